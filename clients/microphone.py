@@ -140,6 +140,8 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         block_frames=args.block_frames,
         model=args.model,
         instruments=args.instruments,
+        tuning_hz=args.tuning_hz,
+        bends=args.bends,
         updates=True,
     )
     client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)

@@ -42,8 +42,11 @@ IMPOSSIBLE = -30.0  # logit of notes outside a network's range
 class FeatureStream(Protocol):
     """What is kept of one stream of audio; used by one thread."""
 
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+    def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
         """The row of a window (WINDOW samples), which moved by `new_hops` since the last call.
+
+        shift: of a performance that is not tuned to 440 Hz: what is new is read as if the filters
+        of the filterbank were so many bins higher. Networks without a filterbank ignore it.
 
         Before the first window there is silence. Rows go to ``predict_features`` or to the
         ``predict_rows`` of a ``FastNetwork``.
@@ -157,18 +160,28 @@ def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
 
 
 class WindowStream:
-    """Windows with the context before them: all that a stream computed in full keeps."""
+    """Windows with the context before them: all that a stream computed in full keeps.
+
+    The last number of a row is the shift, which applies to the whole window.
+    """
 
     def __init__(self, context: int) -> None:
         self._context = context
         self._audio = torch.zeros(context + WINDOW)
 
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
-        """(WINDOW,) -> (context + WINDOW,), zeros before the first window."""
+    def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
+        """(WINDOW,) -> (context + WINDOW + 1,), zeros before the first window."""
         new = min(new_hops * HOP, WINDOW)
         before = self._audio[new : new + self._context]
         self._audio = torch.cat([before.to(window.device), window])
-        return self._audio
+        return F.pad(self._audio, (0, 1), value=float(shift))
+
+
+def windows_of(rows: Tensor, context: int) -> tuple[Tensor, Tensor]:
+    """Windows and shifts of the rows of a ``WindowStream``; windows alone have a shift of 0."""
+    if rows.shape[1] > context + WINDOW:
+        return rows[:, :-1], rows[:, -1]
+    return rows, rows.new_zeros(len(rows))
 
 
 class TranscriptionModel(nn.Module):
@@ -228,13 +241,14 @@ class TranscriptionModel(nn.Module):
 
     @torch.inference_mode()
     def predict_features(self, features: Tensor) -> Tensor:
-        """A batch of rows of a stream, windows with their context -> the same as
+        """A batch of rows of a stream, or of windows with their context -> the same as
         :meth:`predict`."""
+        windows, shift = windows_of(features, self.config.context)
         run: Callable[[Tensor], Tensor] = self.network
-        bank = None
+        features, bank = windows, None
         if isinstance(self.network, FilterbankNetwork):  # the filters stay float32
             bank = self.network.filterbank
-            features, run = bank(features), self.network.from_features
+            features, run = bank.retuned(bank(windows), shift), self.network.from_features
         reduced = self.compute_dtype != torch.float32
         with torch.autocast(features.device.type, self.compute_dtype, enabled=reduced):
             logits = run(features)

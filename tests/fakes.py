@@ -6,6 +6,7 @@ that shows it (except for the rounding of sums).
 """
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,12 @@ class Clock:
         return self.now_s
 
 
-def tone_hz(pitch: int) -> float:
+def tone_hz(pitch: float) -> float:
     return 440.0 * 2 ** ((pitch - 69) / 12)
 
 
 def play(
-    notes: list[tuple[int, float, float]], duration_s: float, rate_hz: int, level: float = 0.2
+    notes: Sequence[tuple[float, float, float]], duration_s: float, rate_hz: int, level: float = 0.2
 ) -> NDArray[np.float32]:
     """Tones as (pitch, onset_s, offset_s) with 2 ms flanks; float32, shape [n]."""
     time_s = np.arange(round(duration_s * rate_hz)) / rate_hz
@@ -51,7 +52,7 @@ class FakeStream:
     def __init__(self, kernels: Tensor) -> None:
         self._kernels = kernels
 
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+    def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
         """(WINDOW,) -> (FRAMES, tones) amplitudes."""
         if bool((window == FakeTranscriber.POISON).any()):
             raise RuntimeError("poisoned window")

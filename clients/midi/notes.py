@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 from service.protocol.midi_file import DEFAULT_BEAT, Beat, midi_file, played
-from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
+from service.protocol.mpe import bent
+from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
 
 
 @dataclass(slots=True)
@@ -23,6 +24,8 @@ class Note:
     offset_frame: int | None = None
     instrument: str | None = None
     instrument_probability: float | None = None
+    bends: list[float] | None = None
+    """Cents above the pitch from ``onset_frame`` on, one per frame, if asked for."""
 
 
 class NoteList:
@@ -66,17 +69,22 @@ class NoteList:
                 note = self._sounding[event.note_id]
                 note.instrument = event.instrument
                 note.instrument_probability = event.instrument_probability
+            case NoteBend() if event.note_id in self._sounding:
+                note = self._sounding[event.note_id]
+                note.bends = [*(note.bends or ()), *event.cents]
             case NoteOff() if event.note_id in self._sounding:
                 ended = self._sounding.pop(event.note_id)
                 ended.offset_s = max(ended.onset_s, event.time_s)
                 ended.offset_frame = event.frame
+                if ended.bends is not None:  # the last may reach beyond the end
+                    del ended.bends[max(0, event.frame - ended.onset_frame) :]
             case Pedal():
                 self.pedal.append(event)
 
     def to_json(self) -> dict[str, list[dict[str, Any]]]:
         """``notes`` and presses of the ``pedal`` as plain values, as in the service's JSON answer;
         a pedal that is still down has no press yet."""
-        optional = ("instrument", "instrument_probability")
+        optional = ("instrument", "instrument_probability", "bends")
         notes = [
             {
                 name: value
@@ -95,4 +103,6 @@ class NoteList:
     def midi(self, beat: Beat = DEFAULT_BEAT, only: str | None = None) -> bytes:
         """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
         pedal = [(move.time_s, move.down) for move in self.pedal]
-        return midi_file(self.notes, pedal, self.programs, beat, only)
+        notes = [note for note in self.notes if only in (None, note.instrument)]
+        file = midi_file(notes, pedal, self.programs, beat, only)
+        return bent(file, notes) if any(note.bends for note in notes) else file

@@ -50,7 +50,8 @@ class ColumnNetwork:
         self._strides = [layer.stride[0] for layer in convolutions]  # over pitches
         self._harmonics = len(stack.shifts)
         self._frames = NewestFrames(bank)
-        self._rows = _stacked_bins(bank, stack)
+        self._stack = stack
+        self._rows: dict[int, Tensor] = {}  # by shift
         self._peaks = SpectralPeaks(bank.config, bank.order)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
@@ -68,16 +69,21 @@ class ColumnNetwork:
         return list(self._silent)
 
     def advance(
-        self, state: list[Tensor], audio: Tensor, new_hops: int, windows: int = 1
+        self,
+        state: list[Tensor],
+        audio: Tensor,
+        new_hops: int,
+        windows: int = 1,
+        shift: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """The columns that change with each window, (windows, columns, pitches, channels), newest
         last, and the peaks in its newest complete frames, (windows, new_hops, PITCHES).
 
         There are ``new_hops`` + :attr:`reach`. audio: to the last window's end, from the first
         one's begin on; new_hops: up to ``longest_slide``, or ``first`` for a stream's first window;
-        for several windows at least :attr:`reach`.
+        for several windows at least :attr:`reach`; shift: bins by which new frames are read higher.
         """
-        x, peaks = self._stacked(audio, new_hops, windows)
+        x, peaks = self._stacked(audio, new_hops, windows, shift)
         for number, (weight, bias, padding) in enumerate(self._layers):
             kept, after = state[number], self._after[number]
             if windows > 1:
@@ -100,18 +106,23 @@ class ColumnNetwork:
         """Columns at the window's end whose frames are not complete."""
         return self._edge
 
-    def _stacked(self, audio: Tensor, frames: int, windows: int) -> tuple[Tensor, Tensor]:
+    def _stacked(
+        self, audio: Tensor, frames: int, windows: int, shift: int
+    ) -> tuple[Tensor, Tensor]:
         """Each window's newest complete frames of the filterbank as the first convolution reads
         them, (windows, frames, pitch rows, harmonics), and their peaks."""
         features = self._bank.compress(self._frames.power(audio, windows * frames))
-        stacked = features.to(self.dtype).index_select(1, self._rows)
-        peaks = self._peaks(features).view(windows, frames, -1)
+        rows = self._rows.get(shift)
+        if rows is None:
+            rows = self._rows[shift] = _stacked_bins(self._bank, self._stack, shift)
+        stacked = features.to(self.dtype).index_select(1, rows)
+        peaks = self._peaks(features, shift).view(windows, frames, -1)
         return stacked.view(windows, frames, -1, self._harmonics), peaks
 
     def _silent_columns(self) -> list[Tensor]:
         """Each convolution's input for a column of silence, (1, 1, pitches, channels)."""
         silent = []
-        x = torch.full((1, 1, len(self._rows) // self._harmonics, self._harmonics), self._silence)
+        x = torch.full((1, 1, self._stack.rows, self._harmonics), self._silence)
         x = x.to(self.dtype)
         for number, (weight, bias, padding) in enumerate(self._layers):
             silent.append(x)
@@ -138,10 +149,12 @@ def _convolved(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: in
     return x.permute(0, 2, 3, 1)
 
 
-def _stacked_bins(bank: Filterbank, stack: HarmonicStack) -> Tensor:
+def _stacked_bins(bank: Filterbank, stack: HarmonicStack, shift: int) -> Tensor:
     """The filter of every pitch row and harmonic, flat; one past the last for silence."""
     bins = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts)
     silent = (bins < 0) | (bins >= bank.bins)
+    bins = bins + shift  # as in ``Filterbank.retuned``
+    silent |= (bins < 0) | (bins >= bank.bins)
     return bank.order[bins.clamp(0, bank.bins - 1)].masked_fill(silent, bank.bins).flatten()
 
 

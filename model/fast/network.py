@@ -31,6 +31,7 @@ from model.transcriber import (
     StridedNetwork,
     TranscriptionModel,
     pool_pedal,
+    windows_of,
 )
 
 ALL_FRAMES = slice(0, FRAMES)
@@ -60,8 +61,8 @@ class FastNetwork(ABC):
 
     @torch.inference_mode()
     def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """Windows, (batch, context + WINDOW) samples -> probabilities of the frames at
-        `positions`, (batch, outputs, positions, PITCHES) float32."""
+        """Windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream`` ->
+        probabilities of the frames at `positions`, (batch, outputs, positions, PITCHES) float32."""
         return self._predict(windows, range(FRAMES)[positions])
 
     def open_stream(self, positions: slice) -> FeatureStream:
@@ -124,7 +125,7 @@ class FastStridedNetwork(FastNetwork):
     def _predict(self, windows: Tensor, frames: range) -> Tensor:
         reduced = self._dtype != torch.float32
         with torch.autocast(windows.device.type, self._dtype, enabled=reduced):
-            sequence = self._front_end(windows)
+            sequence = self._front_end(windows_of(windows, 0)[0])
             raw: Tensor = self._head(self._rse(sequence, self._read(frames)))
         logits = (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
         return self._probabilities(pool_pedal(logits, self._heads))
@@ -204,7 +205,8 @@ class FastFilterbankNetwork(FastNetwork):
         return self._embed(cells) + self._octave[-cells.shape[1] :]
 
     def _predict(self, windows: Tensor, frames: range) -> Tensor:
-        features = self._filterbank(windows)
+        windows, shift = windows_of(windows, self.context)
+        features = self._filterbank.retuned(self._filterbank(windows), shift)
         x = self._convolved(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
         out = self._rse(sequence, self._read(frames))

@@ -35,11 +35,11 @@ class NetworkStream:
         self._kept: list[Kept] = []
         self._hop = 0  # end of the window, counted from the stream's beginning
 
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+    def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
         """window: (WINDOW,) -> the middle of the first Beneš block, (positions, m) in the order
         of ``FastShuffleExchange.finish``, and of the frames that are read the columns, (frames,
         pitches, channels), and peaks, (frames, PITCHES); flat float32."""
-        return self._advance([window], new_hops)[0]
+        return self._advance([window], new_hops, shift)[0]
 
     def together(self, new_hops: int) -> bool:
         """Whether :meth:`advance_together` takes several windows that move by so many hops."""
@@ -48,19 +48,21 @@ class NetworkStream:
         enough = GRID - changed <= new_hops and changed <= GRID
         return started and enough and self._first_half.together(new_hops)
 
-    def advance_together(self, windows: Sequence[Tensor], new_hops: int) -> list[Tensor]:
+    def advance_together(
+        self, windows: Sequence[Tensor], new_hops: int, shift: int = 0
+    ) -> list[Tensor]:
         """The rows of :meth:`advance` for a stream's next windows."""
-        return self._advance(windows, new_hops)
+        return self._advance(windows, new_hops, shift)
 
     @torch.inference_mode()
-    def _advance(self, windows: Sequence[Tensor], new_hops: int) -> list[Tensor]:
+    def _advance(self, windows: Sequence[Tensor], new_hops: int, shift: int) -> list[Tensor]:
         audio, new, count = windows[0], new_hops, len(windows)
         if self._state is None or not 0 < new_hops <= self._network.longest_slide:
             self._state, self._kept = self._network.open(), self._first_half.open()
             new = self._network.first
         elif count > 1:
             audio = torch.cat([audio, *(window[-new_hops * HOP :] for window in windows[1:])])
-        columns, peaks = self._network.advance(self._state, audio, new, count)
+        columns, peaks = self._network.advance(self._state, audio, new, count, shift)
         grid = whole_windows(self._columns, columns[:, -GRID:], GRID, new_hops)
         complete = GRID - self._network.edge
         peaks = whole_windows(self._peaks, peaks[:, -complete:], complete, new_hops)

@@ -11,6 +11,9 @@ low and high filters peak at the same time::
       treble          ...##|#    1024
                             |<-->| lookahead
 
+A performance that is not tuned to A4 = 440 Hz is followed by reading the filters a few bins higher
+or lower (``shift``): the network then hears it as if it were, to half a bin.
+
 With ``FilterbankConfig.history`` kernels reach back past the window's left edge, and `halo` columns
 before the window are computed too, for the convolutions; without it, kernels that begin before the
 window yield silence. Kernels that end after the window always yield silence.
@@ -121,6 +124,14 @@ class Filterbank(nn.Module):
         """Replaces the output of kernels that reach outside the window with silence."""
         silence = self.compress(features.new_zeros(()))
         return torch.where(self.valid > 0, features, silence)
+
+    def retuned(self, features: Tensor, shift: Tensor) -> Tensor:
+        """(batch, bins, columns) masked features as if all filters were ``shift``, (batch,), bins
+        higher; beyond the highest and lowest there is silence."""
+        wanted = torch.arange(self.bins, device=features.device) + shift.long()[:, None]
+        index = wanted.clamp(0, self.bins - 1)[..., None].expand_as(features)
+        silence = self.compress(features.new_zeros(()))
+        return torch.where((index[..., 0] == wanted)[..., None], features.gather(1, index), silence)
 
     @property
     def longest_slide(self) -> int:

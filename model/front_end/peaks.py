@@ -44,13 +44,17 @@ class SpectralPeaks:
         # (PITCHES, harmonics, filters); one past the last filter is silent
         index = own[:, None, None] + harmonic[:, None] + near
         silent = (index < 0) | (index >= bins) | ((own < 0) | (own >= bins))[:, None, None]
-        index = order.cpu()[index.clamp(0, bins - 1)].masked_fill(silent, bins)
-        self._index = index.flatten().to(order.device)
+        self._places = torch.where(silent, bins, index).flatten()
+        self._order = order
+        self._index: dict[int, Tensor] = {}  # by shift
 
-    def __call__(self, features: Tensor) -> Tensor:
-        """(frames, bins + 1) of ``Filterbank.compress``, the last bin silent -> (frames,
-        PITCHES)."""
-        heard = features.index_select(1, self._index)
+    def __call__(self, features: Tensor, shift: int = 0) -> Tensor:
+        """(frames, bins + 1) of ``Filterbank.compress``, the last bin silent, whose filters are
+        read ``shift`` bins higher -> (frames, PITCHES)."""
+        index = self._index.get(shift)
+        if index is None:
+            index = self._index[shift] = self._shifted(shift)
+        heard = features.index_select(1, index)
         heard = heard.view(-1, PITCHES, len(HARMONICS), 2 * NEAR + 1)
         strongest = heard.amax((2, 3), keepdim=True)
         heard = torch.maximum(heard, strongest - self._weak)
@@ -64,6 +68,13 @@ class SpectralPeaks:
         deviation = ((top + 1 - NEAR + vertex) * self._bin_cents)[..., 0]
         row = 0.5 + deviation.clamp(-RANGE_CENTS, RANGE_CENTS) / _SCALE
         return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
+
+    def _shifted(self, shift: int) -> Tensor:
+        bins = len(self._order)
+        places = torch.where(self._places < bins, self._places + shift, bins)
+        silent = (places < 0) | (places >= bins)
+        order = self._order.cpu()[places.clamp(0, bins - 1)]
+        return order.masked_fill(silent, bins).to(self._order.device)
 
     def of_windows(self, features: Tensor, frames: range) -> Tensor:
         """The peaks of these frames: features (batch, bins, GRID) -> (batch, frames, PITCHES)."""

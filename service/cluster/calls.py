@@ -74,6 +74,7 @@ class WindowRequest:
         first: number in the stream of the first wanted window.
         count: number of wanted windows.
         samples: float32; the audio of the wanted windows, optionally with earlier windows.
+        shift: of the wanted windows; one that lacks its state reads earlier ones alike.
     """
 
     stream: str
@@ -84,6 +85,7 @@ class WindowRequest:
     first: int
     count: int
     samples: NDArray[np.float32]
+    shift: int = 0
 
     @property
     def windows(self) -> list[NDArray[np.float32]]:

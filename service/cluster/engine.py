@@ -96,7 +96,7 @@ class RemoteEngine:
         return RemoteStream(self, priority, positions)
 
     def submit(
-        self, stream: RemoteStream, windows: Sequence[Window], new_hops: int
+        self, stream: RemoteStream, windows: Sequence[Window], new_hops: int, shift: int = 0
     ) -> Future[Probabilities]:
         """See ``service.engine.interface.EngineStreamLike``."""
         count, limit = len(windows), self.settings.limit(stream.priority)
@@ -106,7 +106,7 @@ class RemoteEngine:
         samples = np.concatenate([windows[0], *(window[-step:] for window in windows[1:])])
         if self._closed:
             raise EngineClosedError("the engine is closed")
-        answer = self._answer(stream, samples, count, new_hops)
+        answer = self._answer(stream, samples, count, new_hops, shift)
         return asyncio.run_coroutine_threadsafe(answer, self._loop)
 
     async def ask(self, stream: RemoteStream, request: WindowRequest) -> Probabilities | None:
@@ -153,13 +153,18 @@ class RemoteEngine:
     # -- on the loop ------------------------------------------------------------------------------
 
     async def _answer(
-        self, stream: RemoteStream, samples: NDArray[np.float32], count: int, new_hops: int
+        self,
+        stream: RemoteStream,
+        samples: NDArray[np.float32],
+        count: int,
+        new_hops: int,
+        shift: int,
     ) -> Probabilities:
         task = asyncio.current_task()
         assert task is not None
         self._keep(task)
         try:
-            return await stream.predict(samples, count, new_hops)
+            return await stream.predict(samples, count, new_hops, shift)
         except asyncio.CancelledError:
             if self._closed:
                 raise EngineClosedError("the engine was given up") from None
@@ -222,14 +227,16 @@ class RemoteStream:
     def change_route(self) -> None:
         self._detours += 1
 
-    def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
-        return self._engine.submit(self, windows, new_hops)
+    def submit(
+        self, windows: Sequence[Window], new_hops: int, shift: int = 0
+    ) -> Future[Probabilities]:
+        return self._engine.submit(self, windows, new_hops, shift)
 
     def close(self) -> None:
         """Nothing to do: replicas drop idle streams."""
 
     async def predict(
-        self, samples: NDArray[np.float32], count: int, new_hops: int
+        self, samples: NDArray[np.float32], count: int, new_hops: int, shift: int
     ) -> Probabilities:
         """Probabilities of the windows in the samples. Raises EngineError."""
         async with self._turn:
@@ -242,9 +249,9 @@ class RemoteStream:
                 audio = samples
                 await self._choose_route()
             try:
-                answer = await self._engine.ask(self, self._request(samples, count))
+                answer = await self._engine.ask(self, self._request(samples, count, shift))
                 if answer is None:
-                    answer = await self._engine.ask(self, self._request(audio, count))
+                    answer = await self._engine.ask(self, self._request(audio, count, shift))
                 if answer is None:
                     raise EngineError("no model replica takes over the stream")
             except BaseException:
@@ -270,7 +277,7 @@ class RemoteStream:
         self._new_hops = new_hops
         self._first = 0  # number of the next window
 
-    def _request(self, samples: NDArray[np.float32], count: int) -> WindowRequest:
+    def _request(self, samples: NDArray[np.float32], count: int, shift: int) -> WindowRequest:
         return WindowRequest(
             stream=self._name,
             weights=self._weights,
@@ -280,4 +287,5 @@ class RemoteStream:
             first=self._first,
             count=count,
             samples=samples,
+            shift=shift,
         )

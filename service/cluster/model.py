@@ -126,7 +126,7 @@ class ModelWorker:
         most = self.engine.settings.limit(request.priority)
         parts: list[Probabilities] = []
         for start in range(0, len(windows), most):
-            future = stream.submit(windows[start : start + most], request.new_hops)
+            future = stream.submit(windows[start : start + most], request.new_hops, request.shift)
             parts.append(await asyncio.wrap_future(future))
         return np.concatenate(parts)[-request.count :]
 

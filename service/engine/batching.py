@@ -104,6 +104,7 @@ class Request:
         new_hops: int,
         due_s: float = math.inf,
         unread: int = 0,
+        shift: int = 0,
     ) -> None:
         """due_s: by the monotonic clock; later than that of the stream's earlier requests.
         unread: first windows, which only prepare the stream and are not answered."""
@@ -112,6 +113,7 @@ class Request:
         self.new_hops = new_hops
         self.due_s = due_s
         self.unread = unread
+        self.shift = shift
         self.submitted_s = time.monotonic()
         self.future: Future[Probabilities] = Future()
         self.taken = 0  # windows handed out, by the queue

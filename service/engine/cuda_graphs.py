@@ -59,7 +59,7 @@ class _Bucket:
         capture: Capture,
     ) -> None:
         pinned = device.type == "cuda"
-        samples = fast.context + WINDOW
+        samples = fast.context + WINDOW + 1  # and the shift
         self.given = torch.zeros(windows, samples, pin_memory=pinned)
         on_device = torch.zeros(windows, samples, device=device)
         with torch.inference_mode():
@@ -100,9 +100,11 @@ class GraphRunner:
         """Its state is the audio before the window."""
         return WindowStream(self._fast.context)
 
-    def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
+    def rows(
+        self, stream: FeatureStream, windows: Sequence[Window], new_hops: int, shift: int = 0
+    ) -> list[Tensor]:
         """The windows themselves and what came before them, on the processor."""
-        return [stream.advance(torch.from_numpy(window), new_hops) for window in windows]
+        return [stream.advance(torch.from_numpy(window), new_hops, shift) for window in windows]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         bucket = self._bucket(len(rows), positions)
@@ -116,7 +118,7 @@ class GraphRunner:
         """One worker; records the common graphs and sees which batch is still quick enough."""
         most = size = _LEAST_WINDOWS
         while size <= max(settings.max_batch_windows, _LEAST_WINDOWS):
-            rows = [torch.zeros(self._fast.context + WINDOW)] * size
+            rows = [torch.zeros(self._fast.context + WINDOW + 1)] * size
             runs = (partial(self.predict, rows, positions) for positions in self._common)
             took_ms = max(least_ms(run, time.perf_counter) for run in runs)
             if took_ms > settings.max_step_ms and size > _LEAST_WINDOWS:

@@ -309,7 +309,7 @@ class Engine:
             features = stream.features
             if features is None:  # another worker may reset it when this stream's last batch fails
                 features = stream.features = self._runner.open_stream(stream.positions)
-            return self._runner.rows(features, part.windows, request.new_hops)
+            return self._runner.rows(features, part.windows, request.new_hops, request.shift)
         except Exception as error:
             logger.exception("the front-end failed on a request")
             _fail([part], error)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW
 from service.audio.ring import SampleRing
+from service.audio.tuning import Tuner
 from service.engine.batching import Priority, Probabilities
 from service.engine.interface import EngineLike
 from service.engine.windows import WindowSchedule
@@ -35,6 +36,7 @@ class Framer:
         first_sample: int,
         max_pending_windows: int,
         on_frames: OnFrames,
+        tuner: Tuner,
     ) -> None:
         """Args:
             first_block: first block of the performance to compute.
@@ -43,6 +45,7 @@ class Framer:
             on_frames: called with the first frame and the probabilities [heads, n, 128] of each
                 block, preceded by the frames that are read again. Frames after the stream's end
                 are cut off, so a late block may have only re-read frames.
+            tuner: told all samples; says how windows are read.
 
         Raises:
             EngineClosedError: the engine accepts no more streams.
@@ -58,6 +61,8 @@ class Framer:
         pending = self._requests * max_pending_windows
         reach = (pending - 1) * schedule.block_frames * HOP
         self._ring = SampleRing(WINDOW, reach, first_sample)
+        self._tuner = tuner
+        self._shift = 0  # of the windows that are due
         self._due: list[NDArray[np.float32]] = []  # windows for the next request
         self._asked: deque[Future[Probabilities]] = deque()  # unanswered requests
         self._blocks = first_block  # blocks whose windows are due or done
@@ -82,7 +87,7 @@ class Framer:
         if not self._due:
             return
         windows, self._due = self._due, []
-        self._asked.append(self._stream.submit(windows, self._schedule.block_frames))
+        self._asked.append(self._stream.submit(windows, self._schedule.block_frames, self._shift))
         await self._answers(self._requests - 1)
 
     async def finish(self) -> None:
@@ -109,7 +114,12 @@ class Framer:
     async def _to_next_window(self, samples: NDArray[np.float32]) -> None:
         """Write samples, at most to the end of the next window; submit a full request."""
         self._ring.write(samples)
+        self._tuner.write(samples)
         if self._samples_to_window == 0:
+            shift = self._tuner.shift(self._ring.written)
+            if shift != self._shift:
+                await self.run()
+                self._shift = shift
             self._due.append(self._ring.window())
             self._blocks += 1
             if len(self._due) == self._max_pending_windows:

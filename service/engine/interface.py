@@ -67,7 +67,9 @@ class Runner(Protocol):
         """Front-end state of a new stream read at these positions; used by one thread at a time."""
         ...
 
-    def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
+    def rows(
+        self, stream: FeatureStream, windows: Sequence[Window], new_hops: int, shift: int = 0
+    ) -> list[Tensor]:
         """The stream's next rows for ``predict``, one for each window."""
         ...
 
@@ -96,12 +98,15 @@ class EngineStreamLike(Protocol):
     @property
     def depth(self) -> int: ...
 
-    def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
+    def submit(
+        self, windows: Sequence[Window], new_hops: int, shift: int = 0
+    ) -> Future[Probabilities]:
         """Request the probabilities of the stream's next windows, oldest first.
 
         Args:
             windows: float32, [WINDOW] each; they must not change until the future is done.
             new_hops: hops from each window to the next, and to the first from the stream's last.
+            shift: see ``model.transcriber.FeatureStream``.
 
         Returns:
             A future of float32 [windows, heads, positions, PITCHES]. It fails with EngineError.

@@ -162,7 +162,8 @@ class WorkerProcess:
             self._windows[first : first + len(windows)] = windows
             first += len(windows)
             number = self._number(part.request.stream)
-            tasks.append((number, len(windows), part.unread, part.request.new_hops))
+            request = part.request
+            tasks.append((number, len(windows), part.unread, request.new_hops, request.shift))
         forget = [self._forget.popleft() for _ in range(len(self._forget))]
         positions = parts[0].request.stream.positions
         return tasks, positions.start, positions.stop, forget

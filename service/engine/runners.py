@@ -55,9 +55,11 @@ class PlainRunner:
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._transcriber.open_stream()
 
-    def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
+    def rows(
+        self, stream: FeatureStream, windows: Sequence[Window], new_hops: int, shift: int = 0
+    ) -> list[Tensor]:
         given = [torch.from_numpy(window).to(self._device) for window in windows]
-        return [stream.advance(window, new_hops) for window in given]
+        return [stream.advance(window, new_hops, shift) for window in given]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         probabilities = self._transcriber.predict_features(torch.stack(list(rows)))
@@ -87,15 +89,17 @@ class CpuRunner:
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._fast.open_stream(positions)
 
-    def rows(self, stream: FeatureStream, windows: Sequence[Window], new_hops: int) -> list[Tensor]:
+    def rows(
+        self, stream: FeatureStream, windows: Sequence[Window], new_hops: int, shift: int = 0
+    ) -> list[Tensor]:
         """Computes windows together only if each then has the same bits as alone."""
         rest = [torch.from_numpy(window) for window in windows]
         rows: list[Tensor] = []
         while len(rest) > 1 and isinstance(stream, NetworkStream):
             if stream.together(new_hops) and self._agree(len(rest), new_hops):
-                return rows + stream.advance_together(rest, new_hops)
-            rows.append(stream.advance(rest.pop(0), new_hops))
-        return rows + [stream.advance(window, new_hops) for window in rest]
+                return rows + stream.advance_together(rest, new_hops, shift)
+            rows.append(stream.advance(rest.pop(0), new_hops, shift))
+        return rows + [stream.advance(window, new_hops, shift) for window in rest]
 
     def _agree(self, windows: int, new_hops: int) -> bool:
         """Whether so many windows give the same bits together as alone; tried once, on noise."""

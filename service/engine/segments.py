@@ -48,13 +48,13 @@ class EngineStream(RequestStream):
         queue.enter(self)
 
     def submit(
-        self, windows: Sequence[Window], new_hops: int, unread: int = 0
+        self, windows: Sequence[Window], new_hops: int, shift: int = 0, unread: int = 0
     ) -> Future[Probabilities]:
         """unread: first windows, which only prepare the stream and are not answered."""
         due_s = float("inf")
         if self.priority is Priority.LIVE:
             due_s = time.monotonic() + len(windows) * new_hops * self._hop_s
-        request = Request(self, list(windows), new_hops, due_s, unread)
+        request = Request(self, list(windows), new_hops, due_s, unread, shift)
         self._queue.put(request)
         return request.future
 
@@ -74,19 +74,23 @@ class SegmentedStream:
         self._refill_hops = refill_hops
         self._stream = open_stream()
         self._submitted = 0  # windows of the segment
-        self._recent: deque[Window] = deque(maxlen=_MOST_REFILL)
+        self._recent: deque[tuple[Window, int]] = deque(maxlen=_MOST_REFILL)
         self.depth = min(segments, MOST_SEGMENTS) * SEGMENT_WINDOWS
 
-    def submit(self, windows: Sequence[Window], new_hops: int) -> Future[Probabilities]:
+    def submit(
+        self, windows: Sequence[Window], new_hops: int, shift: int = 0
+    ) -> Future[Probabilities]:
         refill = -(-self._refill_hops // new_hops)
-        before: list[Window] = []
+        before: list[tuple[Window, int]] = []
         if self._submitted >= SEGMENT_WINDOWS and refill <= _MOST_REFILL:
             self._stream.close()  # what was submitted is still answered
             self._stream, self._submitted = self._open(), 0
             before = list(self._recent)[-refill:]
         self._submitted += len(windows)
-        self._recent.extend(window.copy() for window in windows[-_MOST_REFILL:])
-        return self._stream.submit([*before, *windows], new_hops, len(before))
+        self._recent.extend((window.copy(), shift) for window in windows[-_MOST_REFILL:])
+        for window, its in before:
+            self._stream.submit([window], new_hops, its, unread=1)
+        return self._stream.submit(windows, new_hops, shift)
 
     def close(self) -> None:
         self._stream.close()

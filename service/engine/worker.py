@@ -23,7 +23,7 @@ from service.engine.interface import Runner
 from service.engine.runners import runner_of
 
 # Messages are plain tuples: instances of classes take pickle several times as long.
-Task = tuple[int, int, int, int]
+Task = tuple[int, int, int, int, int]
 """The number of a stream and of its windows, which lie one after the other in the shared memory;
 how many of them, the first, only prepare the stream and are not answered; hops between them."""
 Batch = tuple[list[Task], int, int, list[int]]
@@ -52,14 +52,14 @@ class Worker:
         rows: list[Tensor] = []
         errors: list[str | None] = []
         first = 0
-        for stream, count, unread, new_hops in tasks:
+        for stream, count, unread, new_hops, shift in tasks:
             windows = list(self._windows[first : first + count].copy())
             first += count
             try:
                 features = self._streams.get(stream)
                 if features is None:
                     features = self._streams[stream] = self._runner.open_stream(positions)
-                rows += self._runner.rows(features, windows, new_hops)[unread:]
+                rows += self._runner.rows(features, windows, new_hops, shift)[unread:]
                 errors.append(None)
             except Exception as error:
                 traceback.print_exc()

@@ -44,7 +44,22 @@ class PedalEvent:
     kind: Literal["pedal"] = "pedal"
 
 
-Event = NoteEvent | PedalEvent
+@dataclass(frozen=True, slots=True)
+class BendEvent:
+    """The pitch of a sounding note in successive frames, the first of them ``frame``.
+
+    cents: above the pitch at A4 = 440 Hz, or at the ``tuning_hz`` that was given; one per frame.
+    """
+
+    note_id: int
+    pitch: int
+    frame: int
+    time_s: float
+    cents: tuple[float, ...]
+    kind: Literal["note_bend"] = "note_bend"
+
+
+Event = NoteEvent | PedalEvent | BendEvent
 
 
 def is_update(event: Event) -> bool:
@@ -69,9 +84,11 @@ class Note:
     offset_s: float
     instrument: str | None = None
     instrument_probability: float | None = None
+    bends: tuple[float, ...] | None = None
+    """Cents above the pitch from ``onset_frame`` on, one per frame, if asked for."""
 
     @classmethod
-    def of(cls, on: NoteEvent, off: NoteEvent) -> Note:
+    def of(cls, on: NoteEvent, off: NoteEvent, bends: tuple[float, ...] | None = None) -> Note:
         return cls(
             note_id=on.note_id,
             pitch=on.pitch,
@@ -83,6 +100,7 @@ class Note:
             offset_s=off.time_s,
             instrument=on.instrument,
             instrument_probability=on.instrument_probability,
+            bends=bends,
         )
 
 

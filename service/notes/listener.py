@@ -1,7 +1,7 @@
 """All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from model.config import CENTS, PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
+from service.notes.bends import HISTORY_FRAMES, Bender, Curve
 from service.notes.dynamics import Dynamics
 from service.notes.events import Event
 from service.notes.naming import InstrumentNamer
@@ -35,6 +36,7 @@ class Listener:
         heads: tuple[str, ...],
         instruments: tuple[str, ...] = (),
         last_age: int | None = None,
+        bends: bool = False,
     ) -> None:
         """Args:
         frame_seconds: time from frame to frame.
@@ -43,6 +45,7 @@ class Listener:
         instruments: possible classes of a note; empty for all classes of the heads.
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead.
+        bends: whether to follow the pitch of notes; only networks with a row CENTS can.
         """
         # The tracker and the pedal read no instrument; usually those come last.
         named = [head.startswith("instrument:") or head == CENTS for head in heads]
@@ -62,8 +65,10 @@ class Listener:
         self.columns = self._tracker.columns
         self.on_delay_frames = self._tracker.on_delay_frames
         self.off_delay_frames = self._tracker.off_delay_frames
+        self._cents_row = heads.index(CENTS) if bends and CENTS in heads else None
+        self._bender = Bender(frame_seconds) if self._cents_row is not None else None
         frames = self._tracker.history_frames, self._namer.history_frames, MEAN_FRAMES
-        self.history_frames = max(frames)
+        self.history_frames = max(*frames, HISTORY_FRAMES if self._bender else 0)
 
     @property
     def first_free_frames(self) -> Mapping[int, int]:
@@ -78,6 +83,10 @@ class Listener:
         return self._tracker.dynamics
 
     @property
+    def curves(self) -> Mapping[int, Curve]:
+        return dict(self._bender.curves) if self._bender else {}
+
+    @property
     def pedal(self) -> bool:
         return self._pedal.down
 
@@ -88,9 +97,15 @@ class Listener:
         self._tracker.resume(first_frame, point)
         self._namer.resume(first_frame, point)
         self._pedal.down = point.pedal
+        if self._bender:
+            self._bender.resume(first_frame, point.sounding, point.curves)
 
     def push(
-        self, first_frame: int, probabilities: NDArray[np.float32], block_frames: int | None = None
+        self,
+        first_frame: int,
+        probabilities: NDArray[np.float32],
+        block_frames: int | None = None,
+        raised_cents: float = 0.0,
     ) -> list[Event]:
         """Process the next block, [heads, n, 128]; return the events that are known now.
 
@@ -101,6 +116,7 @@ class Listener:
             first_frame: of the block.
             block_frames: its length; None: as many frames as are given. Those beyond the end of a
                 stream are not given, but in anytime mode still decide the frames before.
+            raised_cents: by which the network's pitches lie above those that bends count from.
         """
         known = as_probabilities(probabilities[: self._tracked])
         before = self.columns - 1
@@ -112,17 +128,26 @@ class Listener:
         for frame, event in self._tracker.push_block(known, new):
             found[frame].append(event)
         self._namer.remember(first_frame - before, probabilities, new)
+        if self._bender:
+            row = np.zeros((new, PITCHES), np.float32)
+            heard = probabilities[self._cents_row, before : before + new]
+            row[: len(heard)] = heard
+            self._bender.remember(row, raised_cents)
         events: list[Event] = []
         for i in range(new):
             replayed = first_frame + i < self._resumed
             if not replayed:
-                events += self._namer.step(first_frame + i, found[first_frame + i])
+                named = self._namer.step(first_frame + i, found[first_frame + i])
+                events += self._bent(first_frame + i, named)
             frame = first_frame + i - self._tracker.last_age
             if self._pedal_row is not None and frame >= 0:
                 moves = self._pedal.hear(float(settled[self._pedal_row, i, _ANY_PITCH]))
                 if moves and not replayed and (self._pedal.down or self._pedal_present()):
                     events.append(self._pedal.move(frame))
         return events
+
+    def _bent(self, frame: int, events: Iterable[Event]) -> list[Event]:
+        return self._bender.step(frame, events) if self._bender else list(events)
 
     def _pedal_present(self) -> bool:
         """Whether an instrument with a pedal plays."""
@@ -133,11 +158,11 @@ class Listener:
         end all notes there."""
         events: list[Event] = []
         for frame, event in self._tracker.finish(end_frame):
-            events += self._namer.step(frame, [event])
+            events += self._bent(end_frame, self._namer.step(frame, [event]))
         return events + [*self._pedal.close(end_frame)]
 
     def close(self) -> list[Event]:
         events: list[Event] = []
         for event in self._tracker.close():
-            events += self._namer.step(event.frame, [event])
+            events += self._bent(event.frame, self._namer.step(event.frame, [event]))
         return events + [*self._pedal.close(self._tracker.decided)]

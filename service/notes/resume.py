@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from service.notes.belief import Belief
+from service.notes.bends import Curve
 from service.notes.dynamics import Dynamics
 from service.notes.events import NoteEvent
+from service.notes.tuning import UNKNOWN, Tuning
 from service.protocol.faults import ErrorCode
 from service.protocol.options import Mix, OptionsError
 
@@ -27,6 +29,8 @@ class ResumePoint:
         belief: about the instruments.
         dynamics: the level that velocities are relative to.
         pedal: whether the sustain pedal was down.
+        tuning: what is known of it where another session must begin to read.
+        curves: of the sounding notes, if bends were asked for.
         free: in anytime mode, the ``first_free_frames`` of the tracker.
         mix: of two channels at ``from_sample``.
 
@@ -41,6 +45,8 @@ class ResumePoint:
     belief: Belief = Belief()
     dynamics: Dynamics = Dynamics()
     pedal: bool = False
+    tuning: Tuning = UNKNOWN
+    curves: Mapping[int, Curve] = field(default_factory=dict)
     free: Mapping[int, int] = field(default_factory=dict)
     mix: Mix = Mix.MEAN
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from model.instruments import PROGRAMS
-from service.notes.events import Event, Note, NoteEvent, PedalEvent, PedalPress
+from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
 from service.protocol import midi_file as files
+from service.protocol.mpe import bent
 
 
 class Score:
@@ -19,6 +20,7 @@ class Score:
         self._sounding = {event.note_id: event for event in sounding}
         self._ended: list[Note] = []
         self._ended_before = begun - len(self._sounding)
+        self._bends: dict[int, tuple[float, ...]] = {}
         self._pressed: PedalEvent | None = None
         self.pedal: list[PedalPress] = []  # in order
 
@@ -29,8 +31,13 @@ class Score:
                 if self._pressed is not None and not event.down:
                     self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
                 self._pressed = event if event.down else None
+            elif isinstance(event, BendEvent):
+                self._bends[event.note_id] = self._bends.get(event.note_id, ()) + event.cents
             elif event.kind == "note_off":
-                self._ended.append(Note.of(self._sounding.pop(event.note_id), event))
+                on, bends = self._sounding.pop(event.note_id), self._bends.pop(event.note_id, None)
+                if bends is not None:  # a piece may reach beyond the end
+                    bends = bends[: event.frame - on.frame]
+                self._ended.append(Note.of(on, event, bends))
             else:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
 
@@ -62,6 +69,9 @@ def midi_file(
     beat: files.Beat = files.DEFAULT_BEAT,
     only: str | None = None,
 ) -> bytes:
-    """With a track for each instrument, by class number, or for one of them ``only``."""
+    """With a track for each instrument, by class number, or for one of them ``only``; with bends
+    (``service.protocol.mpe``) if the notes have them."""
+    notes = [note for note in notes if only in (None, note.instrument)]
     moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
-    return files.midi_file(list(notes), moves, PROGRAMS, beat, only)
+    file = files.midi_file(notes, moves, PROGRAMS, beat, only)
+    return bent(file, notes) if any(note.bends for note in notes) else file

@@ -22,7 +22,9 @@ from service.protocol.options import (
     MAX_BLOCK_FRAMES,
     MAX_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
+    MAX_TUNING_HZ,
     MIN_SAMPLE_RATE_HZ,
+    MIN_TUNING_HZ,
     AudioFormat,
     Encoding,
     Mix,
@@ -43,7 +45,7 @@ def _known(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _Instrument = Annotated[str, AfterValidator(lambda name: _known((name,))[0])]
-_OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments"}
+_OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments", "tuning_hz", "bends"}
 
 
 def _split(value: object) -> object:
@@ -70,6 +72,8 @@ class Choices(_ClientMessage):
         ]
         | None
     ) = None
+    tuning_hz: float | None = Field(default=None, ge=MIN_TUNING_HZ, le=MAX_TUNING_HZ)
+    bends: bool = False
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
@@ -116,6 +120,25 @@ class DynamicsState(_State):
     notes: float = Field(ge=0, le=101)
 
 
+_Sum = Annotated[float, Field(ge=-100, le=100)]
+
+
+class TuningState(_State):
+    """How far the performance is from A4 = 440 Hz."""
+
+    along: _Sum
+    across: _Sum
+    blocks: float = Field(ge=0, le=100)
+    shift: int = Field(ge=-2, le=2)
+
+
+class CurveState(_State):
+    """How far the bends of a sounding note have been reported."""
+
+    frame: _Count
+    cents: float = Field(ge=-300, le=300)
+
+
 class Checkpoint(_State):
     """A resume point: any server with the same model can continue from it."""
 
@@ -126,6 +149,8 @@ class Checkpoint(_State):
     sounding: tuple[SoundingNote, ...] = Field(max_length=128)
     belief: BeliefState | None = None
     dynamics: DynamicsState | None = None
+    tuning: TuningState | None = None
+    curves: dict[_Count, CurveState] = Field(default_factory=dict, max_length=128)
     pedal: bool = False
     free: dict[_Pitch, _Count] = Field(default_factory=dict, max_length=128)
     mix: Mix = Mix.MEAN
@@ -234,6 +259,7 @@ _CODE_BY_FIELD = {
     "lookahead_ms": ErrorCode.BAD_LOOKAHEAD,
     "block_frames": ErrorCode.BAD_BLOCK_FRAMES,
     "instruments": ErrorCode.BAD_INSTRUMENTS,
+    "tuning_hz": ErrorCode.BAD_TUNING,
     "resume": ErrorCode.BAD_RESUME,
 }
 

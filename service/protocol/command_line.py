@@ -20,6 +20,12 @@ def add_result_options(parser: ArgumentParser) -> None:
         metavar="NAME,NAME",
         help="only these, such as violin,cello (default: all)",
     )
+    parser.add_argument(
+        "--tuning-hz", type=float, metavar="HZ", help="of A4 (default: the performance's)"
+    )
+    parser.add_argument(
+        "--bends", action="store_true", help="vibrato and glides: pitch bends (MPE), also in JSON"
+    )
     add_tempo_option(parser)
 
 

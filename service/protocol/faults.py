@@ -50,6 +50,7 @@ class ErrorCode(StrEnum):
     BAD_LOOKAHEAD = "bad_lookahead", CloseCode.BAD_REQUEST
     BAD_BLOCK_FRAMES = "bad_block_frames", CloseCode.BAD_REQUEST
     BAD_INSTRUMENTS = "bad_instruments", CloseCode.BAD_REQUEST
+    BAD_TUNING = "bad_tuning", CloseCode.BAD_REQUEST
     BAD_RESUME = "bad_resume", CloseCode.BAD_REQUEST
     UNKNOWN_MODEL = "unknown_model", CloseCode.BAD_REQUEST, 422
     NOT_STARTED = "not_started", CloseCode.BAD_REQUEST

@@ -17,6 +17,8 @@ MIN_SAMPLE_RATE_HZ = 8_000
 MAX_SAMPLE_RATE_HZ = 192_000
 MAX_CHANNELS = 2
 
+MIN_TUNING_HZ, MAX_TUNING_HZ = 380.0, 480.0  # of A4, from Baroque France to Venice
+
 
 class Mode(StrEnum):
     """How frames leave the engine."""
@@ -100,6 +102,8 @@ class StreamOptions:
             computing and add delay. None: that of DEFAULT_BLOCK_FRAMES.
         instruments: those of ``model.config.INSTRUMENTS`` to consider; empty: all that the model
             distinguishes.
+        tuning_hz: frequency of the performance's A4; None: it is followed.
+        bends: also report the pitch of sounding notes from frame to frame.
 
     Raises:
         OptionsError: naming the field.
@@ -109,6 +113,8 @@ class StreamOptions:
     lookahead_ms: float = 100.0
     block_frames: int | None = None
     instruments: tuple[str, ...] = ()
+    tuning_hz: float | None = None
+    bends: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.mode, Mode):  # a string equals its mode, but is not that object
@@ -122,6 +128,10 @@ class StreamOptions:
             message = f"block_frames must be a whole number from 1 to {most}, not {block!r}"
             raise OptionsError(ErrorCode.BAD_BLOCK_FRAMES, message)
         check_instruments(self.instruments, INSTRUMENTS)
+        tuning_hz = self.tuning_hz
+        if tuning_hz is not None and not MIN_TUNING_HZ <= tuning_hz <= MAX_TUNING_HZ:
+            message = f"tuning_hz must be {MIN_TUNING_HZ} to {MAX_TUNING_HZ}, not {tuning_hz!r}"
+            raise OptionsError(ErrorCode.BAD_TUNING, message)
 
     @property
     def frames_per_window(self) -> int:

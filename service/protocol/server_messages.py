@@ -75,6 +75,18 @@ class NoteOff(_ServerMessage):
     time_s: float
 
 
+class NoteBend(_ServerMessage):
+    """The pitch of a sounding note, cents above ``pitch``, in successive frames from ``frame``
+    on."""
+
+    type: Literal["note_bend"] = "note_bend"
+    note_id: int
+    pitch: int = Field(ge=0, le=127)
+    frame: int
+    time_s: float
+    cents: tuple[float, ...]
+
+
 class Pedal(_ServerMessage):
     """The sustain pedal goes down or comes up."""
 
@@ -164,6 +176,7 @@ ServerMessage = (
     | NoteOn
     | NoteUpdate
     | NoteOff
+    | NoteBend
     | Pedal
     | Frames
     | Progress
@@ -176,10 +189,13 @@ ServerMessage = (
 
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = get_args(ServerMessage)
 
-SessionEvent = NoteOn | NoteUpdate | NoteOff | Pedal | Progress | Lagging
+SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Progress | Lagging
 """What a session says while it runs, beside frames."""
 
-EVENTS = {kind.model_fields["type"].default: kind for kind in (NoteOn, NoteUpdate, NoteOff, Pedal)}
+EVENTS = {
+    kind.model_fields["type"].default: kind
+    for kind in (NoteOn, NoteUpdate, NoteOff, NoteBend, Pedal)
+}
 """By type, the messages of notes and of the pedal."""
 
 _SERVER: TypeAdapter[ServerMessage] = TypeAdapter(

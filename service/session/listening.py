@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, ModelConfig
+from model.config import HOP, FilterbankConfig, ModelConfig
 from model.instruments import PROGRAMS, distinguished_by
+from service.audio.tuning import Tuner, TuningFollower
 from service.engine.framer import OnFrames
 from service.engine.windows import WindowSchedule
 from service.notes.listener import Listener
+from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import Mode, StreamOptions, check_instruments
+from service.session.resume import Replay
 
 
 def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
@@ -49,12 +52,27 @@ def listening(
     last_age = None
     if options.mode is Mode.ANYTIME:
         last_age = max(0, options.lookahead_hops(rate_hz) - newest_hops)
-    listener = Listener(settings, HOP / rate_hz, config.outputs, options.instruments, last_age)
+    heads, bends = config.outputs, options.bends
+    listener = Listener(settings, HOP / rate_hz, heads, options.instruments, last_age, bends)
     check_instruments(options.instruments, listener.instruments)
     if last_age is None:
         return listener, WindowSchedule.of(options, rate_hz)
     block, again = options.frames_per_window, listener.columns - 1
     return listener, WindowSchedule(newest_hops, block, again, last_age)
+
+
+def tuner(config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint) -> Tuner:
+    """How the filterbank is read for a stream that begins with this replay."""
+    front_end = config.front_end
+    if not isinstance(front_end, FilterbankConfig):
+        return Tuner()
+    bins = front_end.bins_per_semitone
+    if options.tuning_hz is not None:
+        return Tuner(bins, options.tuning_hz)
+    follower = TuningFollower(
+        config.sample_rate, bins, replay.first_sample, replay.tuning_sample, point.tuning
+    )
+    return Tuner(bins, follower=follower)
 
 
 def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:

@@ -31,11 +31,13 @@ class Replay:
         first_sample: first sample, at the model's rate.
         first_block: first block to compute.
         from_sample: first sample, at the sent rate.
+        tuning_sample: sample, at the model's rate, at which the tuning must be known.
     """
 
     first_sample: int
     first_block: int
     from_sample: int
+    tuning_sample: int
 
     @classmethod
     def before(
@@ -60,6 +62,7 @@ class Replay:
             first_sample=window_begins,
             first_block=first_block,
             from_sample=ratio.first_input(window_begins),
+            tuning_sample=schedule.end_sample(first_block) if first_block else 0,
         )
 
     def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:

@@ -22,7 +22,7 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
-from service.session.listening import Delay, listening, stated_delay, with_full_lookahead
+from service.session.listening import Delay, listening, stated_delay, tuner, with_full_lookahead
 from service.session.resume import Replay
 
 OnEvents = Callable[[list[Event], int], None]
@@ -126,6 +126,7 @@ class TranscriptionSession:
         self._dropped = 0
         self.score = Score(self._point.notes, self._point.sounding)
         self._pending: list[Event] = []
+        self._tuner = tuner(config, options, replay, self._point)
         self._framer = Framer(
             engine,
             priority,
@@ -134,6 +135,7 @@ class TranscriptionSession:
             replay.first_sample,
             max_pending_windows,
             self._take_frames,
+            self._tuner,
         )
 
     @property
@@ -195,6 +197,8 @@ class TranscriptionSession:
             belief=self._listener.belief,
             dynamics=self._listener.dynamics,
             pedal=self._listener.pedal,
+            tuning=self._tuner.tuning(replay.tuning_sample),
+            curves=self._listener.curves,
             free=self._listener.first_free_frames,
         )
 
@@ -300,7 +304,9 @@ class TranscriptionSession:
             raise SessionStateError("the session was aborted while audio was transcribed")
         if self._on_frames is not None:
             self._on_frames(first_frame, frames)
-        events = self._listener.push(first_frame, frames, self._schedule.block_frames)
+        # The shift with which the block's first frame was read when it was new.
+        raised = self._tuner.raised_cents(HOP * (first_frame + self.config.newest_hops))
+        events = self._listener.push(first_frame, frames, self._schedule.block_frames, raised)
         if self._on_events is not None:
             block = first_frame // self._schedule.block_frames
             needed = self._ratio.inputs(self._schedule.end_sample(block))  # from the beginning

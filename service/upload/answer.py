@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access.problems import Problem, responses
-from service.notes.events import Note, NoteEvent, PedalEvent, PedalPress, is_update
+from service.notes.events import BendEvent, Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import Mix
@@ -154,7 +154,7 @@ async def write_lines(
     yield json.dumps({"type": "started", **chosen}) + "\n"
     while item is not None:
         tally.take(item)
-        if isinstance(item, NoteEvent | PedalEvent):
+        if isinstance(item, NoteEvent | BendEvent | PedalEvent):
             if updates or not is_update(item):
                 message = event_message(item)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"

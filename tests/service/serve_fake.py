@@ -23,7 +23,7 @@ from tests.fakes import FakeStream, FakeTranscriber
 
 
 class NullStream(FakeStream):
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+    def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
         return torch.zeros(1)
 
 

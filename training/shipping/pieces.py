@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, ModelConfig
 from model.transcriber import TranscriptionModel
+from service.audio.tuning import Tuner
 from service.engine.batching import Priority
 from service.engine.engine import Engine
 from service.engine.framer import Framer, OnFrames
@@ -83,7 +84,7 @@ def run_windows(
 
     async def run() -> None:
         schedule = WindowSchedule(engine.config.newest_hops, 1, columns - 1, last_age)
-        framer = Framer(engine, files, schedule, 0, 0, engine.settings.limit(files), take)
+        framer = Framer(engine, files, schedule, 0, 0, engine.settings.limit(files), take, Tuner())
         await framer.write(audio)
         await framer.finish()
         framer.close()

@@ -76,6 +76,8 @@ def stream_options(
     config: ModelConfig,
     lookahead_ms: float,
     instruments: Sequence[str] | None,
+    tuning_hz: float | None,
+    bends: bool,
     block_frames: int | None = None,
 ) -> StreamOptions:
     """The defaults with what the caller asks for. Raises subclasses of ValueError.
@@ -95,4 +97,6 @@ def stream_options(
         lookahead_ms=float(lookahead_ms),
         block_frames=int(block_frames) if isinstance(block_frames, Integral) else block_frames,
         instruments=tuple(str(name) for name in names),
+        tuning_hz=None if tuning_hz is None else float(tuning_hz),
+        bends=bends,
     )

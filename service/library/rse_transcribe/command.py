@@ -249,7 +249,12 @@ def _transcription(
 
     pcm: AudioFormat | None = args.pcm if path == STANDARD else None
     if args.server is None:
-        options = {"lookahead_ms": args.lookahead_ms, "instruments": args.instruments}
+        options = {
+            "lookahead_ms": args.lookahead_ms,
+            "instruments": args.instruments,
+            "tuning_hz": args.tuning_hz,
+            "bends": args.bends,
+        }
         if pcm is not None:
             import numpy as np
 
@@ -264,6 +269,8 @@ def _transcription(
         "lookahead_ms": args.lookahead_ms,
         "model": args.model,
         "instruments": ",".join(args.instruments) if args.instruments else None,
+        "tuning_hz": args.tuning_hz,
+        "bends": "true" if args.bends else None,
     }
     if pcm is not None:
         options |= {

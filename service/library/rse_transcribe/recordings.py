@@ -95,6 +95,8 @@ class Transcriber:
         *,
         lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
         instruments: Sequence[str] | None = None,
+        tuning_hz: float | None = None,
+        bends: bool = False,
         progress: bool = True,
     ) -> Transcription:
         """See the function ``transcribe``. Raises RuntimeError when closed, or forked."""
@@ -105,7 +107,8 @@ class Transcriber:
                 "a forked process cannot use the transcriber: start processes by spawn, "
                 "with one in each"
             )
-        options = stream_options(FILE_OPTIONS, self._engine.config, lookahead_ms, instruments)
+        config = self._engine.config
+        options = stream_options(FILE_OPTIONS, config, lookahead_ms, instruments, tuning_hz, bends)
         with _opened(recording, sample_rate) as (file, pcm), start_blocking_portal() as portal:
             bar_name = _name(file) if progress else None
             return portal.call(_transcribe, file, pcm, self._engine, options, bar_name)
@@ -129,6 +132,8 @@ def transcribe(
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
     device: str = "auto",
     instruments: Sequence[str] | None = None,
+    tuning_hz: float | None = None,
+    bends: bool = False,
     progress: bool = True,
 ) -> Transcription:
     """Transcribe a recording: the notes that ``POST /transcribe`` gives.
@@ -146,6 +151,8 @@ def transcribe(
         lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to; None or empty: all.
+        tuning_hz: frequency of A4, 380 to 480 Hz; None: that of the performance is followed.
+        bends: also follow the pitch within notes: ``Note.bends``, and in MIDI and JSON.
         progress: show a bar in a terminal or a notebook if it takes longer than a second.
 
     Raises:
@@ -160,6 +167,8 @@ def transcribe(
             sample_rate,
             lookahead_ms=lookahead_ms,
             instruments=instruments,
+            tuning_hz=tuning_hz,
+            bends=bends,
             progress=progress,
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from model.config import PITCHES
 from rse_transcribe.recordings import IncompleteError
 from rse_transcribe.transcription import Transcription
-from service.notes.events import Event, NoteEvent, PedalEvent
+from service.notes.events import BendEvent, Event, NoteEvent, PedalEvent
 from service.notes.score import Score
 from service.protocol.server_messages import Totals
 from service.session.transcribe import Performance
@@ -84,7 +84,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
             match message.pop("type"):
                 case "started":
                     started = message
-                case "note_on" | "note_off" | "note_update" | "pedal" as kind:
+                case "note_on" | "note_off" | "note_update" | "note_bend" | "pedal" as kind:
                     score.add([_event(kind, message, score)])
                 case "progress":
                     frame, time_s = message["frames"], message["time_s"]
@@ -117,6 +117,8 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
 def _event(kind: Any, message: Mapping[str, Any], score: Score) -> Event:
     if kind == "pedal":
         return PedalEvent(**message)
+    if kind == "note_bend":
+        return BendEvent(**{**message, "cents": tuple(message["cents"])})
     if kind == "note_on":
         return NoteEvent(kind, **message)
     (on,) = (note for note in score.sounding if note.note_id == message["note_id"])

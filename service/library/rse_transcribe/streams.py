@@ -46,15 +46,18 @@ class Stream:
         block_frames: int = _DEFAULTS.frames_per_window,
         device: str = "auto",
         instruments: Sequence[str] | None = None,
+        tuning_hz: float | None = None,
+        bends: bool = False,
         updates: bool = False,
     ) -> None:
         """Args:
             sample_rate: of the blocks, a whole number of Hz from 8,000 to 192,000.
-            model, device, instruments: see ``transcribe``.
+            model, device, instruments, tuning_hz: see ``transcribe``.
             lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
                 ``note_on_delay_ms`` is the whole delay.
             block_frames: frames computed at once, 1 to 32; more take less time in all and add
                 delay.
+            bends: also return ``BendEvent``s, the pitch of sounding notes from frame to frame.
             updates: also return pedal events and corrected instruments.
 
         Raises:
@@ -63,7 +66,7 @@ class Stream:
         transcriber = loaded(model, device)
         audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=as_rate(sample_rate))
         options = stream_options(
-            _DEFAULTS, transcriber.config, lookahead_ms, instruments, block_frames
+            _DEFAULTS, transcriber.config, lookahead_ms, instruments, tuning_hz, bends, block_frames
         )
         self._updates = updates
         engine = Engine(transcriber)

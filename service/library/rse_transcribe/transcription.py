@@ -39,6 +39,8 @@ class Note(NamedTuple):
     """The model's probability of this note, 0 to 1."""
     instrument: str | None
     """One of ``model.config.INSTRUMENTS``; None if the model does not distinguish instruments."""
+    bends: tuple[float, ...] | None = None
+    """Cents above the pitch from the onset on, one per frame, if asked for."""
 
 
 def notes_of(notes: Iterable[events.Note]) -> list[Note]:
@@ -47,8 +49,9 @@ def notes_of(notes: Iterable[events.Note]) -> list[Note]:
 
 
 def write_csv(notes: Iterable[Note], file: TextIO) -> None:
-    """A line with the names of the fields, then a line for every note."""
-    csv.writer(file, lineterminator="\n").writerows([Note._fields, *notes])
+    """A line with the names of the fields, all but the bends, then a line for every note."""
+    rows = (row[:-1] for row in (Note._fields, *notes))
+    csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def _extra_missing(missing: ImportError) -> ImportError:

@@ -53,3 +53,14 @@ def test_silence_and_pitches_beyond_the_filters_have_no_peak() -> None:
     assert np.isnan(found[:, outside]).all()
     inside = np.delete(found, outside, axis=1)
     assert np.nanmax(np.abs(inside)) <= RANGE_CENTS
+
+
+@pytest.mark.parametrize("shift", [-3, -1, 2])
+def test_filters_read_higher_hear_a_tone_that_is_higher(shift: int) -> None:
+    """As if in tune, to the nearest filter."""
+    peaks = SpectralPeaks(BANK.config, torch.arange(BANK.bins))
+    audio = torch.from_numpy(tone(69.1 + shift / 3, 4).astype(np.float32))[None]
+    with torch.inference_mode():
+        features = BANK.retuned(BANK(audio), torch.tensor([shift]))[..., -GRID:]
+        found = cents(peaks.of_windows(features, range(FRAMES - 1))[0].numpy())[:, 69]
+    assert np.abs(found - 10).max() < 6

@@ -67,7 +67,7 @@ class SlidingStream(FakeStream):
         super().__init__(kernels)
         self._first = torch.zeros(0)
 
-    def advance(self, window: Tensor, new_hops: int) -> Tensor:
+    def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
         features = super().advance(window, new_hops)
         if not len(self._first):
             self._first = torch.ones(len(features))

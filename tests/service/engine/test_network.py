@@ -1,6 +1,7 @@
 """The pipeline around real networks: the streamed frames are those of the windows themselves."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,13 +86,20 @@ def test_streamed_frames_are_those_of_whole_windows(
 def test_live_file_and_resumed_frames_have_the_same_bits(
     chunk: int, block_frames: int, company: list[int], cut: float
 ) -> None:
-    """Whatever the chunks, the other streams, and wherever a session goes on."""
+    """Whatever the chunks, the other streams, and wherever a session goes on; while the tuning is
+    found."""
     torch.manual_seed(0)
     transcriber = TranscriptionModel(HISTORY).eval()
     rate_hz = HISTORY.sample_rate
     options = StreamOptions(block_frames=block_frames)
-    samples = play([(60, 0.1, 0.5), (64, 1.9, 2.8), (76, 0.3, 2.9)], 3.0, rate_hz)
+    notes = [(60.45, 0.1, 1.5), (64.45, 1.9, 4.3), (76.45, 0.3, 4.4)]
+    samples = play(notes, 4.5, rate_hz)
     file = streamed(transcriber, samples, options, len(samples), Priority.FILE)
+    concert = replace(options, tuning_hz=440.0)
+    unfollowed = streamed(transcriber, samples, concert, len(samples), Priority.FILE)
+    differ = (file != unfollowed).any(axis=(0, 2))
+    assert not differ[:90].any()  # where nothing is known yet
+    assert differ[200:].all()
 
     async def heard(engine: Engine, options: StreamOptions) -> dict[int, NDArray[np.float32]]:
         audio = pcm(rate_hz)

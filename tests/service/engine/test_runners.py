@@ -63,8 +63,10 @@ def test_a_streams_windows_have_the_same_bits_together(
     alone = [row for window in windows for row in runner.rows(stream, [window], 32)]
     exact = NetworkStream.advance_together
 
-    def advance(stream: NetworkStream, given: list[torch.Tensor], hops: int) -> list[torch.Tensor]:
-        return [row + (0 if agree else 1e-3) for row in exact(stream, given, hops)]
+    def advance(
+        stream: NetworkStream, given: list[torch.Tensor], hops: int, shift: int = 0
+    ) -> list[torch.Tensor]:
+        return [row + (0 if agree else 1e-3) for row in exact(stream, given, hops, shift)]
 
     monkeypatch.setattr(NetworkStream, "advance_together", advance)
     for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):

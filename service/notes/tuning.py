@@ -1,0 +1,75 @@
+"""How far a performance is from A4 = 440 Hz, and the shift of the filterbank that follows it.
+
+A performance in another tuning has its notes between the network's pitches. Its spectral peaks are
+equally far from the nearest pitches, on average. So a block of audio gives a vector, the mean of
+exp(2 pi i deviation / 100 cents) over its peaks (``service.audio.tuning``). The sum of these
+vectors, which slowly forgets, points to the deviation; the more the peaks agree, the longer it is.
+The network then reads its filters so many bins higher that what is left is less than half of one
+(33 cents apart, with three in a semitone)::
+
+    deviation   -50        -33        -17         0         17         33         50 cents
+    shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
+
+A whole semitone cannot be told from none, so the deviation counts from what has been followed so
+far. A singer who drifts is followed to MOST_SHIFT; from there on the notes are a semitone off. The
+rule is causal, and live streams and recordings follow it alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+CONCERT_HZ = 440.0
+MOST_SHIFT = 2
+"""Bins by which a performance is followed either way."""
+KEPT = 0.97
+"""Of the vectors so far, from block to block: half of the sum is 8.5 s old or newer."""
+LEAST_BLOCKS = 2.9
+"""Blocks with sound, as many as the sum remembers, before the first shift: 3 of them."""
+LEAST_AGREEMENT = 0.25
+"""Length of the sum per block, below which nothing follows: instruments reach 0.5 to 0.9, singers
+0.1 to 0.4, noise none."""
+TOLERANCE_CENTS = 25.0
+"""Deviation that is not followed; the network takes no harm from 30."""
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What is known of a performance's tuning at one moment.
+
+    Attributes:
+        along, across: the sum of the blocks' vectors.
+        blocks: how many blocks with sound it remembers, older ones less.
+        shift: bins by which the filterbank is read higher.
+    """
+
+    along: float = 0.0
+    across: float = 0.0
+    blocks: float = 0.0
+    shift: int = 0
+
+    def after(self, vector: complex, bins_per_semitone: int) -> Tuning:
+        """With one more block, which had sound."""
+        total = KEPT * complex(self.along, self.across) + vector
+        blocks = KEPT * self.blocks + 1
+        shift = self.shift
+        if blocks >= LEAST_BLOCKS and abs(total) >= LEAST_AGREEMENT * blocks:
+            bin_cents = 100.0 / bins_per_semitone
+            deviation = 100 * math.atan2(total.imag, total.real) / math.tau
+            left = (deviation - bin_cents * shift + 50) % 100 - 50
+            if abs(left) > TOLERANCE_CENTS:
+                shift += round(left / bin_cents)
+                if abs(shift) > MOST_SHIFT:
+                    shift -= int(math.copysign(bins_per_semitone, shift))
+        along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
+        return Tuning(along, across, round(blocks, _DIGITS), shift)
+
+
+UNKNOWN = Tuning()
+
+
+def fixed_shift(tuning_hz: float, bins_per_semitone: int) -> int:
+    """The shift for a performance whose A4 is known."""
+    return round(12 * bins_per_semitone * math.log2(tuning_hz / CONCERT_HZ))

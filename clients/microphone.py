@@ -1,6 +1,6 @@
 """Transcribe what an input device hears, live: ``python -m clients.microphone``.
 
-Notes appear in the terminal, and on a MIDI port with ``--midi-port``. Ctrl-C ends the take.
+Notes in the terminal, and on a MIDI port with ``--midi-port``; Ctrl-C ends.
 """
 
 import argparse
@@ -74,20 +74,19 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
-        description=(__doc__ or "").partition("\n\n")[2].replace("``", ""),
-        epilog=KEY_HELP,
+        description=(__doc__ or "").partition("\n\n")[2].replace("``", "") + KEY_HELP,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=27),
     )
     parser.add_argument(
         "--list-devices", action="store_true", help="list the input devices and exit"
     )
     parser.add_argument("--device", help="number or part of the name (default: the system's)")
-    channel_help = "input channel to hear alone, 1 for the first (default: the first two)"
+    channel_help = "the one input to hear (default: the first two)"
     parser.add_argument("--channel", type=int, metavar="N", help=channel_help)
     add_service_options(
         parser,
-        "audio used after each frame; more is slower but more accurate "
-        f"(default: {DEFAULT_LOOKAHEAD_MS:g}; anytime: {ANYTIME_LOOKAHEAD_MS:g})",
+        "audio used after each frame (default: "
+        f"{DEFAULT_LOOKAHEAD_MS:g}; anytime: {ANYTIME_LOOKAHEAD_MS:g})",
         "block, centre, or anytime (default for a MIDI port)",
     )
     port_help = f"send notes to this MIDI port; {VIRTUAL}: a new one"

@@ -236,7 +236,7 @@ class RequestQueue:
         """Raises EngineClosedError, or ValueError for a request that is too large or empty."""
         stream, read = request.stream, len(request.windows) - request.unread
         limit = self.settings.limit(stream.priority)
-        if not 1 <= read <= limit:
+        if not (0 if request.unread else 1) <= read <= limit:
             raise ValueError(f"a request holds 1 to {limit} windows, not {read}")
         with self._changed:
             self._refuse_if_closed()

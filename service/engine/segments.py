@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import groupby
 
 from service.engine.batching import (
     Priority,
@@ -88,9 +89,16 @@ class SegmentedStream:
             before = list(self._recent)[-refill:]
         self._submitted += len(windows)
         self._recent.extend((window.copy(), shift) for window in windows[-_MOST_REFILL:])
-        for window, its in before:
-            self._stream.submit([window], new_hops, its, unread=1)
-        return self._stream.submit(windows, new_hops, shift)
+        read_with = shift
+        first: list[Window] = []  # those that are read as the wanted ones are
+        for its, group in groupby(before, key=lambda one: one[1]):
+            if first:
+                self._stream.submit(first, new_hops, read_with, unread=len(first))
+            first, read_with = [window for window, _ in group], its
+        if first and read_with != shift:
+            self._stream.submit(first, new_hops, read_with, unread=len(first))
+            first = []
+        return self._stream.submit([*first, *windows], new_hops, shift, unread=len(first))
 
     def close(self) -> None:
         self._stream.close()

@@ -44,8 +44,7 @@ Writes the notes of recordings, and of films, as MIDI.
 
   rse-transcribe song.m4a -o song.mid      a recording; also to .json and .csv
   rse-transcribe album/ "take-*.wav" -o midi/    folders and patterns
-  rse-transcribe serve                     the service on 127.0.0.1:8000
-  rse-transcribe live                      a microphone, through that service
+  rse-transcribe serve, live               the service; a microphone with it
   rse-transcribe keys, train, evaluate     API keys, training, accuracy
 """
 

@@ -1,6 +1,8 @@
 """Standard MIDI Files, by pretty_midi, for the service and its clients: the same notes give the
 same bytes."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ TICKS_PER_BEAT = 480
 PEDALLED = ("piano", "electric piano")
 CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percussion's
 SUSTAIN = 64  # controller number
+SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # that may be asked for, or that a file has before its first beat
 
 
@@ -39,6 +42,13 @@ class Beat:
 
     period_s: float
     first_s: float = 0.0
+
+    @classmethod
+    def of_bpm(cls, bpm: float) -> Beat:
+        """Raises ValueError."""
+        if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
+            raise ValueError(f"a tempo is {SLOWEST_BPM:g} to {FASTEST_BPM:g} BPM, not {bpm!r}")
+        return cls(60 / bpm)
 
     @property
     def bpm(self) -> float:

@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.protocol.midi_file import DEFAULT_BEAT, FASTEST_BPM, Beat
+from service.protocol.midi_file import DEFAULT_BEAT, FASTEST_BPM, SLOWEST_BPM, Beat
 
 AUTO = "auto"
-SLOWEST_BPM = 20.0  # that may be asked for
 MIN_BPM = 50.0
 MAX_BPM = 200.0
 MIN_ONSETS = 8
@@ -92,11 +91,8 @@ def _tempo(text: str) -> Beat | None:
     if text == AUTO:
         return None
     try:
-        bpm = float(text)
+        return Beat.of_bpm(float(text))
     except ValueError:
-        bpm = 0.0
-    if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
-        raise ArgumentTypeError(
-            f"{AUTO}, or a number from {SLOWEST_BPM:g} to {FASTEST_BPM:g}, not {text!r}"
-        )
-    return Beat(60 / bpm)
+        least, most = f"{SLOWEST_BPM:g}", f"{FASTEST_BPM:g}"
+        message = f"{AUTO}, or a number from {least} to {most}, not {text!r}"
+        raise ArgumentTypeError(message) from None

@@ -93,26 +93,33 @@ class Transcription:
     def __repr__(self) -> str:
         return f"<Transcription: {len(self.performance.notes)} notes in {self.duration_s:.1f} s>"
 
-    def midi(self, beat: Beat = DEFAULT_BEAT, only: str | None = None) -> bytes:
+    def midi(self, tempo: float | Beat = DEFAULT_BEAT, only: str | None = None) -> bytes:
         """A Standard MIDI File.
 
         Args:
-            beat: the file's, 120 a minute unless given; the notes' times are the same with any.
+            tempo: beats a minute, 120 unless given; the notes' times are the same with any.
             only: one of ``instruments``; the others are left out.
-        """
-        return midi_file(self.performance.notes, self.performance.pedal, beat, only)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers) or ``.csv``.
 
         Raises:
-            ValueError: another ending.
+            ValueError: a tempo below 20 or above 400.
+        """
+        beat = tempo if isinstance(tempo, Beat) else Beat.of_bpm(tempo)
+        return midi_file(self.performance.notes, self.performance.pedal, beat, only)
+
+    def save(self, path: str | os.PathLike[str], *, tempo: float | Beat = DEFAULT_BEAT) -> None:
+        """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers) or ``.csv``.
+
+        Args:
+            tempo: of a MIDI file, see ``midi``.
+
+        Raises:
+            ValueError: another ending, or an impossible tempo.
             OSError: the file cannot be written.
         """
         path = Path(path)
         match path.suffix.lower():
             case ".mid" | ".midi":
-                write_whole(path, self.performance.midi)
+                write_whole(path, self.midi(tempo))
             case ".json":
                 body = {**self.performance.body, **self.description}
                 write_whole(path, f"{json.dumps(body, indent=1)}\n".encode())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import pretty_midi
 import pytest
 import torch
 
@@ -29,6 +30,18 @@ def test_other_endings_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"save to \.mid, \.json or \.csv"):
         transcription.save(tmp_path / "song.wav")
+
+
+def test_a_tempo_is_a_number(transcription: rse_transcribe.Transcription, tmp_path: Path) -> None:
+    transcription.save(tmp_path / "song.mid", tempo=75)
+    assert (tmp_path / "song.mid").read_bytes() == transcription.midi(75)
+    opened = pretty_midi.PrettyMIDI(str(tmp_path / "song.mid"))
+    assert opened.get_tempo_changes()[1] == pytest.approx([75])
+    for note, ours in zip(opened.instruments[0].notes, transcription.notes, strict=True):
+        assert note.start == pytest.approx(ours.onset_s, abs=1e-3)
+    for wrong in (0, 401, float("nan")):
+        with pytest.raises(ValueError, match="a tempo is 20 to 400 BPM, not"):
+            transcription.midi(wrong)
 
 
 def test_pretty_midi_has_the_notes(transcription: rse_transcribe.Transcription) -> None:

@@ -213,8 +213,6 @@ def test_what_is_wrong_with_the_input_is_said(tab: Tab) -> None:
     expect(hint).to_contain_text("cancel each other out")
     page.locator("#channel").select_option("1")
     expect(hint).to_be_hidden()
-    tab.run("() => { left.gain.value = 0; }")  # the one that is listened to
-    expect(status).to_contain_text("No sound from this input")
     tab.stop()
 
 

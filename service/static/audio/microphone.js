@@ -65,7 +65,7 @@ export class Microphone extends PcmSource {
     this.#deviceRate = track.getSettings().sampleRate;
     track.addEventListener("ended", () => {
       this.#missing = true;
-      this.emit("notice", "The microphone is gone. The take goes on once it is back; Stop ends it.");
+      this.emit("notice", "The microphone is gone; the take goes on once it is back.");
       this.#takeUp();
     });
     track.addEventListener("mute", () => this.emit("notice", "The system muted the microphone."));

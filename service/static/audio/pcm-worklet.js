@@ -77,7 +77,8 @@ class PcmWorklet extends AudioWorkletProcessor {
     this.choose();
     const { buffer } = this.view;
     const { filled: samples, peak, why, goals } = this;
-    const message = { pcm: buffer, samples, peak, channels: goals.length, why, alone: goals.indexOf(1) };
+    const mix = { channels: goals.length, why, alone: goals.indexOf(1) };
+    const message = { pcm: buffer, samples, peak, ...mix };
     this.port.postMessage(message, [buffer]);
     this.startChunk();
   }

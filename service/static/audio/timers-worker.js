@@ -1,1 +1,3 @@
-onmessage = ({ data: { timer, milliseconds } }) => setTimeout(() => postMessage(timer), milliseconds);
+onmessage = ({ data: { timer, milliseconds } }) => {
+  setTimeout(() => postMessage(timer), milliseconds);
+};

@@ -45,7 +45,7 @@ export function filesOf(take, filter, stem = stemOf(take)) {
   return files;
 }
 
-/** Let a take be dragged out of the page as a MIDI file, into a DAW or a folder, where it can be. */
+/** Let a take be dragged out as a MIDI file, into a DAW or a folder (Chrome and Edge). */
 export function dragOut(element, takeOf, filter) {
   element.draggable = true;
   element.addEventListener("dragstart", ({ dataTransfer }) => {

@@ -53,7 +53,8 @@ export class InputPanel {
     this.#meter.push(peak);
     this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
     this.#listChannels(channels);
-    this.#say(WHY_ALONE[why] && alone >= 0 ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : "");
+    const isAlone = why && alone >= 0;
+    this.#say(isAlone ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : "");
     return this.#silentS >= SILENT_S ? NO_SOUND : "";
   }
 

@@ -137,7 +137,7 @@ export class LivePanel extends EventTarget {
   /** The words last, so that what is wrong outlives the change of state that it caused. */
   #changed() {
     this.dispatchEvent(new Event("change"));
-    const late = `The notes come more than ${this.#late} s late; MIDI out is silent until they do not.`;
+    const late = `The notes come more than ${this.#late} s late; MIDI out is silent meanwhile.`;
     const words = this.#notice || (this.#late && late) || this.#silent;
     if (words && (this.#notice || this.state === "listening")) this.#say(words, true);
   }

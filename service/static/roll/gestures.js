@@ -1,7 +1,7 @@
 /**
- * What hands do on the roll: dragging and wheels scroll both ways, Ctrl with the wheel and two
- * fingers zoom (time, or over the keys and with Alt pitch; fingers both at once), a click seeks, and
- * a drag along the times above marks a passage.
+ * What hands do on the roll: dragging and wheels scroll both ways; Ctrl with the wheel zooms time,
+ * over the keys or with Alt pitch; two fingers zoom both; a click seeks, and a drag along the times
+ * above marks a passage.
  */
 
 import { RULER_HEIGHT } from "./painter.js";

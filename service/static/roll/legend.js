@@ -38,7 +38,9 @@ export class Legend extends EventTarget {
   #fill() {
     const { notes, programs, live } = this.#take;
     const counts = countInstruments(notes, programs);
-    for (const name of counts.keys()) if (!this.#rows.has(name)) this.#add(name, programs[name] ?? 128);
+    for (const name of counts.keys()) {
+      if (!this.#rows.has(name)) this.#add(name, programs[name] ?? 128);
+    }
     for (const [name, { item, count, save }] of this.#rows) {
       const number = counts.get(name) ?? 0;
       item.hidden = number === 0; // all of its notes turned out to be another's

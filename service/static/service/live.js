@@ -170,7 +170,7 @@ export class LiveTake extends EventTarget {
     });
     on("quiet", () => {
       this.#stall();
-      this.#say("The server or the line has stopped answering; the sound is kept for when it returns.");
+      this.#say("The server or the line has stopped answering; the sound is kept.");
     });
     on("heard", () => {
       take.stalled = false;

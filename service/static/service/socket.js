@@ -8,8 +8,8 @@
  * times of events here always count from the first sample of the whole stream.
  *
  * Events: `ready`, `note_on`, `note_update`, `note_off`, `pedal`, `progress`, `frames` (detail: the
- * message, with `time_s` on the stream's clock and a `key` unique to the note), `sounding` (keys: no
- * other note sounds), `quiet` (the server owes an answer: it or the line has stopped) and `heard`
+ * message, with `time_s` on the stream's clock and a `key` unique to the note), `sounding` (keys:
+ * no other note sounds), `quiet` (the server owes an answer: it or the line has stopped) and `heard`
  * (it goes on), `stall` (the connection is gone, notes may go on), `lost` (they will not: end all),
  * `retry` {attempt, seconds, words}, `end` {done, words} once, last.
  */
@@ -27,7 +27,8 @@ const SILENCE_TIMEOUT_S = 10; // after that the connection is given up
 const MAX_KEPT_S = 300; // of audio, for a new connection: 29 MB at 48 kHz
 const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits where it can be counted
 const PUMP_MS = 50;
-const NO_WEBSOCKET = "The server answers, but its websocket does not: a proxy between must pass it on";
+const NO_WEBSOCKET =
+  "The server answers, but its websocket does not: a proxy between must pass it on";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 const EVENTS = ["note_on", "note_update", "note_off", "pedal"];
 const FORWARDED = [...EVENTS, "progress", "frames"];
@@ -262,7 +263,7 @@ export class TranscriptionSocket extends EventTarget {
     url.protocol = url.protocol.replace("ws", "http");
     const request = { method: "POST", headers: authorization() }; // a GET would show no origin
     const answer = await fetch(url, request).catch(() => null);
-    const isRefusal = answer && ![404, 405].includes(answer.status); // those mean: by websocket only
+    const isRefusal = answer && ![404, 405].includes(answer.status); // which mean: websockets only
     const why = isRefusal && (await problemText(answer));
     if (connection !== this.#connection) return;
     if (!isRefusal) this.#retry(answer ? NO_WEBSOCKET : words || "The server cannot be reached");

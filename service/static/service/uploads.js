@@ -85,7 +85,9 @@ export class Uploads extends EventTarget {
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
       job.state = "done";
       const { mix } = done.totals;
-      if (ALONE.includes(mix)) job.words = `its channels cancel each other; only the ${mix} one was heard`;
+      if (ALONE.includes(mix)) {
+        job.words = `its channels cancel each other; only the ${mix} one was heard`;
+      }
     } catch (error) {
       take.closeAll();
       // What was found is kept, and can still be saved.

@@ -2,8 +2,10 @@
 
 import io
 from dataclasses import dataclass
+from pathlib import Path
 
 import mido
+import pretty_midi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,3 +106,20 @@ def test_as_many_notes_as_there_are_channels_never_share_one(
         assert all(
             [cents for _, cents in bends] == pytest.approx([10], abs=0.5) for *_, bends in found
         )
+
+
+def test_music21_and_pretty_midi_import_a_take_with_bends(tmp_path: Path) -> None:
+    notes = [
+        Sung(60 + step, step, step + 1.0, tuple(10.0 * (i % 9) for i in range(80)))
+        for step in range(6)
+    ]
+    path = tmp_path / "take.mid"
+    path.write_bytes(bent(midi_file(notes, [], {"voice": 53}), notes))
+    parts = pretty_midi.PrettyMIDI(str(path)).instruments
+    found = [note for part in parts for note in part.notes]
+    assert sorted(note.pitch for note in found) == [note.pitch for note in notes]
+    assert sum(len(part.pitch_bends) for part in parts) >= 6 * 80
+    music21 = pytest.importorskip("music21")
+    score = music21.converter.parse(path)
+    found = sorted((float(n.offset), n.pitch.midi) for n in score.flatten().notes)
+    assert found == [(2.0 * note.onset_s, note.pitch) for note in notes]

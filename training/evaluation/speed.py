@@ -15,6 +15,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +40,7 @@ FUSED = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.C
 ATTENTION = {"attention": [*FUSED, SDPBackend.MATH], "attention, n x n": [SDPBackend.MATH]}
 USES = ("inference", "training")
 MILLIONS = "2 M samples"
+OUT_OF_MEMORY = "memory", "alloc", "primitive"  # words of torch's and oneDNN's errors
 COMPARED = (256, 1024, 4096)  # lengths of RSE beside SE
 PAPERS = {"training": "4", "inference": "2"}  # times as fast as SE
 
@@ -120,8 +123,10 @@ def measure(job: Job) -> Taken:
         step(min(job.length, SHORTEST))
         first = step(job.length)
         taken = [first, *(step(job.length) for _ in range(4 if first < 1 else 0))]
-    except (RuntimeError, MemoryError) as error:
-        if "memory" not in str(error):
+    except MemoryError:
+        return Taken(None)
+    except RuntimeError as error:
+        if not any(word in str(error) for word in OUT_OF_MEMORY):
             raise
         return Taken(None)
     if device.type == "cuda":
@@ -133,8 +138,11 @@ def measure(job: Job) -> Taken:
 
 def measured(job: Job) -> Taken:
     """As :func:`measure`, in a process of its own."""
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        taken = pool.apply(measure, (job,))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        try:
+            taken = pool.submit(measure, job).result()
+        except BrokenProcessPool:  # a library that cannot do without what it was refused
+            taken = Taken(None)
     took = "out of memory" if taken.seconds is None else f"{taken.seconds:.3f} s"
     print(f"{job.network}, {job.use}, {job.length:,}: {took}", file=sys.stderr)
     return taken

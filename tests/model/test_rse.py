@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from model.config import PAPER, RELEASED_RSE, TEXT_RSE, WINDOW, RSEConfig, StridedConfig
+from model.fast.network import fast_network
 from model.rse import ResidualShuffleExchange
 from model.shuffle import interleave
 from model.switch import ResidualSwitchUnit
@@ -87,6 +88,7 @@ def test_a_smaller_window_is_the_middle_of_a_whole_one(window: int) -> None:
     model = TranscriptionModel(replace(PAPER, rse=SMALL, front_end=front_end)).eval()
     network = model.network
     assert isinstance(network, StridedNetwork)
+    assert fast_network(model) is None  # it is served as it is
     x = torch.randn(2, WINDOW)
     outside = (WINDOW - window) // 2
     found = model.predict(x)[:, 0]

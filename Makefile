@@ -9,8 +9,8 @@ LOOKAHEADS_MS ?= 50 100 190 372
 MODEL ?=
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
-# An environment with basic-pitch, or for bench-peer transkun (tests/benchmarks/peer.py); bench runs
-# basic-pitch too where it is there.
+# An environment with basic-pitch and swift-f0 (tests/benchmarks/peer.py); bench runs basic-pitch too
+# if it is there.
 PEER ?= .venv-peer
 # Where the figures go as JSON: a file of bench, a folder of bench-accuracy; empty writes none.
 JSON ?=
@@ -102,7 +102,7 @@ bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through t
 	    $(if $(JSON),--json $(JSON)/$$(basename $$set).json) || status=1; \
 	done; exit $$status
 
-bench-peer: $(VENV)/.installed-dev ## accuracy beside the peer in the environment PEER=DIR
+bench-peer: $(VENV)/.installed-dev ## accuracy beside the peers in the environment PEER=DIR
 	@for set in $(SHARED)/real/*/; do \
 	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \
 	  $(PY) -m tests.benchmarks.peer --data-dir $$set --peer $(PEER) --label-shift-ms $$shift_ms \

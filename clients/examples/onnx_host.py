@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnxruntime
 
-ONSET = 0.2  # the threshold in the graph is for what a classifier makes of onsets
+OFF = 0.4  # a note ends below this probability
 
 
 def read_wav(path: str, rate: int) -> np.ndarray:
@@ -55,9 +55,9 @@ def notes(graph: str, path: str) -> Iterator[tuple[float, float, int]]:
     began, before, last = np.full(128, np.nan), np.zeros((2, 128)), 0.0
     for time, heads, limit in frames(graph, path):
         # A note begins where the probability of an onset has just passed a peak.
-        peak = (before[1] >= ONSET) & (before[1] > before[0])
+        peak = (before[1] >= limit["onset_threshold"]) & (before[1] > before[0])
         peak &= before[1] >= heads["onset"]
-        ends = ~np.isnan(began) & (peak | (heads["frame"] < limit["frame_off_threshold"]))
+        ends = ~np.isnan(began) & (peak | (heads["frame"] < OFF))
         for pitch in np.flatnonzero(ends):
             yield began[pitch], last, int(pitch)
         began[ends], began[peak & (heads["frame"] >= limit["frame_on_threshold"])] = np.nan, last

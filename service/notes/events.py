@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+UPDATE_S = 0.5
+"""From an onset to the moment when its note may get another name."""
+
 
 @dataclass(frozen=True, slots=True)
 class NoteEvent:

@@ -1,6 +1,5 @@
 """All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -11,16 +10,14 @@ from service.notes.anytime import AnytimeTracker
 from service.notes.belief import Belief
 from service.notes.bends import HISTORY_FRAMES, Bender, Curve
 from service.notes.dynamics import Dynamics
-from service.notes.events import Event
+from service.notes.events import Event, NoteEvent
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import MEAN_FRAMES, PedalTracker
 from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import Tracker, as_probabilities
+from service.notes.tracking import ANY_PITCH, Tracker, as_probabilities
 from service.protocol.midi_file import PEDALLED
-
-_ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch
 
 
 class Listener:
@@ -96,6 +93,7 @@ class Listener:
         self._resumed = point.frames
         self._tracker.resume(first_frame, point)
         self._namer.resume(first_frame, point)
+        self._tracker.expect(self.belief.weights)
         self._pedal.down = point.pedal
         if self._bender:
             self._bender.resume(first_frame, point.sounding, point.curves)
@@ -124,9 +122,7 @@ class Listener:
         new = known.shape[1] - before if block_frames is None else block_frames
         settled = known[:, settling : settling + new]
         new = settled.shape[1]
-        found = defaultdict(list)
-        for frame, event in self._tracker.push_block(known, new):
-            found[frame].append(event)
+        self._tracker.read(known, new)
         self._namer.remember(first_frame - before, probabilities, new)
         if self._bender:
             row = np.zeros((new, PITCHES), np.float32)
@@ -136,18 +132,28 @@ class Listener:
         events: list[Event] = []
         for i in range(new):
             replayed = first_frame + i < self._resumed
+            found = self._tracker.step()
             if not replayed:
-                named = self._namer.step(first_frame + i, found[first_frame + i])
-                events += self._bent(first_frame + i, named)
+                events += self._bent(first_frame + i, self._named(first_frame + i, found))
             frame = first_frame + i - self._tracker.last_age
             if self._pedal_row is not None and frame >= 0:
-                moves = self._pedal.hear(float(settled[self._pedal_row, i, _ANY_PITCH]))
+                moves = self._pedal.hear(float(settled[self._pedal_row, i, ANY_PITCH]))
                 if moves and not replayed and (self._pedal.down or self._pedal_present()):
                     events.append(self._pedal.move(frame))
         return events
 
     def _bent(self, frame: int, events: Iterable[Event]) -> list[Event]:
         return self._bender.step(frame, events) if self._bender else list(events)
+
+    def _named(self, frame: int, found: list[NoteEvent]) -> list[NoteEvent]:
+        """The tracker's events at the frame with names, which the tracker is told, and changes of
+        names."""
+        named = self._namer.step(frame, found)
+        for event in named:
+            if event.kind != "note_off":
+                self._tracker.name(event)
+                self._tracker.expect(self.belief.weights)
+        return named
 
     def _pedal_present(self) -> bool:
         """Whether an instrument with a pedal plays."""

@@ -8,7 +8,7 @@ is likelier now, a ``note_update`` reports it. A note has one instrument: two th
 pitch at once are one note here.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from model.instruments import distinguished_by
 from service.notes.belief import RESET_S, Belief
-from service.notes.events import NoteEvent
+from service.notes.events import UPDATE_S, Note, NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import as_probabilities
@@ -26,8 +26,9 @@ from service.notes.tracking import as_probabilities
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
 # these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
 REACH = 2
-UPDATE_S = 0.5  # from an onset to the second look
 FLOOR = 1e-3  # least probability, so that one frame excludes no class
+STRAY = 0.03
+"""Share of the notes of a recording below which a class does not play in it."""
 
 
 class InstrumentNamer:
@@ -148,3 +149,20 @@ class InstrumentNamer:
             instrument=self.classes[best],
             instrument_probability=round(float(posterior[best]), 4),
         )
+
+
+def without_strays(notes: Iterable[Note]) -> list[Note]:
+    """The notes of a whole recording, those of classes with next to none of them given to the class
+    that has most: one piano is one part."""
+    notes = list(notes)
+    counts = Counter(note.instrument for note in notes if note.instrument is not None)
+    if not counts:
+        return notes
+    (most, _), *_ = counts.most_common(1)
+    least = STRAY * counts.total()
+    return [
+        replace(note, instrument=most, instrument_probability=None)
+        if note.instrument is not None and counts[note.instrument] < least
+        else note
+        for note in notes
+    ]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
+from service.notes.naming import without_strays
 from service.protocol import midi_file as files
 from service.protocol.mpe import bent
 
@@ -58,6 +59,10 @@ class Score:
     def notes(self) -> list[Note]:
         """Those that have ended, by onset time, then pitch."""
         return sorted(self._ended, key=lambda note: (note.onset_s, note.pitch))
+
+    def settle(self) -> None:
+        """The recording is whole: classes with next to none of its notes do not play in it."""
+        self._ended = without_strays(self._ended)
 
     def midi(self) -> bytes:
         return midi_file(self._ended, self.pedal)

@@ -1,16 +1,21 @@
 """Settings of the note tracker: thresholds and lengths, as in a model's card."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.ranges import Count, Fraction, NotNegative, Positive, checked
-from service.notes.onsets import AFTER, OnsetClassifier
+from model.ranges import Count, NotNegative, Positive, checked
+from service.protocol.midi_file import PEDALLED
 
 MAX_VELOCITY = 127
 MOST_KEPT = 0.999  # of a belief by any settings, so that a resumed one can be checked
 
+MAX_ODDS = 6.0  # log-odds of 0.9975
+EARLY_ODDS = 2.5
+
+Bias = Annotated[float, Field(ge=-MAX_ODDS, le=MAX_ODDS)]
 Threshold = Annotated[float, Field(gt=0, le=1)]  # 0 is what silence has
 
 
@@ -19,25 +24,19 @@ class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
     Attributes:
-        onset_classifier: gives the peaks of the onset head the probabilities that the onset
-            thresholds apply to. None: they apply to what the head says.
         onset_threshold: minimum onset probability of a peak that begins a note.
+        onset_thresholds: the same for classes of instruments, by name. While several play, and
+            while it is not clear which, the mean counts (``onset_threshold_for``).
         onset_radius_frames: a peak is the highest probability within this many frames.
-        restrike_threshold: the same for a pitch that already sounds. None: ``onset_threshold``.
         onset_correction_frames: added to onset times, between -0.5 and 0.5, to compensate for how
             early the model hears them.
-        frame_on_threshold: frame probability that must be reached within ``on_delay_frames`` of an
-            onset; in models without an onset head, the one that begins a note.
-        frame_off_threshold: a note ends when its frame probability stays below this...
-        release_frames: ... for this many frames.
-        pedal_frame_off_threshold: takes the place of ``frame_off_threshold`` at frames where the
-            probability of the sustain pedal is ``pedal_on_threshold`` or more: then strings ring
-            on, which the network hears as doubt. None: no difference.
-        offset_threshold: minimum offset probability of a peak that ends a note, if the frame
-            probability is then below ``frame_on_threshold``. None: peaks do not end notes.
-        frame_start_threshold: a note without an onset begins when its frame probability is at
-            least this...
-        frame_start_frames: ... for this many frames. A ``frame_start_threshold`` of None: never.
+        frame_on_threshold: frame probability that must be reached within ``onset_radius_frames`` of
+            an onset; in models without an onset head, the one that begins a note.
+        end_bias: added to the log-odds of the frame probability, whose sum decides where a note
+            ends (``service.notes.tracking``): more lets notes sound longer.
+        end_biases: the same for classes of instruments, by name; ``end_bias`` for the others.
+        pedal_end_bias: added to those of instruments with a pedal while it is down (from
+            ``pedal_on_threshold`` on): then strings ring on, which the network hears as doubt.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
         default_velocity: MIDI velocity if the model has no velocity head.
         pedal_on_threshold: the sustain pedal is down from this probability on...
@@ -50,30 +49,24 @@ class TrackerSettings:
             evidence.
         belief_kept: share of the weights kept from note to note; 0.97: half of them is 23 notes old
             or newer.
-        early_onset_thresholds: for ``service.notes.anytime``: minimum onset probability of a peak
-            whose frame is 0, 1, 2 ... frames older than the newest; ``onset_threshold`` after the
-            last of them. Empty: a schedule from 1, whose distance from ``onset_threshold`` halves
-            every two frames.
+        early_odds: for ``service.notes.anytime``: added to the log-odds of the onset threshold for
+            a peak whose frame is 0, 1, 2 ... frames older than the newest; nothing after the last
+            of them. Empty: EARLY_ODDS for the newest, half as much every two frames.
         usual_onset_age: median of the frames from a note's time to the newest frame when it is
             decided, if measured; stated in ``ready``.
 
     Raises:
-        ValueError: a threshold outside of 0 to 1 or met by silence, a length below 1, no
-            hysteresis, or a radius too small for the classifier.
+        ValueError: a value out of its range, or no hysteresis.
     """
 
-    onset_classifier: OnsetClassifier | None = None
     onset_threshold: Threshold = 0.5
-    restrike_threshold: Threshold | None = None
+    onset_thresholds: Mapping[str, Threshold] = field(default_factory=dict)
     onset_radius_frames: Count = 2
     onset_correction_frames: Annotated[float, Field(gt=-0.5, lt=0.5)] = 0.0
     frame_on_threshold: Threshold = 0.4
-    frame_off_threshold: Fraction = 0.25
-    release_frames: Count = 3
-    pedal_frame_off_threshold: Fraction | None = None
-    offset_threshold: Threshold | None = None
-    frame_start_threshold: Threshold | None = 0.7
-    frame_start_frames: Count = 6
+    end_bias: Bias = 0.0
+    end_biases: Mapping[str, Bias] = field(default_factory=dict)
+    pedal_end_bias: Bias = 0.0
     min_note_frames: Annotated[int, Field(ge=2)] = 4  # else two onsets between frames could meet
     default_velocity: Annotated[int, Field(ge=1, le=MAX_VELOCITY)] = 80
     pedal_on_threshold: Threshold = 0.6
@@ -82,27 +75,15 @@ class TrackerSettings:
     belief_prior_notes: Positive = 2.0
     belief_trust: NotNegative = 0.5
     belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
-    early_onset_thresholds: tuple[float, ...] = ()
+    early_odds: tuple[NotNegative, ...] = ()
     usual_onset_age: float | None = None
 
     def __post_init__(self) -> None:
-        for lower, upper in (
-            ("frame_off_threshold", "frame_start_threshold"),
-            ("pedal_frame_off_threshold", "frame_off_threshold"),
-            ("pedal_off_threshold", "pedal_on_threshold"),
-        ):
-            low, high = getattr(self, lower), getattr(self, upper)
-            if None not in (low, high) and low > high:
-                raise ValueError(f"{lower} {low} is above {upper} {high}")
-        if self.onset_classifier and self.onset_radius_frames < AFTER:
-            complaint = f"onset_radius_frames must be {AFTER} or more"
-            raise ValueError(f"with an onset_classifier {complaint}")
-        onset = [*self.early_onset_thresholds, self.onset_threshold]
-        if onset != sorted(onset, reverse=True) or onset[0] > 1:
-            raise ValueError(
-                "early_onset_thresholds must fall from 1 at most to onset_threshold "
-                f"{self.onset_threshold}, not {self.early_onset_thresholds}"
-            )
+        low, high = self.pedal_off_threshold, self.pedal_on_threshold
+        if low > high:
+            raise ValueError(f"pedal_off_threshold {low} is above pedal_on_threshold {high}")
+        if list(self.early_odds) != sorted(self.early_odds, reverse=True):
+            raise ValueError(f"early_odds must not rise, as {self.early_odds} do")
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:
@@ -112,25 +93,30 @@ class TrackerSettings:
         """
         return cls(**(card.get("tracker") or {}))
 
-    @property
-    def on_delay_frames(self) -> int:
-        """Frames after a frame that must be known before a note can begin there."""
-        return self.onset_radius_frames
+    def onset_threshold_for(self, weights: Mapping[str, float]) -> float:
+        """The threshold while classes play so many of the recent notes: the mean, in which
+        ``onset_threshold`` counts as one note."""
+        total = self.onset_threshold
+        for name, weight in weights.items():
+            total += weight * self.onset_thresholds.get(name, self.onset_threshold)
+        return total / (1 + sum(weights.values()))
 
     @property
-    def off_delay_frames(self) -> int:
-        """Frames after a frame that must be known before a note can end there.
+    def least_onset_threshold(self) -> float:
+        """The lowest that ``onset_threshold_for`` may give."""
+        return min(self.onset_threshold, *self.onset_thresholds.values(), 1)
 
-        Never fewer than for a beginning, so that no earlier one of its pitch can appear later.
-        """
-        return max(self.on_delay_frames, self.release_frames - 1)
+    def biases_of(self, instrument: str | None) -> tuple[float, float]:
+        """The end bias of notes of this class, None if unknown, and what the pedal adds to it."""
+        pedalled = instrument is None or instrument in PEDALLED
+        bias = self.end_biases.get(instrument or "", self.end_bias)
+        return bias, self.pedal_end_bias if pedalled else 0.0
 
-    def onset_threshold_at(self, age: int, last_age: int) -> float:
-        """Minimum onset probability of a peak of this age in frames; ``last_age`` has the full
-        look-ahead."""
+    def early_odds_at(self, age: int, last_age: int) -> float:
+        """What the log-odds of a peak of this age in frames must have more than one with the full
+        look-ahead, of the age ``last_age``."""
         if age >= last_age:
-            return self.onset_threshold
-        if early := self.early_onset_thresholds:
-            return early[age] if age < len(early) else self.onset_threshold
-        doubt = float(2 ** (-(age + 1) / 2))  # halves every two frames (23 ms)
-        return self.onset_threshold + (1 - self.onset_threshold) * doubt
+            return 0.0
+        if early := self.early_odds:
+            return early[age] if age < len(early) else 0.0
+        return float(EARLY_ODDS * 2 ** (-age / 2))

@@ -1,23 +1,67 @@
-"""What both note trackers share: the heads that they read, and the notes that sound."""
+"""What both note trackers share: the heads that they read, the notes that sound, how they end.
+
+A note ends where the evidence that it sounds is greatest. With y[f] the frame probability of its
+pitch and b the bias of its instrument (``TrackerSettings.biases_of``), the evidence at frame f is
+the sum of
+
+    log(y / (1 - y)) + b
+
+over the frames before f. The end is the maximum, once the sum has fallen by DROP below it or it is
+WAIT frames old. Only the distance from the maximum is kept, which begins again from 0 at each new
+maximum (Page's CUSUM test): so the latest WAIT frames determine it, and a resumed tracker needs no
+more. The first ``min_note_frames`` count as sounding. When its instrument may get another name
+(``UPDATE_S``), and with it another bias, a note either ends or its sum begins again.
+"""
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.notes import onsets
+from model.config import PITCHES
 from service.notes.dynamics import Dynamics
-from service.notes.events import NoteEvent
+from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
+
+DROP = 3.0
+"""Fall of the sum that ends a note."""
+DROP_BEFORE_NAME = 2.0
+"""The same just before an instrument may get another name."""
+WAIT = 16
+"""Frames (0.19 s) after the maximum that end a note."""
+OVERTONES = (12, 19, 24, 28, 31, 34, 36)
+"""Semitones above a note."""
+OVERTONE_DOUBT = 0.4
+"""Share of the log-odds by which a note is surer that its overtones lose."""
+ANY_PITCH = PITCHES // 2
+"""The pedal's row is the same at every pitch that is heard."""
+_LEAST = 2e-3  # probabilities nearer to 0 or 1 are alike
 
 Known = list[tuple[int, NoteEvent]]
 """Events, each with the frame that made it known."""
 
 
+@dataclasses.dataclass(slots=True)
+class _Sounding:
+    """A note that sounds."""
+
+    event: NoteEvent
+    best: int
+    """The first frame after the maximum of its evidence."""
+    bias: float
+    pedal_bias: float
+    """What is added to it while the pedal is down."""
+    fallen: float = 0.0
+    """By how much the evidence has fallen from its maximum."""
+
+
 class Tracker(ABC):
-    """Notes of one stream. Pure: no clock, and no input except the probabilities, in order.
+    """Notes of one stream. Pure: no clock, and no input except the probabilities, in order, and the
+    instruments of its own notes.
 
     Probabilities are float32 [heads, n, 128] from 0 to 1 (see ``as_probabilities``).
 
@@ -39,12 +83,17 @@ class Tracker(ABC):
     off_delay_frames: float
 
     def __init__(
-        self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...]
+        self,
+        settings: TrackerSettings,
+        frame_seconds: float,
+        heads: tuple[str, ...],
+        weighed_after: int,
     ) -> None:
         """Args:
         frame_seconds: seconds from frame to frame.
-        heads: names of the rows of the probabilities; "frame" is required, "onset", "velocity",
-            "offset" and "pedal" are used if present.
+        heads: names of the rows of the probabilities; "frame" is required, "onset", "velocity" and
+            "pedal" are used if present.
+        weighed_after: frames from a frame to the newest when it is weighed as evidence of an end.
         """
         self.settings = settings
         self._frame_seconds = frame_seconds
@@ -53,25 +102,16 @@ class Tracker(ABC):
         self._frame = rows["frame"]
         self._onset = rows.get("onset")
         self._velocity = rows.get("velocity")
-        self._offset = rows.get("offset") if settings.offset_threshold is not None else None
         self._pedal = rows.get("pedal")
-        self._classifier = settings.onset_classifier
-        if self._classifier:
-            self._cell_rows = onsets.cell_rows(heads)
-        # Minimum onset probability of a peak that may begin a note.
-        self._candidate = onsets.CANDIDATE if self._classifier else settings.onset_threshold
-        # Frame probability with which a note begins without an onset, and for how many frames; in
-        # models without an onset head, as early as possible.
-        self._start_threshold = settings.frame_start_threshold
-        self._start_frames = settings.frame_start_frames
-        if self._onset is None:
-            self._start_threshold = settings.frame_on_threshold
-            self._start_frames = settings.on_delay_frames + 1
+        self._weighed_after = weighed_after
+        self._held_frames = settings.min_note_frames  # that count as sounding
         self._pushed = 0
         self._resumed = 0  # earlier frames were decided elsewhere
-        self._sounding: dict[int, NoteEvent] = {}
+        self._sounding: dict[int, _Sounding] = {}  # by pitch
         self._notes = 0
         self.dynamics = Dynamics()
+        self._update_frames = round(UPDATE_S / frame_seconds)
+        self.expect({})
 
     @property
     @abstractmethod
@@ -99,43 +139,82 @@ class Tracker(ABC):
         for event in point.sounding:
             self._hold(event)
 
-    @abstractmethod
-    def push(self, probabilities: NDArray[np.float32]) -> Known:
-        """Process the next frames; return the events now known, in the order in which they became
-        known."""
+    def expect(self, weights: Mapping[str, float]) -> None:
+        """Which instruments play, as in ``TrackerSettings.onset_threshold_for``."""
+        self._least = self.settings.onset_threshold_for(weights)
 
-    def push_block(self, block: NDArray[np.float32], new: int) -> Known:
-        """``push`` for so many new frames, in anytime mode one after the other; ``columns`` - 1
-        frames before come first."""
-        return self.push(block)
+    @abstractmethod
+    def read(self, block: NDArray[np.float32], new: int) -> None:
+        """Take the next ``new`` frames; call ``step`` for each of them next. In anytime mode the
+        ``columns`` - 1 frames before come first."""
+
+    @abstractmethod
+    def step(self) -> list[NoteEvent]:
+        """The events that the next frame makes known, in order."""
+
+    def name(self, event: NoteEvent) -> None:
+        """The instrument of a note, which has a say in where it ends."""
+        note = self._sounding.get(event.pitch)
+        if note is not None and note.event.note_id == event.note_id:
+            note.bias, note.pedal_bias = self.settings.biases_of(event.instrument)
+
+    def push(self, block: NDArray[np.float32]) -> Known:
+        """``read`` and ``step`` for notes without names; in anytime mode for one window."""
+        new = block.shape[1] if self.columns == 1 else 1
+        self.read(block, new)
+        known: Known = []
+        for _ in range(new):
+            frame = self._pushed
+            known += [(frame, event) for event in self.step()]
+        return known
 
     @abstractmethod
     def finish(self, end_frame: int) -> Known:
         """The stream ends before ``end_frame``: decide the last frames as if silence followed, and
-        end all notes there."""
+        end all notes there at the latest."""
 
     def close(self) -> list[NoteEvent]:
-        """End all notes at the first frame whose beginnings are undecided."""
+        """End all notes at the first frame whose beginnings are undecided at the latest."""
         return self._end_all(self.decided)
 
-    def _judged(
-        self, probabilities: NDArray[np.float32], found: NDArray[np.bool_], first: int, end: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """The peaks of the onset head, by frame: row of ``found``, pitch, and the probability that
-        a note begins there.
+    def _weigh(self, known: NDArray[np.float32], at: int) -> list[NoteEvent]:
+        """The note_off of notes whose end is decided by the frame ``weighed_after`` before the
+        newest, which is column ``at`` of known, [heads, n, 128]."""
+        frame = self._pushed - self._weighed_after
+        probabilities = known[self._frame, at]
+        down = self._pedal is not None and (
+            known[self._pedal, at, ANY_PITCH] >= self.settings.pedal_on_threshold
+        )
+        over: list[int] = []
+        for pitch, note in self._sounding.items():
+            onset = note.event.frame
+            held = onset + self._held_frames
+            y = min(max(float(probabilities[pitch]), _LEAST), 1 - _LEAST)
+            bias = note.bias + note.pedal_bias if down else note.bias
+            note.fallen = max(0.0, note.fallen - math.log(y / (1 - y)) - bias)
+            if frame < held or not note.fallen:
+                note.fallen, note.best = 0.0, max(frame + 1, held)
+            named = onset + self._update_frames == self._pushed
+            drop = DROP_BEFORE_NAME if named else DROP
+            ended = note.fallen >= drop or frame + 1 - note.best >= WAIT
+            if ended and self._pushed >= self._resumed:
+                over.append(pitch)
+            elif named:
+                note.fallen, note.best = 0.0, max(frame + 1, held)
+        return [self._end_at_best(pitch, self._pushed, self._pushed) for pitch in sorted(over)]
 
-        Args:
-            probabilities: [heads, frames, 128].
-            found: the peaks among frames ``first``, ``first`` + 1, ...: [n, 128].
-            end: the first frame that is not known.
-        """
-        rows, pitches = found.nonzero()
-        at = first + rows
-        if not self._classifier or not len(rows):
-            return rows, pitches, probabilities[self._onset, at, pitches]
-        known = np.minimum(onsets.AFTER, end - 1 - at)
-        inputs = onsets.surroundings(probabilities, self._cell_rows, at, pitches, known)
-        return rows, pitches, self._classifier(inputs).astype(np.float32)
+    def _chance(self, known: NDArray[np.float32], at: int, pitch: int) -> float:
+        """The probability that a note begins at the peak in column ``at`` of known, [heads, n,
+        128]: less than the onset probability if one that is likelier has it as an overtone."""
+        radius = self.settings.onset_radius_frames
+        own = float(known[self._onset, at, pitch])
+        lower = [pitch - interval for interval in OVERTONES if interval <= pitch]
+        about = known[self._onset, at - radius : at + radius + 1, lower]
+        strongest = min(float(about.max(initial=0.0)), 1 - _LEAST)
+        if strongest <= own:
+            return own
+        excess = math.log(strongest / (1 - strongest)) - math.log(own / (1 - own))
+        return add_odds(own, -OVERTONE_DOUBT * excess)
 
     def _begin(
         self,
@@ -173,36 +252,26 @@ class Tracker(ABC):
         self.dynamics = self.dynamics.after(loudness)
         return self.dynamics.velocity(loudness)
 
-    def _fell(
-        self, known: NDArray[np.float32], at: int, frame: int, pitch: int, earliest: int
-    ) -> int:
-        """Where a note ends that is struck again at ``frame``, which is in column ``at``: the first
-        of the consecutive frames below the off threshold that lead up to the strike."""
-        low = self._low(known[:, : at + 1, pitch])
-        fell = frame
-        while fell > earliest and low[at - frame + fell - 1]:
-            fell -= 1
-        return fell
-
-    def _low(self, known: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Where the frame probability is below the threshold that ends a note: of [heads, ...]."""
-        frame, with_pedal = known[self._frame], self.settings.pedal_frame_off_threshold
-        low = frame < self.settings.frame_off_threshold
-        if self._pedal is not None and with_pedal is not None:
-            low &= (frame < with_pedal) | (known[self._pedal] < self.settings.pedal_on_threshold)
-        return low
-
     def _hold(self, event: NoteEvent) -> None:
-        self._sounding[event.pitch] = event
+        held = event.frame + self._held_frames
+        best = max(held, self._pushed - self._weighed_after)
+        biases = self.settings.biases_of(event.instrument)
+        self._sounding[event.pitch] = _Sounding(event, best, *biases)
+
+    def _end_at_best(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
+        """The note_off where the evidence is greatest; at the frame, which has this time, if that
+        is earlier."""
+        best = self._sounding[pitch].best
+        return self._end(pitch, *((best, best) if best < frame else (frame, time_frames)))
 
     def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
-        on = self._sounding.pop(pitch)
+        on = self._sounding.pop(pitch).event
         return dataclasses.replace(
             on, kind="note_off", frame=frame, time_s=self._seconds(time_frames)
         )
 
     def _end_all(self, frame: int) -> list[NoteEvent]:
-        return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
+        return [self._end_at_best(pitch, frame, frame) for pitch in sorted(self._sounding)]
 
     def _seconds(self, frames: float) -> float:
         return round(frames * self._frame_seconds, 6)
@@ -211,6 +280,23 @@ class Tracker(ABC):
 def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """From 0 to 1, and 0 for NaN; several times as fast as ``nan_to_num``."""
     return np.fmin(np.fmax(values, 0), 1, dtype=np.float32)
+
+
+def add_odds(probability: float, odds: float) -> float:
+    """The probability whose log-odds are greater by so much."""
+    if not 0 < probability < 1:
+        return probability
+    return 1 / (1 + (1 / probability - 1) * math.exp(-odds))
+
+
+def peaks(onset: NDArray[np.float32], radius: int, least: float) -> NDArray[np.bool_]:
+    """Where [frames, PITCHES] is at least ``least``, which is above 0, above the ``radius`` frames
+    before and not below those after: the first of equals is the peak. Outside there is silence."""
+    found = onset >= least
+    for shift in range(1, radius + 1):
+        found[shift:] &= onset[shift:] > onset[:-shift]
+        found[:-shift] &= onset[:-shift] >= onset[shift:]
+    return found
 
 
 def onset_shift(about: NDArray[np.float32]) -> float:

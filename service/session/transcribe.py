@@ -120,6 +120,7 @@ async def transcribe_file(
             for event in rest:
                 yield event
             score = session.score
+            score.settle()
             midi = await asyncio.to_thread(score.midi)
             totals = session.totals.model_copy(update={"mix": decoder.mix})
             yield Performance(notes=score.notes, pedal=score.pedal, totals=totals, midi=midi)

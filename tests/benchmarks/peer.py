@@ -1,13 +1,13 @@
-"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy beside a peer.
+"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy beside peers.
 
-Both transcribe the same recordings and are scored by the same code: this service as a live stream
-with the look-ahead asked for, the peer, which works on whole files, with its default settings. A
-peer needs an environment of its own, with one of
+All transcribe the same recordings and are scored by the same code: this service as a live stream
+with the look-ahead asked for, the peers, which are given whole files, with their default settings.
+Peers need an environment of their own:
 
-    python3.11 -m venv VENV && VENV/bin/pip install 'basic-pitch[onnx]==0.4.0' 'setuptools<81'
-    python3.11 -m venv VENV && VENV/bin/pip install transkun==2.0.1 soundfile 'setuptools<81'
+    python3.11 -m venv VENV && VENV/bin/pip install 'basic-pitch[onnx]==0.4.0' swift-f0==0.3.0 \\
+      'setuptools<81'
 
-transkun knows the piano alone and has no frame probabilities, so its frame AP is missing.
+swift-f0 is run on recordings of one line alone, and has no frame probabilities.
 """
 
 import argparse
@@ -28,10 +28,11 @@ from model.storage import WeightsError, load
 from service.protocol.options import StreamOptions
 from training.evaluation.real import evaluate_collection, score
 from training.evaluation.reports.report import Report, interval, report
-from training.music.metrics import note_list
+from training.music.metrics import NoteList, note_list
 from training.music.recordings import Recording, read_collection
 
-PEERS = {"basic_pitch": "basic-pitch", "transkun": "transkun"}  # package: name
+PEERS = {"basic_pitch": "basic-pitch", "swift_f0": "swift-f0"}  # package: name
+LINES_ALONE = {"swift_f0"}
 LOWEST = 21  # MIDI pitch of its first row
 FRAME_S = HOP / SAMPLE_RATE
 
@@ -55,28 +56,34 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     shift_s = options.label_shift_ms / 1000
     try:
-        package = find_peer(options.peer)
+        packages = find_peers(options.peer)
         stream = StreamOptions(lookahead_ms=options.lookahead_ms)
         collection = read_collection(options.data_dir)
         (ours,) = evaluate_collection(
             collection, partial(load, options.model), [stream], shift_s, options.jobs
         )
-        if ours["failures"]:  # means of other recordings than the peer's
+        if ours["failures"]:  # means of other recordings than the peers'
             raise PeerError("; ".join(ours["failures"].values()))
-        theirs = evaluate_peer(options.peer, package, collection.recordings, shift_s)
+        if not all(one_line(recording.notes) for recording in collection.recordings):
+            packages = [package for package in packages if package not in LINES_ALONE]
+        theirs = [
+            evaluate_peer(options.peer, package, collection.recordings, shift_s)
+            for package in packages
+        ]
     except (PeerError, WeightsError, ValueError, OSError) as error:
         print(f"tests.benchmarks.peer: {error}", file=sys.stderr)
         return 1
     print(f"{options.data_dir}: {len(ours['recordings'])} recordings")
-    print(columns(ours, theirs, f"{ours['model']}, {options.lookahead_ms:g} ms"))
+    for peer in theirs:
+        print(columns(ours, peer, f"{ours['model']}, {options.lookahead_ms:g} ms"))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({"ours": ours, "peer": theirs}, indent=1))
+        options.json.write_text(json.dumps({"ours": ours, "peers": theirs}, indent=1))
     return 0
 
 
-def find_peer(peer: Path) -> str:
-    """The package of PEERS that is installed in ``peer``.
+def find_peers(peer: Path) -> list[str]:
+    """The packages of PEERS that are installed in ``peer``.
 
     Raises PeerError, with what to do, where there is none.
     """
@@ -86,10 +93,16 @@ def find_peer(peer: Path) -> str:
     if python.exists():
         found = subprocess.run([python, "-c", code], check=False, capture_output=True, text=True)
         if found.stdout.split():
-            return found.stdout.split()[0]
-    lines = [line.strip() for line in (__doc__ or "").splitlines() if "-m venv" in line]
-    hint = " or ".join(lines).replace("VENV", str(peer))
-    raise PeerError(f"no peer is installed in {peer}; to install one: {hint}")
+            return found.stdout.split()
+    hint = (__doc__ or "").partition("of their own:")[2].partition("swift-f0 is run")[0].strip()
+    raise PeerError(f"no peer is installed in {peer}; to install them: {hint}")
+
+
+def one_line(notes: NoteList) -> bool:
+    """Whether one note at a time sounds, but for less than a twentieth of the time."""
+    ends = int(np.ceil(notes.offset_s.max(initial=0) / FRAME_S))
+    sounding = notes.roll(ends, FRAME_S).sum(axis=1)
+    return bool((sounding > 1).sum() < 0.05 * (sounding > 0).sum())
 
 
 def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:

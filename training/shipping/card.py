@@ -137,12 +137,6 @@ KNOWN_FAILURES = """\
 - Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
 - Speech and hi-hats occasionally produce false notes (`python -m training.evaluate junk`).
 """
-CLASSIFIER = "The onset classifier is fitted, not tuned: to other rendered validation pieces"
-ALSO_FITTED = {
-    "recordings": "to the recordings of training",
-    "backgrounds": "to the speech, drums and noise of training",
-}
-"""What else the classifier learned from, by group of sources."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -197,10 +191,9 @@ def model_card(card: dict[str, Any]) -> str:
         KNOWN_FAILURES,
         "## Note tracker settings",
         "",
-        *([_fitted(sources), ""] if card["tracker"].get("onset_classifier") else []),
         "Thresholds, lengths and the other numbers are tuned on validation material.",
         "",
-        *(f"- `{name}`: {_shown(value)}" for name, value in card["tracker"].items()),
+        *(f"- `{name}`: {value}" for name, value in card["tracker"].items()),
         "",
         *(["## Training data and attributions", "", *attributions(sources)] if sources else []),
     ]
@@ -236,18 +229,6 @@ def _limits(all_stages: list[dict[str, Any]], sources: Sources) -> list[str]:
     ]
     alone = "- Training audio has only the instruments listed below."
     return [*lines, alone] if sources.get("sounds") else lines
-
-
-def _fitted(sources: Sources) -> str:
-    also = (words for group, words in ALSO_FITTED.items() if sources.get(group))
-    return ", ".join((CLASSIFIER, *also)) + "."
-
-
-def _shown(setting: Any) -> str:
-    """A setting of the tracker; the numbers of a classifier are only in the JSON card."""
-    if not isinstance(setting, dict):
-        return str(setting)
-    return "layers of " + ", ".join(str(len(biases)) for _, biases in setting["layers"])
 
 
 def _windows(stage: dict[str, Any]) -> int:

@@ -1,36 +1,41 @@
-"""Choose the thresholds by age of the anytime mode: ``python -m training.shipping.early --write``.
+"""Choose how sure early notes must be: ``python -m training.shipping.early --write``.
 
-Uses validation material only, like ``training.shipping.tune``, whose settings stay. For each age of
-a frame it gathers all onset peaks of that age; T(a) is the lowest threshold above which at most a
-share of NEW_FALSE are new false notes: no note begins there, and the full look-ahead would find
-none either. So early notes are almost as rarely false as late ones. T never rises with age.
+Uses validation passages only, like ``training.shipping.tune``, whose settings stay. For each age of
+a frame it gathers all onset peaks of that age, and by how much the log-odds of each exceed those of
+the onset threshold that its passage's instruments have. What is added at an age is the least excess
+above which at most a share of NEW_FALSE are new false notes: no note begins there, and the full
+look-ahead would find none either. So early notes are almost as rarely false as late ones. It never
+rises with age.
 """
 
 import logging
 import sys
+from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 
-from model.config import HOP
+from model.config import INSTRUMENTS
 from model.transcriber import TranscriptionModel
 from service.engine.engine import Engine
 from service.notes.anytime import AnytimeTracker
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
+from training.music.families import Passage
 from training.music.metrics import ONSET_TOLERANCE_S
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.pieces import (
-    Truth,
+    chosen_passages,
     full_age,
-    recorded_material,
-    rendered_material,
+    listened,
     run_windows,
-    tracked,
+    truth_of,
 )
-from training.shipping.tune import SEED, Chooser, command
+from training.shipping.tune import Chooser, command
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +48,8 @@ class OnsetPeaks(NamedTuple):
 
     age: NDArray[np.int64]
     """Frames from the peak to the newest frame of its window."""
-    probability: NDArray[np.float64]
+    excess: NDArray[np.float64]
+    """Log-odds above those of the passage's onset threshold."""
     false: NDArray[np.bool_]
     """No note begins there."""
     new: NDArray[np.bool_]
@@ -55,17 +61,17 @@ class OnsetPeaks(NamedTuple):
 
 
 def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> TrackerSettings:
-    """The settings with ``early_onset_thresholds`` and ``usual_onset_age``."""
-    thresholds: list[float] = []
-    least = settings.onset_threshold
+    """The settings with ``early_odds`` and ``usual_onset_age``."""
+    odds: list[float] = []
+    least = 0.0
     for age in range(last_age - 1, -1, -1):
         of_age = peaks.age == age
         new_false = (peaks.false & peaks.new)[of_age]
-        least = max(least, lowest_threshold(peaks.probability[of_age], new_false))
-        thresholds.insert(0, least)
-    chosen = replace(settings, early_onset_thresholds=tuple(thresholds))
-    needed = np.array([*thresholds, settings.onset_threshold])[peaks.age]
-    sent = (peaks.probability >= needed) & (peaks.note >= 0)
+        least = max(least, lowest_excess(peaks.excess[of_age], new_false))
+        odds.insert(0, least)
+    chosen = replace(settings, early_odds=tuple(odds))
+    needed = np.array([*odds, 0.0])[peaks.age]
+    sent = (peaks.excess >= needed) & (peaks.note >= 0)
     first: dict[int, float] = {}
     for note, waited in zip(peaks.note[sent].tolist(), peaks.waited[sent], strict=True):
         first[note] = min(waited, first.get(note, np.inf))
@@ -74,77 +80,80 @@ def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> Track
     return replace(chosen, usual_onset_age=round(float(np.median(list(first.values()))), 2))
 
 
-def lowest_threshold(probability: NDArray[np.float64], bad: NDArray[np.bool_]) -> float:
-    """The lowest, in steps of 0.01, above which at most NEW_FALSE of the peaks are bad; 1 if there
-    is none."""
-    order = np.argsort(-probability, kind="stable")
+def lowest_excess(excess: NDArray[np.float64], bad: NDArray[np.bool_]) -> float:
+    """The lowest, in steps of 0.1, above which at most NEW_FALSE of the peaks are bad; MAX_ODDS if
+    there is none."""
+    order = np.argsort(-excess, kind="stable")
     share = np.cumsum(bad[order]) / np.arange(1, len(order) + 1)
     good = np.flatnonzero(share <= NEW_FALSE)
     if not len(good):
-        return 1.0
-    return min(1.0, round(float(np.ceil(round(100 * probability[order[good[-1]]], 6)) / 100), 2))
+        return MAX_ODDS
+    return min(MAX_ODDS, max(0.0, round(float(np.ceil(10 * excess[order[good[-1]]]) / 10), 1)))
 
 
-def gather(
-    engine: Engine, audio: NDArray[np.float32], truth: Truth, settings: TrackerSettings, notes: int
-) -> OnsetPeaks:
-    """The peaks of a piece, [samples] at the model's rate; ``notes``: written in earlier pieces."""
-    frame_s = HOP / engine.config.sample_rate
+def gather(engine: Engine, passage: Passage, settings: TrackerSettings, notes: int) -> OnsetPeaks:
+    """The peaks of a passage; ``notes``: labelled in earlier ones."""
+    truth = truth_of(passage)
+    frame_s = truth.frame_s
     last_age = full_age(engine.config)
-    tracker = AnytimeTracker(settings, frame_s, engine.config.outputs, last_age)
-    peaks: list[tuple[int, int, int, float]] = []  # newest frame, age, pitch, probability
+    heads = engine.config.outputs
+    tracker = AnytimeTracker(settings, frame_s, heads, last_age)
+    peaks: list[tuple[int, int, int, float]] = []  # newest frame, row, pitch, probability
     full: list[NDArray[np.float32]] = []
 
     def take(newest: int, window: NDArray[np.float32]) -> None:
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
 
-    run_windows(engine, audio, tracker.columns, last_age, take)
-    late = tracked(settings, np.stack(full[last_age:], axis=1), frame_s, engine.config.outputs)
+    run_windows(engine, passage.audio, tracker.columns, last_age, take)
+    late = listened(settings, np.stack(full[last_age:], axis=1), frame_s, heads)
     table = np.array(peaks).reshape(-1, 4)
-    newest, age, pitch = (table[:, column].astype(int) for column in range(3))
+    newest, row, pitch = (table[:, column].astype(int) for column in range(3))
+    age = last_age - row
     frame = newest - age
     kept = (frame >= 0) & (frame < len(full) - last_age)
     kept[kept] &= truth.knows(frame[kept] * frame_s, pitch[kept])
     newest, age, pitch, frame, probability = (
         column[kept] for column in (newest, age, pitch, frame, table[:, 3])
     )
+    # As once the belief is sure of who plays.
+    players = Counter(INSTRUMENTS[n] for n in truth.notes.instrument.tolist() if n >= 0)
+    threshold = settings.onset_threshold_for(players)
+    excess = logit(np.clip(probability, 1e-6, 1 - 1e-6)) - logit(threshold)
     onset_s = truth.notes.onset_s
     note = nearest(onset_s, truth.notes.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
     near_s = (_NEAR_FRAMES + 0.5) * frame_s
     same = nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
     waited = newest - onset_s[note] / frame_s if len(onset_s) else newest.astype(float)
+    at_least = excess >= 0
     return OnsetPeaks(
-        age, probability, note < 0, same < 0, np.where(note < 0, -1, note + notes), waited
+        age[at_least],
+        excess[at_least],
+        note[at_least] < 0,
+        same[at_least] < 0,
+        np.where(note < 0, -1, note + notes)[at_least],
+        waited[at_least],
     )
 
 
 def early_settings(
-    transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
+    transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
 ) -> TrackerSettings:
-    """The card's settings with thresholds by age, from rendered pieces and, if ``synth.real_root``
-    is given, real recordings.
-
-    pieces: number of rendered pieces; seconds: length of each, and of each recording.
-    """
+    """The card's settings with what early notes need, from so many passages of each family."""
     settings = TrackerSettings.from_card(transcriber.card)
-    rate = transcriber.config.sample_rate
-    rendered = rendered_material(synth, rate, pieces, seconds, SEED)
-    length = int(seconds * rate) // HOP * HOP
-    recorded = recorded_material(synth, rate, length, SEED, "validation", elsewhere=False)
-    material = [*rendered, *recorded]
+    passages = list(chain.from_iterable(chosen_passages(synth, count, seconds).values()))
     parts: list[OnsetPeaks] = []
     notes = 0
     with Engine(transcriber) as engine:
-        for audio, truth in material:
-            parts.append(gather(engine, audio, truth, settings, notes))
-            notes += len(truth.notes)
-            logger.info("piece %d of %d", len(parts), len(material))
+        for passage in passages:
+            parts.append(gather(engine, passage, settings, notes))
+            notes += len(passage.notes)
+            logger.info("passage %d of %d", len(parts), len(passages))
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))
     return choose(peaks, settings, full_age(transcriber.config))
 
 
-CHOOSER = Chooser(early_settings, pieces=8, seconds=20.0, heads=frozenset({"onset"}))
+CHOOSER = Chooser(early_settings, pieces=2, seconds=10.0, heads=frozenset({"onset"}))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -19,13 +19,13 @@ from model.storage import WEIGHTS, load, save_weights
 from training.loop.warm_start import stages
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
-from training.shipping import early, naming, onsets, tune
+from training.shipping import early, naming, tune
 from training.shipping.card import sources, write_card
 from training.shipping.tune import add_material
 
 logger = logging.getLogger(__name__)
 
-CHOOSERS = (onsets.CHOOSER, tune.CHOOSER, early.CHOOSER, naming.CHOOSER)
+CHOOSERS = (tune.CHOOSER, early.CHOOSER, naming.CHOOSER)
 """In the order in which one's choice depends on those before; a network without a chooser's heads
 passes it over."""
 
@@ -60,9 +60,8 @@ def ship(options: argparse.Namespace) -> None:
     config = dataclasses.replace(trained.config, name=options.name)
     card = trained.card | {"name": options.name, "config": config.to_json(), "tracker": {}}
     rendered = any(stage["synth"] for stage in stages(trained.card))
-    # A classifier that is fitted here learns from rendered audio too.
-    learned = rendered or onsets.CHOOSER.heads <= set(config.heads)
-    card["sources"] = sources(used) if learned else {}
+    material = sources(used)  # before anything is written: settings are chosen on it in any case
+    card["sources"] = material if rendered else {}
     path = options.out / f"{options.name}.safetensors"
     save_weights(trained, card, path, half=True)
 

@@ -1,11 +1,10 @@
 """Choose the note tracker's settings: ``python -m training.shipping.tune --model live --write``.
 
-Uses validation scores rendered with held-out instruments and, with ``--real DIR``, the validation
-split of real recordings with scores, which cause false notes and have ends that no rendering has;
-recordings for evaluation are never used. The network runs once per look-ahead; then the settings
-are improved one at a time along their grids, first in wide steps, until the objective no longer
-improves.
-``--write`` stores them in the weights' card.
+Uses the families of ``training.music.families``, with ``--real DIR`` the validation split of real
+recordings among them; recordings for evaluation are never used. The network runs once; then the
+settings are improved one at a time along their grids, first in wide steps, until the mean over the
+families no longer improves. Onset thresholds and end biases are chosen for each family's classes of
+instruments, and for all others. ``--write`` stores them in the weights' card.
 """
 
 import argparse
@@ -20,13 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from model.commands import documented_parser
+from model.config import HOP, SAMPLE_RATE
 from model.storage import load, resolve, shipped
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from training.music.metrics import NoteList, frame_f1
+from training.music.families import FAMILIES
 from training.music.synth.config import CACHE, SynthConfig
 from training.shipping.card import write_card
-from training.shipping.pieces import Pieces, Truth, recorded_material, rendered_material
+from training.shipping.pieces import Pieces, chosen_passages
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Chooser(NamedTuple):
     """Takes the settings in the card of a network and chooses some of them again."""
 
     choose: Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
-    """From the network, the material, the number of rendered pieces and their length in seconds."""
+    """From the network, the material, the number of passages of each family and their seconds."""
     pieces: int
     """By default."""
     seconds: float
@@ -57,7 +57,9 @@ def command(
     parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
     add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings with their scores")
-    parser.add_argument("--pieces", type=int, default=chooser.pieces, help="rendered pieces")
+    parser.add_argument(
+        "--pieces", type=int, default=chooser.pieces, help="passages of each family"
+    )
     parser.add_argument("--seconds", type=float, default=chooser.seconds, help="length of each")
     parser.add_argument("--write", action="store_true", help="into the card of the weights")
     options = parser.parse_args(arguments)
@@ -78,48 +80,55 @@ def command(
     return 0
 
 
-SEED = 11  # of the rendered pieces; 12 are those of onsets
-_PROBABILITIES = (0.02, *(i / 20 for i in range(1, 20)), 0.98)
-# Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone.
-GRID: dict[str, Sequence[Any]] = {
+_PROBABILITIES = tuple(i / 20 for i in range(1, 20))
+_BIASES = tuple(i / 2 for i in range(-6, 9))
+SHARED: dict[str, Sequence[Any]] = {
     "onset_threshold": _PROBABILITIES,
-    "restrike_threshold": (*_PROBABILITIES, None),
-    "frame_on_threshold": _PROBABILITIES,
-    "frame_off_threshold": _PROBABILITIES,
-    "pedal_frame_off_threshold": (*_PROBABILITIES, None),
-    "release_frames": tuple(range(1, 9)),  # more would report ends later than 0.2 s
+    "end_bias": _BIASES,
+    "pedal_end_bias": _BIASES,
+    "frame_on_threshold": (0.02, *_PROBABILITIES),
     # As the least distance of repeated notes, no more than 0.1 s, a fast trill.
     "min_note_frames": tuple(range(2, 10)),
-    "frame_start_threshold": (*_PROBABILITIES, None),
-    "frame_start_frames": (2, 3, 4, 6, 8, 12, 16, 24, 32),
-    "offset_threshold": (*_PROBABILITIES, None),
 }
+"""Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone."""
+BY_CLASS: dict[str, Sequence[Any]] = {"onset_thresholds": _PROBABILITIES, "end_biases": _BIASES}
+GRID = SHARED | {
+    f"{name}.{family}": values
+    for name, values in BY_CLASS.items()
+    for family, players in FAMILIES.items()
+    if players.classes
+}
+"""``NAME.FAMILY`` is the setting NAME of the classes of a family."""
 WIDE_STEP = 4  # of the first pass along a grid
 REACH = 2  # steps in a row that may fail before a direction is given up
-ROUNDS = 4
+ROUNDS = 3
 MAX_CORRECTION = 0.4  # frames
-REAL_WEIGHT = 2.0  # of the objective on recordings, against that on rendered pieces
 
 
-class RenderedPieces(Pieces):
-    """Pieces whose ends and velocities are known exactly."""
+def value_of(settings: TrackerSettings, knob: str) -> Any:
+    """What an entry of GRID is; of classes without a value of their own, what they fall back to."""
+    name, _, family = knob.partition(".")
+    value = getattr(settings, name)
+    if not family:
+        return value
+    shared = settings.onset_threshold if name == "onset_thresholds" else settings.end_bias
+    return value.get(FAMILIES[family].classes[0], shared)
 
-    ends = 0.5
 
-    def score(self, truth: Truth, found: NoteList, frames: int) -> float:
-        """And half of frame F1."""
-        rolls = (notes.roll(frames, self.frame_s) for notes in (truth.notes, found))
-        return super().score(truth, found, frames) + 0.5 * frame_f1(*rolls)
+def with_value(settings: TrackerSettings, knob: str, value: Any) -> TrackerSettings:
+    name, _, family = knob.partition(".")
+    if family:
+        value = {**getattr(settings, name), **dict.fromkeys(FAMILIES[family].classes, value)}
+    return replace(settings, **{name: value})
 
 
-def correction_frames(kinds: Sequence[Pieces], settings: TrackerSettings) -> float:
-    """The correction that zeroes the median onset error, averaged over the kinds of pieces, within
-    the limits of ``onset_correction_frames`` and to a tenth."""
+def correction_frames(pieces: Pieces, settings: TrackerSettings) -> float:
+    """The correction that zeroes the median onset error, averaged over the families, within the
+    limits of ``onset_correction_frames`` and to a tenth."""
     bare = replace(settings, onset_correction_frames=0.0)
+    frame_s = HOP / SAMPLE_RATE
     frames = [
-        float(np.median(errors)) / pieces.frame_s
-        for pieces in kinds
-        if len(errors := pieces.onset_errors_s(bare))
+        float(np.median(errors)) / frame_s for errors in pieces.onset_errors_s(bare) if len(errors)
     ]
     late = float(np.mean(frames)) if frames else 0.0
     return round(min(MAX_CORRECTION, max(-MAX_CORRECTION, -late)), 1) + 0.0
@@ -141,14 +150,14 @@ def tune(
             if round_ == 0:
                 search.scan(name)
             search.climb(name)
-            logger.info("%s %s: %.4f", name, getattr(search.best, name), search.score)
+            logger.info("%s %s: %.4f", name, value_of(search.best, name), search.score)
         if search.score == before:
             break
     for name, values in grid.items():
-        first, last, value = values[0], values[-1], getattr(search.best, name)
-        if name in ("release_frames", "min_note_frames"):
+        first, last, value = values[0], values[-1], value_of(search.best, name)
+        if name == "min_note_frames":
             first = None  # no count of frames is below it
-        if value is not None and value in (first, last):
+        if value in (first, last):
             logger.warning("%s %s is at the end of its grid", name, value)
     return search.best
 
@@ -164,22 +173,19 @@ class _Search:
     ) -> None:
         self._objective, self._grid = objective, grid
         self.best, self.score = start, objective(start)
-        self._seen = {start}
+        self._seen = [start]
 
     def scan(self, name: str) -> None:
-        """Look along the whole grid, in wide steps; None is a place of its own."""
-        for value in self._grid[name]:
-            if value is None or self._grid[name].index(value) % WIDE_STEP == WIDE_STEP // 2:
-                self._try(name, value)
+        """Look along the whole grid, in wide steps."""
+        for value in self._grid[name][WIDE_STEP // 2 :: WIDE_STEP]:
+            self._try(name, value)
 
     def climb(self, name: str) -> None:
         """Small steps either way from the best, as long as they help."""
-        values = [value for value in self._grid[name] if value is not None]
+        values = self._grid[name]
         for step in (1, -1):
             failed = 0
-            here = getattr(self.best, name)
-            if here is None:
-                return
+            here = value_of(self.best, name)
             at = min(range(len(values)), key=lambda i: abs(values[i] - here)) + step
             while failed < REACH and 0 <= at < len(values):
                 failed = 0 if self._try(name, values[at]) else failed + 1
@@ -188,12 +194,12 @@ class _Search:
     def _try(self, name: str, value: Any) -> bool:
         """Whether the value is valid and better."""
         try:
-            candidate = replace(self.best, **{name: value})
+            candidate = with_value(self.best, name, value)
         except ValueError:
             return False
         if candidate in self._seen:
             return False
-        self._seen.add(candidate)
+        self._seen.append(candidate)
         score = self._objective(candidate)
         if score <= self.score:
             return False
@@ -202,38 +208,20 @@ class _Search:
 
 
 def settings_for(
-    transcriber: TranscriptionModel, synth: SynthConfig, pieces: int, seconds: float
+    transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
 ) -> TrackerSettings:
-    """The card's settings with the best of GRID on rendered pieces and, if ``synth.real_root`` is
-    given, real recordings.
-
-    pieces: number of rendered pieces; seconds: length of each; four times as much of each
-    recording.
-    """
-    rate = transcriber.config.sample_rate
-    rendered = RenderedPieces(transcriber, rendered_material(synth, rate, pieces, seconds, SEED))
-    kinds: list[Pieces] = [rendered]
-    weights = [1.0]
-    if synth.real_root is not None:
-        length = int(4 * seconds * rate)
-        recorded = recorded_material(synth, rate, length, 0, "validation", elsewhere=True)
-        kinds.append(Pieces(transcriber, recorded))
-        weights.append(REAL_WEIGHT)
-
-    def objective(settings: TrackerSettings) -> float:
-        return sum(w * pieces.objective(settings) for w, pieces in zip(weights, kinds, strict=True))
-
-    grid = dict(GRID)
-    for head, name in (("offset", "offset_threshold"), ("pedal", "pedal_frame_off_threshold")):
-        if head not in rendered.heads:
-            del grid[name]
+    """The card's settings with the best of GRID on so many passages of each family."""
+    pieces = Pieces(transcriber, chosen_passages(synth, count, seconds))
     start = TrackerSettings.from_card(transcriber.card)
-    # Thresholds by age are chosen for an onset threshold (training.shipping.early).
-    best = tune(objective, replace(start, early_onset_thresholds=()), grid)
-    return replace(best, onset_correction_frames=correction_frames(kinds, best))
+    # What is added by age is chosen for an onset threshold (training.shipping.early).
+    best = tune(pieces.objective, replace(start, early_odds=()), GRID)
+    best = replace(best, onset_correction_frames=correction_frames(pieces, best))
+    for family, score in pieces.scores(best).items():
+        logger.info("%s: %.3f", family, score)
+    return best
 
 
-CHOOSER = Chooser(settings_for, pieces=16, seconds=40.0)
+CHOOSER = Chooser(settings_for, pieces=8, seconds=14.0)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -42,8 +42,8 @@ async function* frames(session, about, samples) {
   }
 }
 
-/** The threshold in the graph is for what a classifier makes of onsets. */
-const ONSET = 0.2;
+/** A note ends below this probability. */
+const OFF = 0.4;
 
 /** Yields {pitch, onset, offset}, in frames, as notes end. */
 async function* notes(rows, limit) {
@@ -54,8 +54,8 @@ async function* notes(rows, limit) {
     for (let pitch = 0; pitch < PITCHES; pitch += 1) {
       // A note begins where the probability of an onset has just passed a peak.
       const top = before[pitch];
-      const peak = top >= ONSET && top > older[pitch] && top >= onset[pitch];
-      if (began[pitch] !== null && (peak || sounds[pitch] < limit.frame_off_threshold)) {
+      const peak = top >= limit.onset_threshold && top > older[pitch] && top >= onset[pitch];
+      if (began[pitch] !== null && (peak || sounds[pitch] < OFF)) {
         yield { pitch, onset: began[pitch], offset: last };
         began[pitch] = null;
       }

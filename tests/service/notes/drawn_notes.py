@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.events import NoteEvent
-from service.notes.onsets import INPUTS, OnsetClassifier
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import Known
@@ -69,19 +68,6 @@ def draw(
     probabilities[0, (at >= round(onset)) & (at < offset), pitch] = 0.9
     probabilities[1, :, pitch] = np.maximum(probabilities[1, :, pitch], height * triangle)
     probabilities[2, triangle > 0, pitch] = velocity / 127
-
-
-def random_classifier(seed: int, hidden: int = 5) -> OnsetClassifier:
-    """Judges onsets at random, the same input always alike."""
-    rng = np.random.default_rng(seed)
-    weights = rng.normal(0, 1, (hidden, INPUTS)), rng.normal(0, 1, (1, hidden))
-    biases = rng.normal(0, 1, hidden), rng.normal(0, 1, 1)
-    return OnsetClassifier(
-        tuple(
-            (tuple(map(tuple, w.tolist())), tuple(b.tolist()))
-            for w, b in zip(weights, biases, strict=True)
-        )
-    )
 
 
 def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int) -> None:

@@ -27,12 +27,7 @@ from tests.service.notes.drawn_notes import (
     silence,
     sounding_after,
 )
-from tests.service.notes.test_tracker import (
-    any_settings,
-    judged_settings,
-    tracker_settings,
-    wild_probabilities,
-)
+from tests.service.notes.test_tracker import tracker_settings, wild_probabilities
 
 Windows = list[NDArray[np.float32]]
 
@@ -70,9 +65,7 @@ def _wild(chosen: st.SearchStrategy[TrackerSettings], *heads: tuple[str, ...]) -
     return st.tuples(wild_probabilities(), chosen, ages, clarity, st.sampled_from(heads))
 
 
-wild_windows = _wild(tracker_settings, ALL_HEADS, HEADS, HEADS[:2], HEADS[:1]) | _wild(
-    judged_settings, ALL_HEADS
-)
+wild_windows = _wild(tracker_settings, ALL_HEADS, HEADS, HEADS[:2], HEADS[:1])
 Wild = tuple[NDArray[np.float32], TrackerSettings, int, tuple[float, ...], tuple[str, ...]]
 
 
@@ -95,7 +88,7 @@ def test_the_laws_of_events(wild: Wild) -> None:
 
 @settings(max_examples=200)
 @given(
-    any_settings,
+    tracker_settings,
     st.integers(1, MAX_ANYTIME_BLOCK_FRAMES),
     st.integers(1, 40),
     st.integers(0, 15),
@@ -165,7 +158,7 @@ def test_a_resumed_note_begins_no_earlier_than_the_note_before_it_ended() -> Non
 
 
 def test_the_surer_the_sooner() -> None:
-    chosen = TrackerSettings(onset_threshold=0.3, early_onset_thresholds=(0.9, 0.8, 0.7, 0.6))
+    chosen = TrackerSettings(onset_threshold=0.3, early_odds=(3.0, 2.2, 1.7, 1.25))
     reported = {}
     for height in (0.95, 0.65, 0.35):
         probabilities = silence(60)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from model.config import HEADS, INSTRUMENTS
 from service.notes.belief import RESET_S, Belief
-from service.notes.events import Event, NoteEvent, PedalEvent
+from service.notes.events import UPDATE_S, Event, Note, NoteEvent, PedalEvent
 from service.notes.listener import Listener
-from service.notes.naming import UPDATE_S
+from service.notes.naming import without_strays
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
@@ -18,7 +18,9 @@ UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
 
 
 def listener(instruments: tuple[str, ...] = ()) -> Listener:
-    return Listener(TrackerSettings(), FRAME_S, HEADS, instruments)
+    thresholds, biases = {"violin": 0.3, "piano": 0.6}, {"violin": -1.0, "piano": 1.0}
+    chosen = TrackerSettings(onset_thresholds=thresholds, end_biases=biases)
+    return Listener(chosen, FRAME_S, HEADS, instruments)
 
 
 def hear(probabilities: Probabilities, instruments: tuple[str, ...] = ()) -> list[Event]:
@@ -196,3 +198,18 @@ def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
     for weight in belief.weights.values():
         assert weight > 0
         assert float(f"{weight:.4f}") == weight  # as it is sent
+
+
+def test_strays_of_a_recording_go_to_the_instrument_that_plays() -> None:
+    def note(number: int, instrument: str | None) -> Note:
+        times = 10 * number, 10 * number + 8, 0.1 * number, 0.1 * number + 0.08
+        return Note(number, 60, 80, 0.9, *times, instrument, 0.7)
+
+    names = ["piano"] * 60 + ["violin"] * 38 + ["oboe", "voice"]
+    whole = without_strays(note(number, name) for number, name in enumerate(names))
+    assert [one.instrument for one in whole] == ["piano"] * 60 + ["violin"] * 38 + ["piano"] * 2
+    assert whole[-1].instrument_probability is None
+    assert whole[:98] == [note(number, name) for number, name in enumerate(names[:98])]
+    unnamed = [note(0, None)]
+    assert without_strays(unnamed) == unnamed
+    assert without_strays([]) == []

@@ -1,35 +1,24 @@
-"""Real recordings as judges of the note tracker's settings."""
+"""Passages as judges of the note tracker's settings."""
 
 import numpy as np
 import pytest
 
-from model.config import HOP, SAMPLE_RATE
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from training.music.families import Passage
 from training.music.metrics import NoteList, note_list
-from training.music.notes import notes_of
-from training.music.recordings import PCM_SCALE
-from training.music.scored.corpus import ScoredRecording
-from training.shipping.pieces import Material, Pieces, known_f1, truth_of
+from training.music.notes import FRAME_UNKNOWN, joined, notes_of
+from training.music.scored.corpus import BOTH
+from training.shipping.pieces import Pieces, known_f1, known_frame_f1, truth_of
 
-FRAME_S = HOP / SAMPLE_RATE
 TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]
 
 
-def recording(unknown: list[tuple[float, float, float, float]], notes: list) -> ScoredRecording:
+def passage(unknown: list[tuple[float, float, float, float]], notes: list) -> Passage:
     pitch, onset, offset = (np.array(column) for column in zip(*notes, strict=True))
-    return ScoredRecording(
-        "tones",
-        np.rint(play(TONES, 6.0, FAKE_RATE_HZ) * PCM_SCALE).astype(np.int16),
-        notes_of(onset, offset, pitch),
-        np.array(unknown, float).reshape(-1, 4),
-    )
-
-
-def beginning(played: ScoredRecording) -> Material:
-    """The first 3.5 s."""
-    audio = played.audio[: int(3.5 * SAMPLE_RATE)].astype(np.float32) / np.float32(PCM_SCALE)
-    yield audio, truth_of(played, -(-len(audio) // HOP), FRAME_S)
+    audio = play(TONES, 6.0, FAKE_RATE_HZ)
+    labelled = notes_of(onset, offset, pitch)
+    return Passage("tones", audio, FAKE_RATE_HZ, labelled, np.array(unknown, float).reshape(-1, 4))
 
 
 def found(*notes: tuple[float, int]) -> NoteList:
@@ -37,7 +26,7 @@ def found(*notes: tuple[float, int]) -> NoteList:
 
 
 def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
-    truth = truth_of(recording([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES), 500, FRAME_S)
+    truth = truth_of(passage([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES))
     all_but_the_doubtful = found((1.0, 57), (3.0, 81), (4.0, 57))
     assert known_f1(truth, all_but_the_doubtful) == 1.0
     assert known_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
@@ -47,12 +36,12 @@ def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
     assert known_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
         pytest.approx(2 * 3 / (3 + 4))
     )
-    frames_alone = truth_of(recording([(1.9, 2.6, 69, 1)], TONES), 500, FRAME_S)
+    frames_alone = truth_of(passage([(1.9, 2.6, 69, 1)], TONES))
     assert known_f1(frames_alone, all_but_the_doubtful) < 1
 
 
 def test_ends_count_where_onsets_are_known() -> None:
-    truth = truth_of(recording([(1.9, 2.6, 69, 2)], TONES), 500, FRAME_S)
+    truth = truth_of(passage([(1.9, 2.6, 69, 2)], TONES))
     short = found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))  # 0.3 s in place of 0.5
     assert known_f1(truth, short) == 1.0
     assert known_f1(truth, short, offsets=True) == 0.0
@@ -60,14 +49,29 @@ def test_ends_count_where_onsets_are_known() -> None:
     assert known_f1(truth, note_list(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
 
 
-def test_recordings_are_transcribed_and_scored() -> None:
-    played = recording([], TONES)
-    pieces = Pieces(FakeTranscriber(), beginning(played))  # type: ignore[arg-type]
-    assert len(pieces.pieces) == 2  # one for each look-ahead
-    assert all(len(truth.notes) == 3 for _, truth in pieces.pieces)
+def test_approximate_labels_are_taken_as_they_are() -> None:
+    everywhere = truth_of(passage([(0.0, 6.0, -1, BOTH)], TONES))
+    assert known_f1(everywhere, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    assert known_frame_f1(everywhere, found((5.0, 40))) == 0.0
+    assert not everywhere.exact
+
+
+def test_frames_count_where_they_are_known() -> None:
+    late = truth_of(passage([(1.3, 6.0, -1, FRAME_UNKNOWN)], TONES))
+    assert known_frame_f1(late, found((1.0, 57), (2.0, 40))) == pytest.approx(1.0, abs=0.04)
+    assert known_frame_f1(truth_of(passage([], TONES)), found((1.0, 57))) < 0.5
+
+
+def test_passages_are_transcribed_and_scored() -> None:
+    right = passage([], TONES)
+    wrong = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
+    silent = Passage("no notes", right.audio, FAKE_RATE_HZ, joined([]), right.unknown)
+    passages = {"tones": [right], "late": [wrong], "no notes": [silent]}
+    pieces = Pieces(FakeTranscriber(), passages)  # type: ignore[arg-type]
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
-    assert pieces.objective(settings) > 0.8
-    assert abs(np.median(pieces.onset_errors_s(settings))) < 0.015
-    elsewhere = recording([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
-    wrong = Pieces(FakeTranscriber(), beginning(elsewhere))  # type: ignore[arg-type]
-    assert wrong.objective(settings) < 0.2
+    scores = pieces.scores(settings)
+    assert set(scores) == {"tones", "late"}
+    assert scores["tones"] > 0.8
+    assert scores["late"] < 0.6
+    assert pieces.objective(settings) == pytest.approx(sum(scores.values()) / 2)
+    assert abs(np.median(pieces.onset_errors_s(settings)[0])) < 0.015

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.engine.engine import Engine
-from service.notes.onsets import peaks
-from service.notes.tracking import onset_shift
+from service.notes.tracking import onset_shift, peaks
 from service.session.transcribe import transcribe_array
 from training.music.metrics import NoteList
 from training.music.notes import nearest, next_strokes

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from model.config import HOP, INSTRUMENTS, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.engine import Engine
-from service.notes.onsets import peaks
+from service.notes.tracking import peaks
 from service.session.transcribe import transcribe_array
 from training.music.notes import notes_of
 from training.music.recordings import PCM_SCALE

@@ -26,6 +26,8 @@ SHORTEST_S = 0.09
 """Shorter notes are left out."""
 CONTIGUOUS_S = 0.06
 """Notes with a smaller gap may share a syllable."""
+REPEATED = 6
+"""Frames of silence or consonant before a note that repeats the one before."""
 EDGE = 10
 """Frames at either end of a vowel that are not stretched."""
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
@@ -175,6 +177,7 @@ class _Frames:
         words = rng.permutation(len(singer.syllables))
         word, end = 0, 0
         groups = self._groups(notes, habits, rng)
+        repeats = np.append(False, np.diff(notes.pitch) == 0)
         for group in groups:
             syllable = singer.syllables[int(words[word % len(words)])]
             word += 1
@@ -182,8 +185,8 @@ class _Frames:
             # The consonant takes from the note before what it needs, but leaves a half of it.
             earliest = end if not self.vowels else min(end, sum(self.vowels[-1][:2]) // 2)
             lead = min(syllable.vowel - syllable.begin, begin - earliest)
-            if self.vowels and begin - lead < self.vowels[-1][1]:
-                self.vowels[-1] = (self.vowels[-1][0], begin - lead, self.vowels[-1][2])
+            if self.vowels:
+                self._end_before(begin - max(lead, REPEATED if repeats[group[0]] else 0))
             places = np.arange(begin - lead, begin)
             self.source[places] = syllable.vowel - lead + np.arange(lead)
             self.voiced[places] = self.source[places] >= syllable.voiced
@@ -208,6 +211,15 @@ class _Frames:
             self.note[(lead + begin) // 2 if begin > lead else begin :] = index
         bounds = np.array([vowel[:2] for vowel in self.vowels]) / FRAMES_S
         return notes.moved(onset=bounds[:, 0], offset=bounds[:, 1])
+
+    def _end_before(self, frame: int) -> None:
+        """Ends the last vowel there, or in its middle if that is later."""
+        begin, end, slid = self.vowels[-1]
+        stop = max(frame, (begin + end) // 2)
+        if stop < end:
+            self.vowels[-1] = begin, stop, slid
+            self.source[stop:] = -1
+            self.voiced[stop:] = False
 
     @staticmethod
     def _groups(notes: Notes, habits: Habits, rng: np.random.Generator) -> list[list[int]]:

@@ -36,10 +36,12 @@ CACHE_VERSION = 2
 
 QUIET_DB = -28.0
 """Voiced frames below this, relative to the loud ones, belong to no syllable."""
+DIP_DB = -6.0
+"""Voiced runs are divided where they fall this far below their loudest frame."""
 CORE_DB = -10.0
 """A vowel begins and ends at this level, relative to its loudest frame."""
 SHORTEST, LONGEST = 14, 60
-"""Frames of a syllable; longer voiced runs are divided where they are quiet."""
+"""Frames of a syllable; longer voiced runs are divided where they dip."""
 CONSONANT = 24
 """Frames before a syllable that may belong to it."""
 
@@ -156,6 +158,8 @@ def _divided(level_db: NDArray[np.float32], begin: int, end: int) -> list[tuple[
     parts = []
     while end - begin > LONGEST:
         at = begin + LONGEST // 3 + int(np.argmin(level_db[begin + LONGEST // 3 : begin + LONGEST]))
+        if level_db[at] > level_db[begin:end].max() + DIP_DB:
+            break
         parts.append((begin, at))
         begin = at
     return [*parts, (begin, end)]

@@ -11,9 +11,11 @@ from service.notes.belief import Belief
 from service.notes.bends import HISTORY_FRAMES, Bender, Curve
 from service.notes.dynamics import Dynamics
 from service.notes.events import Event, NoteEvent
+from service.notes.handover import HandoverTracker
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import MEAN_FRAMES, PedalTracker
 from service.notes.resume import ResumePoint
+from service.notes.second_line import PIANO
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.notes.tracking import ANY_PITCH, Tracker, as_probabilities
@@ -44,12 +46,17 @@ class Listener:
             full look-ahead.
         bends: whether to follow the pitch of notes; only networks with a row CENTS can.
         """
-        # The tracker and the pedal read no instrument; usually those come last.
+        # Trackers and pedal read no instrument but the piano; usually those come last.
         named = [head.startswith("instrument:") or head == CENTS for head in heads]
         self._tracked = len(heads) - named[::-1].index(False)
+        lines = settings.line is not None and last_age is None and "onset" in heads
+        if lines and PIANO in heads:
+            self._tracked = max(self._tracked, heads.index(PIANO) + 1)
         tracked = heads[: self._tracked]
         self._tracker: Tracker
-        if last_age is None:
+        if lines:
+            self._tracker = HandoverTracker(settings, frame_seconds, tracked)
+        elif last_age is None:
             self._tracker = NoteTracker(settings, frame_seconds, tracked)
         else:
             self._tracker = AnytimeTracker(settings, frame_seconds, tracked, last_age)

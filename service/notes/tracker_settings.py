@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from model.ranges import Count, NotNegative, Positive, checked
+from service.notes.line_settings import LineSettings
 from service.protocol.midi_file import PEDALLED
 
 MAX_VELOCITY = 127
@@ -54,6 +55,7 @@ class TrackerSettings:
             of them. Empty: EARLY_ODDS for the newest, half as much every two frames.
         usual_onset_age: median of the frames from a note's time to the newest frame when it is
             decided, if measured; stated in ``ready``.
+        line: of single lines (``service.notes.line``). None: they are read like polyphony.
 
     Raises:
         ValueError: a value out of its range, or no hysteresis.
@@ -77,6 +79,7 @@ class TrackerSettings:
     belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
     early_odds: tuple[NotNegative, ...] = ()
     usual_onset_age: float | None = None
+    line: LineSettings | None = None
 
     def __post_init__(self) -> None:
         low, high = self.pedal_off_threshold, self.pedal_on_threshold

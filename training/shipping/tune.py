@@ -22,6 +22,7 @@ from model.commands import documented_parser
 from model.config import HOP, SAMPLE_RATE
 from model.storage import load, resolve, shipped
 from model.transcriber import TranscriptionModel
+from service.notes.line_settings import LineSettings
 from service.notes.tracker_settings import TrackerSettings
 from training.music.families import FAMILIES
 from training.music.synth.config import CACHE, SynthConfig
@@ -92,12 +93,24 @@ SHARED: dict[str, Sequence[Any]] = {
 }
 """Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone."""
 BY_CLASS: dict[str, Sequence[Any]] = {"onset_thresholds": _PROBABILITIES, "end_biases": _BIASES}
-GRID = SHARED | {
-    f"{name}.{family}": values
-    for name, values in BY_CLASS.items()
-    for family, players in FAMILIES.items()
-    if players.classes
+LINE: dict[str, Sequence[Any]] = {
+    "bias": tuple(i / 4 for i in range(-4, 13)),
+    "doubt_bias": tuple(i / 2 for i in range(13)),
+    "cost": tuple(float(cost) for cost in range(3, 31, 3)),
+    "onset_weight": tuple(i / 2 for i in range(11)),
+    "again_threshold": _PROBABILITIES,
 }
+"""Of single lines; without what makes their notes later, and when several are heard."""
+GRID = (
+    SHARED
+    | {
+        f"{name}.{family}": values
+        for name, values in BY_CLASS.items()
+        for family, players in FAMILIES.items()
+        if players.classes
+    }
+    | {f"line.{name}": values for name, values in LINE.items()}
+)
 """``NAME.FAMILY`` is the setting NAME of the classes of a family."""
 WIDE_STEP = 4  # of the first pass along a grid
 REACH = 2  # steps in a row that may fail before a direction is given up
@@ -108,6 +121,8 @@ MAX_CORRECTION = 0.4  # frames
 def value_of(settings: TrackerSettings, knob: str) -> Any:
     """What an entry of GRID is; of classes without a value of their own, what they fall back to."""
     name, _, family = knob.partition(".")
+    if name == "line":
+        return getattr(settings.line or LineSettings(), family)
     value = getattr(settings, name)
     if not family:
         return value
@@ -117,7 +132,9 @@ def value_of(settings: TrackerSettings, knob: str) -> Any:
 
 def with_value(settings: TrackerSettings, knob: str, value: Any) -> TrackerSettings:
     name, _, family = knob.partition(".")
-    if family:
+    if name == "line":
+        value = replace(settings.line or LineSettings(), **{family: value})
+    elif family:
         value = {**getattr(settings, name), **dict.fromkeys(FAMILIES[family].classes, value)}
     return replace(settings, **{name: value})
 
@@ -214,7 +231,8 @@ def settings_for(
     pieces = Pieces(transcriber, chosen_passages(synth, count, seconds))
     start = TrackerSettings.from_card(transcriber.card)
     # What is added by age is chosen for an onset threshold (training.shipping.early).
-    best = tune(pieces.objective, replace(start, early_odds=()), GRID)
+    start = replace(start, early_odds=(), line=start.line or LineSettings())
+    best = tune(pieces.objective, start, GRID)
     best = replace(best, onset_correction_frames=correction_frames(pieces, best))
     for family, score in pieces.scores(best).items():
         logger.info("%s: %.3f", family, score)

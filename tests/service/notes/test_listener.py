@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from model.config import HEADS, INSTRUMENTS
 from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Event, Note, NoteEvent, PedalEvent
+from service.notes.line_settings import LineSettings
 from service.notes.listener import Listener
 from service.notes.naming import without_strays
 from service.notes.resume import ResumePoint
@@ -17,9 +18,9 @@ from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silenc
 UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
 
 
-def listener(instruments: tuple[str, ...] = ()) -> Listener:
+def listener(instruments: tuple[str, ...] = (), line: LineSettings | None = None) -> Listener:
     thresholds, biases = {"violin": 0.3, "piano": 0.6}, {"violin": -1.0, "piano": 1.0}
-    chosen = TrackerSettings(onset_thresholds=thresholds, end_biases=biases)
+    chosen = TrackerSettings(onset_thresholds=thresholds, end_biases=biases, line=line)
     return Listener(chosen, FRAME_S, HEADS, instruments)
 
 
@@ -66,11 +67,12 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
 ) -> None:
     frames = probabilities.shape[1]
     cut = data.draw(st.integers(1, frames - 1))
-    whole = listener()
+    line = data.draw(st.sampled_from([None, LineSettings(memory_frames=60)]))
+    whole = listener(line=line)
     before = whole.push(0, probabilities[:, :cut])
     ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind != "note_off"}
     ended = {e.note_id for e in before if e.kind == "note_off"}
-    resumed = listener()
+    resumed = listener(line=line)
     first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
     point = ResumePoint(
         frames=cut,

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.notes.line_settings import LineSettings
+from service.notes.tracking import OVERTONES
 
 PIANO = "instrument:piano"
 PIANO_SHARE = 0.3
 _NEAR = 2  # semitones: a glide, or a vibrato between two pitches
-_PARTIALS = (12, 19, 24, 28, 31, 34, 36)  # semitones from a pitch to its overtones
 
 
 def _related() -> NDArray[np.bool_]:
     """[128, 128]: whether a pitch, and another heard with it, may be one note."""
     apart = np.abs(np.subtract.outer(np.arange(PITCHES), np.arange(PITCHES)))
-    return (apart <= _NEAR) | np.isin(apart, _PARTIALS)
+    return (apart <= _NEAR) | np.isin(apart, OVERTONES)
 
 
 _UNRELATED = ~_related()

@@ -1,3 +1,5 @@
+const FRAME_S = 128 / 11025; // of the shipped weights
+
 /**
  * A take: the notes of one live performance or one recording, in order of onset.
  *
@@ -59,6 +61,16 @@ export class Take extends EventTarget {
     const note = this.open.get(key);
     if (!note) return;
     note.instrument = instrument;
+    this.#changed();
+  }
+
+  /** The pitch of a sounding note, `cents` above its own in frames that follow each other. */
+  bend(key, { frame, time_s, cents }) {
+    const note = this.open.get(key);
+    if (!note) return;
+    const step = frame ? time_s / frame : FRAME_S;
+    note.bends ??= []; // [seconds, cents]
+    for (const [i, value] of cents.entries()) note.bends.push([time_s + i * step, value]);
     this.#changed();
   }
 

@@ -1,4 +1,4 @@
-/** What is chosen for the next take: fast or accurate notes, and the instruments that may play. */
+/** What is chosen for the next take: fast or accurate notes, instruments that may play, bends. */
 
 import { authorization } from "../service/access.js";
 
@@ -39,16 +39,20 @@ export class Choices {
     return chosen.map(([name]) => name);
   }
 
+  /** For any take. */
+  get wishes() {
+    return { instruments: this.instruments, bends: $("bends").checked };
+  }
+
   /** For a live take. */
   get options() {
-    const { instruments } = this;
     return this.fast
-      ? { mode: "anytime", lookaheadMs: FAST_LOOKAHEAD_MS, instruments }
-      : { lookaheadMs: Number($("lookahead").value), instruments };
+      ? { mode: "anytime", lookaheadMs: FAST_LOOKAHEAD_MS, ...this.wishes }
+      : { lookaheadMs: Number($("lookahead").value), ...this.wishes };
   }
 
   set enabled(value) {
-    $("pace").disabled = $("lookahead").disabled = !value;
+    $("pace").disabled = $("lookahead").disabled = $("bends").disabled = !value;
     for (const button of this.#buttons.values()) button.disabled = !value;
   }
 

@@ -38,7 +38,7 @@ export class UploadsPanel extends EventTarget {
 
   add(files) {
     if ($("file").disabled) this.#say("Stop listening first, then drop the recording again.", true);
-    else if (files.length) this.#uploads.add([...files], this.#choices.instruments);
+    else if (files.length) this.#uploads.add([...files], this.#choices.wishes);
   }
 
   #changed(job) {

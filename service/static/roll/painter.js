@@ -187,6 +187,7 @@ export class Painter {
       context.beginPath();
       context.roundRect(left, y, barWidth, barHeight, radius);
       context.fill();
+      if (note.bends) this.#bends(layout, note, until);
       if (named && barWidth >= NAME_MIN_WIDTH) {
         // On a faint bar the page shines through: there the page's own ink reads better.
         context.fillStyle = context.globalAlpha < FAINT ? palette.strong : palette.onNote;
@@ -196,6 +197,19 @@ export class Painter {
     }
     context.restore();
     return drawn;
+  }
+
+  /** The pitch within a note, where the server sent it. */
+  #bends({ x, rows }, { pitch, bends }, until) {
+    const context = this.#context;
+    context.globalAlpha = 1;
+    context.strokeStyle = this.palette.strong;
+    context.lineWidth = 1.5;
+    context.beginPath();
+    for (const [time, cents] of bends) {
+      if (time <= until) context.lineTo(x(time), rows.top(pitch + cents / 100) + rows.height / 2);
+    }
+    context.stroke();
   }
 
   /** The sustain pedal, as a line at the foot of the roll where it is down. */

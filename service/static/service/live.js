@@ -74,7 +74,7 @@ export class LiveTake extends EventTarget {
   }
 
   /** Resolves, or throws words for the page, once the source is there or the take abandoned. */
-  async start({ lookaheadMs, mode, instruments }) {
+  async start({ lookaheadMs, mode, instruments, bends }) {
     this.#enter("connecting");
     const source = this.#source;
     await source.open();
@@ -92,6 +92,7 @@ export class LiveTake extends EventTarget {
       ...(mode && { mode }),
       lookahead_ms: lookaheadMs,
       ...(instruments.length && { instruments }),
+      ...(bends && { bends }),
       frames: true,
       updates: true,
     });
@@ -152,6 +153,7 @@ export class LiveTake extends EventTarget {
       if (this.#delays.length > DELAYS_KEPT) this.#delays.shift();
       if (this.#captured - note.time_s < TOO_LATE_S) this.#emit("note_on", { key: note.key, note });
     });
+    on("note_bend", (bend) => take.bend(bend.key, bend));
     on("note_update", ({ key, instrument }) => take.reassign(key, instrument));
     on("pedal", ({ down, time_s }) => {
       take.pedalMoved(down, time_s);

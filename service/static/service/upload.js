@@ -1,10 +1,10 @@
 /**
  * Sends one recording and reports its notes as the server finds them.
  *
- * `transcribe(file, on, signal, instruments)` posts the file and calls `on.progress`, `on.note_on`,
+ * `transcribe(file, on, signal, wishes)` posts the file and calls `on.progress`, `on.note_on`,
  * `on.note_off` and so on with each message; it resolves with `done` and throws an Error whose
- * message is fit for the page, a BusyError where the server may take the file later. `instruments`
- * are those that may play; none in the list: any.
+ * message is fit for the page, a BusyError where the server may take the file later. `wishes`: the
+ * `instruments` that may play, none in the list: any; and whether to report `bends`.
  */
 
 import { askForKey, authorization } from "./access.js";
@@ -21,7 +21,7 @@ export class BusyError extends Error {
   }
 }
 
-export async function transcribe(file, on, signal, instruments = []) {
+export async function transcribe(file, on, signal, { instruments = [], bends = false } = {}) {
   await file.slice(0, 1).arrayBuffer().catch((cause) => {
     throw new Error("This cannot be read: a folder, or a file that has moved.", { cause });
   });
@@ -29,6 +29,7 @@ export async function transcribe(file, on, signal, instruments = []) {
   form.append("file", file);
   const url = new URL("transcribe?answer=ndjson&updates=true", document.baseURI);
   if (instruments.length) url.searchParams.set("instruments", instruments);
+  if (bends) url.searchParams.set("bends", true);
   const response = await fetch(url, {
     method: "POST",
     headers: authorization(),
@@ -43,7 +44,7 @@ export async function transcribe(file, on, signal, instruments = []) {
     throw new BusyError(await problemText(response), seconds);
   }
   if (response.status === UNAUTHORIZED && (await askForKey())) {
-    return transcribe(file, on, signal, instruments);
+    return transcribe(file, on, signal, { instruments, bends });
   }
   if (!response.ok) throw new Error(await problemText(response));
 

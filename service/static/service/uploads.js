@@ -23,12 +23,12 @@ export class Uploads extends EventTarget {
     return this.#running !== null;
   }
 
-  /** `instruments`: those that may play; none in the list: any. */
-  add(files, instruments = []) {
+  /** `wishes`: see `transcribe`. */
+  add(files, wishes = {}) {
     for (const file of files) {
       const take = new Take(file.name);
       take.recording = new FileRecording(file);
-      const job = { file, instruments, take, seconds: null, state: "waiting", words: "" };
+      const job = { file, wishes, take, seconds: null, state: "waiting", words: "" };
       this.#waiting.push(job);
       this.#emit(job);
     }
@@ -69,6 +69,7 @@ export class Uploads extends EventTarget {
       started: ({ instruments }) => {
         take.programs = instruments ?? {};
       },
+      note_bend: (bend) => take.bend(bend.note_id, bend),
       note_update: ({ note_id, instrument }) => take.reassign(note_id, instrument),
       pedal: ({ down, time_s }) => take.pedalMoved(down, time_s),
       note_off: (note) => take.noteOff(note.note_id, note.time_s),
@@ -80,7 +81,7 @@ export class Uploads extends EventTarget {
     };
     try {
       const done = await this.#whenFree(job, () =>
-        transcribe(job.file, on, signal, job.instruments),
+        transcribe(job.file, on, signal, job.wishes),
       );
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
       job.state = "done";

@@ -22,7 +22,6 @@ from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
 from clients.options import add_service_options
 from service.protocol.client_messages import Start, protocol_error
 from service.protocol.command_line import add_result_options, kept, write_whole
-from service.protocol.midi_file import Beat
 from service.protocol.server_messages import NoteOn, Pedal
 
 try:
@@ -37,7 +36,8 @@ try:
         load_sounddevice,
     )
     from clients.live.terminal import TOO_LATE_S, Terminal
-    from service.protocol.tempo import beat_of
+    from service.score.analysis import add_beat_options, analyse, wishes_of
+    from service.score.beats import Wishes
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -94,6 +94,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
     add_result_options(parser)
+    add_beat_options(parser)
     return parser
 
 
@@ -101,8 +102,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     """Run the command line; returns the exit status."""
     parser = _parser(prog)
     args = parser.parse_args(arguments)
-    if args.midi is None and args.tempo is not parser.get_default("tempo"):
-        parser.error("--tempo needs --midi")
+    if args.midi is None and wishes_of(args) != Wishes():
+        parser.error("--bpm and what else says where the beat is need --midi")
     if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
         parser.error(f"--midi {args.midi}: not a file in a folder that exists")
     takes = [path for path in (args.midi, args.save) if path is not None]
@@ -154,7 +155,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     with ExitStack() as stack:
         # Closed in reverse order: the device first, then the port with all its notes.
         if args.midi is not None:
-            stack.callback(_save_midi, client, args.midi, args.tempo)
+            stack.callback(_save_midi, client, args.midi, wishes_of(args))
         midi_out = None
         if args.midi_port is not None:
             midi_out = MidiOut(open_port(args.midi_port))
@@ -255,14 +256,12 @@ def _sound_file(
         raise OSError(f"{path} cannot be written: {error}") from None
 
 
-def _save_midi(client: TranscriptionClient, path: Path, tempo: Beat | None) -> None:
+def _save_midi(client: TranscriptionClient, path: Path, wishes: Wishes) -> None:
     if not client.sessions:
         return  # a take that did not begin replaces none
     notes = client.notes
-    onsets_s = [note.onset_s for note in notes.notes]
-    beat = beat_of(onsets_s, tempo, lambda words: print(words, file=sys.stderr))
-    write_whole(path, notes.midi(beat))
-    print(f"{path}: {len(notes.notes)} notes, {beat.bpm:.4g} beats a minute")
+    write_whole(path, notes.midi(analyse(notes.notes, wishes).tempo))
+    print(f"{path}: {len(notes.notes)} notes")
 
 
 if __name__ == "__main__":

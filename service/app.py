@@ -31,6 +31,7 @@ from service.ops.capacity import capacity, default_cache
 from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
+from service.upload import score
 from service.upload.answer import Transcript
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ def create_app(
     app.include_router(token_router(state.tokens, state.full))
     app.include_router(metrics.router)
     app.include_router(upload.router)
+    app.include_router(score.router)
     app.include_router(websocket.router)
     refused = state.metrics.refused
     app.add_middleware(Gate, app.router, settings, state.keys, state.tokens, state.full, refused)

@@ -15,6 +15,7 @@ LAYERS = [
     ["model.fast", "model.released", "model.onnx"],
     ["model.import_tf", "model.export_onnx"],
     ["service.protocol"],
+    ["service.score"],
     ["clients"],
     ["service.settings"],
     ["service.notes"],
@@ -49,7 +50,7 @@ USES = {
     "model": {"model"},
     "service": {"service", "model"},
     "training": {"training", "service", "model"},
-    "clients": {"clients", "service.protocol"},
+    "clients": {"clients", "service.protocol", "service.score"},
 }
 
 

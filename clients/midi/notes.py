@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from service.protocol.midi_file import DEFAULT_BEAT, Beat, midi_file, played
+from service.protocol.midi_file import STEADY, Tempo, midi_file, played
 from service.protocol.mpe import bent
 from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
 
@@ -100,9 +100,9 @@ class NoteList:
         ]
         return {"notes": notes, "pedal": presses}
 
-    def midi(self, beat: Beat = DEFAULT_BEAT, only: str | None = None) -> bytes:
+    def midi(self, tempo: Tempo = STEADY, only: str | None = None) -> bytes:
         """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
         pedal = [(move.time_s, move.down) for move in self.pedal]
         notes = [note for note in self.notes if only in (None, note.instrument)]
-        file = midi_file(notes, pedal, self.programs, beat, only)
+        file = midi_file(notes, pedal, self.programs, tempo, only)
         return bent(file, notes) if any(note.bends for note in notes) else file

@@ -71,12 +71,12 @@ class Score:
 def midi_file(
     notes: Iterable[Note],
     pedal: Iterable[PedalPress] = (),
-    beat: files.Beat = files.DEFAULT_BEAT,
+    tempo: files.Tempo = files.STEADY,
     only: str | None = None,
 ) -> bytes:
     """With a track for each instrument, by class number, or for one of them ``only``; with bends
     (``service.protocol.mpe``) if the notes have them."""
     notes = [note for note in notes if only in (None, note.instrument)]
     moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
-    file = files.midi_file(notes, moves, PROGRAMS, beat, only)
+    file = files.midi_file(notes, moves, PROGRAMS, tempo, only)
     return bent(file, notes) if any(note.bends for note in notes) else file

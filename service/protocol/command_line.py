@@ -11,8 +11,6 @@ from pathlib import Path
 
 def add_result_options(parser: ArgumentParser) -> None:
     """What they let one choose of their notes and files."""
-    from service.protocol.tempo import add_tempo_option  # numpy, which other programs may not need
-
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     parser.add_argument(
         "--instruments",
@@ -26,7 +24,6 @@ def add_result_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--bends", action="store_true", help="vibrato and glides: pitch bends (MPE), also in JSON"
     )
-    add_tempo_option(parser)
 
 
 def _names(text: str) -> tuple[str, ...]:

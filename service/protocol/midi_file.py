@@ -4,6 +4,8 @@ same bytes."""
 from __future__ import annotations
 
 import io
+import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,25 +39,32 @@ class FileNote(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """Beats at ``first_s``, ``first_s + period_s``, ... seconds."""
+class Tempo:
+    """The beats that a file is written in; the notes' times are the same with any.
 
-    period_s: float
-    first_s: float = 0.0
+    Attributes:
+        beats_s: at least two, ascending; tempo goes on after the last as before it.
+        quarters: length of a beat as written: 1, or 1.5 if beats divide in three.
+        bars: index of the first beat, numerator and denominator of each bar whose signature is
+            another than that of the bar before; empty if no metre is known.
+        key: as MIDI names it, such as "Eb" or "F#m"; None if unknown.
+    """
+
+    beats_s: Sequence[float] = (0.0, 0.5)
+    quarters: float = 1.0
+    bars: Sequence[tuple[int, int, int]] = ()
+    key: str | None = None
 
     @classmethod
-    def of_bpm(cls, bpm: float) -> Beat:
-        """Raises ValueError."""
+    def of_bpm(cls, bpm: float) -> Tempo:
+        """Beats from 0 s on. Raises ValueError."""
         if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
             raise ValueError(f"a tempo is {SLOWEST_BPM:g} to {FASTEST_BPM:g} BPM, not {bpm!r}")
-        return cls(60 / bpm)
-
-    @property
-    def bpm(self) -> float:
-        return 60 / self.period_s
+        return cls((0.0, 60 / bpm))
 
 
-DEFAULT_BEAT = Beat(0.5)  # 120 BPM, as the audio's own beat is unknown
+STEADY = Tempo()
+"""120 beats a minute: for files whose beat is unknown."""
 
 
 class TempoMap:
@@ -65,36 +74,56 @@ class TempoMap:
     sequencer draws all beats where they are. A first beat that comes too soon for that is left out.
 
     Attributes:
-        changes: (tick, microseconds per beat) of the file's tempo events.
+        changes: (tick, microseconds per quarter) of the file's tempo events.
+        signatures: (tick, numerator, denominator) of its time signatures.
     """
 
-    def __init__(self, beat: Beat, ticks_per_beat: int = TICKS_PER_BEAT) -> None:
-        self.ticks_per_beat = ticks_per_beat
-        self._us = round(1e6 * beat.period_s)
-        lead_s = beat.first_s % beat.period_s
-        if 0 < lead_s < 60 / FASTEST_BPM:
-            lead_s += beat.period_s
-        self._lead_us = round(1e6 * lead_s)
-        self.changes = [(0, self._lead_us), (ticks_per_beat, self._us)]
-        if self._lead_us == 0:
-            self.changes = [(0, self._us)]
+    def __init__(self, tempo: Tempo, ticks_per_beat: int = TICKS_PER_BEAT) -> None:
+        self.ticks_per_beat, self._key = ticks_per_beat, tempo.key
+        beats_s, period_s = list(tempo.beats_s), tempo.beats_s[1] - tempo.beats_s[0]
+        early = max(0, math.ceil(beats_s[0] / period_s) - 1)  # beats at that tempo before the first
+        beats_s = [beats_s[0] - period_s * place for place in range(early, 0, -1)] + beats_s
+        beats_s.append(2 * beats_s[-1] - beats_s[-2])  # one may be left out
+        if 0 < beats_s[0] < 60 / FASTEST_BPM * tempo.quarters:
+            early, beats_s = early - 1, beats_s[1:]
+        if beats_s[0] > 0:
+            early, beats_s = early + 1, [0.0, *beats_s]
+        self._per_beat = round(ticks_per_beat * tempo.quarters)
+        self._grid_us = [0.0]  # of the file's beats: what is rounded off one is made up in the next
+        self.changes: list[tuple[int, int]] = []
+        for place, beat_s in enumerate(beats_s[1:]):
+            us = round((1e6 * beat_s - self._grid_us[-1]) / tempo.quarters)
+            if not self.changes or abs(us - self.changes[-1][1]) > 2:
+                self.changes.append((self._per_beat * place, us))
+            self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * tempo.quarters)
+        self.signatures = [
+            (self._per_beat * max(0, beat + early), numerator, denominator)
+            for beat, numerator, denominator in tempo.bars
+        ]
 
     def tick(self, time_s: float) -> int:
         us = 1e6 * time_s
-        if us < self._lead_us:
-            return round(self.ticks_per_beat * us / self._lead_us)
-        lead_ticks = self.ticks_per_beat if self._lead_us else 0
-        return lead_ticks + round(self.ticks_per_beat * (us - self._lead_us) / self._us)
+        place = min(max(bisect_right(self._grid_us, us) - 1, 0), len(self._grid_us) - 2)
+        begin, end = self._grid_us[place : place + 2]
+        return round(self._per_beat * (place + (us - begin) / (end - begin)))
 
     @property
     def longest_tick_s(self) -> float:
         return max(us for _, us in self.changes) / self.ticks_per_beat / 1e6
 
     def empty_file(self) -> PrettyMIDI:
-        """With the tempo, and no notes."""
-        track = mido.MidiTrack()
-        for (before, _), (tick, us) in zip([(0, 0), *self.changes], self.changes, strict=False):
-            track.append(mido.MetaMessage("set_tempo", tempo=us, time=tick - before))
+        """With tempo, metre and key, and no notes."""
+        events = [(tick, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in self.changes]
+        events += [
+            (tick, mido.MetaMessage("time_signature", numerator=above, denominator=below))
+            for tick, above, below in self.signatures
+        ]
+        if self._key is not None:
+            events.append((0, mido.MetaMessage("key_signature", key=self._key)))
+        track, now = mido.MidiTrack(), 0
+        for tick, event in sorted(events, key=lambda event: event[0]):
+            track.append(event.copy(time=tick - now))
+            now = tick
         return PrettyMIDI(
             mido_object=mido.MidiFile(tracks=[track], ticks_per_beat=self.ticks_per_beat)
         )
@@ -110,7 +139,7 @@ def midi_file(
     notes: Sequence[FileNote],
     pedal: Sequence[tuple[float, bool]],
     programs: Mapping[str, int],
-    beat: Beat = DEFAULT_BEAT,
+    tempo: Tempo = STEADY,
     only: str | None = None,
 ) -> bytes:
     """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
@@ -123,17 +152,17 @@ def midi_file(
         pedal: moves of the sustain pedal in order: seconds, and whether it is down. One that is
             down to the end is released with the last note.
         programs: of General MIDI, from 0; their order is that of the tracks.
-        beat: the file's; the notes' times are the same with any.
+        tempo: beats, bars and key of the file; the notes' times are the same with any.
         only: an instrument; the others are left out.
     """
     ends_s = [note.offset_s for note in notes if note.offset_s is not None]
     if pedal and pedal[-1][1]:  # the performance broke off
         pedal = [*pedal, (max([pedal[-1][0], *ends_s]), False)]
     last_s = max([0.0, *ends_s, *(time_s for time_s, _ in pedal)])
-    tempo = TempoMap(beat)
-    while tempo.tick(last_s) > MAX_TICK * 0.99:
-        tempo = TempoMap(beat, tempo.ticks_per_beat // 2)
-    file, least_s = tempo.empty_file(), 1.001 * tempo.longest_tick_s
+    ticks = TempoMap(tempo)
+    while ticks.tick(last_s) > MAX_TICK * 0.99:
+        ticks = TempoMap(tempo, ticks.ticks_per_beat // 2)
+    file, least_s = ticks.empty_file(), 1.001 * ticks.longest_tick_s
     names = [name for name in played(notes, programs) if only in (None, name)]
     unnamed = only is None and any(note.instrument is None for note in notes)
     for name in [*([None] if unnamed or not names else []), *names]:

@@ -7,6 +7,7 @@ import { MidiOut } from "./notes/midi-out.js";
 import { midiPanel } from "./panels/midi-panel.js";
 import { NoteFilter } from "./notes/note-filter.js";
 import { saveAll } from "./notes/saving.js";
+import { ScoreView } from "./score/score-view.js";
 import { Stage } from "./roll/stage.js";
 import { TakeList } from "./panels/takes.js";
 import { UploadsPanel } from "./panels/uploads-panel.js";
@@ -27,6 +28,21 @@ const midi = new MidiOut();
 export const stage = new Stage(filter);
 const choices = new Choices();
 const takes = new TakeList($("takes-panel"), $("takes"), filter);
+new ScoreView({
+  stage,
+  filter,
+  say,
+  parts: {
+    tabs: document.querySelectorAll(".views button"),
+    roll: $("roll-frame"),
+    pane: $("score"),
+    page: $("score-page"),
+    about: $("score-about"),
+    xml: $("save-musicxml"),
+    pdf: $("save-pdf"),
+    click: $("score-click"),
+  },
+});
 const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
 const uploadsPanel = new UploadsPanel({ stage, takes, say, choices });
 

@@ -1,4 +1,4 @@
-"""The answers of `POST /transcribe`: MIDI, a JSON object, or JSON lines as notes become known."""
+"""The answers of `POST /transcribe`: MIDI, MusicXML, a JSON object, or JSON lines as it goes on."""
 
 import asyncio
 import base64
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 MIDI = "audio/midi"
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+MUSICXML = "application/vnd.recordare.musicxml+xml"
 
 
 class Answer(StrEnum):
@@ -38,6 +39,7 @@ class Answer(StrEnum):
     MIDI = "midi"
     JSON = "json"
     NDJSON = "ndjson"
+    MUSICXML = "musicxml"
 
 
 class Transcript(BaseModel):
@@ -68,6 +70,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         "content": {
             MIDI: {"schema": {"type": "string", "contentMediaType": MIDI}},
             JSON: {"schema": {"$ref": "#/components/schemas/Transcript"}},
+            MUSICXML: {"schema": {"type": "string"}},
             NDJSON: {"schema": {"type": "string", "description": "one JSON object per line"}},
         },
     },
@@ -177,10 +180,10 @@ async def write_lines(
         yield done.model_dump_json(exclude={"seq"}) + "\n"
 
 
-def file_name(uploaded: str | None) -> dict[str, str]:
-    """Suggests the recording's name with the suffix .mid (RFC 6266)."""
+def file_name(uploaded: str | None, ending: str = ".mid") -> dict[str, str]:
+    """Suggests the recording's name with another suffix (RFC 6266)."""
     stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
-    name = quote(f"{stem[:100]}.mid", safe="", errors="replace")
+    name = quote(f"{stem[:100]}{ending}", safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
 
 

@@ -7,6 +7,7 @@ only the notes of the whole recording are kept in memory.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
+from pathlib import PurePath
 from typing import Annotated, Self
 
 from fastapi import APIRouter, Query, Request
@@ -34,6 +35,7 @@ from service.state import ServiceState
 from service.upload.answer import (
     ANSWERS,
     MIDI,
+    MUSICXML,
     Answer,
     HoldingResponse,
     Tally,
@@ -42,6 +44,7 @@ from service.upload.answer import (
     write_lines,
 )
 from service.upload.form import FORM, receive_file
+from service.upload.score import written
 
 router = APIRouter(tags=["recordings"])
 
@@ -124,6 +127,11 @@ async def transcribe_recording(
             return Response()  # to nobody
         if choices.answer is Answer.JSON:
             return JSONResponse({**performance.body, **made})
+        if choices.answer is Answer.MUSICXML:
+            title = PurePath(upload.filename or "").stem
+            xml = await written(performance.notes, None, title, "musicxml")
+            named = file_name(upload.filename, ".musicxml")
+            return Response(xml, media_type=MUSICXML, headers=named)
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
 
 

@@ -137,7 +137,7 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
         ("--instruments kazoo", "not kazoo"),
         ("--device harp", "harp"),
         ("--save none/take.wav", "none/take.wav cannot be written"),
-        ("--tempo 90", "--tempo needs --midi"),
+        ("--bpm 90", "need --midi"),
         ("--midi none/take.mid", "not a file in a folder that exists"),
         ("--midi .", "not a file in a folder that exists"),
     ],

@@ -26,6 +26,7 @@ from service.protocol.command_line import (
     print_any_name,
     write_whole,
 )
+from service.score import SCORES
 
 if TYPE_CHECKING:
     from rse_transcribe import Transcriber, Transcription
@@ -42,7 +43,7 @@ PROGRAMS = {  # module, and the extra that it needs
 DESCRIPTION = """\
 Writes the notes of recordings, and of films, as MIDI.
 
-  rse-transcribe song.m4a -o song.mid      a recording; also to .json and .csv
+  rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .svg, .musicxml
   rse-transcribe album/ "take-*.wav" -o midi/    folders and patterns
   rse-transcribe serve, live               the service; a microphone with it
   rse-transcribe keys, train, evaluate     API keys, training, accuracy
@@ -56,6 +57,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    from service.score.analysis import add_beat_options  # numpy, which other programs may not need
+
     parser = _Parser(
         prog="rse-transcribe",
         usage="rse-transcribe RECORDING ... [-o OUT] [options]",
@@ -76,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
         "--pcm", type=_pcm, metavar="HZ[,2]", help="- is raw 16-bit PCM of 1 or 2 channels"
     )
     parser.add_argument("--split", action="store_true", help="a MIDI file for each instrument")
+    parser.add_argument("--quantize", action="store_true", help=argparse.SUPPRESS)
     add_result_options(parser)
+    add_beat_options(parser)
     parser.add_argument("--version", action="version", version=__version__)
     return parser
 
@@ -158,10 +163,17 @@ def _say(words: object) -> None:
 def _check_midi_options(
     parser: argparse.ArgumentParser, args: argparse.Namespace, results: Iterable[Path]
 ) -> None:
-    given = args.split or args.tempo is not parser.get_default("tempo")
-    results = list(results)
-    if given and results and not any(result.suffix.lower() in MIDI for result in results):
-        parser.error("--split and --tempo need a MIDI file as output")
+    endings = {result.suffix.lower() for result in results}
+    if endings and (args.split or args.quantize) and endings.isdisjoint(MIDI):
+        parser.error("--split and --quantize need a MIDI file as output")
+    if not endings.isdisjoint(SCORES):
+        from service.score.sheet import ScoreExtraMissing, load
+
+        try:  # before the work and not after it
+            for library in ("music21", "partitura", "verovio", *["cairosvg"] * (".pdf" in endings)):
+                load(library)
+        except ScoreExtraMissing as missing:
+            parser.error(str(missing))
 
 
 def _transcriber(
@@ -294,14 +306,20 @@ def _save(
 ) -> None:
     """Raises OSError: a file cannot be written, or exists and is not to be replaced."""
     from rse_transcribe.transcription import write_csv
-    from service.protocol.tempo import beat_of
+    from service.score.analysis import NO_BEAT, analyse, wishes_of
 
+    wishes = wishes_of(args)
     if target == STANDARD:
         write_csv(transcription.notes, sys.stdout)
         return
     saved = [target]
     if target.suffix.lower() in TABLES:
         transcription.save(target)
+    elif target.suffix.lower() in SCORES:
+        score = transcription.score(target.stem, wishes)
+        if not score.analysis.steady:
+            say(NO_BEAT)
+        saved = score.save(target)
     else:
         names = transcription.instruments if args.split else ()
         files: dict[Path, str | None] = {
@@ -309,9 +327,11 @@ def _save(
         } or {target: None}
         if complaint := kept(files, args.force):
             raise FileExistsError(complaint)
-        beat = beat_of([note.onset_s for note in transcription.notes], args.tempo, say)
+        tempo = analyse(transcription.performance.notes, wishes).tempo
+        if args.quantize:
+            transcription = transcription.quantized(wishes)
         for file, only in files.items():
-            write_whole(file, transcription.midi(beat, only))
+            write_whole(file, transcription.midi(tempo, only))
         saved = list(files)
     where = ", ".join(map(str, saved))
     print(f"{path}: {len(transcription.notes)} notes -> {where}", flush=True)

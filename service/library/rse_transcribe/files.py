@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.score import SCORES
+
 SUFFIXES = frozenset(
     f".{kind}"
     for kind in (
@@ -17,6 +19,7 @@ SUFFIXES = frozenset(
 )
 MIDI = (".mid", ".midi")
 TABLES = (".json", ".csv")
+RESULTS = MIDI + TABLES + SCORES
 STANDARD = Path("-")
 """Standard input or output."""
 
@@ -72,7 +75,7 @@ def _search(folder: Path, found: Found) -> None:
     for file in sorted(files):
         if file.suffix.lower() in SUFFIXES:
             found.recordings.setdefault(file, file.relative_to(folder))
-        elif file.suffix.lower() not in MIDI + TABLES:
+        elif file.suffix.lower() not in RESULTS:
             found.left_out.append(file)
 
 
@@ -91,7 +94,7 @@ def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
 
     Args:
         found: recordings, from ``find_recordings``.
-        output: a file that ends in one of ``MIDI`` or ``TABLES``; a folder, which is made, and
+        output: a file that ends in one of ``RESULTS``; a folder, which is made, and
             keeps the folders of the recordings; "-"; None: beside each.
 
     Raises:
@@ -103,14 +106,14 @@ def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
     if output is None:
         places = {path: path.with_name(name.name) for path, name in found.items()}
         return _named(places)
-    if chosen == STANDARD or (chosen.suffix.lower() in MIDI + TABLES and not is_folder):
+    if chosen == STANDARD or (chosen.suffix.lower() in RESULTS and not is_folder):
         if several:
             raise ValueError(several)
         if not os.path.isdir(chosen.parent):
             raise ValueError(f"there is no folder {chosen.parent}")
         return dict.fromkeys(found, chosen)
     if not several and not is_folder and _ENDING.fullmatch(chosen.suffix):
-        endings = ", ".join(MIDI + TABLES)
+        endings = ", ".join(RESULTS)
         raise ValueError(f"{output} should end in {endings}, or in / for a folder")
     try:
         chosen.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -19,7 +19,11 @@ from model.instruments import PROGRAMS
 from service.notes import events
 from service.notes.score import midi_file
 from service.protocol.command_line import write_whole
-from service.protocol.midi_file import DEFAULT_BEAT, Beat, played
+from service.protocol.midi_file import Tempo, played
+from service.score import SCORES
+from service.score.analysis import analyse, quantised
+from service.score.beats import Wishes
+from service.score.written import WrittenScore
 from service.session.transcribe import Performance
 
 if TYPE_CHECKING:
@@ -93,21 +97,40 @@ class Transcription:
     def __repr__(self) -> str:
         return f"<Transcription: {len(self.performance.notes)} notes in {self.duration_s:.1f} s>"
 
-    def midi(self, tempo: float | Beat = DEFAULT_BEAT, only: str | None = None) -> bytes:
+    def midi(self, tempo: float | Tempo | None = None, only: str | None = None) -> bytes:
         """A Standard MIDI File.
 
         Args:
-            tempo: beats a minute, 120 unless given; the notes' times are the same with any.
+            tempo: beats a minute; None takes the beats, bars and key that the notes suggest. The
+                notes' times are the same with any.
             only: one of ``instruments``; the others are left out.
 
         Raises:
             ValueError: a tempo below 20 or above 400.
         """
-        beat = tempo if isinstance(tempo, Beat) else Beat.of_bpm(tempo)
-        return midi_file(self.performance.notes, self.performance.pedal, beat, only)
+        if tempo is None:
+            tempo = analyse(self.performance.notes).tempo
+        elif not isinstance(tempo, Tempo):
+            tempo = Tempo.of_bpm(tempo)
+        return midi_file(self.performance.notes, self.performance.pedal, tempo, only)
 
-    def save(self, path: str | os.PathLike[str], *, tempo: float | Beat = DEFAULT_BEAT) -> None:
-        """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers) or ``.csv``.
+    def score(self, title: str = "", wishes: Wishes | None = None) -> WrittenScore:
+        """The score: ``save`` it as .musicxml, .pdf or .svg. Needs the extra "score"."""
+        return WrittenScore(self.performance.notes, wishes, title)
+
+    def quantized(self, wishes: Wishes | None = None) -> Transcription:
+        """The same with notes that begin and end on the grid of their beats."""
+        notes = self.performance.notes
+        times_s = quantised(notes, analyse(notes, wishes))
+        moved = [
+            replace(note, onset_s=onset_s, offset_s=offset_s)
+            for note, (onset_s, offset_s) in zip(notes, times_s, strict=True)
+        ]
+        return replace(self, performance=replace(self.performance, notes=moved))
+
+    def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
+        """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers), ``.csv``, or a score:
+        ``.musicxml``, ``.pdf`` or ``.svg``.
 
         Args:
             tempo: of a MIDI file, see ``midi``.
@@ -127,12 +150,15 @@ class Transcription:
                 text = io.StringIO(newline="")
                 write_csv(self.notes, text)
                 write_whole(path, text.getvalue().encode())
+            case ending if ending in SCORES:
+                self.score(path.stem).save(path)
             case ending:
-                raise ValueError(f"save to .mid, .json or .csv, not {ending or 'no ending'}")
+                known = ".mid, .json, .csv or a score"
+                raise ValueError(f"save to {known}, not {ending or 'no ending'}")
 
     def to_pretty_midi(self) -> PrettyMIDI:
         """The MIDI file as a ``pretty_midi.PrettyMIDI``."""
-        return PrettyMIDI(io.BytesIO(self.performance.midi))
+        return PrettyMIDI(io.BytesIO(self.midi()))
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """A piano roll: probabilities of the frames, and the notes found in them.

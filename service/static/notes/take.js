@@ -22,6 +22,7 @@ export class Take extends EventTarget {
     this.recording = null; // its sound (recording.js), where the page has it
     this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
     this.programs = {}; // instrument -> program of General MIDI, if the server distinguishes instruments
+    this.beats = null; // {beats_s, downbeats}, once a score was written of it
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
     this.saved = false; // in any format
   }

@@ -13,6 +13,7 @@ const NARROW_KEYS_WIDTH = 44;
 const NARROW = 520; // pixels of roll below which the keys are shorter
 const GRID_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 const GRID_MIN_PIXELS = 64;
+const BEAT_MIN_PIXELS = 8;
 const NAME_MIN_ROW = 10; // pixels a note needs for its name
 const NAME_MIN_WIDTH = 24;
 const PEDAL_HEIGHT = 4; // pixels
@@ -75,6 +76,7 @@ export class Painter {
     this.#rows(layout, sounding);
     if (passage) this.#passage(layout, passage);
     this.#seconds(layout);
+    if (take.beats) this.#beats(layout, take.beats);
     if (heat && take.heat) this.#heat(layout, take.heat);
     const drawn = this.#notes(layout, take, head, filter);
     this.#pedal(layout, take, head);
@@ -109,6 +111,19 @@ export class Painter {
     }
     context.fillStyle = palette.surface;
     context.fillRect(0, 0, width, RULER_HEIGHT); // a row that the top edge cuts
+  }
+
+  /** Lines of the beats, stronger where a bar begins; none where they would be a grey mass. */
+  #beats({ height, start, end, x }, { beats_s: beats, downbeats }) {
+    const context = this.#context;
+    context.fillStyle = this.palette.strong;
+    const crowded = beats.length > 1 && x(beats[1]) - x(beats[0]) < BEAT_MIN_PIXELS;
+    for (const [place, time] of beats.entries()) {
+      if (time < start || time > end || (crowded && !downbeats[place])) continue;
+      context.globalAlpha = downbeats[place] ? 0.35 : 0.12;
+      context.fillRect(Math.round(x(time)), RULER_HEIGHT, 1, height - RULER_HEIGHT);
+    }
+    context.globalAlpha = 1;
   }
 
   #seconds({ width, height, keys, start, end, x }) {

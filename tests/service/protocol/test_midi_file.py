@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.instruments import PROGRAMS
 from service.notes.events import Note, PedalPress
 from service.notes.score import midi_file
-from service.protocol.midi_file import PEDALLED, TICKS_PER_BEAT, Beat
+from service.protocol.midi_file import PEDALLED, TICKS_PER_BEAT, Tempo
 
 TICK_S = 0.5 / TICKS_PER_BEAT
 
@@ -73,12 +73,23 @@ def test_a_file_without_instruments_has_the_pedal() -> None:
     assert moves == [(64, 127), (64, 0)]
 
 
+def test_beats_bars_and_key_are_written_and_times_stay() -> None:
+    notes = [Note(0, 60, 100, 0.9, 0, 10, 1.03, 2.0)]
+    tempo = Tempo((0.5, 1.0, 1.6), 1.0, ((0, 1, 4), (1, 3, 4)), "F#m")
+    opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes, tempo=tempo)))
+    assert opened.instruments[0].notes[0].start == pytest.approx(1.03, abs=0.001)
+    signatures = [(s.numerator, round(s.time, 3)) for s in opened.time_signature_changes]
+    assert signatures == [(4, 0.0), (1, 0.5), (3, 1.0)]  # the first is pretty_midi's own
+    assert [key.key_number for key in opened.key_signature_changes] == [12 + 6]
+    assert opened.get_beats()[1:4] == pytest.approx([0.5, 1.0, 1.6], abs=1e-3)
+
+
 @pytest.mark.parametrize("hours", [1, 3, 10])
 @pytest.mark.parametrize("bpm", [20, 120, 400])
 def test_readers_open_the_longest_recordings(hours: float, bpm: float) -> None:
     end_s = 3600.0 * hours
     note = Note(0, 60, 100, 0.9, 0, 10, end_s - 0.5, end_s)
-    data = midi_file([note], beat=Beat(60 / bpm))
+    data = midi_file([note], tempo=Tempo((0.0, 60 / bpm)))
     (found,) = pretty_midi.PrettyMIDI(io.BytesIO(data)).instruments[0].notes
     assert (found.start, found.end) == pytest.approx((end_s - 0.5, end_s), abs=0.01)
 

@@ -1,0 +1,290 @@
+"""A score of placed notes as MusicXML: music21 writes it, partitura spells the pitches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+
+from service.score.beats import Beats
+from service.score.keys import Key
+from service.score.quantise import Placed
+from service.score.staves import Chord, hands, voices
+
+KEYBOARDS = ("piano", "electric piano", "harpsichord", "organ", "mallets")
+CLASSES: Mapping[str | None, str] = {  # of music21, which knows transpositions
+    "piano": "Piano",
+    "electric piano": "ElectricPiano",
+    "harpsichord": "Harpsichord",
+    "organ": "Organ",
+    "plucked": "Guitar",
+    "violin": "Violin",
+    "viola": "Viola",
+    "cello": "Violoncello",
+    "contrabass": "Contrabass",
+    "flute": "Flute",
+    "oboe": "Oboe",
+    "clarinet": "Clarinet",
+    "bassoon": "Bassoon",
+    "saxophone": "AltoSaxophone",
+    "horn": "Horn",
+    "brass": "Trombone",
+    "voice": "Vocalist",
+    "mallets": "Vibraphone",
+    None: "Piano",
+}
+
+
+class ScoreExtraMissing(ImportError):
+    """What writes and engraves scores is not installed."""
+
+
+def load(name: str) -> Any:
+    """A library of the extra "score". Raises ScoreExtraMissing, which says what to install."""
+    from importlib import import_module
+
+    try:
+        with catch_warnings():
+            simplefilter("ignore", DeprecationWarning)  # of what they import themselves
+            return import_module(name)
+    except ImportError as missing:
+        raise ScoreExtraMissing(
+            f"a score needs {missing.name}: pip install 'rse-transcribe[score]'"
+        ) from missing
+    except OSError as missing:  # a library of the system
+        raise ScoreExtraMissing(f"a PDF needs libcairo2: {missing}") from missing
+
+
+@dataclass(frozen=True)
+class PartNotes:
+    """The notes of one instrument: MIDI pitches and where they stand."""
+
+    instrument: str | None
+    pitch: Sequence[int]
+    placed: Sequence[Placed]
+
+
+def musicxml(
+    parts: Iterable[PartNotes], beats: Beats, key: Key, title: str = "", steady: bool = True
+) -> bytes:
+    """A MusicXML document.
+
+    Args:
+        steady: False if no beat was found: a line above the score says so.
+    """
+    stream = load("music21.stream")
+    layout, meta, tempo = load("music21.layout"), load("music21.metadata"), load("music21.tempo")
+    score = stream.Score()
+    score.metadata = meta.Metadata(title=title or "Transcription", composer="")
+    parts = list(parts)
+    bars = bars_of(parts, beats)
+    for part in parts:
+        staves = _staves(part)
+        written = [_staff(part, staff, lowest, bars, beats, key) for staff, lowest in staves]
+        for staff in written:
+            score.insert(0, staff)
+        if len(written) > 1:
+            score.insert(0, layout.StaffGroup(written, symbol="brace", barTogether=True))
+    if score.parts and (first := score.parts[0].getElementsByClass("Measure").first()):
+        if steady:
+            quarters = round(beats.bpm * float(beats.quarters))
+            # As words: the glyph of a metronome mark needs a music font where the score is shown.
+            sign = "\u2669" if beats.subdivision == 2 else "\u2669."
+            mark = tempo.MetronomeMark(f"{sign} = {beats.bpm:.0f}", number=quarters)
+            mark.numberImplicit = True
+            first.insert(0, mark)
+        else:
+            first.insert(
+                0, load("music21.expressions").TextExpression("no steady beat: free rhythm")
+            )
+    exporter = load("music21.musicxml.m21ToXml").GeneralObjectExporter(score)
+    return bytes(exporter.parse())
+
+
+def bars_of(parts: Sequence[PartNotes], beats: Beats) -> list[tuple[Fraction, int]]:
+    """First beat and number of beats of each bar that the notes need."""
+    notes = [note for part in parts for note in part.placed]
+    begin = min((note.onset for note in notes), default=Fraction(0))
+    end = max((note.onset + note.length for note in notes), default=Fraction(1))
+    return beats.bars(begin, end)
+
+
+def _staves(part: PartNotes) -> list[tuple[list[int], int]]:
+    """Places in the part's notes for each staff, with the pitch that its clef follows."""
+    if part.instrument in (None, *KEYBOARDS):
+        right = hands(part.placed, part.pitch)
+        upper = [place for place, is_right in enumerate(right) if is_right]
+        lower = [place for place, is_right in enumerate(right) if not is_right]
+        return [(upper, 60), (lower, 0)]
+    everything = list(range(len(part.placed)))
+    return [(everything, int(np.median(part.pitch)) if everything else 60)]
+
+
+def _staff(
+    part: PartNotes,
+    members: Sequence[int],
+    middle: int,
+    bars: Sequence[tuple[Fraction, int]],
+    beats: Beats,
+    key: Key,
+) -> Any:
+    stream, clef, m21key, meter = map(
+        load, ("music21.stream", "music21.clef", "music21.key", "music21.meter")
+    )
+    kind = stream.PartStaff if part.instrument in (None, *KEYBOARDS) else stream.Part
+    staff = kind()
+    instrument = getattr(load("music21.instrument"), CLASSES.get(part.instrument, "Piano"))()
+    if part.instrument:
+        instrument.partName = part.instrument.capitalize()
+    staff.insert(0, instrument)
+    names = spelled(
+        [part.placed[place] for place in members], [part.pitch[place] for place in members], beats
+    )
+    notes = [
+        Chord(
+            part.placed[place].onset,
+            part.placed[place].length,
+            (name,),
+            (part.pitch[place],),
+            part.placed[place].grace,
+        )
+        for place, name in zip(members, names, strict=True)
+    ]
+    lines = voices(notes)
+    if part.instrument == "plucked":
+        sign = clef.Treble8vbClef()
+    elif part.instrument == "viola":
+        sign = clef.AltoClef()
+    else:
+        sign = clef.TrebleClef() if middle >= 57 else clef.BassClef()
+    q = beats.quarters
+    signature = None
+    for number, (start, count) in enumerate(bars):
+        nominal = number > 0 or count == beats.beats_per_bar
+        measure = stream.Measure(number=number + 1 if bars[0][1] == beats.beats_per_bar else number)
+        if number == 0:
+            measure.append(sign)
+            measure.append(m21key.KeySignature(key.fifths))
+        size = beats.beats_per_bar if number == 0 else count
+        if size != signature:
+            signature = size
+            text = f"{size}/4" if beats.subdivision == 2 else f"{3 * size}/8"
+            measure.insert(0, meter.TimeSignature(text))
+        if not nominal:
+            measure.paddingLeft = float((beats.beats_per_bar - count) * q)
+        _fill(measure, lines, start, start + count, q)
+        staff.append(measure)
+    if instrument.transposition is not None:
+        staff.atSoundingPitch = True
+        staff.toWrittenPitch(inPlace=True, preserveAccidentalDisplay=False)
+    return staff
+
+
+def _fill(
+    measure: Any, lines: Sequence[Sequence[Chord]], start: Fraction, end: Fraction, q: Fraction
+) -> None:
+    """Write what of each voice sounds in a bar; later voices only if they have notes there."""
+    stream, note, chord, tie = map(
+        load, ("music21.stream", "music21.note", "music21.chord", "music21.tie")
+    )
+    kept = [
+        line
+        for number, line in enumerate(lines)
+        if number == 0 or any(c.onset < end and c.onset + c.length > start for c in line)
+    ]
+    for number, line in enumerate(kept or [[]]):
+        voice = stream.Voice(id=str(number + 1)) if len(kept) > 1 else measure
+        now = start
+        for c in line:
+            stop = c.onset + c.length
+            begin, stop = max(c.onset, start), min(stop, end)
+            if c.onset >= end or stop <= start or begin >= stop:
+                continue
+            for piece in _pieces(now, begin, start):
+                _add(voice, note.Rest(), piece, start, q, hidden=_heard(kept, line, piece))
+            if c.grace:
+                element = note.Note(c.names[0]).getGrace()
+                voice.insert(float((begin - start) * q), element)
+                continue
+            parts = _pieces(begin, stop, start)
+            for place, piece in enumerate(parts):
+                element = chord.Chord(c.names) if len(c.names) > 1 else note.Note(c.names[0])
+                before, after = (
+                    place > 0 or c.onset < begin,
+                    place < len(parts) - 1 or c.onset + c.length > stop,
+                )
+                if before or after:
+                    element.tie = tie.Tie(
+                        "continue" if before and after else "stop" if before else "start"
+                    )
+                _add(voice, element, piece, start, q)
+            now = stop
+        for piece in _pieces(now, end, start):
+            _add(voice, note.Rest(), piece, start, q, hidden=_heard(kept, line, piece))
+        if voice is not measure:
+            measure.insert(0, voice)
+
+
+def _heard(
+    lines: Sequence[Sequence[Chord]], own: Sequence[Chord], piece: tuple[Fraction, Fraction]
+) -> bool:
+    """Whether another voice sounds: a rest of this one would only be in the way."""
+    begin, end = piece
+    others = (chord for line in lines if line is not own for chord in line)
+    return any(chord.onset < end and chord.onset + chord.length > begin for chord in others)
+
+
+def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> list[tuple[Fraction, Fraction]]:
+    """A stretch cut at the beats it starts or ends within, so that readers see the beats."""
+    out = []
+    while begin < end:
+        offset = begin - bar
+        stop = end
+        if offset.denominator != 1:
+            following = bar + offset.__ceil__()
+            if end > following and not (end - begin) == 1:
+                stop = following
+        elif (end - bar).denominator != 1 and (end - bar).__floor__() + bar > begin:
+            rest = end - ((end - bar).__floor__() + bar)
+            if rest not in (Fraction(1, 2),) or end - begin > 2:
+                stop = bar + (end - bar).__floor__()
+        out.append((begin, stop))
+        begin = stop
+    return out
+
+
+def _add(
+    voice: Any,
+    element: Any,
+    piece: tuple[Fraction, Fraction],
+    start: Fraction,
+    q: Fraction,
+    hidden: bool = False,
+) -> None:
+    begin, end = piece
+    element.quarterLength = (end - begin) * q
+    if hidden:
+        element.style.hideObjectOnPrint = True
+    voice.insert((begin - start) * q, element)
+
+
+def spelled(placed: Sequence[Placed], pitch: Sequence[int], beats: Beats) -> list[str]:
+    """Names of the pitches as music21 takes them, such as "E-4", by partitura's estimate."""
+    if not placed:
+        return []
+    analysis = load("partitura.musicanalysis")
+    q = float(beats.quarters)
+    array = np.array(
+        [
+            (float(note.onset) * q, float(note.length) * q, number, index)
+            for index, (note, number) in enumerate(zip(placed, pitch, strict=True))
+        ],
+        dtype=[("onset_beat", "f4"), ("duration_beat", "f4"), ("pitch", "i4"), ("id", "i4")],
+    )
+    found = analysis.estimate_spelling(array)
+    signs = {-2: "--", -1: "-", 0: "", 1: "#", 2: "##"}
+    return [f"{row['step']}{signs[int(row['alter'])]}{int(row['octave'])}" for row in found]

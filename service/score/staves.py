@@ -1,0 +1,116 @@
+"""Hands and voices: which staff a note stands on, and which line it belongs to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby, pairwise
+from typing import Any
+
+from service.score.quantise import Placed
+
+MOST_VOICES = 2
+_SPAN = 14  # semitones that a hand reaches
+_MIDDLE = 60
+_HEARD_REST = Fraction(1, 2)  # of a beat; shorter rests are how notes are played
+_KEPT = 12  # rows of splits that are followed at once
+
+
+@dataclass(frozen=True)
+class Chord:
+    """Notes of one length that begin together; times in beats, names as a writer takes them."""
+
+    onset: Fraction
+    length: Fraction
+    names: tuple[str, ...]
+    pitches: tuple[int, ...]
+    grace: bool = False
+
+
+def hands(placed: Sequence[Placed], pitch: Sequence[int]) -> list[bool]:
+    """Whether the right hand plays each note.
+
+    The cheapest row of splits, one for each onset (dynamic programme): hands that stretch too far
+    cost, as do hands that leap from where they were and a split far from the middle.
+    """
+    order = sorted(range(len(placed)), key=lambda place: (placed[place].onset, pitch[place]))
+    right = [True] * len(placed)
+    rows = [list(group) for _, group in groupby(order, key=lambda place: placed[place].onset)]
+    # Cost, where the hands are, and the splits so far, the latest first.
+    paths: list[tuple[float, float, float, tuple[Any, ...]]] = [(0.0, 48.0, 67.0, ())]
+    for row in rows:
+        following = []
+        for cost, left_at, right_at, splits in paths:
+            for split in range(len(row) + 1):
+                low = [pitch[place] for place in row[:split]]
+                high = [pitch[place] for place in row[split:]]
+                price, at_left, at_right = cost, left_at, right_at
+                if low:
+                    mean = sum(low) / len(low)
+                    price += max(0, low[-1] - low[0] - _SPAN) + 0.06 * abs(mean - left_at)
+                    price += 0.12 * max(0, low[-1] - _MIDDLE)
+                    at_left = mean
+                if high:
+                    mean = sum(high) / len(high)
+                    price += max(0, high[-1] - high[0] - _SPAN) + 0.06 * abs(mean - right_at)
+                    price += 0.12 * max(0, _MIDDLE - high[0])
+                    at_right = mean
+                following.append((price, at_left, at_right, (split, splits)))
+        following.sort(key=lambda path: path[0])
+        paths = following[:_KEPT]
+    splits = paths[0][3]
+    for row in reversed(rows):
+        split, splits = splits
+        for place in row[:split]:
+            right[place] = False
+    return right
+
+
+def voices(notes: Sequence[Chord]) -> list[list[Chord]]:
+    """Lines that never overlap, at most ``MOST_VOICES``.
+
+    Notes of one onset and length make a chord. A chord goes to a line that is free, the nearest in
+    pitch; if none is, the line that is nearest to its end ends there.
+    """
+    lines: list[list[Chord]] = [[]]
+    ordered = sorted(notes, key=lambda n: (n.onset, not n.grace, n.length, -n.pitches[0]))
+    for (onset, grace, length), group in groupby(
+        ordered, key=lambda n: (n.onset, n.grace, n.length)
+    ):
+        members = {n.pitches[0]: n.names[0] for n in group}
+        pitches = tuple(sorted(members))
+        chord = Chord(onset, length, tuple(members[p] for p in pitches), pitches, grace)
+        free = [line for line in lines if not line or _end(line[-1]) <= onset]
+        if not free and len(lines) < MOST_VOICES:
+            lines.append([])
+            free = lines[-1:]
+        if free:
+            min(free, key=lambda line: _distance(line, chord)).append(chord)
+            continue
+        line = min(lines, key=lambda line: (line[-1].onset == onset, _end(line[-1])))
+        last = line[-1]
+        if last.onset == onset:  # a third length at one onset: it joins the chord there
+            names = {**dict(zip(last.pitches, last.names, strict=True)), **members}
+            pitches = tuple(sorted(names))
+            line[-1] = replace(last, names=tuple(names[p] for p in pitches), pitches=pitches)
+        else:
+            line[-1] = replace(last, length=onset - last.onset)
+            line.append(chord)
+    return [[_until(a, b) for a, b in pairwise([*line, None])] for line in lines]
+
+
+def _until(chord: Chord, following: Chord | None) -> Chord:
+    """The chord until the next of its line, if it sounds for about as long: no rest is heard."""
+    if following is None or chord.grace:
+        return chord
+    room = following.onset - chord.onset
+    if room - chord.length <= _HEARD_REST and chord.length >= room / 2:
+        return replace(chord, length=room)
+    return chord
+
+
+def _end(chord: Chord) -> Fraction:
+    return chord.onset if chord.grace else chord.onset + chord.length
+
+
+def _distance(line: Sequence[Chord], chord: Chord) -> float:
+    return abs(max(line[-1].pitches) - max(chord.pitches)) if line else 24.0

@@ -1,0 +1,23 @@
+/** Asks the service for a score: an object with its SVG, or a file. */
+
+import { askForKey, authorization } from "../service/access.js";
+import { problemText } from "../service/problem.js";
+
+const UNAUTHORIZED = 401;
+
+export async function fetchScore({ notes, title, form, width, signal }) {
+  const url = new URL("score", document.baseURI);
+  url.searchParams.set("form", form);
+  if (width) url.searchParams.set("width", width);
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { ...authorization(), "Content-Type": "application/json" },
+    body: JSON.stringify({ notes, title }),
+    signal,
+  });
+  if (response.status === UNAUTHORIZED && (await askForKey())) {
+    return fetchScore({ notes, title, form, width, signal });
+  }
+  if (!response.ok) throw new Error(await problemText(response));
+  return form === "svg" ? response.json() : response.blob();
+}

@@ -1,0 +1,196 @@
+/**
+ * The score of the take in view, beside the roll: engraved by the service, bar by bar while a take
+ * grows, marked where playback is, and saved as MusicXML or PDF.
+ */
+
+import { after, cancel } from "../audio/timers.js";
+import { save, stemOf } from "../notes/saving.js";
+import { clickAt } from "./metronome.js";
+import { fetchScore } from "./score-service.js";
+
+const EVERY_MS = 4_000; // between two scores of a take that grows
+const TENTHS_MM_A_PIXEL = 2.2;
+const NARROWEST = 900; // tenths of a mm
+
+export class ScoreView extends EventTarget {
+  #stage;
+  #filter;
+  #parts;
+  #say;
+  #take = null;
+  #score = null; // the service's last answer
+  #asked = -1; // notes of the take when it was last asked for
+  #asking = null; // AbortController
+  #timer = 0;
+  #bar = -1;
+  #click = { next: 0, on: false };
+
+  /** `parts`: the elements tabs, roll, pane, page, about, xml, pdf, click. */
+  constructor({ stage, filter, say, parts }) {
+    super();
+    this.#stage = stage;
+    this.#filter = filter;
+    this.#say = say;
+    this.#parts = parts;
+    const { tabs, xml, pdf, click } = parts;
+    for (const tab of tabs) tab.addEventListener("click", () => this.#choose(tab.value));
+    xml.addEventListener("click", () => this.#save("musicxml"));
+    pdf.addEventListener("click", () => this.#save("pdf"));
+    click.addEventListener("change", () => (this.#click.on = click.checked));
+    parts.page.addEventListener("click", (event) => this.#seek(event));
+    const follow = () => {
+      this.#follow();
+      requestAnimationFrame(follow);
+    };
+    requestAnimationFrame(follow);
+  }
+
+  get shown() {
+    return !this.#parts.pane.hidden;
+  }
+
+  #choose(which) {
+    const { tabs, pane, roll } = this.#parts;
+    for (const tab of tabs) tab.setAttribute("aria-selected", String(tab.value === which));
+    pane.hidden = which !== "score";
+    roll.hidden = which === "score";
+    if (this.shown) this.#refresh();
+    else cancel(this.#timer);
+  }
+
+  /** Asks for the take's score if it has changed, and again while it grows. */
+  async #refresh() {
+    cancel(this.#timer);
+    const { take } = this.#stage;
+    if (take !== this.#take) this.#forget(take);
+    const notes = this.#notes();
+    if (notes.length !== this.#asked && notes.length && !this.#asking) {
+      this.#asking = new AbortController();
+      try {
+        const width = Math.max(NARROWEST, this.#parts.page.clientWidth * TENTHS_MM_A_PIXEL);
+        const score = await fetchScore({
+          notes,
+          title: take.name,
+          form: "svg",
+          width: Math.round(width),
+          signal: this.#asking.signal,
+        });
+        if (take === this.#stage.take) this.#show(score, notes.length);
+      } catch (error) {
+        if (error.name !== "AbortError" && !take.live) this.#tell(error.message);
+      }
+      this.#asking = null;
+    }
+    if (this.shown) this.#timer = after(EVERY_MS / 1000, () => this.#refresh());
+  }
+
+  #forget(take) {
+    this.#asking?.abort();
+    this.#take = take;
+    this.#score = null;
+    this.#asked = -1;
+    this.#parts.page.replaceChildren();
+    this.#tell(take.notes.length ? "Writing the score…" : "The score appears as notes are heard.");
+    this.#enable();
+  }
+
+  #show(score, count) {
+    this.#score = score;
+    this.#asked = count;
+    this.#bar = -1;
+    // The service's own drawing: parsed as an image, never as a page. Its styles are in score.css,
+    // for the page allows none that stand in it.
+    const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
+    const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
+    this.#parts.page.replaceChildren(documentElement);
+    this.#take.beats = score.steady ? score : null;
+    this.#stage.roll.redraw();
+    this.#tell(score.steady ? aboutText(score) : "No steady beat: notes stand where they sound.");
+    this.#enable();
+  }
+
+  #tell(words) {
+    if (this.#parts.about.textContent !== words) this.#parts.about.textContent = words;
+  }
+
+  #enable() {
+    const { xml, pdf, click } = this.#parts;
+    xml.disabled = pdf.disabled = !this.#score || this.#take.live;
+    click.disabled = !this.#score?.steady;
+  }
+
+  #notes() {
+    const take = this.#stage.take;
+    return this.#filter
+      .notesOf(take)
+      .filter(({ offset }) => offset !== null)
+      .map(({ pitch, velocity, instrument, onset, offset }) => ({
+        pitch,
+        velocity,
+        instrument,
+        onset_s: onset,
+        offset_s: offset,
+      }));
+  }
+
+  async #save(form) {
+    const take = this.#stage.take;
+    try {
+      const blob = await fetchScore({ notes: this.#notes(), title: stemOf(take), form });
+      save(blob, `${stemOf(take)}.${form}`);
+    } catch (error) {
+      this.#say(error.message, true);
+    }
+  }
+
+  /** Marks the bar that sounds, keeps it in sight, and clicks on the beats. */
+  #follow() {
+    const { player, take } = this.#stage;
+    if (take !== this.#take && this.shown) this.#refresh();
+    if (!this.#score || take !== this.#take) return;
+    const now = take.live ? take.head : player.position;
+    if (player.playing) this.#clicks(player);
+    else this.#click.next = 0;
+    if (!this.shown) return;
+    const bar = this.#score.bars_s.findLastIndex((begin) => begin <= now + 0.02);
+    if (bar === this.#bar) return;
+    this.#bar = bar;
+    const measures = this.#parts.page.querySelectorAll("g.measure");
+    for (const [place, measure] of measures.entries()) measure.classList.toggle("now", place === bar);
+    measures[bar]?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+
+  #clicks(player) {
+    const { beats_s: beats, downbeats } = this.#score;
+    const click = this.#click;
+    if (!click.on) return;
+    const position = player.position;
+    if (!click.next || position < (beats[click.next - 1] ?? 0) - 0.3) {
+      click.next = beats.findIndex((time) => time >= position);
+    }
+    while (click.next >= 0 && beats[click.next] < position + 0.1) {
+      clickAt(Math.max(0, beats[click.next] - position), downbeats[click.next]);
+      click.next += 1;
+    }
+  }
+
+  /** A click on a bar goes there. */
+  #seek({ clientX, clientY }) {
+    if (!this.#score || this.#take.live) return;
+    const inside = ({ left, right, top, bottom }) =>
+      clientX >= left && clientX <= right && clientY >= top && clientY <= bottom;
+    const measures = [...this.#parts.page.querySelectorAll("g.measure")];
+    const bar = measures.findIndex((measure) => inside(measure.getBoundingClientRect()));
+    if (bar < 0) return;
+    this.#stage.player.seek(this.#score.bars_s[bar] ?? 0);
+    this.#stage.showPosition();
+  }
+}
+
+const aboutText = ({ bpm, signature, key }) =>
+  `${signature.join("/")}, ${keyText(key)}, about ${Math.round(bpm)} beats a minute`;
+
+const keyText = (key) => {
+  const name = key.replace("m", "").replace("b", "♭").replace("#", "♯");
+  return `${name} ${key.endsWith("m") ? "minor" : "major"}`;
+};

@@ -1,0 +1,143 @@
+"""`POST /score`: notes in, a score out: engraved, or as a file (PROTOCOL.md).
+
+Writing a score keeps a processor busy for seconds: a process of its own does it, for one request at
+a time, so that live streams do not wait for it.
+"""
+
+from typing import Annotated, Any, Literal
+
+import anyio
+from anyio import to_process
+from anyio.lowlevel import RunVar
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field, ValidationError
+from starlette.responses import JSONResponse, Response
+
+from service.access.clients import client_of
+from service.access.problems import Problem, record_refusal
+from service.protocol.faults import ErrorCode
+from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, FileNote
+from service.score.beats import Wishes
+from service.score.sheet import ScoreExtraMissing
+from service.score.written import WrittenScore
+from service.state import ServiceState
+from service.upload.answer import MUSICXML, file_name
+
+router = APIRouter(tags=["recordings"])
+
+PDF = "application/pdf"
+_MEDIA = {"musicxml": MUSICXML, "pdf": PDF}
+MAX_NOTES = 20_000  # of one score: half an hour of dense piano music
+MAX_BYTES = 4 << 20
+_ONE_AT_A_TIME: RunVar[anyio.CapacityLimiter] = RunVar("scores")  # of an event loop
+
+
+class ScoreNote(BaseModel):
+    """A note as the JSON answer of an upload has it; other fields are ignored."""
+
+    onset_s: float = Field(ge=0, le=86_400)
+    offset_s: float = Field(ge=0, le=86_400)
+    pitch: int = Field(ge=0, le=127)
+    velocity: int = Field(default=64, ge=1, le=127)
+    instrument: str | None = Field(default=None, max_length=40)
+
+
+class ScoreRequest(BaseModel):
+    """Notes and what their listener knows of the beat."""
+
+    notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
+    title: str = Field(default="", max_length=200)
+    bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
+    beats_per_bar: int | None = Field(default=None, ge=2, le=4)
+    first_downbeat_s: float | None = Field(default=None, ge=0)
+    fixed_tempo: bool = False
+
+    @property
+    def wishes(self) -> Wishes:
+        return Wishes(self.bpm, self.beats_per_bar, self.first_downbeat_s, self.fixed_tempo)
+
+
+class ScoreChoices(BaseModel):
+    """The query: a form, and for `svg` the width of the page in tenths of a millimetre."""
+
+    form: Literal["svg", "musicxml", "pdf"] = "svg"
+    width: int = Field(default=2100, ge=500, le=10_000)
+
+
+@router.post(
+    "/score",
+    summary="Write notes as a score",
+    response_class=Response,
+    openapi_extra={
+        "requestBody": {
+            "content": {"application/json": {"schema": ScoreRequest.model_json_schema()}}
+        }
+    },
+)
+async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()]) -> Response:
+    """`svg` answers with JSON: the engraved score, its beats and its bars."""
+    body = await _body(request)
+    state: ServiceState = request.app.state.service
+    client = client_of(request.scope)
+    with state.uploads.take() as placed, state.client_uploads.take(client) as client_placed:
+        refusal = state.upload_refusal(placed is not None, client_placed)
+        if refusal is not None:
+            record_refusal(state.metrics.refused, refusal, client)
+            raise refusal
+        made = await written(body.notes, body.wishes, body.title, choices.form, choices.width)
+    if isinstance(made, dict):
+        return JSONResponse(made)
+    name = file_name(f"{body.title}.x", f".{choices.form}")
+    return Response(made, media_type=_MEDIA[choices.form], headers=name)
+
+
+async def _body(request: Request) -> ScoreRequest:
+    received = bytearray()
+    async for piece in request.stream():
+        received += piece
+        if len(received) > MAX_BYTES:
+            raise Problem(ErrorCode.UPLOAD_TOO_LARGE, f"more than {MAX_BYTES >> 20} MiB of notes")
+    try:
+        return ScoreRequest.model_validate_json(bytes(received))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Problem(ErrorCode.BAD_PARAMETER, f"{place}: {first['msg']}") from None
+
+
+async def written(
+    notes: list[Any], wishes: Wishes | None, title: str, form: str, width: int = 2100
+) -> bytes | dict[str, Any]:
+    """A score in the process that writes them. Raises Problem if its libraries are missing."""
+    try:
+        limiter = _ONE_AT_A_TIME.get()
+    except LookupError:
+        _ONE_AT_A_TIME.set(limiter := anyio.CapacityLimiter(1))
+    try:
+        return await to_process.run_sync(
+            _write, notes, wishes, title, form, width, cancellable=True, limiter=limiter
+        )
+    except ScoreExtraMissing as missing:
+        raise Problem(ErrorCode.BAD_PARAMETER, str(missing)) from None
+
+
+def _write(
+    notes: list[FileNote], wishes: Wishes | None, title: str, form: str, width: int
+) -> bytes | dict[str, Any]:
+    score = WrittenScore(notes, wishes, title)
+    if form == "musicxml":
+        return score.musicxml
+    if form == "pdf":
+        return score.pdf()
+    analysis = score.analysis
+    return {
+        "svg": score.svg(width)[0],
+        "steady": analysis.steady,
+        "confidence": analysis.beats.confidence,
+        "bpm": analysis.beats.bpm,
+        "signature": analysis.beats.signature,
+        "key": analysis.key.name,
+        "beats_s": analysis.beats.time_s.tolist() if analysis.steady else [],
+        "downbeats": (analysis.beats.bar == 0).tolist() if analysis.steady else [],
+        "bars_s": score.bars_s,
+    }

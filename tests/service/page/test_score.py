@@ -1,0 +1,59 @@
+"""The Score tab: written by the service, followed, saved."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from playwright.sync_api import expect
+
+from tests.fakes import play
+from tests.service.page.browser import Tab, saved
+from tests.service.page.conftest import RATE_HZ
+
+pytest.importorskip("music21", reason="the extra score")
+BEAT_S = 0.6
+
+
+@pytest.fixture(scope="module")
+def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixteen beats."""
+    path = tmp_path_factory.mktemp("tunes") / "tune.wav"
+    pitches = [57, 69, 81, 69] * 4
+    notes = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.9)) for n, p in enumerate(pitches)]
+    soundfile.write(path, play(notes, BEAT_S * 18, RATE_HZ).astype(np.float32), RATE_HZ)
+    return path
+
+
+def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:
+    tab.upload(tune)
+    page = tab.page
+    page.get_by_role("tab", name="Score").click()
+    expect(page.locator("#roll-frame")).to_be_hidden()
+    expect(page.locator("#score-page g.measure").first).to_be_visible()
+    expect(page.locator("#score-about")).to_contain_text("beats a minute")
+    assert page.locator("#score-page g.note").count() >= 16
+    music = saved(tab.download("Download MusicXML"), tmp_path)
+    assert music.name == "tune.musicxml"
+    assert b"score-partwise" in music.read_bytes()
+    assert saved(tab.download("Download PDF"), tmp_path).read_bytes().startswith(b"%PDF")
+    # Playback is marked, and a click on a bar goes there.
+    page.locator("#score-click").check()
+    page.locator("#score-page g.measure").last.click(force=True)
+    expect(page.locator("#score-page g.measure.now")).to_have_count(1)
+    expect(page.locator("#position")).not_to_have_text("0:00.0")
+    page.get_by_role("tab", name="Roll").click()
+    expect(page.locator("#score")).to_be_hidden()
+    expect(page.locator("#roll")).to_be_visible()
+    assert not tab.complaints
+
+
+def test_a_take_that_grows_is_written_bar_by_bar(tab: Tab) -> None:
+    page = tab.page
+    page.get_by_role("tab", name="Score").click()
+    expect(page.locator("#score-about")).to_contain_text("appears as notes are heard")
+    page.get_by_role("button", name="Listen").click()
+    expect(page.locator("#score-page g.measure").first).to_be_visible()
+    expect(page.get_by_role("button", name="Download PDF")).to_be_disabled()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Download PDF")).to_be_enabled()

@@ -1,0 +1,39 @@
+"""Performances made up for tests: notes at known beats."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.notes.events import Note
+
+SCALE = (60, 62, 64, 65, 67, 69, 71, 72)
+
+
+def tune(beats_s: Sequence[float], beats_per_bar: int, seed: int = 0) -> NDArray[np.float64]:
+    """[notes, 4]: a melody in C of beats and halves, with a bass and a chord at each bar."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for beat, (begin_s, end_s) in enumerate(zip(beats_s, beats_s[1:], strict=False)):
+        half_s = (begin_s + end_s) / 2
+        pitch = SCALE[rng.integers(len(SCALE))]
+        if rng.random() < 0.5:
+            rows.append((begin_s, end_s, pitch, 70))
+        else:
+            rows += [(begin_s, half_s, pitch, 70), (half_s, end_s, pitch + 2, 60)]
+        if beat % beats_per_bar == 0:
+            bar_s = beats_s[min(beat + beats_per_bar, len(beats_s) - 1)]
+            root = (36, 41, 43)[beat // beats_per_bar % 3]
+            rows += [(begin_s, bar_s, root, 80), (begin_s, bar_s, root + 16, 60)]
+        elif beats_per_bar == 3:
+            rows.append((begin_s, end_s, 55, 50))
+    notes = np.array(rows, float)
+    notes[:, 0] += rng.normal(0, 0.008, len(notes))
+    return notes[np.lexsort((notes[:, 2], notes[:, 0]))]
+
+
+def as_notes(array: NDArray[np.float64], instrument: str | None = None) -> list[Note]:
+    return [
+        Note(place, int(pitch), int(velocity), 0.9, 0, 1, float(on), float(off), instrument)
+        for place, (on, off, pitch, velocity) in enumerate(array)
+    ]

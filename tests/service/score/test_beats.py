@@ -1,0 +1,86 @@
+"""The beats of performances whose beats are known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.score.beats import SURE, Beats, Wishes, find_beats
+from tests.service.score.music import tune
+
+
+def share_found(true_s: NDArray[np.float64], found_s: NDArray[np.float64]) -> float:
+    near = np.abs(true_s[:, None] - found_s).min(1) < 0.07
+    return float(near.mean()) * min(1.0, len(true_s) / len(found_s))
+
+
+@pytest.mark.parametrize("beats_per_bar", [3, 4])
+@pytest.mark.parametrize("bpm", [84, 118])
+def test_a_steady_tune(bpm: float, beats_per_bar: int) -> None:
+    beats_s = 0.6 + np.arange(72) * 60 / bpm
+    found = find_beats(tune(beats_s, beats_per_bar))
+    assert found is not None
+    assert share_found(beats_s[2:-3], found.time_s[2:-2]) > 0.9
+    assert found.beats_per_bar == beats_per_bar
+    assert found.signature == (beats_per_bar, 4)
+    assert share_found(beats_s[::beats_per_bar][1:-2], found.time_s[found.bar == 0][1:-1]) > 0.8
+    assert found.confidence > 0.8
+
+
+def test_it_follows_a_ritardando() -> None:
+    periods_s = np.concatenate([np.full(40, 0.5), np.linspace(0.5, 0.85, 24)])
+    beats_s = np.cumsum(periods_s)
+    found = find_beats(tune(beats_s, 4))
+    assert found is not None
+    assert share_found(beats_s[2:-3], found.time_s[2:-2]) > 0.9
+
+
+def test_free_playing_has_no_beat() -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        onset_s = np.cumsum(rng.exponential(0.3, 200))
+        notes = np.stack(
+            [onset_s, onset_s + 0.4, rng.integers(40, 80, 200), rng.integers(40, 100, 200)], 1
+        )
+        found = find_beats(notes)
+        assert found is not None
+        assert found.confidence < SURE
+
+
+def test_too_few_notes_have_none() -> None:
+    assert find_beats(np.zeros((0, 4))) is None
+    assert find_beats(tune(np.arange(4) * 0.5, 4)) is None
+
+
+def test_a_listener_knows_better() -> None:
+    beats_s = 0.6 + np.arange(48) * 0.5
+    notes = tune(beats_s, 4)
+    slow = find_beats(notes, Wishes(bpm=60))
+    assert slow is not None
+    assert slow.bpm == pytest.approx(60, rel=0.05)
+    waltz = find_beats(notes, Wishes(beats_per_bar=3, first_downbeat_s=beats_s[1]))
+    assert waltz is not None
+    assert waltz.beats_per_bar == 3
+    downs_s = waltz.time_s[waltz.bar == 0]
+    assert np.abs(downs_s - beats_s[1]).min() < 0.07
+
+
+@given(st.lists(st.floats(0.2, 2), min_size=2, max_size=20), st.floats(-3, 40), st.integers(2, 4))
+def test_positions_and_times_are_inverse(
+    periods_s: list[float], position: float, metre: int
+) -> None:
+    time_s = np.cumsum(periods_s)
+    beats = Beats(time_s, np.arange(len(time_s)) % metre, metre, 2, 1.0)
+    back = beats.position(beats.time(np.array([position])))
+    assert back[0] == pytest.approx(position, abs=1e-6)
+
+
+@given(st.integers(0, 3), st.integers(-9, 30), st.integers(1, 30))
+def test_bars_cover_what_is_asked_for(phase: int, begin: int, length: int) -> None:
+    beats = Beats(np.arange(20.0), (np.arange(20) + phase) % 4, 4, 2, 1.0)
+    bars = beats.bars(begin, begin + length)
+    assert bars[0][0] == begin
+    assert all(a + size == b for (a, size), (b, _) in zip(bars, bars[1:], strict=False))
+    assert bars[-1][0] + bars[-1][1] >= begin + length
+    assert all(size == 4 for _, size in bars[1:])

@@ -1,0 +1,58 @@
+"""Notes on the grid of their beats."""
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.score.beats import Beats
+from service.score.quantise import place_notes
+
+BEATS = Beats(np.arange(40) * 0.5, np.arange(40) % 4, 4, 2, 1.0)
+
+
+def placed(onsets: list[float], lengths: list[float], pitch: list[int] | None = None):  # type: ignore[no-untyped-def]
+    """Times in beats of half a second."""
+    onset_s = np.array(onsets) * 0.5
+    pitches = np.array(pitch or [60] * len(onsets))
+    return place_notes(onset_s, onset_s + np.array(lengths) * 0.5, pitches, BEATS)
+
+
+def test_halves_quarters_and_triplets() -> None:
+    onsets = [0.02, 0.49, 1.03, 1.32, 1.68, 2.01, 2.26, 2.49, 2.77]
+    found = [note.onset for note in placed(onsets, [0.25] * 9)]
+    third, quarter = Fraction(1, 3), Fraction(1, 4)
+    assert found == [
+        0,
+        2 * quarter,
+        1,
+        1 + third,
+        1 + 2 * third,
+        2,
+        2 + quarter,
+        2 + 2 * quarter,
+        2 + 3 * quarter,
+    ]
+
+
+def test_a_grace_note_takes_no_time() -> None:
+    grace, main = placed([0.88, 1.0], [0.1, 1.0], [61, 62])
+    assert grace.grace
+    assert not main.grace
+    assert grace.onset == main.onset == 1
+
+
+def test_legato_notes_last_until_the_next() -> None:
+    first, _ = placed([0.0, 1.0], [0.85, 1.0])
+    assert first.length == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.floats(0.01, 6)), max_size=30))
+def test_all_notes_are_placed_in_order(rows: list[tuple[float, float]]) -> None:
+    rows.sort()
+    notes = placed([on for on, _ in rows], [length for _, length in rows])
+    assert [note.index for note in notes] == list(range(len(rows)))
+    assert all(note.length > 0 for note in notes)
+    for note, (onset, _) in zip(notes, rows, strict=True):
+        assert abs(float(note.onset) - onset) <= 0.5

@@ -1,0 +1,65 @@
+"""Scores that readers of MusicXML open without complaint."""
+
+import numpy as np
+import pytest
+
+from service.score import sheet
+from service.score.analysis import analyse, quantised
+from service.score.beats import Wishes
+from service.score.written import WrittenScore
+from tests.service.score.music import as_notes, tune
+
+music21 = pytest.importorskip("music21", reason="the extra score")
+BEATS_S = 0.6 + np.arange(49) * 0.5
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("beats_per_bar", [3, 4])
+def test_a_piano_piece_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
+    score = WrittenScore(as_notes(tune(BEATS_S, beats_per_bar), "piano"), title="Tune & more")
+    opened = music21.converter.parseData(score.musicxml, format="musicxml")
+    assert opened.metadata.bestTitle == "Tune & more"
+    upper, lower = opened.parts
+    assert upper.recurse().getElementsByClass("TimeSignature").first().numerator == beats_per_bar
+    assert len(upper.getElementsByClass("Measure")) == len(score.bars_s)
+    assert all(
+        measure.highestTime == pytest.approx(measure.barDuration.quarterLength)
+        for part in (upper, lower)
+        for measure in list(part.getElementsByClass("Measure"))[1:]
+    )
+    assert min(pitch.midi for pitch in lower.flatten().pitches) == 36
+
+
+def test_instruments_have_parts_and_strays_do_not() -> None:
+    melody = tune(BEATS_S, 4)
+    notes = [*as_notes(melody, "clarinet"), *as_notes(melody - [0, 0, 12, 0], "cello")]
+    notes += as_notes(melody[:1], "oboe")
+    parts = music21.converter.parseData(WrittenScore(notes).musicxml, format="musicxml").parts
+    assert {part.partName for part in parts} == {"Clarinet", "Cello"}
+    # A clarinet in B flat reads a tone above what sounds.
+    clarinet = next(part for part in parts if part.partName == "Clarinet")
+    assert clarinet.flatten().getElementsByClass("Instrument").first().transposition is not None
+
+
+def test_free_rhythm_says_so() -> None:
+    rng = np.random.default_rng(1)
+    onset_s = np.cumsum(rng.exponential(0.3, 120))
+    array = np.stack([onset_s, onset_s + 0.4, rng.integers(40, 80, 120), np.full(120, 64)], 1)
+    score = WrittenScore(as_notes(array))
+    assert not score.analysis.steady
+    assert b"free rhythm" in score.musicxml
+    assert score.analysis.tempo.bars == ()
+
+
+def test_quantised_notes_stand_on_the_grid() -> None:
+    notes = as_notes(tune(BEATS_S, 4))
+    analysis = analyse(notes, Wishes(bpm=120))
+    onset_s = np.array([on for on, _ in quantised(notes, analysis)])
+    positions = analysis.beats.position(onset_s) * 4
+    assert np.abs(positions - positions.round()).max() < 1e-6
+
+
+def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "partitura.musicanalysis", None)
+    with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):
+        WrittenScore(as_notes(tune(BEATS_S, 4))).musicxml  # noqa: B018

@@ -54,7 +54,8 @@ def test_a_larger_network_begins_as_the_small_one(small: ModelConfig, tmp_path: 
     wider = TranscriptionModel(grown(small, 2, heads)).eval()
     warm_start(wider, path)
     rows = [heads.index(head) for head in small.heads]
-    torch.testing.assert_close(wider.predict(windows)[:, rows], expected, atol=1e-5, rtol=0)
+    found = wider.predict(windows)[:, rows]
+    torch.testing.assert_close(found, expected[:, : len(rows)], atol=1e-5, rtol=0)
 
 
 def test_every_new_weight_is_trained(tmp_path: Path) -> None:
@@ -110,7 +111,9 @@ def test_a_run_starts_from_the_weights_and_records_every_stage(
     after = load(tmp_path / "run" / "last.safetensors", dtype=torch.float32)
     before = load(origin, dtype=torch.float32)
     # Only the statistics of the batch normalisation have moved.
-    difference = (after.predict(windows)[:, :3] - before.predict(windows)).abs().max()
+    heads = len(TINY.heads)
+    found, expected = after.predict(windows)[:, :heads], before.predict(windows)[:, :heads]
+    difference = (found - expected).abs().max()
     assert difference < 0.2
     origin.unlink()
     assert run.main([*common, "--loop.steps", "2", "--resume"]) == 0

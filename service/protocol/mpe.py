@@ -53,7 +53,7 @@ def bent(file: bytes, notes: Iterable[BentNote]) -> bytes:
         for place, (tick, message) in enumerate(_absolute(messages))
         if message.type != "end_of_track"
     ]
-    moments.sort(key=lambda moment: (moment[0], moment[3].type == "note_on", *moment[1:3]))
+    moments.sort(key=lambda moment: (moment[0], _begins(moment[3]), *moment[1:3]))
     out: list[list[tuple[int, Any]]] = [[] for _ in midi.tracks]
     out[0] += [(0, message) for message in _setup()]
     programs: dict[int, int] = {}  # by track
@@ -66,12 +66,12 @@ def bent(file: bytes, notes: Iterable[BentNote]) -> bytes:
         elif message.type == "program_change":
             programs[track] = message.program
             out[track].append((tick, message.copy(channel=MASTER)))
-        elif message.type == "note_off" or (message.type == "note_on" and not message.velocity):
+        elif message.type in ("note_on", "note_off") and not _begins(message):
             channel = sounding.pop((track, message.note), MASTER)
             out[track].append((tick, message.copy(channel=channel)))
             if channel not in sounding.values():
                 free.append(channel)
-        elif message.type == "note_on":
+        elif _begins(message):
             channel = free.pop(0) if free else MEMBERS[message.note % len(MEMBERS)]
             sounding[track, message.note] = channel
             program = programs.get(track, 0)
@@ -88,6 +88,10 @@ def bent(file: bytes, notes: Iterable[BentNote]) -> bytes:
     written = io.BytesIO()
     midi.save(file=written)
     return written.getvalue()
+
+
+def _begins(message: Any) -> bool:
+    return message.type == "note_on" and message.velocity > 0
 
 
 def _setup() -> list[Any]:

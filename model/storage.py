@@ -6,11 +6,10 @@ flushed and renamed, so a full disk or a kill leaves the old ones intact.
 """
 
 import json
-import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,6 +17,8 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from model.config import ModelConfig
+from model.files import replace_file as replace_file
+from model.files import write_whole as write_whole
 from model.transcriber import TranscriptionModel
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -111,25 +112,6 @@ def save_weights(
     }
     write_whole(path, safetensors_torch.save(tensors))
     write_whole(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Replaces a file's content atomically."""
-    replace_file(path, lambda file: file.write(data))
-
-
-def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replaces a file atomically by what ``write`` writes; several processes may do so at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:

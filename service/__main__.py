@@ -2,19 +2,15 @@
 
 import argparse
 import asyncio
-import logging
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
 from pydantic import ValidationError
 
-from model import storage
 from model.ranges import explained
 from service.access.keys import KeysError
-from service.app import create_app, pick_device, pick_model
+from service.app import create_app
 from service.ops import logs
 from service.server import DrainingServer, server_config
 from service.settings import Settings
@@ -55,12 +51,14 @@ def address_to_open(host: str, port: int) -> str:
 def serve(arguments: Sequence[str] | None = None, prog: str = PROG) -> int:
     """Runs the service until a signal ends it; returns the exit status."""
     settings = read_settings(arguments, prog)
-    try:
-        weights = pick_model(settings.model, pick_device(settings.device))
-        storage.read_card(storage.resolve(weights))
-    except storage.WeightsError as error:
-        print(f"The model cannot be used: {error}", file=sys.stderr)
-        return 2
+    if settings.model != "auto":  # which is in the package
+        from model import storage  # with torch, which takes a second
+
+        try:
+            storage.read_card(storage.resolve(settings.model))
+        except storage.WeightsError as error:
+            print(f"The model cannot be used: {error}", file=sys.stderr)
+            return 2
     logs.configure(settings.log_format)
     try:
         app = create_app(settings, on_load_failure=lambda: server.fail())
@@ -78,20 +76,8 @@ def serve(arguments: Sequence[str] | None = None, prog: str = PROG) -> int:
     return 1 if server.failed else 0
 
 
-def leave(status: int) -> NoReturn:
-    """Ends the process; at once where a worker still hangs in the model.
-
-    The interpreter would be taken down under such a thread, which aborts the process.
-    """
-    if any(thread.name.startswith("engine") for thread in threading.enumerate()):
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(status)
-    sys.exit(status)
-
-
 def main(arguments: Sequence[str] | None = None, prog: str = PROG) -> NoReturn:
-    leave(serve(arguments, prog))
+    sys.exit(serve(arguments, prog))
 
 
 if __name__ == "__main__":

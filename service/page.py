@@ -7,6 +7,10 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from service.access.problems import Problem, deny
+from service.protocol.faults import ErrorCode
 
 STATIC = Path(__file__).parent / "static"
 
@@ -60,8 +64,13 @@ def serve(app: FastAPI) -> None:
     not_found = app.router.not_found
 
     async def page_or_nothing(scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = files if scope["type"] == "http" else not_found
-        await endpoint(scope, receive, send)
+        if scope["type"] == "http":
+            await files(scope, receive, send)
+        elif scope["type"] == "websocket":
+            fault = Problem(ErrorCode.NOT_FOUND, "there is no websocket at this address")
+            await deny(WebSocket(scope, receive, send), fault)
+        else:
+            await not_found(scope, receive, send)
 
     app.router.default = page_or_nothing
     app.add_middleware(SecurityHeaders)

@@ -10,20 +10,19 @@ import asyncio
 import logging
 import socket
 from contextvars import Context
-from functools import partial
 from time import monotonic
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
-from service.ops.connections import HTTPConnection, LiveConnection
+from service.live.websocket import MAX_MESSAGE_BYTES
 from service.settings import Settings
 from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
-# The application answers a message above max_message_bytes with an error; the websocket library
+# The application answers a message above MAX_MESSAGE_BYTES with an error; the websocket library
 # closes with 1009 on one too large to hold in memory.
 HARD_SIZE_FACTOR = 4
 
@@ -33,9 +32,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         app,
         host=settings.host,
         port=settings.port,
-        http=partial(HTTPConnection, settings=settings),  # type: ignore[arg-type]
-        ws=partial(LiveConnection, settings=settings),  # type: ignore[arg-type]
-        ws_max_size=HARD_SIZE_FACTOR * settings.max_message_bytes,
+        ws="websockets-sansio",
+        ws_max_size=HARD_SIZE_FACTOR * MAX_MESSAGE_BYTES,
         ws_max_queue=4,
         # PCM does not compress; deflate would only cost time and memory.
         ws_per_message_deflate=False,
@@ -43,6 +41,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         # has no timeout; idle_timeout_s and send_timeout_s apply instead.
         ws_ping_interval=20.0,
         ws_ping_timeout=None,
+        timeout_keep_alive=round(settings.idle_timeout_s),
         forwarded_allow_ips=list(settings.trusted_proxies),
         lifespan="on",
         server_header=False,
@@ -91,7 +90,6 @@ class DrainingServer(uvicorn.Server):
         rest_s = min(2.0, timeout_s / 4)  # half for closing sockets, half for ending the worker
         # typed as int, but any number works
         self.config.timeout_graceful_shutdown = rest_s / 2  # type: ignore[assignment]
-        self._state.close_timeout_s = rest_s / 2
         try:
             async with asyncio.timeout(timeout_s - rest_s):
                 await self._state.sessions.wait_until_empty()

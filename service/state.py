@@ -1,41 +1,47 @@
-"""State shared by the endpoints: settings, engine, admitted sessions and uploads, draining."""
+"""State shared by the endpoints: settings, workers, admitted sessions and uploads, draining."""
 
 import asyncio
 
 from service.access.clients import ClientPlaces, Places
 from service.access.keys import KeysError, read_keys
 from service.access.problems import Problem, busy
-from service.access.tokens import TokenBook
+from service.access.tokens import Tokens
 from service.ops.capacity import SessionRoom
 from service.ops.metrics import Metrics
-from service.ops.watchdog import NOT_RUNNING, EngineSlot
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import StreamOptions
 from service.settings import Settings
+from service.workers.pool import Pool
+
+NOT_RUNNING = "the model is not loaded yet, or has failed"
+MAX_UPLOADS_PER_CLIENT = 2
 
 
 class ServiceState:
-    """One per application, made at its start; used only from its event loop."""
+    """One per application, made at its start; used only from its event loop.
 
-    def __init__(self, settings: Settings, tokens: TokenBook | None = None) -> None:
+    Attributes:
+        pool: the workers; their model is known once ``loaded``.
+        load_error: why there will be no model.
+    """
+
+    def __init__(self, settings: Settings, pool: Pool, metrics: Metrics) -> None:
         """Raises `service.access.keys.KeysError` if the API keys cannot be read."""
         self.settings = settings
+        self.pool = pool
+        self.metrics = metrics
         self.keys = read_keys(settings.keys.get_secret_value(), settings.keys_file)
         if settings.has_keys and not self.keys:
             raise KeysError("the keys file has no keys, so every client would be refused")
-        self.tokens = tokens or TokenBook(settings.token_lifetime_s)
+        self.tokens = Tokens(self.keys)
         self.sessions = SessionRoom(settings.max_sessions, StreamOptions(mode=settings.mode))
         self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
         self.uploads = Places(settings.max_uploads)
-        self.client_uploads = ClientPlaces(settings.max_uploads_per_client)
-        # For the engine's workers, at the end; a drain sets what it leaves of its time.
-        self.close_timeout_s = settings.drain_timeout_s / 2
-        self.metrics = Metrics()
+        self.client_uploads = ClientPlaces(MAX_UPLOADS_PER_CLIENT)
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
-        self.slot = EngineSlot(
-            settings.device, settings.hang_timeout_s, self.draining, self.metrics.engine_restarts
-        )
+        self.loaded = False
+        self.load_error: str | None = None
         self._watch()
 
     def _watch(self) -> None:
@@ -68,24 +74,25 @@ class ServiceState:
         watch("draining", "1 while shutting down", lambda: float(self.draining.is_set()))
         watch(
             "heartbeat_age_seconds",
-            "Time since the last heartbeat of the engine's worker",
-            lambda: self.slot.heartbeat_age_s,
+            "Time since the last sign of life of a worker",
+            lambda: self.pool.heartbeat_age_s if self.loaded else 0.0,
         )
 
     @property
+    def running(self) -> bool:
+        """Whether the weights are loaded and a worker is there."""
+        return self.loaded and self.pool.ready
+
+    @property
     def ready(self) -> bool:
-        """Whether the weights are loaded and warm and the service is not draining."""
-        return self.slot.running and not self.draining.is_set()
+        """Whether new work is accepted."""
+        return self.running and not self.draining.is_set()
 
     def check_model(self, model: str | None) -> None:
         """Raises Problem unless this is the model that is loaded here; None asks for any."""
-        loaded = self.slot.loaded().config.name  # not the path that it may come from
+        loaded = self.pool.config.name  # not the path that it may come from
         if model not in (None, self.settings.model, loaded):
             raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
-
-    def full(self) -> Problem | None:
-        """Why no session of any client can begin now; None if one can."""
-        return self.session_refusal(self.sessions.has(self.sessions.first_size), True)
 
     def session_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why a session is refused; None if it is admitted."""
@@ -95,7 +102,7 @@ class ServiceState:
         if fault is None and not client_placed:
             message = "this client has its maximum number of sessions"
             fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
-        return self._later(fault)
+        return busy(fault.code, fault.message) if fault else None
 
     def upload_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why an upload is refused; None if it is admitted."""
@@ -106,18 +113,13 @@ class ServiceState:
         if fault is None and not client_placed:
             message = f"you already have {_count(self.client_uploads.each, 'upload')}, the maximum"
             fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
-        return self._later(fault)
-
-    def _later(self, fault: ProtocolError | None) -> Problem | None:
-        if fault is None:
-            return None
-        return busy(fault.code, fault.message, self.settings.retry_after_s)
+        return busy(fault.code, fault.message) if fault else None
 
     def _fault(self) -> ProtocolError | None:
         """Why nothing is taken on; None while the service is ready."""
         if self.draining.is_set():
             return ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-        if not self.slot.running:
+        if not self.running:
             return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         return None
 

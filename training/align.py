@@ -14,7 +14,7 @@ from pathlib import Path
 
 from model.commands import documented_parser
 from model.storage import load, shipped
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from training.music.scored.aligner import align_files, summary, write_labels
 
 
@@ -27,8 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
     options = parser.parse_args(arguments)
     try:
-        with Engine(load(options.model)) as engine:
-            aligned, _ = align_files(options.audio, options.score, options.coarse, engine)
+        with LocalComputer(load(options.model)) as computer:
+            aligned, _ = align_files(options.audio, options.score, options.coarse, computer)
         write_labels(options.out, aligned)
     except (ValueError, OSError) as error:
         print(f"training.align: {error}", file=sys.stderr)

@@ -22,7 +22,6 @@ class Client:
 
     name: str
     max_sessions: int | None = None
-    max_requests_per_s: float | None = None
 
     @classmethod
     def of_address(cls, scope: Scope) -> Self:

@@ -1,15 +1,12 @@
-"""The gate before every endpoint: `Host`, `Origin`, request rate, key or token.
+"""The gate before every endpoint: `Host`, `Origin`, key or token.
 
 Plain ASGI, since framework middleware skips websockets. Endpoints get their client from
 `service.access.clients.client_of`.
 
-The page's files are open to everyone and do not count as requests: they are forty small files, and
-a whole class may share one address.
+The page's files are open to everyone.
 """
 
 import logging
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from prometheus_client import Counter
@@ -26,9 +23,8 @@ from service.access.origins import (
     host_is_private,
     origin_allowed,
 )
-from service.access.problems import Problem, busy, deny, offered_token, record_refusal, refuse
-from service.access.rate import RateLimiter
-from service.access.tokens import TokenBook
+from service.access.problems import Problem, deny, offered_token, record_refusal, refuse
+from service.access.tokens import Tokens
 from service.protocol.faults import ErrorCode
 from service.settings import Settings, is_loopback
 
@@ -48,7 +44,6 @@ class Gate:
 
     Attributes:
         routes: those of the application, to tell its endpoints from the page.
-        full: why no session can begin now, None if one can.
         refused: counts refusals by their code.
     """
 
@@ -56,13 +51,11 @@ class Gate:
     routes: Router
     settings: Settings
     keys: KeyRing
-    tokens: TokenBook
-    full: Callable[[], Problem | None]
+    tokens: Tokens
     refused: Counter
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self._rate = RateLimiter(settings.max_requests_per_s, settings.max_request_burst)
         self._hosts = settings.allowed_hosts
         # Without keys, DNS rebinding would give any page access: restrict the host names.
         self._open = not self.keys and not is_loopback(settings.host)
@@ -89,28 +82,15 @@ class Gate:
         if all(route.matches(scope)[0] is Match.NONE for route in self.routes.routes):
             await self.app(scope, receive, send)
             return
-        token = offered_token(scope)
-        client = self._authenticate(scope, headers, token)
-        identity = client or client_of(scope)
-        set_client(scope, identity)
-        wait_s = self._rate.admit(identity.name, identity.max_requests_per_s)
-        if wait_s:
-            most = identity.max_requests_per_s or self.settings.max_requests_per_s
-            message = f"more than {most:g} requests a second"
-            fault = busy(ErrorCode.TOO_MANY_REQUESTS, message, math.ceil(wait_s))
+        client = self._authenticate(scope, headers)
+        if client is None and scope["path"] not in OPEN_PATHS:
+            message = "a valid API key or token is needed"
+            fault = Problem(ErrorCode.UNAUTHORIZED, message, {"WWW-Authenticate": "Bearer"})
             await self._answer(fault, scope, receive, send)
-        elif client is None and scope["path"] not in OPEN_PATHS:
-            # With no room left, the token's owner does not matter.
-            fault = self.full() if token is not None else None
-            if fault is None:
-                message = "a valid API key or token is needed"
-                challenge = {"WWW-Authenticate": "Bearer"}
-                fault = Problem(ErrorCode.UNAUTHORIZED, message, challenge)
-            await self._answer(fault, scope, receive, send)
-        else:
-            if token is not None:
-                self.tokens.spend(token)
-            await self.app(scope, receive, send)
+            return
+        if client is not None:
+            set_client(scope, client)
+        await self.app(scope, receive, send)
 
     def _foreign(self, scope: Scope, headers: Headers) -> Problem | None:
         """A fault if the request is meant for another server or comes from a foreign page."""
@@ -125,13 +105,14 @@ class Gate:
             return Problem(ErrorCode.ORIGIN_NOT_ALLOWED, message)
         return None
 
-    def _authenticate(self, scope: Scope, headers: Headers, token: str | None) -> Client | None:
+    def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
         """The authenticated client; without keys, the address."""
         if not self.keys:
             return Client.of_address(scope)
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.keys.find(secret.strip())
+        token = offered_token(scope)
         return self.tokens.owner(token) if token is not None else None
 
     async def _answer(

@@ -38,13 +38,11 @@ class KeyLimits(BaseModel):
 
     Attributes:
         max_sessions: live sessions at one time, in place of `max_sessions_per_client`.
-        max_requests_per_s: in place of the setting of that name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_sessions: int | None = Field(default=None, gt=0, le=1_000_000)
-    max_requests_per_s: float | None = Field(default=None, gt=0, le=1_000_000)
 
 
 class KeyRing:
@@ -58,6 +56,13 @@ class KeyRing:
 
     def __bool__(self) -> bool:
         return bool(self._keys)
+
+    @property
+    def secret(self) -> bytes:
+        """Follows from the keys, and does not reveal them; without keys, random."""
+        if not self._keys:
+            return secrets.token_bytes(32)
+        return hashlib.sha256(b"".join(sorted(digest for digest, _ in self._keys))).digest()
 
     def find(self, secret: str) -> Client | None:
         """The owner of a key, or None. Compares all entries, each in constant time."""
@@ -124,7 +129,6 @@ def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe key
     new = commands.add_parser("new", help="make a key")
     new.add_argument("name", help="name of its owner; shown in logs")
     new.add_argument("--max-sessions", help="concurrent live sessions")
-    new.add_argument("--max-requests-per-s", help="average requests per second")
     given = vars(parser.parse_args(arguments))
     limits = ",".join(
         f"{field}={given[field]}" for field in KeyLimits.model_fields if given[field] is not None

@@ -4,6 +4,7 @@ websockets, with a reason that the client sees."""
 import contextlib
 import logging
 from http import HTTPStatus
+from time import monotonic
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -63,14 +64,25 @@ class Problem(ProtocolError):
         )
 
 
-def busy(code: ErrorCode, message: str, retry_after_s: int) -> Problem:
-    return Problem(code, message, {"Retry-After": str(retry_after_s)})
+RETRY_AFTER_S = 5
+
+_LOGGED_EACH_S = 1.0
+_unlogged = [0.0, 0]  # when a refusal was logged last, and how many were not since then
+
+
+def busy(code: ErrorCode, message: str) -> Problem:
+    return Problem(code, message, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 def record_refusal(refused: Counter, error: ProtocolError, client: Client) -> None:
-    """Counts and logs a refusal."""
+    """Counts a refusal, and logs one a second at most, with the number of those left out."""
     refused.labels(error.code).inc()
-    fields = {"code": error.code, "client": client.name}
+    now_s = monotonic()
+    if now_s < _unlogged[0] + _LOGGED_EACH_S:
+        _unlogged[1] += 1
+        return
+    fields = {"code": error.code, "client": client.name, "more": _unlogged[1]}
+    _unlogged[:] = now_s, 0
     logger.info("refused: %s", error, extra={"fields": fields})
 
 
@@ -133,16 +145,9 @@ async def refuse(websocket: WebSocket, error: Problem) -> None:
 
     Browsers hide the HTTP answer to a handshake from the page; only they send `Origin`.
     """
-    status = error.code.status
-    token_of_another = error.code is ErrorCode.UNAUTHORIZED and offered_token(websocket.scope)
-    by_status = asks_for_status(websocket.headers) and (
-        status == HTTPStatus.SERVICE_UNAVAILABLE or token_of_another
-    )
+    elsewhere = error.code.status == HTTPStatus.SERVICE_UNAVAILABLE
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if by_status:
-            # nginx can try the next server after a 403, but not after a 401.
-            await deny(websocket, error, 403 if token_of_another else status)
-        elif "origin" in websocket.headers:
+        if "origin" in websocket.headers and not (elsewhere and asks_for_status(websocket.headers)):
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
             await websocket.send_text(Error.of(error).model_dump_json())
             await websocket.close(error.code.close_code, error.code)
@@ -150,11 +155,9 @@ async def refuse(websocket: WebSocket, error: Problem) -> None:
             await deny(websocket, error)
 
 
-async def deny(websocket: WebSocket, error: Problem, status: int | None = None) -> None:
-    """Answers the handshake with an HTTP error; `status` replaces the error's own."""
-    response = error.response()
-    response.status_code = status or response.status_code
-    await websocket.send_denial_response(response)
+async def deny(websocket: WebSocket, error: Problem) -> None:
+    """Answers the handshake with an HTTP error."""
+    await websocket.send_denial_response(error.response())
 
 
 SUBPROTOCOL = "rse.v1"

@@ -3,7 +3,7 @@
 Each sample is stored twice, one capacity apart, so that no window ever wraps around:
 
     capacity 4, after samples a b c d e f:   | e f c d | e f c d |
-    the window of the last four:                 [ c d   e f ]
+    the latest four:                             [ c d   e f ]
 """
 
 import numpy as np
@@ -11,25 +11,19 @@ from numpy.typing import NDArray
 
 
 class SampleRing:
-    """A mirrored ring buffer of float32 samples.
+    """A mirrored ring buffer of float32 samples. Samples before the first are zeros."""
 
-    Samples before the first are zeros. A window is a view: it stays valid until ``slack`` more
-    samples have been written.
-    """
-
-    def __init__(self, window: int, slack: int = 0, first: int = 0) -> None:
+    def __init__(self, capacity: int, first: int = 0) -> None:
         """Args:
-        window: samples of a window.
-        slack: samples that may be written before the oldest window in use is overwritten.
+        capacity: samples kept.
         first: index of the first sample that will be written.
         """
-        self._window = window
-        self._capacity = window + slack
-        self._memory = np.zeros(2 * self._capacity, np.float32)
+        self._capacity = capacity
+        self._memory = np.zeros(2 * capacity, np.float32)
         self.written = first  # so far: the absolute index of the next sample
 
     def write(self, samples: NDArray[np.float32]) -> None:
-        """Append samples, shape [n]; n is at most ``window + slack``."""
+        """Append samples, shape [n]; n is at most the capacity."""
         count = len(samples)
         start = self.written % self._capacity
         first = min(count, self._capacity - start)  # up to the end of the first copy
@@ -38,7 +32,7 @@ class SampleRing:
             self._memory[base : base + count - first] = samples[first:]
         self.written += count
 
-    def window(self) -> NDArray[np.float32]:
-        """The latest samples without a copy; not to be written to."""
-        offset = (self.written - self._window) % self._capacity
-        return self._memory[offset : offset + self._window]
+    def latest(self, count: int) -> NDArray[np.float32]:
+        """The latest samples, at most the capacity: a view, valid until the next ``write``."""
+        offset = (self.written - count) % self._capacity
+        return self._memory[offset : offset + count]

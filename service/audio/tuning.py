@@ -22,7 +22,7 @@ _PEAKS = 12  # of each spectrum, the highest
 _FAINT = 10 ** (-30 / 20)  # relative to the highest
 _SILENT = 1e-4  # amplitude of a sine
 _STEADY_CENTS = 8.0  # that a peak may move between two spectra: others are glides and noise
-_REMEMBERED = 128  # boundaries, 48 s: for segments of recordings and for resume points
+_REMEMBERED = 2048  # boundaries, 13 min: more than the segments of a recording under way
 
 
 class TuningFollower:

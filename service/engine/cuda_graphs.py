@@ -11,7 +11,7 @@ Thread-safety: one worker thread predicts; nothing else touches the graphs.
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,9 +22,11 @@ from torch import Tensor
 from model.config import WINDOW
 from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
-from service.engine.batching import EngineSettings, Probabilities, Window
-from service.engine.interface import Plan, least_ms
+from service.stream.computer import Probabilities
+from service.stream.stream import Due
 
+MOST_WINDOWS = 128  # in a batch
+LONGEST_STEP_MS = 25.0  # so long does a live window wait at most
 _MOST_GRAPHS = 64
 _LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing
 
@@ -77,10 +79,7 @@ class _Bucket:
 
 
 class GraphRunner:
-    """A network on a GPU (see ``service.engine.interface.Runner``)."""
-
-    batches_pay = True
-    threads = None
+    """A network on a GPU (see ``service.engine.runners.Runner``)."""
 
     def __init__(
         self,
@@ -95,16 +94,18 @@ class GraphRunner:
         self._common = common
         self._capture = capture
         self._buckets: OrderedDict[tuple[int, int, int], _Bucket] = OrderedDict()
+        self.batch_windows = _LEAST_WINDOWS
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """Its state is the audio before the window."""
         return WindowStream(self._fast.context)
 
-    def rows(
-        self, stream: FeatureStream, windows: Sequence[Window], new_hops: int, shift: int = 0
-    ) -> list[Tensor]:
+    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
         """The windows themselves and what came before them, on the processor."""
-        return [stream.advance(torch.from_numpy(window), new_hops, shift) for window in windows]
+        return [
+            stream.advance(torch.from_numpy(view), due.new_hops, shift)
+            for view, shift in due.read()
+        ]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         bucket = self._bucket(len(rows), positions)
@@ -114,17 +115,18 @@ class GraphRunner:
             torch.cuda.current_stream().synchronize()  # of this worker thread alone
         return bucket.found[: len(rows)].numpy().copy()
 
-    def plan(self, settings: EngineSettings) -> Plan:
-        """One worker; records the common graphs and sees which batch is still quick enough."""
-        most = size = _LEAST_WINDOWS
-        while size <= max(settings.max_batch_windows, _LEAST_WINDOWS):
+    def warm_up(self) -> None:
+        """Record the common graphs, and see which batch is still quick enough."""
+        size = _LEAST_WINDOWS
+        while size <= MOST_WINDOWS:
             rows = [torch.zeros(self._fast.context + WINDOW + 1)] * size
-            runs = (partial(self.predict, rows, positions) for positions in self._common)
-            took_ms = max(least_ms(run, time.perf_counter) for run in runs)
-            if took_ms > settings.max_step_ms and size > _LEAST_WINDOWS:
+            took_s = max(
+                min(timeit.repeat(partial(self.predict, rows, positions), repeat=3, number=1))
+                for positions in self._common
+            )
+            if 1000 * took_s > LONGEST_STEP_MS and size > _LEAST_WINDOWS:
                 break
-            most, size = size, 2 * size
-        return Plan(workers=1, threads=None, batch_windows=most)
+            self.batch_windows, size = size, 2 * size
 
     def _bucket(self, windows: int, positions: slice) -> _Bucket:
         """The smallest bucket that holds them; the least recently used ones are forgotten."""

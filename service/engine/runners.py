@@ -1,84 +1,93 @@
-"""Runners of the model's batches: plain, on the cores of a CPU, on a GPU.
+"""A model on its device, computing windows of many streams: any model, a CPU's core, a GPU.
 
-Workers that each compute alone on one core beat all cores sharing each small product, so a CPU gets
-one worker per core, unless a window takes one core so long that a single stream would be late: then
-one worker uses all cores. Either way a window's result does not depend on the rest of its batch,
-bit for bit.
+Cores that each compute alone beat all cores sharing each small product. A window's result does not
+depend on the windows that it is computed with, bit for bit.
 """
 
 from __future__ import annotations
 
-import math
-import os
-import threading
-import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+import timeit
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from model.config import HOP, WINDOW
+from model.config import HOP, WINDOW, ModelConfig
 from model.fast.network import FastNetwork, fast_network
 from model.fast.stream import NetworkStream
 from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
-from service.engine.batching import EngineSettings, Probabilities, Window
 from service.engine.cuda_graphs import GraphRunner
-from service.engine.interface import EngineModel, Plan, Runner, least_ms
-from service.engine.windows import common_positions
+from service.stream.computer import Probabilities
+from service.stream.stream import MOST_WINDOWS, Due
+from service.stream.windows import common_positions
 
-# A window that takes one core longer than this is split across all cores.
-_ALONE_MS = 40.0
-# Windows that a core computes in one go: more gain little and delay others.
-_CHUNK = 4
 _TRIED = slice(48, 56)  # a usual block's positions
-_OWN_GROUP = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
-_setting_threads = threading.Lock()
+_TIMED_RUNS = 3
+
+
+class EngineModel(Protocol):
+    """What a runner needs from ``model.transcriber.TranscriptionModel``."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def card(self) -> Mapping[str, Any]: ...
+    def open_stream(self) -> FeatureStream: ...
+    def predict_features(self, features: Tensor) -> Tensor: ...
+
+
+class Runner(Protocol):
+    """A model on its device.
+
+    Attributes:
+        batch_windows: windows worth computing at once.
+    """
+
+    @property
+    def batch_windows(self) -> int: ...
+
+    def open_stream(self, positions: slice) -> FeatureStream:
+        """Front-end state of a new stream read at these positions."""
+        ...
+
+    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
+        """The stream's next rows for ``predict``, one for each of its windows, refill included."""
+        ...
+
+    def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
+        """Rows to probabilities [rows, heads, positions, PITCHES], float32."""
+        ...
 
 
 class PlainRunner:
     """Any transcriber: whole batches, all positions."""
 
-    batches_pay = True
-    threads = None
+    batch_windows = 8
 
     def __init__(self, transcriber: EngineModel) -> None:
         self._transcriber = transcriber
-        self._device = torch.device("cpu")
-        if isinstance(transcriber, torch.nn.Module):
-            self._device = next(transcriber.parameters(), torch.empty(0)).device
+        self._device = device_of(transcriber)
 
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._transcriber.open_stream()
 
-    def rows(
-        self, stream: FeatureStream, windows: Sequence[Window], new_hops: int, shift: int = 0
-    ) -> list[Tensor]:
-        given = [torch.from_numpy(window).to(self._device) for window in windows]
-        return [stream.advance(window, new_hops, shift) for window in given]
+    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
+        given = [(torch.from_numpy(view).to(self._device), shift) for view, shift in due.read()]
+        return [stream.advance(window, due.new_hops, shift) for window, shift in given]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         probabilities = self._transcriber.predict_features(torch.stack(list(rows)))
         return probabilities[:, :, positions].cpu().numpy()
 
-    def plan(self, settings: EngineSettings) -> Plan:
-        """One worker, default threads, batches within ``max_step_ms``."""
-        windows = settings.max_file_batch_windows
-        (row,) = self.rows(self.open_stream(_TRIED), [np.zeros(WINDOW, np.float32)], 1)
-        batch_ms = least_ms(lambda: self.predict([row] * windows, _TRIED), time.perf_counter)
-        fitting = max(1, int(settings.max_step_ms * windows / batch_ms))
-        return Plan(workers=1, threads=None, batch_windows=fitting)
-
 
 class CpuRunner:
-    """A network on the cores of a CPU, arranged for inference."""
+    """A network on one core of a CPU, arranged for inference."""
 
-    batches_pay = False  # batches hold whatever is waiting
-    threads = 1
+    batch_windows = MOST_WINDOWS  # more gain little
 
     def __init__(self, fast: FastNetwork) -> None:
         self._fast = fast
@@ -89,17 +98,23 @@ class CpuRunner:
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._fast.open_stream(positions)
 
-    def rows(
-        self, stream: FeatureStream, windows: Sequence[Window], new_hops: int, shift: int = 0
-    ) -> list[Tensor]:
+    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
         """Computes windows together only if each then has the same bits as alone."""
-        rest = [torch.from_numpy(window) for window in windows]
+        rows: list[Tensor] = []
+        for shift, alike in groupby(due.read(), key=lambda one: one[1]):
+            windows = [torch.from_numpy(view) for view, _ in alike]
+            rows += self._rows(stream, windows, due, shift)
+        return rows
+
+    def _rows(
+        self, stream: FeatureStream, rest: list[Tensor], due: Due, shift: int
+    ) -> list[Tensor]:
         rows: list[Tensor] = []
         while len(rest) > 1 and isinstance(stream, NetworkStream):
-            if stream.together(new_hops) and self._agree(len(rest), new_hops):
-                return rows + stream.advance_together(rest, new_hops, shift)
-            rows.append(stream.advance(rest.pop(0), new_hops, shift))
-        return rows + [stream.advance(window, new_hops, shift) for window in rest]
+            if stream.together(due.new_hops) and self._agree(len(rest), due.new_hops):
+                return rows + stream.advance_together(rest, due.new_hops, shift)
+            rows.append(stream.advance(rest.pop(0), due.new_hops, shift))
+        return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
 
     def _agree(self, windows: int, new_hops: int) -> bool:
         """Whether so many windows give the same bits together as alone; tried once, on noise."""
@@ -123,7 +138,7 @@ class CpuRunner:
         That depends on the shapes, so it is tested on the first rows of each shape.
         """
         shape = (len(rows), positions.start, positions.stop)
-        exact = self._exact.get(shape)  # asked once: another worker may try the same meanwhile
+        exact = self._exact.get(shape)
         if len(rows) == 1 or exact is False:
             return self._alone(rows, positions).numpy()
         together = self._fast.predict_rows(rows, positions)
@@ -136,71 +151,49 @@ class CpuRunner:
     def _alone(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
         return torch.cat([self._fast.predict_rows([row], positions) for row in rows])
 
-    def plan(self, settings: EngineSettings) -> Plan:
-        """One worker per core, or all cores for one worker.
 
-        Measured in CPU time, since other processes may share the core.
-        """
-        stream, hops = self.open_stream(_TRIED), _TRIED.stop - _TRIED.start
-        silence = [np.zeros(WINDOW, np.float32)]
+def device_of(transcriber: EngineModel) -> torch.device:
+    """Where its weights are."""
+    if isinstance(transcriber, torch.nn.Module):
+        return next(transcriber.parameters(), torch.empty(0)).device
+    return torch.device("cpu")
 
-        def compute() -> Tensor:
-            return self._alone(self.rows(stream, silence, hops), _TRIED)
 
-        def window_ms() -> float:
-            set_own_threads(1)
-            return least_ms(compute, time.thread_time)
-
-        with ThreadPoolExecutor(1) as thread:
-            alone_ms = thread.submit(window_ms).result()
-        cores = available_cores()
-        if alone_ms > _ALONE_MS:
-            return Plan(workers=1, threads=cores, batch_windows=1)
-        fitting = max(1, int(settings.max_step_ms / alone_ms))
-        return Plan(workers=cores, threads=1, batch_windows=min(_CHUNK, fitting))
+def processor_of(transcriber: EngineModel) -> str:
+    """The GPU's name, or the instructions that torch uses of a CPU."""
+    device = device_of(transcriber)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return torch.backends.cpu.get_cpu_capability()
 
 
 def runner_of(transcriber: EngineModel) -> Runner:
     """The fastest runner for a transcriber on the device of its weights."""
     if isinstance(transcriber, Network):
-        device = next(transcriber.parameters()).device
+        device = device_of(transcriber)
         fast = fast_network(transcriber)
         if fast is not None and device.type == "cpu":
             return CpuRunner(fast)
         if fast is not None and device.type == "cuda":
-            return GraphRunner(fast, device, common_positions(fast.sample_rate))
+            graphs = GraphRunner(fast, device, common_positions(fast.sample_rate))
+            graphs.warm_up()
+            return graphs
     return PlainRunner(transcriber)
 
 
-def set_own_threads(count: int) -> None:
-    """``torch.set_num_threads`` for the calling thread alone.
-
-    Torch's own also sets the default of threads to come, which belongs to the caller's program;
-    another thread sets that back.
-    """
-    torch.get_num_threads()  # takes the default now; later it would replace the count
-    with _setting_threads, ThreadPoolExecutor(1) as another:
-        usual = another.submit(torch.get_num_threads).result()
-        torch.set_num_threads(count)
-        another.submit(torch.set_num_threads, usual).result()
+def compute(runner: Runner, stream: FeatureStream, due: Due) -> Probabilities:
+    """The probabilities of a stream's next windows, [due.windows, heads, positions, PITCHES]."""
+    rows = runner.rows(stream, due)[due.refill :]
+    if not rows:
+        return np.zeros((0, 0, 0, 0), np.float32)
+    return runner.predict(rows, due.positions)
 
 
-def available_cores() -> int:
-    """Cores that this process may use: ``OMP_NUM_THREADS`` if set, else those of its affinity and,
-    rounded down, of its CPU quota."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, int(min(len(os.sched_getaffinity(0)), _quota())))
-    return os.cpu_count() or 1
-
-
-def _quota() -> float:
-    """Cores that the control group allows (version 2), as set for a container."""
-    try:
-        group = _OWN_GROUP.read_text().rpartition("::")[2].strip()
-        limit, period = Path(f"{_GROUPS}{group}", "cpu.max").read_text().split()
-        return int(limit) / int(period)
-    except (OSError, ValueError):  # no group, or the limit "max"
-        return math.inf
+def window_ms(runner: Runner, clock: Callable[[], float]) -> float:
+    """Time of a usual window; the shortest of several runs, as the machine may be shared."""
+    stream, hops = runner.open_stream(_TRIED), _TRIED.stop - _TRIED.start
+    due = Due(np.zeros(WINDOW, np.float32), 1, hops, _TRIED)
+    runs = timeit.repeat(
+        lambda: compute(runner, stream, due), timer=clock, repeat=_TIMED_RUNS, number=1
+    )
+    return 1000 * max(min(runs), 1e-6)

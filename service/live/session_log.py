@@ -8,6 +8,7 @@ from service.ops.logs import session_id
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode
 from service.protocol.server_messages import Totals
+from service.workers.messages import Said
 
 logger = logging.getLogger(__name__)
 
@@ -22,20 +23,25 @@ class SessionLog:
         self._before: Totals | None = None
         self._totals: Totals | None = None
         self._done = False
+        self._fields: dict[str, object] = {}
+        self.messages = 0  # sent
 
-    def opened(self, name: str, totals: Totals, **fields: object) -> None:
-        """The session has a name and accepts audio; the fields describe its options.
-
-        The totals are those of the sessions that it resumes, which have logged them already.
-        """
-        self._before = totals
+    def opening(self, name: str, **fields: object) -> None:
+        """The session has a name; the fields describe its options."""
         session_id.set(name)
-        self._metrics.opened.inc()
-        logger.info("session opened", extra={"fields": {"client": self._client.name, **fields}})
+        self._fields = fields
 
-    def ended(self, totals: Totals) -> None:
-        """No more audio is accepted; the totals are final."""
-        self._totals = totals
+    def said(self, said: Said) -> None:
+        """What the session says: at first that it is open, at last its totals."""
+        self.messages += len(said.texts)
+        if said.opened is not None:
+            # The totals of the sessions that it resumes, which have logged them already.
+            self._before = said.opened
+            self._metrics.opened.inc()
+            fields = {"client": self._client.name, **self._fields}
+            logger.info("session opened", extra={"fields": fields})
+        if said.ended is not None:
+            self._totals = said.ended[2]
 
     def closed(self, reason: str) -> None:
         """The socket is closed: `stop`, `draining`, `vanished`, or an error code.

@@ -1,33 +1,25 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
-Four tasks share a connection: one reads the socket into a bounded inbox, one feeds the inbox to the
-transcription session and its events to a bounded outbox, one writes the outbox to the socket, and
-one reports progress. They end together: `End` is queued in the inbox behind all received audio, so
-this audio is transcribed first, however the session ends.
+This side moves bytes: audio to the session's worker, its messages to the client. One task reads,
+one writes, and one ends what is silent, too long, or left when the service drains. However a
+session ends, the audio that came before is transcribed first.
 """
 
 import asyncio
-import base64
 import contextlib
 import logging
 import secrets
-from time import monotonic
-from typing import NoReturn
+from collections.abc import MutableMapping
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from model.config import HOP
 from service.access.clients import Place, client_of
 from service.access.problems import chosen_subprotocol, record_refusal, refuse
-from service.access.rate import Bucket
-from service.live.inbox import End, Inbox
-from service.live.outbox import Outbox
-from service.live.progress import HeatLog, ProgressReporter
-from service.live.receiver import DrainingError, Receiver, VanishedError
+from service.live.arrivals import ArrivalClock
 from service.live.session_log import SessionLog
 from service.protocol.client_messages import (
-    Checkpoint,
     Flush,
     Keepalive,
     Start,
@@ -35,23 +27,28 @@ from service.protocol.client_messages import (
     parse_message,
     parse_query,
 )
-from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, StreamOptions
-from service.protocol.server_messages import Done, Draining, Error, Flushed, Limits, Ready
-from service.session.listening import chosen
-from service.session.session import TranscriptionSession
-from service.session.wire import resume_point
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.magic import recognised
+from service.protocol.options import AudioFormat
+from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
+from service.workers.live import MAX_BUFFERED_S, Session
+from service.workers.messages import Open, Said
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
-# How long a client may take to accept the close frame.
-CLOSE_PATIENCE_S = 1.0
+MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
+MAX_NOTES = 200_000  # in a session
+MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, beyond the first of them
+LAGGING_MS = 500.0
+SEND_TIMEOUT_S = 10.0  # for a message that its client does not read
+KEPT_ALIVE_S = 600.0  # without audio
+CLOSE_PATIENCE_S = 1.0  # for a client to accept the close frame
 
-# What a session may send at once, of audio and of messages.
-BURST_S = 10.0
-BURST_MESSAGES = 50_000
+
+class VanishedError(Exception):
+    """The client has disconnected."""
 
 
 @router.websocket("/ws/transcribe")
@@ -87,11 +84,10 @@ class Connection:
         self._log = log
         self._service = state
         self._settings = state.settings
-        self._id = secrets.token_hex(8)
-        self._receiver = Receiver(websocket, self._settings, state.draining)
-        self._outbox = Outbox(
-            websocket, self._settings.max_outbound_messages, self._settings.send_timeout_s
-        )
+        self._loop = asyncio.get_running_loop()
+        self._deadline_s = self._loop.time() + state.settings.max_session_s
+        self._message_s = self._audio_s = self._loop.time()  # of the last of each
+        self._arrivals = ArrivalClock()  # set when it is known where the audio begins
 
     async def run(self) -> None:
         """Serves the client; the session has always ended when this returns."""
@@ -109,11 +105,9 @@ class Connection:
             return
         except Exception:
             logger.exception("the session failed")
-            fault = internal_error()
+            fault = ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")
             close_code, reason = fault.code.close_code, fault.code
             await self._send_error(fault)
-        finally:
-            self._receiver.close()
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
@@ -121,19 +115,18 @@ class Connection:
 
     async def _send_error(self, error: ProtocolError) -> None:
         """Sends the last message to a client whose session did not end regularly."""
-        with contextlib.suppress(VanishedError, TimeoutError):
+        message = Error.of(error)
+        message.seq = self._log.messages
+        with contextlib.suppress(VanishedError, ProtocolError, TimeoutError):
             async with asyncio.timeout(CLOSE_PATIENCE_S):
-                await self._outbox.send(Error.of(error))
+                await self._send(message.model_dump_json(exclude_none=True))
 
     # -- the beginning ----------------------------------------------------------------------------
 
     async def _start(self) -> Start:
         start = parse_query(self._websocket.query_params.multi_items())
         if start is None:
-            try:
-                message = await self._receiver.receive()
-            except DrainingError:
-                raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down") from None
+            message = await self._first_message()
             if isinstance(message, bytes):
                 raise ProtocolError(ErrorCode.NOT_STARTED, "audio came before start")
             parsed = parse_message(message)
@@ -143,199 +136,191 @@ class Connection:
         self._service.check_model(start.model)
         return start
 
-    def _session(
-        self, audio: AudioFormat, options: StreamOptions, start: Start, heat: HeatLog | None
-    ) -> TranscriptionSession:
-        """Raises ProtocolError if there is no room for these options, or they cannot be met."""
-        sessions = self._service.sessions
+    async def _first_message(self) -> bytes | str:
+        receiving = asyncio.create_task(self._websocket.receive())
+        draining = asyncio.create_task(self._service.draining.wait())
+        idle_s = self._settings.idle_timeout_s
+        try:
+            await asyncio.wait({receiving, draining}, timeout=idle_s, return_when="FIRST_COMPLETED")
+            if draining.done():
+                raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
+            if not receiving.done():
+                raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s")
+            return content_of(receiving.result())
+        finally:
+            receiving.cancel()
+            draining.cancel()
+
+    def _open(self, start: Start) -> Session:
+        """Raises ProtocolError if there is no room for these options."""
+        sessions, settings = self._service.sessions, self._settings
+        options = start.options(sessions.default)
         if self._place is not None and not self._place.resize(sessions.size(options)):
             raise sessions.refusal(options)
-        point = resume_point(start.resume) if start.resume is not None else None
-        session = TranscriptionSession(
-            self._service.slot.loaded(),
-            audio,
-            options,
-            max_notes=self._settings.max_notes,
-            resume=point,
-            on_frames=heat.add if heat else None,
+        resume = start.resume
+        if resume is not None:
+            self._arrivals = ArrivalClock(resume.from_sample / start.sample_rate)
+        opening = Open(
+            stream=0,
+            session_id=resume.session_id if resume else secrets.token_hex(8),
+            audio=start.audio(),
+            options=options,
+            limits=Limits(
+                max_message_bytes=MAX_MESSAGE_BYTES,
+                max_session_s=settings.max_session_s,
+                idle_timeout_s=settings.idle_timeout_s,
+                max_buffered_ms=1000 * MAX_BUFFERED_S,
+            ),
+            max_notes=MAX_NOTES,
+            lagging_ms=LAGGING_MS,
+            checkpoint=resume,
+            known_events=resume.known_events if resume else 0,
+            updates=start.updates,
+            heat=start.frames,
         )
-        if heat and point:  # later frames were not final when the earlier session ended
-            heat.begin(max(0, point.frames - session.late_frames))
-        return session
+        asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
+        self._log.opening(opening.session_id, resumed=resume is not None, **asked)
+        return self._service.pool.open_session(opening)
 
-    def _ready(
-        self, session: TranscriptionSession, options: StreamOptions, checkpoint: Checkpoint
-    ) -> Ready:
-        """The message that states the options in effect."""
-        config, delay = session.config, session.delay
-        described = chosen(options, config)
-        return Ready(
-            **described | {"instruments": described["instruments"] or None},
-            session_id=self._id,
-            sample_rate_hz=config.sample_rate,
-            hop_samples=HOP,
-            frame_rate_hz=config.sample_rate / HOP,
-            delay_ms=round(delay.note_on_ms, 3),
-            median_delay_ms=delay.note_on_median_ms,
-            note_off_delay_ms=round(delay.note_off_ms, 3),
-            replay_ms=round(session.replay_ms, 3),
-            checkpoint=checkpoint,
-            limits=Limits.model_validate(self._settings, from_attributes=True),
-        )
-
-    # -- the four tasks ---------------------------------------------------------------------------
+    # -- the session ------------------------------------------------------------------------------
 
     async def _converse(self, start: Start) -> tuple[int, str]:
         """Runs the session from `ready` to `done`; returns the close code and reason."""
-        audio, options = start.audio(), start.options(self._service.sessions.default)
-        heat = HeatLog() if start.frames else None
-        session = self._session(audio, options, start, heat)
-        if start.resume is not None:
-            self._id = start.resume.session_id
-        inbox = Inbox(audio, self._settings.max_buffered_ms, self._settings.max_inbound_messages)
-        reporter = ProgressReporter(
-            session=session,
-            session_id=self._id,
-            inbox=inbox,
-            outbox=self._outbox,
-            settings=self._settings,
-            metrics=self._service.metrics,
-            known_events=start.resume.known_events if start.resume else 0,
-            updates=start.updates,
-            heat=heat,
-        )
-        asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
-        self._log.opened(self._id, session.totals, resumed=start.resume is not None, **asked)
+        session = self._open(start)
+        reader = asyncio.create_task(self._read(session, start.audio()))
+        watcher = asyncio.create_task(self._watch(session, reader))
         try:
-            async with asyncio.TaskGroup() as group:
-                writer = group.create_task(self._outbox.write())
-                await self._outbox.put(self._ready(session, options, reporter.checkpoint))
-                reader = group.create_task(self._read(inbox, audio))
-                reporting = group.create_task(reporter.report())
-                end = await self._transcribe(session, inbox, reporter)
-                reader.cancel()
-                reporting.cancel()
-                await asyncio.wait([reader, reporting])
-                end = await self._finish(session, reporter, end)
-                await self._outbox.finish(writer)
-        except BaseExceptionGroup as group_error:
-            raise_first(group_error)
+            while True:
+                said = await session.said()
+                self._count(said)
+                for text in said.texts:
+                    await self._send(text)
+                if said.ended is not None:
+                    reason, close_code, _ = said.ended
+                    return close_code, reason
         finally:
-            # No effect after a regular end. A session that was cut off releases its windows.
-            session.abort()
-            self._log.ended(session.totals)
-        if end.error is not None:
-            return end.error.code.close_code, end.error.code
-        return (CloseCode.GOING_AWAY if end.reason == "draining" else CloseCode.NORMAL), end.reason
+            reader.cancel()
+            watcher.cancel()
+            self._service.pool.close_session(session)
 
-    async def _read(self, inbox: Inbox, audio: AudioFormat) -> None:
-        """Moves the client's messages into the inbox, up to and including `End`."""
+    def _count(self, said: Said) -> None:
+        metrics, log = self._service.metrics, self._log
+        log.said(said)
+        metrics.notes.inc(said.note_ons)
+        metrics.behind_s.observe(said.behind_s)
+        if said.lagging:
+            metrics.lagging.inc()
+        for due_s in said.due_s:
+            metrics.event_lateness_s.observe(self._arrivals.age_s(due_s))
+
+    async def _read(self, session: Session, audio: AudioFormat) -> None:
+        """Passes the client's messages on, up to its last."""
         try:
-            end = await self._read_to_end(inbox, audio)
-        except DrainingError:
-            end = End("draining")
+            await self._read_to_end(session, audio)
         except ProtocolError as error:
-            end = End("error", error)
-        await inbox.put(end)
+            session.end("error", error)
+        except VanishedError as error:
+            session.give_up(error)
+        except Exception as error:
+            session.give_up(error)
 
-    async def _read_to_end(self, inbox: Inbox, audio: AudioFormat) -> End:
-        received_bytes = 0
-        # A client that is too fast gets no message: its socket fills up, and it waits.
-        pace = Bucket(self._settings.max_pace, BURST_S)
-        # For Ray Serve: uvicorn's own connections count frames (`service.ops.connections`).
-        messages = Bucket(self._settings.max_messages_per_s, BURST_MESSAGES)
-        most_ms = 1000.0 * self._settings.max_session_s
-        audio_s = self._service.metrics.audio_s.labels("live")
+    async def _read_to_end(self, session: Session, audio: AudioFormat) -> None:
+        receive, began_s = self._websocket.receive, self._loop.time()
+        received_bytes, counted_s = 0, self._service.metrics.audio_s.labels("live")
+        first = True
         while True:
-            message = await self._receiver.receive()
-            await self._receiver.pause(messages.take(1, monotonic()))
+            message = content_of(await receive())
+            self._message_s = now_s = self._loop.time()
             if isinstance(message, bytes):
+                if first and (name := recognised(message)):
+                    advice = f"this is {name}, not PCM: decode it first, or upload it as a file"
+                    raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
+                first = False
+                self._audio_s = now_s
                 received_bytes += len(message)
-                if audio.duration_ms(received_bytes) > most_ms:
-                    raise ProtocolError(
-                        ErrorCode.SESSION_TOO_LONG,
-                        f"a session takes at most {self._settings.max_session_s:g} s of audio",
-                    )
-                duration_s = audio.duration_ms(len(message)) / 1000
-                audio_s.inc(duration_s)
-                await inbox.put(message)
-                await self._receiver.pause(pace.take(duration_s, monotonic()))
+                duration_s = len(message) / audio.byte_rate
+                audio_s = received_bytes / audio.byte_rate
+                if audio_s > self._settings.max_session_s:
+                    raise self._too_long("of audio")
+                counted_s.inc(duration_s)
+                self._arrivals.arrived(duration_s)
+                await session.send(message)
+                # A client that is too fast gets no message: its socket fills up, and it waits.
+                ahead_s = audio_s - BURST_S - MAX_PACE * (now_s - began_s)
+                if ahead_s > 0:
+                    await asyncio.sleep(ahead_s / MAX_PACE)
                 continue
             parsed = parse_message(message)
             match parsed:
                 case Flush():
-                    await inbox.put(parsed)
+                    session.flush(parsed.id)
                 case Keepalive():
                     pass
                 case Stop():
-                    return End("stop")
+                    session.end("stop")
+                    return
                 case Start():
                     raise ProtocolError(
                         ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
                     )
 
-    async def _transcribe(
-        self, session: TranscriptionSession, inbox: Inbox, reporter: ProgressReporter
-    ) -> End:
-        """Feeds the inbox to the session, up to its end or the first fault."""
+    async def _watch(self, session: Session, reader: asyncio.Task[None]) -> None:
+        """Ends a session whose client is silent, which is too long, or when the service drains."""
         while True:
-            message = await inbox.get()
-            if isinstance(message, End):
-                return message
-            if isinstance(message, Flush):
-                await self._outbox.put(Flushed(id=message.id, frame=session.frames))
-                continue
+            idle_s = self._settings.idle_timeout_s
+            until_s = self._message_s + idle_s, self._audio_s + KEPT_ALIVE_S, self._deadline_s
             try:
-                events = await session.push(message)
-            except ProtocolError as error:
-                return End("error", error)
-            except Exception:
-                # The fault is confined to this session, whose notes are still ended.
-                logger.exception("transcription failed")
-                return End("error", internal_error())
-            await reporter.events(events)
+                async with asyncio.timeout_at(min(until_s)):
+                    await self._service.draining.wait()
+                if not reader.done():
+                    reader.cancel()
+                    session.end("draining")
+                return
+            except TimeoutError:
+                now_s = self._loop.time()
+            if reader.done():  # what remains is the session's end
+                await self._service.draining.wait()
+                return
+            if now_s >= self._deadline_s:
+                fault = self._too_long("")
+            elif now_s >= self._message_s + idle_s:
+                fault = ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s")
+            elif now_s >= self._audio_s + KEPT_ALIVE_S:
+                fault = ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no audio for {KEPT_ALIVE_S:g} s")
+            else:
+                continue
+            reader.cancel()
+            session.end("error", fault)
+            return
 
-    # -- the end ----------------------------------------------------------------------------------
+    def _too_long(self, what: str) -> ProtocolError:
+        most_s = self._settings.max_session_s
+        message = f"a session lasts at most {most_s:g} s {what}".strip()
+        return ProtocolError(ErrorCode.SESSION_TOO_LONG, message)
 
-    async def _finish(
-        self, session: TranscriptionSession, reporter: ProgressReporter, end: End
-    ) -> End:
-        """Sends the reason (unless it is `stop`), the last notes and `done`; returns the end."""
-        if end.error is not None:
-            await self._outbox.put(Error.of(end.error))
-        elif end.reason == "draining":
-            await self._outbox.put(Draining())
+    async def _send(self, text: str) -> None:
+        """Raises ProtocolError if the client does not read, and VanishedError if it has gone."""
         try:
-            events = await session.finish()
-            # Without `stop`, an incomplete last sample is not the client's fault.
-            fault = session.incomplete if end.reason == "stop" else None
-        except Exception:
-            logger.exception("transcription failed at the end")
-            events = session.abort()
-            fault = internal_error()
-        if fault is not None and end.error is None:
-            end = End("error", fault)
-            await self._outbox.put(Error.of(fault))
-        await reporter.events(events, last=True)
-        midi = await asyncio.to_thread(session.score.midi)
-        await self._outbox.put(
-            Done(
-                reason=end.reason,
-                totals=session.totals,
-                midi_base64=base64.b64encode(midi).decode(),
-            )
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._websocket.send_text(text)
+        except TimeoutError:
+            message = f"the client has read nothing for {SEND_TIMEOUT_S:g} s"
+            raise ProtocolError(ErrorCode.SLOW_READER, message) from None
+        except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed it
+            raise VanishedError from None
+
+
+def content_of(message: MutableMapping[str, Any]) -> bytes | str:
+    """What a client sent. Raises VanishedError if it has gone, and ProtocolError for too much."""
+    if message["type"] == "websocket.disconnect":
+        raise VanishedError
+    content: bytes | str | None = message.get("bytes")
+    if content is None:
+        content = str(message["text"])
+    size = len(content) if isinstance(content, bytes) else len(content.encode())
+    if size > MAX_MESSAGE_BYTES:
+        raise ProtocolError(
+            ErrorCode.MESSAGE_TOO_BIG,
+            f"a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are taken",
         )
-        return end
-
-
-def internal_error() -> ProtocolError:
-    """The error that a client sees for a server fault; the log has the details."""
-    return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")
-
-
-def raise_first(group: BaseExceptionGroup[Exception]) -> NoReturn:
-    """Raises the first plain exception of a group: the tasks of a connection fail together."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    raise error from None
+    return content

@@ -1,13 +1,30 @@
 """The notes of a performance as they become known, and the whole as a Standard MIDI File."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
 from service.notes.naming import without_strays
 from service.protocol import midi_file as files
 from service.protocol.mpe import bent
+
+
+class Kept(NamedTuple):
+    """What a score holds beside the notes that sound, to be kept elsewhere."""
+
+    notes: tuple[Note, ...] = ()
+    pedal: tuple[PedalPress, ...] = ()
+    pressed: PedalEvent | None = None
+    bends: Mapping[int, tuple[float, ...]] | None = None  # of notes that sound
+
+    def __add__(self, later: object) -> Kept:  # type: ignore[override]
+        assert isinstance(later, Kept)
+        notes, pedal = self.notes + later.notes, self.pedal + later.pedal
+        return later._replace(notes=notes, pedal=pedal)
 
 
 class Score:
@@ -24,6 +41,7 @@ class Score:
         self._bends: dict[int, tuple[float, ...]] = {}
         self._pressed: PedalEvent | None = None
         self.pedal: list[PedalPress] = []  # in order
+        self._news = 0, 0  # notes and presses that ``news`` has given
 
     def add(self, events: Iterable[Event]) -> None:
         """Add events in order; a note_off must follow its note_on."""
@@ -41,6 +59,22 @@ class Score:
                 self._ended.append(Note.of(on, event, bends))
             else:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
+
+    def news(self) -> Kept:
+        """What has ended since this was last asked."""
+        notes, pedal = self._news
+        self._news = len(self._ended), len(self.pedal)
+        ended, presses = tuple(self._ended[notes:]), tuple(self.pedal[pedal:])
+        return Kept(ended, presses, self._pressed, dict(self._bends))
+
+    def restore(self, kept: Kept) -> None:
+        """Also hold what another score of this performance had, up to where this one begins."""
+        self._ended = [*kept.notes, *self._ended]
+        self._ended_before -= len(kept.notes)
+        self.pedal = [*kept.pedal, *self.pedal]
+        self._pressed = kept.pressed
+        self._bends = dict(kept.bends or {})
+        self._news = len(kept.notes), len(kept.pedal)
 
     @property
     def begun(self) -> int:

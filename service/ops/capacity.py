@@ -10,35 +10,28 @@ measurement was held up; a slower one, of a machine that is busy or throttled, h
 service ends.
 """
 
-import asyncio
 import hashlib
 import json
 import logging
 import math
 import os
 import platform
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-import torch
-
 from model.config import HOP
-from model.storage import write_whole
+from model.files import write_whole
 from service.access.clients import Places
-from service.engine.engine import Engine
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import MAX_BLOCK_FRAMES, AudioFormat, Encoding, Mode, StreamOptions
-from service.session.session import TranscriptionSession
-from service.settings import Settings
+from service.protocol.options import MAX_BLOCK_FRAMES, Mode, StreamOptions
+from service.workers.pool import Pool
 
 logger = logging.getLogger(__name__)
 
-LOAD: float = Settings.model_fields["max_load"].default
-"""Default fraction of the measured throughput that sessions may ask for. The rest serves sockets,
+LOAD = 0.4
+"""Fraction of the measured throughput that sessions may ask for. The rest serves sockets,
 batches of recordings that run when a window becomes due, and windows that become due together. On
 two cores of an AMD EPYC (Zen 4), in bfloat16 and in float32 held to AVX2, 99 of 100 events came
 within 50 ms beyond the stated delay at 0.4 over a minute and at 0.45 over ten seconds, in the
@@ -64,10 +57,6 @@ KINDS = {
 _TRIALS = 3
 _UNLIKE = 1.5  # a trial so many times as fast or as slow as the cached result contradicts it
 _TRIAL_S = 0.4
-_STREAMS_EACH = 2  # per worker of the engine
-_RATE_HZ = 48_000
-_CHUNK_S = 0.1
-_LEVEL = 0.05  # of the noise
 
 
 @dataclass(frozen=True)
@@ -119,21 +108,16 @@ def default_cache() -> Path:
     return Path(folder, "rse-transcribe", "capacity.json")
 
 
-def capacity(engine: Engine, device: str, cache: Path, load: float = LOAD) -> Capacity:
-    """The capacity with this engine, which is warm and has no streams yet.
+async def capacity(pool: Pool, cache: Path) -> Capacity:
+    """The capacity of these workers, which have no streams yet.
 
-    device: where the engine computes. Takes a second or two, less if a result is cached.
+    Takes a second or two, less if a result is cached.
     """
-    options = StreamOptions()
-    window_s = options.frames_per_window * HOP / engine.config.sample_rate
-    key = _key(engine, device)
-
-    def trial() -> float:
-        return asyncio.run(_trial(engine, options)) / window_s
-
-    kept, measured = _kept(cache).get(key, 0.0), trial()
+    key = _key(pool)
+    kept, measured = _kept(cache).get(key, 0.0), await pool.measure(_TRIAL_S)
     if not kept / _UNLIKE <= measured <= kept * _UNLIKE:
-        measured = max(measured, *(trial() for _ in range(_TRIALS - 1)))
+        for _ in range(_TRIALS - 1):
+            measured = max(measured, await pool.measure(_TRIAL_S))
     windows_per_s, source = measured, "measured"
     if measured > kept * _UNLIKE:
         _keep(cache, key, measured)
@@ -144,8 +128,8 @@ def capacity(engine: Engine, device: str, cache: Path, load: float = LOAD) -> Ca
         )
     else:
         windows_per_s, source = kept, f"cached in {cache}"
-    alone = min(max(ALONE, load), ALONE_WORKER * engine.stream_share)
-    found = Capacity(windows_per_s, engine.config.sample_rate, load, alone)
+    alone = min(ALONE, ALONE_WORKER / pool.workers)
+    found = Capacity(windows_per_s, pool.config.sample_rate, LOAD, alone)
     logger.info(
         "live sessions may ask for %.0f of %.0f windows per second (%s): %s",
         *(found.admitted_per_s, windows_per_s, source),
@@ -154,42 +138,17 @@ def capacity(engine: Engine, device: str, cache: Path, load: float = LOAD) -> Ca
     return found
 
 
-async def _trial(engine: Engine, options: StreamOptions) -> float:
-    """Seconds of audio transcribed per second."""
-    audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=_RATE_HZ)
-    noise = np.random.default_rng(0).standard_normal(int(_RATE_HZ * _CHUNK_S))
-    chunk = (32767 * _LEVEL * noise).astype("<i2").tobytes()
-    began_s = time.monotonic()
-
-    async def stream() -> float:
-        session = TranscriptionSession(engine, audio, options)
-        chunks = 0
-        try:
-            while time.monotonic() < began_s + _TRIAL_S:
-                await session.push(chunk)
-                chunks += 1
-        finally:
-            session.abort()
-        return chunks * _CHUNK_S
-
-    heard_s = sum(await asyncio.gather(*(stream() for _ in range(_STREAMS_EACH * engine.workers))))
-    return heard_s / (time.monotonic() - began_s)
-
-
-def _key(engine: Engine, device: str) -> str:
+def _key(pool: Pool) -> str:
     """Digest of everything that the result depends on."""
     parts = {
-        "processor": _details() if device == "cpu" else torch.cuda.get_device_name(device),
-        "workers": engine.workers,
-        "share": engine.stream_share,
-        "settings": asdict(engine.settings),
+        "processor": [pool.processor, *_details()],
+        "workers": pool.workers,
         "instructions": [
-            torch.backends.cpu.get_cpu_capability(),
-            *(os.environ.get(name) for name in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")),
+            os.environ.get(n) for n in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
         ],
         "versions": [version(name) for name in ("torch", "rse-transcribe")],
-        "config": engine.config.to_json(),
-        "card": dict(engine.card),
+        "config": pool.config.to_json(),
+        "card": dict(pool.card),
     }
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,6 +1,5 @@
 """Liveness, readiness and versions: /healthz, /readyz, /info."""
 
-import asyncio
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -9,10 +8,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from service.access.problems import busy, responses
-from service.ops.capacity import SessionRoom
-from service.ops.watchdog import NOT_RUNNING, EngineSlot
 from service.protocol.faults import ErrorCode
-from service.settings import Settings
+from service.state import NOT_RUNNING, ServiceState
 
 DISTRIBUTION = "rse-transcribe"
 LIBRARIES = ("torch", "numpy", "av", "fastapi", "uvicorn", "websockets")
@@ -57,6 +54,7 @@ class Info(BaseModel):
     draining: bool
     model: str | None
     device: str
+    workers: int
     sample_rate_hz: float | None
     max_sessions: int
     capacity: CapacityInfo | None
@@ -73,20 +71,17 @@ def version_of(distribution: str) -> str:
         return "unknown"
 
 
-def health_router(
-    settings: Settings, slot: EngineSlot, sessions: SessionRoom, draining: asyncio.Event
-) -> APIRouter:
+def health_router(state: ServiceState) -> APIRouter:
     router = APIRouter(tags=["state"])
-    later = settings.retry_after_s
+    sessions, pool = state.sessions, state.pool
 
     @router.get(
         "/healthz", summary="Is the process alive", responses=responses(ErrorCode.NOT_READY)
     )
     async def healthz() -> Health:
-        """200 while the event loop runs and the model's worker has a heartbeat."""
-        if slot.hangs:
-            detail = "the model's worker hangs and is being replaced"
-            raise busy(ErrorCode.NOT_READY, detail, later)
+        """200 while the event loop runs and no worker hangs that cannot be replaced."""
+        if pool.hangs:
+            raise busy(ErrorCode.NOT_READY, "the model's worker hangs")
         return Health()
 
     @router.get(
@@ -95,19 +90,19 @@ def health_router(
         responses=responses(ErrorCode.NOT_READY, ErrorCode.DRAINING),
     )
     async def readyz(response: Response) -> Readiness:
-        """200 once the weights are loaded and warmed up; 503 before, while shutting down, and while
-        no worker process starts."""
-        if draining.is_set():
-            raise busy(ErrorCode.DRAINING, "the server is shutting down", later)
-        if not slot.running:
-            raise busy(ErrorCode.NOT_READY, slot.load_error or NOT_RUNNING, later)
+        """200 once the weights are loaded; 503 before, while shutting down, and while there is no
+        worker."""
+        if state.draining.is_set():
+            raise busy(ErrorCode.DRAINING, "the server is shutting down")
+        if not state.running:
+            raise busy(ErrorCode.NOT_READY, state.load_error or NOT_RUNNING)
         response.headers["Cache-Control"] = "no-store"
         return Readiness(sessions=sessions.count, max_sessions=sessions.limit)
 
     @router.get("/info", summary="What is running")
     async def info() -> Info:
         """Versions, the card of the model, and the settings in force."""
-        engine, capacity = slot.engine, None
+        capacity = None
         if sessions.capacity is not None:
             capacity = CapacityInfo(
                 windows_per_s=sessions.capacity.windows_per_s,
@@ -115,20 +110,22 @@ def health_router(
                 sessions_windows_per_s=sessions.taken,
                 sessions=sessions.capacity.sessions_by_kind,
             )
+        config = pool.config if state.loaded else None
         return Info(
             version=version_of(DISTRIBUTION),
             python=platform.python_version(),
             libraries={name: version_of(name) for name in LIBRARIES},
-            ready=slot.running and not draining.is_set(),
-            draining=draining.is_set(),
-            model=engine.config.name if engine else None,
-            device=slot.device,
-            sample_rate_hz=engine.config.sample_rate if engine else None,
+            ready=state.ready,
+            draining=state.draining.is_set(),
+            model=config.name if config else None,
+            device=pool.device,
+            workers=pool.workers,
+            sample_rate_hz=config.sample_rate if config else None,
             max_sessions=sessions.limit,
             capacity=capacity,
-            heads=list(engine.config.heads) if engine else [],
-            card=dict(engine.card) if engine else {},
-            settings=settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),
+            heads=list(config.heads) if config else [],
+            card=dict(pool.card) if config else {},
+            settings=state.settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),
         )
 
     return router

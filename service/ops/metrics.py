@@ -1,7 +1,6 @@
 """Counters and timers for Prometheus at `GET /metrics`.
 
-Each application has its own registry. Names and meanings are stable: the dashboard in
-docker/grafana reads them.
+Each application has its own registry. Names and meanings are stable.
 """
 
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from service.engine.batching import Priority
+from service.workers.messages import Stepped
 
 router = APIRouter(tags=["state"])
 
@@ -29,7 +28,7 @@ SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The metrics of one application; implements `service.engine.interface.EngineObserver`.
+    """The metrics of one application; implements `service.workers.pool.Observer`.
 
     Counters may be increased from any thread.
     """
@@ -47,7 +46,7 @@ class Metrics:
         self.notes = count("notes", "Notes sent in live sessions")
         self.dropped_samples = count("dropped_samples", "Samples refused as bad audio")
         self.lagging = count("lagging", "Messages that a session is lagging")
-        self.engine_restarts = count("engine_restarts", "Hung engines replaced")
+        self.worker_restarts = count("worker_restarts", "Workers that ended and were replaced")
         self.batch_failures = count("batch_failures", "Batches of the model that failed", "way")
         self.event_lateness_s = seconds(
             "event_lateness_seconds",
@@ -56,20 +55,16 @@ class Metrics:
         )
         self.behind_s = seconds(
             "behind_seconds",
-            "Audio received and not transcribed, in each session every RSE_PROGRESS_INTERVAL_MS",
+            "Audio received and not transcribed, in each session as it says something",
             LATENESS_BUCKETS_S,
         )
         self.drain_s = Gauge("rse_drain_seconds", "Duration of the drain", registry=self.registry)
         step_s = seconds("step_seconds", "Time of the model for a batch", STEP_BUCKETS_S, "way")
-        wait_s = seconds(
-            "queue_seconds", "Wait of the oldest request in a batch", STEP_BUCKETS_S, "way"
-        )
         windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
         # Looking a label up takes as long as counting; and rates have a first value.
-        self._batches: dict[Priority, tuple[Histogram, Histogram, Histogram]] = {}
-        for priority in Priority:
-            way = priority.name.lower()
-            self._batches[priority] = step_s.labels(way), wait_s.labels(way), windows.labels(way)
+        self._batches: dict[str, tuple[Histogram, Histogram]] = {}
+        for way in ("live", "file"):
+            self._batches[way] = step_s.labels(way), windows.labels(way)
             self.audio_s.labels(way)
             self.batch_failures.labels(way)
 
@@ -77,12 +72,16 @@ class Metrics:
         """A gauge that is evaluated on each scrape."""
         Gauge(f"rse_{name}", meaning, registry=self.registry).set_function(value)
 
-    def batch_done(self, priority: Priority, windows: int, step_s: float, waited_s: float) -> None:
-        for metric, value in zip(self._batches[priority], (step_s, waited_s, windows), strict=True):
-            metric.observe(value)
+    def stepped(self, step: Stepped) -> None:
+        if not step.windows:
+            self.batch_failures.labels(step.way).inc()
+            return
+        step_s, windows = self._batches[step.way]
+        step_s.observe(step.seconds)
+        windows.observe(step.windows)
 
-    def batch_failed(self, priority: Priority) -> None:
-        self.batch_failures.labels(priority.name.lower()).inc()
+    def worker_ended(self) -> None:
+        self.worker_restarts.inc()
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -84,9 +84,14 @@ class AudioFormat:
     def frame_bytes(self) -> int:
         return self.encoding.sample_bytes * self.channels
 
+    @property
+    def byte_rate(self) -> int:
+        """Bytes a second."""
+        return self.frame_bytes * self.sample_rate_hz
+
     def duration_ms(self, n_bytes: int) -> float:
         """Milliseconds of sound in ``n_bytes`` of this format."""
-        return 1000.0 * n_bytes / (self.frame_bytes * self.sample_rate_hz)
+        return 1000.0 * n_bytes / self.byte_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

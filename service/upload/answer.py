@@ -22,8 +22,8 @@ from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import Mix
 from service.protocol.server_messages import Done, Error
-from service.session.transcribe import FileItem, FileProgress, Performance
-from service.session.wire import event_message
+from service.stream.recording import FileItem, FileProgress, Performance
+from service.stream.wire import event_message
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ MIDI = "audio/midi"
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 MUSICXML = "application/vnd.recordare.musicxml+xml"
+
+SEND_TIMEOUT_S = 10.0  # for a part of an answer that its client does not read
 
 
 class Answer(StrEnum):
@@ -43,7 +45,7 @@ class Answer(StrEnum):
 
 
 class Transcript(BaseModel):
-    """A transcribed recording, and what the server chose for it (`service.session.listening`)."""
+    """A transcribed recording, and what the server chose for it (`service.stream.setup`)."""
 
     model: str
     mode: str
@@ -118,18 +120,15 @@ def counted(metrics: Metrics) -> Iterator[Tally]:
 class HoldingResponse(StreamingResponse):
     """A stream that releases its resources when it ends, even if it never began."""
 
-    def __init__(
-        self, lines: AsyncIterator[str], held: AsyncExitStack, send_timeout_s: float
-    ) -> None:
+    def __init__(self, lines: AsyncIterator[str], held: AsyncExitStack) -> None:
         # A buffering proxy would hold back the notes until the end.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(lines, media_type=NDJSON, headers=headers)
         self._held = held
-        self._send_timeout_s = send_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_in_time(message: Message) -> None:
-            async with asyncio.timeout(self._send_timeout_s):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
                 await send(message)
 
         async with self._held:

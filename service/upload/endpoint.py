@@ -5,11 +5,12 @@ only the notes of the whole recording are kept in memory.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import PurePath
 from typing import Annotated, Self
 
+import anyio
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, model_validator
 from starlette.responses import JSONResponse, Response
@@ -29,9 +30,9 @@ from service.protocol.options import (
     OptionsError,
     check_instruments,
 )
-from service.session.listening import chosen
-from service.session.transcribe import FileItem, transcribe_file
 from service.state import ServiceState
+from service.stream.recording import FileItem, FileProgress, transcribe_file
+from service.stream.setup import chosen
 from service.upload.answer import (
     ANSWERS,
     MIDI,
@@ -45,6 +46,8 @@ from service.upload.answer import (
 )
 from service.upload.form import FORM, receive_file
 from service.upload.score import written
+
+MAX_NOTES = 200_000  # of a recording
 
 router = APIRouter(tags=["recordings"])
 
@@ -92,7 +95,8 @@ async def transcribe_recording(
         if refusal is not None:
             record_refusal(state.metrics.refused, refusal, client)
             raise refusal
-        settings, config = state.settings, state.slot.loaded().config
+        settings, pool = state.settings, state.pool
+        config = pool.config
         state.check_model(choices.model)
         try:
             options = choices.options(FILE_OPTIONS)
@@ -101,27 +105,22 @@ async def transcribe_recording(
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
         tally = stack.enter_context(counted(state.metrics))
         upload = await receive_file(request, state, stack)
-        engine = state.slot.loaded()  # not that of before: the watchdog may have replaced it
-        made = chosen(options, engine.config)
-        items = await stack.enter_async_context(
-            aclosing(
-                transcribe_file(
-                    upload.file,
-                    engine,
-                    options,
-                    pcm=choices.pcm(),
-                    max_duration_s=settings.max_upload_s,
-                    max_notes=settings.max_notes,
-                    max_pending_windows=engine.settings.max_file_batch_windows,
-                )
-            )
+        made = chosen(options, config)
+        recording = transcribe_file(
+            upload.file,
+            pool,
+            options,
+            pcm=choices.pcm(),
+            max_duration_s=settings.max_upload_s,
+            max_notes=MAX_NOTES,
         )
+        items = await stack.enter_async_context(aclosing(in_thread(recording)))
         if choices.answer is Answer.NDJSON:
             # Bad files usually fail at once, while the answer can still have an error status.
             first = await anext(items)
             held = stack.pop_all()
             lines = write_lines(first, items, tally, held, made, choices.updates)
-            return HoldingResponse(lines, held, settings.send_timeout_s)
+            return HoldingResponse(lines, held)
         await run(request, items, tally)
         if (performance := tally.performance) is None:
             return Response()  # to nobody
@@ -133,6 +132,42 @@ async def transcribe_recording(
             named = file_name(upload.filename, ".musicxml")
             return Response(xml, media_type=MUSICXML, headers=named)
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
+
+
+async def in_thread(items: Generator[FileItem, None, None]) -> AsyncGenerator[FileItem, None]:
+    """The items of a recording, decoded and tracked in another thread."""
+    steps = in_steps(items)
+    try:
+        while (step := await asyncio.to_thread(next, steps, None)) is not None:
+            for item in step:
+                yield item
+    finally:
+        # A step that was under way when its caller was cancelled ends before the file is closed.
+        with anyio.CancelScope(shield=True):
+            while True:
+                try:
+                    await asyncio.to_thread(steps.close)
+                    break
+                except ValueError:
+                    await asyncio.sleep(0.01)
+
+
+def in_steps(items: Generator[FileItem, None, None]) -> Generator[list[FileItem], None, None]:
+    """The items up to each progress: handing every one to another thread would take longer."""
+    step: list[FileItem] = []
+    with closing(items):
+        try:
+            for item in items:
+                step.append(item)
+                if isinstance(item, FileProgress):
+                    yield step
+                    step = []
+        except Exception:
+            if step:
+                yield step
+            raise
+        if step:
+            yield step
 
 
 async def run(request: Request, items: AsyncIterator[FileItem], tally: Tally) -> None:

@@ -17,6 +17,7 @@ from service.state import ServiceState
 # Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
+MAX_RECEIVE_S = 3 * 3600.0  # for a request body, which may come as slowly as it is played
 EXPECTED = "expected a multipart form with the recording in the field file"
 
 FORM = {
@@ -51,7 +52,7 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > max_bytes:
         raise too_large
-    deadline_s, received = loop.time() + settings.max_receive_s, 0
+    deadline_s, received = loop.time() + MAX_RECEIVE_S, 0
     draining = asyncio.create_task(state.draining.wait())
     stack.callback(draining.cancel)
 
@@ -63,11 +64,11 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
             await asyncio.wait([receiving, draining], timeout=wait_s, return_when="FIRST_COMPLETED")
             if state.draining.is_set():
                 detail = "the server is shutting down"
-                raise busy(ErrorCode.DRAINING, detail, settings.retry_after_s)
+                raise busy(ErrorCode.DRAINING, detail)
             if not receiving.done():
                 detail = f"no data of the upload for {patience_s:g} s"
                 if wait_s < patience_s:
-                    detail = f"the upload took longer than {settings.max_receive_s:g} s to arrive"
+                    detail = f"the upload took longer than {MAX_RECEIVE_S:g} s to arrive"
                 raise Problem(ErrorCode.IDLE_TIMEOUT, detail)
         finally:
             receiving.cancel()
@@ -92,7 +93,7 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         detail = "not enough disk space for the upload"  # other uploads may hold it
-        raise busy(ErrorCode.DISK_FULL, detail, settings.retry_after_s) from error
+        raise busy(ErrorCode.DISK_FULL, detail) from error
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
         raise Problem(ErrorCode.BAD_UPLOAD, EXPECTED)

@@ -12,7 +12,7 @@ from typing import Any
 from service.protocol.options import Mode
 from tests.benchmarks import machine
 from tests.benchmarks.network import arrangements, gpu
-from tests.benchmarks.service import cluster, file, host, live, start, streams
+from tests.benchmarks.service import file, host, live, start, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
 
@@ -23,7 +23,6 @@ PARTS: dict[str, tuple[Part, str]] = {
     "model": (arrangements.run, "the network alone"),
     "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),
     "start": (start.run, "start to ready"),
-    "cluster": (cluster.run, "the same live streams in one process and on Ray Serve"),
 }
 
 

@@ -42,7 +42,7 @@ def measure(
 def run(seconds: float, model: str, mode: str) -> dict[str, Any]:
     """Figures at each load of a server that admits as many sessions as it measures."""
     limits = {"RSE_MAX_SESSIONS": "auto", "RSE_MAX_SESSIONS_PER_CLIENT": "100000"}
-    environment = limits | {"RSE_MAX_REQUEST_BURST": "1000000"}
+    environment = limits
     with (
         tempfile.TemporaryDirectory() as cache,
         machine.serving(*machine.SERVICE, model, XDG_CACHE_HOME=cache, **environment) as started,

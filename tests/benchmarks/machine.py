@@ -15,8 +15,8 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from service.app import pick_device, pick_model
-from service.engine.runners import available_cores
+from service.engine.cores import available_cores
+from service.engine.load import pick_device, pick_model
 from service.ops.capacity import processor
 from tests.fakes import play
 from tests.service.servers import RunningServer, server_starter

@@ -23,8 +23,8 @@ from model import storage
 from model.config import FRAMES, HOP, WINDOW
 from model.fast.network import FastNetwork, fast_network
 from model.onnx.export import BLOCK_FRAMES
-from service.engine.windows import WindowSchedule
 from service.protocol.options import StreamOptions
+from service.stream.windows import WindowSchedule
 from tests.benchmarks.machine import describe, seconds
 
 

@@ -44,7 +44,7 @@ BODY = st.binary(max_size=200) | st.binary(max_size=80).map(
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with serving(max_request_burst=10**6, max_upload_s=2.0, max_upload_bytes=2**16) as (client, _):
+    with serving(max_upload_s=2.0, max_upload_bytes=2**16) as (client, _):
         yield client
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from pydantic import TypeAdapter
 
-from service.app import create_app
-from service.engine.engine import Engine
+from service.app import load
+from service.live import websocket
 from service.protocol.faults import CloseCode, ErrorCode
 from service.protocol.server_messages import ServerMessage
 from service.settings import Settings
 from tests.fakes import FAKE_PITCHES, FakeTranscriber, play
 from tests.fuzz.conftest import inputs
-from tests.service.apps import check_notes, converse
+from tests.service.apps import app_with, check_notes, converse
 
 RATE_HZ = 22_050
 MOST_BYTES = 16_384
@@ -35,20 +35,18 @@ class Service:
 
     def __init__(self, **settings: Any) -> None:
         self._runner = asyncio.Runner()
-        self.app = create_app(
-            Settings(allowed_hosts=("testserver",), max_request_burst=10**6, **settings)
-        )
+        model = FakeTranscriber()
+        chosen = Settings(allowed_hosts=("testserver",), max_sessions=10, **settings)
+        self.app = app_with(lambda name, device: model, chosen)
         self.state = self.app.state.service
-        self._engine = Engine(FakeTranscriber())
-        self._engine.warm_up()
-        self.state.slot.engine = self._engine
+        self._runner.run(load(self.state, None))
 
     def converse(self, *sent: str | bytes) -> tuple[list[dict[str, Any]], int]:
         """One session: everything it says, and the code of the close."""
         return self._runner.run(converse(self.app, *sent))
 
     def close(self) -> None:
-        self._engine.close()
+        self._runner.run(self.state.pool.close())
         self._runner.close()
 
 
@@ -207,9 +205,11 @@ class Client(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(3600)
-def test_every_session_ends_as_the_protocol_says() -> None:
+def test_every_session_ends_as_the_protocol_says(monkeypatch: pytest.MonkeyPatch) -> None:
     global service
-    service = Service(max_message_bytes=MOST_BYTES, max_pace=1000)
+    monkeypatch.setattr(websocket, "MAX_MESSAGE_BYTES", MOST_BYTES)
+    monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
+    service = Service()
     try:
         run_state_machine_as_test(Client, settings=inputs(few=60, share=0.02))
     finally:

@@ -5,7 +5,7 @@ import base64
 import io
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +61,25 @@ def chunks(data: bytes, size: int = 4000) -> list[bytes]:
     return [data[i : i + size] for i in range(0, len(data), size)]
 
 
+class Here:
+    """Loads by a function of the test, in a worker that is a thread of its process."""
+
+    def __init__(self, load: Callable[[str, str], Any]) -> None:
+        self._number = len(_LOADERS)
+        _LOADERS.append(load)
+
+    def __call__(self, name: str, device: str) -> Any:
+        return _LOADERS[self._number](name, device)
+
+
+_LOADERS: list[Callable[[str, str], Any]] = []
+
+
+def app_with(load: Callable[[str, str], Any], settings: Settings, **options: Any) -> FastAPI:
+    """An application whose only worker is a thread, and loads its model by this function."""
+    return create_app(settings, load_model=Here(load), processes=False, **options)
+
+
 class LetSocketsEnd:
     """A client that leaves a socket waits until the application has handled that.
 
@@ -87,9 +106,9 @@ def serving(
     """A client of an application that is ready."""
     model = transcriber or FakeTranscriber()
     settings.setdefault("allowed_hosts", ("testserver",))  # what the client calls it
-    for name in ("idle_timeout_s", "send_timeout_s", "hang_timeout_s"):
+    for name in ("idle_timeout_s", "hang_timeout_s"):
         settings.setdefault(name, STANDSTILL_S)
-    app = create_app(Settings(**settings), load_model=lambda name, device: model)
+    app = app_with(lambda name, device: model, Settings(**settings))
     with client_for(app, raise_server_exceptions=False) as client:
         wait_for(client, "/readyz", 200)
         yield client, model

@@ -8,13 +8,11 @@ no cost.
 
 import asyncio
 import sys
-from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from model.config import FRAMES, HEADS, PITCHES
-from service.__main__ import leave
 from service.app import create_app
 from service.ops import logs
 from service.server import DrainingServer, server_config
@@ -35,18 +33,24 @@ class NullTranscriber(FakeTranscriber):
         return torch.zeros(1).expand(len(features), len(self.config.heads), FRAMES, PITCHES)
 
 
-def main(port: int, heads: str = "notes") -> NoReturn:
+def load(heads: str, device: str) -> FakeTranscriber:
+    """Called in the workers."""
     known = HEADS if heads == "all" else HEADS[:3]
-    model = NullTranscriber() if heads == "none" else FakeTranscriber(known)
-    settings = Settings(port=port, device="cpu")
+    return NullTranscriber() if heads == "none" else FakeTranscriber(known)
+
+
+def main(port: int, heads: str = "notes") -> None:
+    settings = Settings(port=port, device="cpu", model=heads)
     logs.configure(settings.log_format)
-    app = create_app(settings, load_model=lambda name, device: model)
+    app = create_app(settings, load_model=load)
     state = app.state.service
     state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))
     server = DrainingServer(server_config(app, settings), state)
     asyncio.run(server.serve())
-    leave(0)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
+    # Workers import what they load by its name.
+    from tests.service import serve_fake
+
+    serve_fake.main(int(sys.argv[1]), *sys.argv[2:])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from service import app
-from service.app import pick_model
+from model import storage
+from service.engine.load import pick_model
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,6 @@ from service.app import pick_model
 def test_auto_is_what_the_machine_has_time_for(
     monkeypatch: pytest.MonkeyPatch, device: str, arithmetic: torch.dtype, picked: str
 ) -> None:
-    monkeypatch.setattr(app, "fastest_dtype", lambda _: arithmetic)
+    monkeypatch.setattr(storage, "fastest_dtype", lambda _: arithmetic)
     assert pick_model("auto", device) == picked
     assert pick_model("light", device) == "light"

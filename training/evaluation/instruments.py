@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
-from service.engine.engine import Engine
-from service.engine.interface import EngineModel
+from service.engine.local import LocalComputer
+from service.engine.runners import EngineModel
 from service.notes.events import PedalPress
 from service.protocol.options import StreamOptions
-from service.session.transcribe import transcribe_array
+from service.stream.recording import transcribe_array
 from training.evaluation.reports.report import named_confusion
 from training.music.metrics import (
     NoteList,
@@ -85,10 +85,10 @@ def evaluate_instruments(
     """
     tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
     given = _Tally()
-    with Engine(transcriber) as engine:
+    with LocalComputer(transcriber) as computer:
         for passage, rate in rendered_passages(config, passages, seconds):
             tally = tallies[passage.kind]
-            hear = partial(transcribe_array, passage.audio, rate, engine)
+            hear = partial(transcribe_array, passage.audio, rate, computer)
             free = hear(options)
             tally.add(passage, estimated_notes(free.notes))
             if passage.pedal is not None:

@@ -17,10 +17,10 @@ from scipy import signal
 
 from model.config import SAMPLE_RATE
 from service.audio.pcm import BadAudioError
-from service.engine.engine import Engine
-from service.engine.interface import EngineModel
+from service.engine.local import LocalComputer
+from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
-from service.session.transcribe import transcribe_array
+from service.stream.recording import transcribe_array
 from training.music.recordings import AUDIO, AudioError, read_audio
 from training.music.synth.acoustics.surroundings import load_backgrounds
 
@@ -146,11 +146,11 @@ def evaluate_junk(
     found: dict[str, Any] = {}
     failures: dict[str, str] = {}
     show(f"{'sound':24}{'seconds':>9}{'false notes':>13}{'a minute':>10}  goal  commonest pitches")
-    with Engine(transcriber) as engine:
+    with LocalComputer(transcriber) as computer:
         for name, read in sounds:
             try:
                 samples, rate = read()
-                notes = transcribe_array(samples, rate, engine, options).notes
+                notes = transcribe_array(samples, rate, computer, options).notes
             except (AudioError, BadAudioError, OptionsError) as error:
                 failures[name] = str(error)
                 show(f"not scored: {name}: {error}")
@@ -169,6 +169,6 @@ def evaluate_junk(
             met = {True: "met", False: "MISSED", None: ""}[found[name].get("met")]
             common = ", ".join(f"{pitch} ({count})" for pitch, count in pitches)
             show(f"{name:24}{seconds:9.1f}{len(notes):13}{a_minute:10.1f}  {met:6}{common}")
-        model = engine.config.name
+        model = computer.config.name
     how = {"model": model, "lookahead_ms": options.lookahead_ms}
     return how | {"sounds": found, "failures": failures}

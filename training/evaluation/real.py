@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError
-from service.engine.batching import EngineError
-from service.engine.engine import Engine
-from service.engine.interface import EngineModel
+from service.engine.local import LocalComputer
+from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
-from service.session.transcribe import ArrayTranscription, transcribe_array
+from service.stream.computer import EngineError
+from service.stream.recording import ArrayTranscription, transcribe_array
 from training.evaluation.reports.pictures import draw_confusion, draw_rolls
 from training.evaluation.reports.report import (
     Report,
@@ -140,11 +140,11 @@ def _attempt(
         return str(error)
     reference = recording.notes.shifted(label_shift_s)
     out = []
-    with Engine(make_transcriber()) as engine:
-        frame_s = HOP / engine.config.sample_rate
+    with LocalComputer(make_transcriber()) as computer:
+        frame_s = HOP / computer.config.sample_rate
         for options in streams:
             try:
-                heard = transcribe_array(samples, rate, engine, options)
+                heard = transcribe_array(samples, rate, computer, options)
             except (BadAudioError, OptionsError, EngineError) as error:
                 return f"{recording.audio}: {error}"
             notes = estimated_notes(heard.notes)

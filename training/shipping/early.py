@@ -21,7 +21,7 @@ from scipy.special import logit
 
 from model.config import INSTRUMENTS
 from model.transcriber import TranscriptionModel
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
 from training.music.families import Passage
@@ -91,12 +91,14 @@ def lowest_excess(excess: NDArray[np.float64], bad: NDArray[np.bool_]) -> float:
     return min(MAX_ODDS, max(0.0, round(float(np.ceil(10 * excess[order[good[-1]]]) / 10), 1)))
 
 
-def gather(engine: Engine, passage: Passage, settings: TrackerSettings, notes: int) -> OnsetPeaks:
+def gather(
+    computer: LocalComputer, passage: Passage, settings: TrackerSettings, notes: int
+) -> OnsetPeaks:
     """The peaks of a passage; ``notes``: labelled in earlier ones."""
     truth = truth_of(passage)
     frame_s = truth.frame_s
-    last_age = full_age(engine.config)
-    heads = engine.config.outputs
+    last_age = full_age(computer.config)
+    heads = computer.config.outputs
     tracker = AnytimeTracker(settings, frame_s, heads, last_age)
     peaks: list[tuple[int, int, int, float]] = []  # newest frame, row, pitch, probability
     full: list[NDArray[np.float32]] = []
@@ -105,7 +107,7 @@ def gather(engine: Engine, passage: Passage, settings: TrackerSettings, notes: i
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
 
-    run_windows(engine, passage.audio, tracker.columns, last_age, take)
+    run_windows(computer, passage.audio, tracker.columns, last_age, take)
     late = listened(settings, np.stack(full[last_age:], axis=1), frame_s, heads)
     table = np.array(peaks).reshape(-1, 4)
     newest, row, pitch = (table[:, column].astype(int) for column in range(3))
@@ -144,9 +146,9 @@ def early_settings(
     passages = list(chain.from_iterable(chosen_passages(synth, count, seconds).values()))
     parts: list[OnsetPeaks] = []
     notes = 0
-    with Engine(transcriber) as engine:
+    with LocalComputer(transcriber) as computer:
         for passage in passages:
-            parts.append(gather(engine, passage, settings, notes))
+            parts.append(gather(computer, passage, settings, notes))
             notes += len(passage.notes)
             logger.info("passage %d of %d", len(parts), len(passages))
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))

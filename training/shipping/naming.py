@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from model.config import HOP, INSTRUMENT_HEADS
 from model.transcriber import TranscriptionModel
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from service.session.transcribe import transcribe_array
+from service.stream.recording import transcribe_array
 from training.evaluation.instruments import Passage, down_frames, pedal_frames, rendered_passages
 from training.music.metrics import confusion, estimated_notes, matched_onsets
 from training.music.synth.config import SynthConfig
@@ -55,9 +55,9 @@ class NamingPieces:
         self.heads = tuple(transcriber.config.heads)
         self._frame_s = HOP / transcriber.config.sample_rate
         self.passages: list[tuple[Passage, float, NDArray[np.float16]]] = []
-        with Engine(transcriber) as engine:
+        with LocalComputer(transcriber) as computer:
             for passage, rate in rendered_passages(synth, passages, seconds):
-                heard = transcribe_array(passage.audio, rate, engine, STREAM).probabilities
+                heard = transcribe_array(passage.audio, rate, computer, STREAM).probabilities
                 length_s = len(passage.audio) / rate
                 self.passages.append((passage, length_s, heard.astype(np.float16)))
 

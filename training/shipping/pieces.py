@@ -5,25 +5,23 @@ Approximate labels leave every onset open; there all notes count, since the tole
 wider than the error of the labels.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES, ModelConfig
+from model.config import HOP, PITCHES, WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
-from service.audio.tuning import Tuner
-from service.engine.batching import Priority
-from service.engine.engine import Engine
-from service.engine.framer import Framer, OnFrames
-from service.engine.windows import WindowSchedule
+from service.engine.local import LocalComputer
 from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from service.session.transcribe import transcribe_array
+from service.stream.recording import transcribe_array
+from service.stream.setup import OnFrames
+from service.stream.stream import Due
+from service.stream.windows import WindowSchedule
 from training.music.families import Passage, validation_passages
 from training.music.metrics import NoteList, estimated_notes, matched_onsets, rendered_notes
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN
@@ -101,11 +99,11 @@ class Pieces:
     ) -> None:
         self.heads = transcriber.config.outputs
         self.families: dict[str, list[Piece]] = {}
-        with Engine(transcriber) as engine:
+        with LocalComputer(transcriber) as computer:
             for family, some in passages.items():
                 truths = [(passage, truth_of(passage)) for passage in some]
                 pieces = [
-                    Piece(heard(engine, passage), truth)
+                    Piece(heard(computer, passage), truth)
                     for passage, truth in truths
                     if len(truth.notes)
                 ]
@@ -144,9 +142,9 @@ def chosen_passages(synth: SynthConfig, count: int, seconds: float) -> dict[str,
     return validation_passages(synth, count, seconds, SEED)
 
 
-def heard(engine: Engine, passage: Passage) -> NDArray[np.float16]:
+def heard(computer: LocalComputer, passage: Passage) -> NDArray[np.float16]:
     return transcribe_array(
-        passage.audio, passage.sample_rate, engine, STREAM
+        passage.audio, passage.sample_rate, computer, STREAM
     ).probabilities.astype(np.float16)
 
 
@@ -164,20 +162,20 @@ def listened(
 
 
 def run_windows(
-    engine: Engine, audio: NDArray[np.float32], columns: int, last_age: int, take: OnFrames
+    computer: LocalComputer, audio: NDArray[np.float32], columns: int, last_age: int, take: OnFrames
 ) -> None:
     """Calls ``take`` with the newest frame and the probabilities of every window in anytime mode,
     [heads, columns, PITCHES]: of audio at the model's rate, a window every hop."""
-    files = Priority.FILE
-
-    async def run() -> None:
-        schedule = WindowSchedule(engine.config.newest_hops, 1, columns - 1, last_age)
-        framer = Framer(engine, files, schedule, 0, 0, engine.settings.limit(files), take, Tuner())
-        await framer.write(audio)
-        await framer.finish()
-        framer.close()
-
-    asyncio.run(run())
+    schedule = WindowSchedule(computer.config.newest_hops, 1, columns - 1, last_age)
+    features = computer.open_stream(schedule.positions)
+    frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
+    after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)
+    padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])
+    for block in range(blocks):
+        end = schedule.end_sample(block)  # in the audio; a window later in what is padded
+        due = Due(padded[end : end + WINDOW], 1, 1, schedule.positions)
+        (heard,) = computer.compute(features, due)
+        take(block, heard[:, : max(0, frames - block + columns - 1)])
 
 
 def known_f1(truth: Truth, notes: NoteList, offsets: bool = False) -> float:

@@ -182,11 +182,11 @@ def _transcriber(
     from model.storage import WeightsError
     from rse_transcribe.models import DeviceError
     from rse_transcribe.recordings import Transcriber
-    from service.engine.segments import MOST_SEGMENTS
+    from service.workers.pool import MOST_WORKERS
 
     try:
         # Processes take seconds to start, about as long as a single piece of music.
-        processes = MOST_SEGMENTS if several else 0
+        processes = MOST_WORKERS if several else 0
         return Transcriber(
             model=args.model or "live", device=args.device, worker_processes=processes
         )

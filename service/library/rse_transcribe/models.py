@@ -7,7 +7,7 @@ import torch
 
 from model import storage
 from model.transcriber import TranscriptionModel
-from service.engine.interface import EngineModel
+from service.engine.runners import EngineModel
 
 _computing: set[int] = set()  # this process, and those that it was forked from
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")

@@ -7,14 +7,13 @@ import shutil
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, Self
 
 import numpy as np
 import torch
-from anyio.from_thread import start_blocking_portal
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
@@ -22,8 +21,10 @@ from model.config import HOP, PITCHES
 from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
 from rse_transcribe.models import Model, loaded
 from rse_transcribe.transcription import Transcription
-from service.engine.batching import EngineSettings
-from service.engine.engine import Engine
+from service.engine.cores import available_cores
+from service.engine.load import Pickled
+from service.engine.local import LocalComputer
+from service.engine.runners import device_of
 from service.protocol.options import (
     FILE_OPTIONS,
     MAX_CHANNELS,
@@ -31,8 +32,13 @@ from service.protocol.options import (
     Encoding,
     StreamOptions,
 )
-from service.session.listening import chosen
-from service.session.transcribe import FileProgress, Performance, transcribe_file
+from service.stream.computer import Computer
+from service.stream.recording import FileProgress, Performance, transcribe_file
+from service.stream.setup import chosen
+from service.workers.background import BackgroundPool
+from service.workers.messages import Setup
+from service.workers.pool import Pool
+from service.workers.process import PROCESSES
 
 Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor
 
@@ -68,9 +74,7 @@ class Transcriber:
     def __init__(
         self, *, model: Model = "live", device: str = "auto", worker_processes: int = 0
     ) -> None:
-        """Takes some tenths of a second, in which it measures the machine.
-
-        Args:
+        """Args:
             model, device: see ``transcribe``.
             worker_processes: on a CPU with several cores, compute in at most so many processes
                 (Linux): faster than threads, but they take seconds to start and 0.2 GB each.
@@ -78,15 +82,20 @@ class Transcriber:
         Raises:
             ValueError: unknown weights, or another device.
         """
-        settings = EngineSettings(worker_processes=worker_processes)
-        self._engine = Engine(loaded(model, device), settings)
-        self._close = weakref.finalize(self, self._engine.close)
+        network = loaded(model, device)
+        cores = available_cores()
+        processes = min(worker_processes, cores) if PROCESSES else 0
+        self._computer: Computer
+        if processes > 1 and device_of(network).type == "cpu":
+            setup = Setup(load=Pickled(network), model=network.config.name, device="cpu")
+            background = BackgroundPool(Pool(setup, cores, processes))
+            self._computer = background.pool
+            self._close = weakref.finalize(self, background.close)
+        else:
+            local = LocalComputer(network)
+            self._computer = local
+            self._close = weakref.finalize(self, local.close)
         self._process = os.getpid()
-        try:
-            self._engine.warm_up()
-        except BaseException:
-            self.close()
-            raise
 
     def transcribe(
         self,
@@ -107,11 +116,11 @@ class Transcriber:
                 "a forked process cannot use the transcriber: start processes by spawn, "
                 "with one in each"
             )
-        config = self._engine.config
+        config = self._computer.config
         options = stream_options(FILE_OPTIONS, config, lookahead_ms, instruments, tuning_hz, bends)
-        with _opened(recording, sample_rate) as (file, pcm), start_blocking_portal() as portal:
+        with _opened(recording, sample_rate) as (file, pcm):
             bar_name = _name(file) if progress else None
-            return portal.call(_transcribe, file, pcm, self._engine, options, bar_name)
+            return _transcribe(file, pcm, self._computer, options, bar_name)
 
     def close(self) -> None:
         """End its threads and processes; may be called twice."""
@@ -138,8 +147,7 @@ def transcribe(
 ) -> Transcription:
     """Transcribe a recording: the notes that ``POST /transcribe`` gives.
 
-    May be called in threads and, as it has an event loop of its own, while another runs. For
-    several recordings a ``Transcriber`` is faster.
+    May be called in threads. For several recordings a ``Transcriber`` is faster.
 
     Args:
         recording: path or binary file of WAV, FLAC, MP3, M4A, OGG, WebM, a film or another kind
@@ -173,33 +181,32 @@ def transcribe(
         )
 
 
-async def _transcribe(
+def _transcribe(
     file: BinaryIO,
     pcm: AudioFormat | None,
-    engine: Engine,
+    computer: Computer,
     options: StreamOptions,
     bar_name: str | None,
 ) -> Transcription:
-    config = engine.config
+    config = computer.config
     row = config.heads.index("frame")
     kept = [np.zeros((0, PITCHES), np.float32)]
     performance: Performance | None = None
     fault: Exception | None = None
     items = transcribe_file(
-        file, engine, options, pcm=pcm, on_frames=lambda _, heads: kept.append(heads[row].copy())
+        file, computer, options, pcm=pcm, on_frames=lambda _, heads: kept.append(heads[row].copy())
     )
-    with progress_bar(bar_name) as bar:
-        async with aclosing(items):
-            try:
-                async for item in items:
-                    if isinstance(item, FileProgress) and item.fraction is not None:
-                        bar.update(item.fraction - bar.n)
-                    elif isinstance(item, Performance):
-                        performance = item
-            except ValueError as error:
-                if performance is None:
-                    raise
-                fault = error
+    with progress_bar(bar_name) as bar, closing(items):
+        try:
+            for item in items:
+                if isinstance(item, FileProgress) and item.fraction is not None:
+                    bar.update(item.fraction - bar.n)
+                elif isinstance(item, Performance):
+                    performance = item
+        except ValueError as error:
+            if performance is None:
+                raise
+            fault = error
     assert performance is not None
     transcription = Transcription(
         performance,

@@ -17,7 +17,7 @@ from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, Event, NoteEvent, PedalEvent
 from service.notes.score import Score
 from service.protocol.server_messages import Totals
-from service.session.transcribe import Performance
+from service.stream.recording import Performance
 
 PATH = "/transcribe"
 # Live streams are served first: a recording may wait a long time for its first answer.

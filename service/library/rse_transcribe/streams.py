@@ -1,11 +1,9 @@
 """``Stream``: live audio to notes, block by block, without a server."""
 
-import asyncio
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
-from threading import Thread
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -13,10 +11,11 @@ from numpy.typing import ArrayLike
 from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
 from rse_transcribe.models import Model, loaded
 from rse_transcribe.transcription import Note, notes_of
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from service.notes.events import Event, is_update
+from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.session.session import SessionState, TranscriptionSession
+from service.stream import stream
 
 _DEFAULTS = StreamOptions()
 
@@ -31,7 +30,7 @@ class Stream:
             last = stream.finish()
 
     The events depend on the audio alone, not on the lengths of the blocks. Not thread-safe: call
-    it from one thread at a time, which may have a running event loop.
+    it from one thread at a time.
 
     ``gc.freeze()`` after opening spares a live program pauses of 0.1 s: Python's garbage collector
     walks through all that torch has imported.
@@ -69,31 +68,23 @@ class Stream:
             _DEFAULTS, transcriber.config, lookahead_ms, instruments, tuning_hz, bends, block_frames
         )
         self._updates = updates
-        engine = Engine(transcriber)
-        try:
-            engine.warm_up()
-            self._session = TranscriptionSession(engine, audio, options)
-        except BaseException:
-            engine.close()
-            raise
-        self._loop = asyncio.new_event_loop()
-        # A daemon: a program that leaves a stream open ends all the same.
-        args = self._loop, engine, self._session
-        self._thread = Thread(target=_run, args=args, name="stream", daemon=True)
-        self._thread.start()
+        self._computer = LocalComputer(transcriber, workers=1)
+        weakref.finalize(self, self._computer.close)  # of a forgotten stream
+        settings = TrackerSettings.from_card(transcriber.card)
+        self._stream = stream.Stream(transcriber.config, settings, audio, options)
+        self._features = self._computer.open_stream(self._stream.positions)
+        self._state = "open"
         self._process = os.getpid()
-        # Runs once: when closed, forgotten, or at the end of the program.
-        self._close = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
 
     @property
     def note_on_delay_ms(self) -> float:
         """From a sound to its event, before any computing."""
-        return self._session.delay.note_on_ms
+        return self._stream.delay.note_on_ms
 
     @property
     def notes(self) -> list[Note]:
         """The notes that have ended, by onset, then pitch."""
-        return notes_of(self._session.score.notes)
+        return notes_of(self._stream.score.notes)
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
         """Take the next samples, [n] or [n, channels], of the types that ``transcribe`` takes;
@@ -104,13 +95,14 @@ class Stream:
                 the stream can then only be finished.
             RuntimeError: the stream has been finished or closed, or this process was forked.
         """
-        if self._session.state is SessionState.FINISHED:
-            raise RuntimeError("the stream is finished")
-        if self._session.state is SessionState.FAILED:
-            raise RuntimeError("the stream failed at an earlier block; it can only be finished")
+        self._check("push")
         samples = as_float(block)
         mono = samples if samples.ndim == 1 else samples.mean(axis=1)
-        return self._wanted(self._call(self._session.push_samples, mono))
+        self._state = "failed"  # unless all goes well
+        self._stream.feed_samples(mono)
+        events = self._heard()
+        self._state = "open"
+        return self._wanted(events)
 
     def finish(self) -> list[Event]:
         """Transcribe to the last sample and end all notes; nothing if already finished.
@@ -118,23 +110,33 @@ class Stream:
         Raises:
             RuntimeError: the stream was closed before, or this process was forked.
         """
-        if self._session.state is SessionState.FINISHED:
+        if self._state == "finished":
             return []
-        return self._wanted(self._call(self._session.finish))
+        self._check("finish")
+        self._stream.end()
+        events = self._heard() + self._stream.finish()
+        self._state = "finished"
+        return self._wanted(events)
 
     def close(self) -> None:
         """End the stream; may be called twice. Sounding notes are lost: ``finish`` first."""
-        self._close()
-        self._thread.join()
+        if self._state != "finished":
+            self._state = "closed"
+        self._computer.close()
 
-    def _call(
-        self, method: Callable[..., Coroutine[Any, Any, list[Event]]], *args: object
-    ) -> list[Event]:
-        if not self._close.alive:
-            raise RuntimeError("the stream is closed")
+    def _heard(self) -> list[Event]:
+        events: list[Event] = []
+        while (due := self._stream.take()) is not None:
+            events += self._stream.hear(self._computer.compute(self._features, due))
+        return events
+
+    def _check(self, call: str) -> None:
         if os.getpid() != self._process:  # its thread stayed there: nobody would answer
             raise RuntimeError("a forked process cannot use the stream")
-        return asyncio.run_coroutine_threadsafe(method(*args), self._loop).result()
+        if self._state == "failed" and call == "push":
+            raise RuntimeError("the stream failed at an earlier block; it can only be finished")
+        if self._state in ("finished", "closed"):
+            raise RuntimeError(f"the stream is {self._state}")
 
     def _wanted(self, events: list[Event]) -> list[Event]:
         return [event for event in events if self._updates or not is_update(event)]
@@ -144,11 +146,3 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _run(loop: asyncio.AbstractEventLoop, engine: Engine, session: TranscriptionSession) -> None:
-    """A stream's thread. It has no reference to the Stream, so that a forgotten one is closed."""
-    loop.run_forever()
-    session.abort()
-    engine.close()
-    loop.close()

@@ -24,7 +24,7 @@ from service.score import SCORES
 from service.score.analysis import analyse, quantised
 from service.score.beats import Wishes
 from service.score.written import WrittenScore
-from service.session.transcribe import Performance
+from service.stream.recording import Performance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

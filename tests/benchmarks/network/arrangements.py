@@ -20,10 +20,11 @@ from model.config import FRAMES, HOP, PAPER, WINDOW
 from model.fast.network import fast_network
 from model.storage import fastest_dtype
 from model.transcriber import FeatureStream, TranscriptionModel
-from service.engine.batching import EngineSettings
+from service.engine.cores import available_cores
 from service.engine.runners import CpuRunner
-from service.engine.windows import WindowSchedule
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+from service.stream.stream import Due
+from service.stream.windows import WindowSchedule
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.network.work import matrix_rate, streamed_flops
 
@@ -71,8 +72,7 @@ def model(
 ) -> Figures:
     """A network's figures by arrangement, way and batch.
 
-    Plain, it computes all frames; arranged, batches are shared by the service's workers, as its
-    plan for this machine says.
+    Plain, it computes all frames; arranged, a worker for each core takes its share of a batch.
     """
     figures: Figures = {}
     precision, name = precision_of(transcriber.compute_dtype), transcriber.config.name
@@ -87,27 +87,28 @@ def model(
     assert fast is not None
     sample_rate = transcriber.config.sample_rate
     runner = CpuRunner(fast)
-    plan = runner.plan(EngineSettings())
+    workers = available_cores()
     window = (0.1 * torch.randn(WINDOW)).numpy()
-    figures[f"{precision}, arranged"] = str(plan)
+    figures[f"{precision}, arranged, workers"] = workers
     for way, stream in STREAMS.items():
         schedule = stream and WindowSchedule.of(stream, sample_rate)
         positions = schedule.positions if schedule else slice(0, FRAMES)
         hops = schedule.block_frames if schedule else FRAMES // 2
         work = streamed_flops(fast, positions, hops)
         for batch in batches:
-            share = min(plan.batch_windows, math.ceil(batch / plan.workers))
+            share = min(runner.batch_windows, math.ceil(batch / workers))
             streams = [runner.open_stream(positions) for _ in range(batch)]
             parts = [streams[n : n + share] for n in range(0, batch, share)]
 
             def predict(
                 part: list[FeatureStream], positions: slice = positions, hops: int = hops
             ) -> None:
-                torch.set_num_threads(plan.threads or 1)  # of this thread
-                rows = [runner.rows(stream, [window], hops) for stream in part]
+                torch.set_num_threads(1)  # of this thread
+                due = Due(window, 1, hops, positions)
+                rows = [runner.rows(stream, due) for stream in part]
                 runner.predict([row for (row,) in rows], positions)
 
-            with ThreadPoolExecutor(plan.workers) as pool:
+            with ThreadPoolExecutor(workers) as pool:
                 times = seconds(lambda: list(pool.map(predict, parts)), runs)  # noqa: B023
             windows = spread([batch / s for s in times])
             found = {"windows_a_second": windows}

@@ -19,8 +19,8 @@ from model.fast.switch import FastSwitch
 from model.switch import ResidualSwitchUnit
 from model.transcriber import TranscriptionModel
 from service.engine.cuda_graphs import GraphRunner
-from service.engine.windows import WindowSchedule
 from service.protocol.options import Mode, StreamOptions
+from service.stream.windows import WindowSchedule
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.network.work import matrix_rate, window_flops
 

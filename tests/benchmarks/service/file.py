@@ -5,23 +5,23 @@ service's pipeline alone.
 """
 
 import argparse
-import asyncio
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from model import storage
-from service.engine.batching import EngineSettings
-from service.engine.engine import Engine
-from service.session.transcribe import Performance, transcribe_file
-from service.settings import Settings
+from service.engine.cores import available_cores
+from service.engine.load import load_shipped
+from service.stream.computer import Computer
+from service.stream.recording import Performance, transcribe_file
+from service.workers.background import BackgroundPool
+from service.workers.messages import Setup
+from service.workers.pool import Pool
 from tests.benchmarks.machine import peak_mb, spread, write_music
 from tests.benchmarks.peer import transcribe
 
@@ -64,29 +64,30 @@ def beside_basic_pitch(path: Path, model: str, interpreter: str) -> dict[str, An
     return {name: spread(values) for name, values in speeds.items()} | {"ratio": spread(ratios)}
 
 
-async def measure(path: Path, engine: Engine) -> dict[str, Any]:
+def measure(path: Path, computer: Computer) -> dict[str, Any]:
     """Transcribes the file once."""
     began = time.perf_counter()
     with path.open("rb") as file:
-        async with aclosing(transcribe_file(file, engine)) as items:
-            async for item in items:
-                if isinstance(item, Performance):
-                    done = item
+        for item in transcribe_file(file, computer):
+            if isinstance(item, Performance):
+                done = item
     return {
         "duration_s": done.totals.audio_s,
         "notes": len(done.notes),
         "times_real_time": done.totals.audio_s / (time.perf_counter() - began),
         "peak_mb": peak_mb(),
-        "workers": engine.workers,
+        "workers": computer.workers,
     }
 
 
 def main() -> None:
     """The measuring process: ``python -m tests.benchmarks.service.file PATH MODEL``."""
-    settings = EngineSettings(worker_processes=Settings().worker_processes)
-    with Engine(storage.load(sys.argv[2]), settings) as engine:
-        engine.warm_up()
-        print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), engine))))
+    setup = Setup(load=load_shipped, model=sys.argv[2], device="cpu")
+    background = BackgroundPool(Pool(setup, available_cores()))
+    try:
+        print(json.dumps(measure(Path(sys.argv[1]), background.pool)))
+    finally:
+        background.close()
 
 
 if __name__ == "__main__":

@@ -11,13 +11,10 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from service.access.clients import Client
 from service.access.keys import hash_key
 from tests.service.apps import begin as start
-from tests.service.apps import hear, serving, state_of
+from tests.service.apps import hear, serving
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
-KEYS = (
-    f"alice:{hash_key(ALICE).hex()} "
-    f"bob:{hash_key(BOB).hex()}:max_sessions=1,max_requests_per_s=0.01"
-)
+KEYS = f"alice:{hash_key(ALICE).hex()} bob:{hash_key(BOB).hex()}:max_sessions=1"
 LIVE = "/ws/transcribe"
 
 
@@ -27,7 +24,7 @@ def bearer(key: str) -> dict[str, str]:
 
 @contextmanager
 def guarded(**settings: Any) -> Iterator[TestClient]:
-    with serving(keys=KEYS, token_lifetime_s=600, **settings) as (client, _):
+    with serving(keys=KEYS, **settings) as (client, _):
         yield client
 
 
@@ -90,7 +87,7 @@ def test_a_key_opens_everything() -> None:
         assert client.post("/transcribe", headers=bearer(ALICE)).json()["code"] == "bad_upload"
 
 
-def test_a_token_opens_one_websocket_and_is_not_said_back() -> None:
+def test_a_token_opens_a_websocket_and_is_not_said_back() -> None:
     with guarded() as client:
         assert client.post("/token").status_code == 401
         answer = client.post("/token", headers=bearer(ALICE))
@@ -99,8 +96,6 @@ def test_a_token_opens_one_websocket_and_is_not_said_back() -> None:
         assert client.get("/info", headers=bearer(token)).status_code == 401
         offered = ["rse.v1", f"rse.token.{token}"]
         assert begin(client, subprotocols=offered) == "rse.v1"
-        assert refused(client, subprotocols=offered) == (401, "unauthorized")
-        assert refusal(client, subprotocols=offered) == ("unauthorized", 4401)
 
 
 def test_a_key_is_no_query_parameter_and_comes_into_no_log(
@@ -124,11 +119,7 @@ def test_a_key_has_limits_of_its_own() -> None:
     with guarded() as client:
         with client.websocket_connect(LIVE, headers=bearer(BOB)) as socket:
             start(socket)
-            # One request in 100 s, and a burst in proportion: one.
-            answer = client.get("/info", headers=bearer(BOB))
-            assert answer.status_code == 429
-            assert 1 <= int(answer.headers["Retry-After"]) <= 100
-            assert answer.json()["code"] == "too_many_requests"
+            assert refused(client, headers=bearer(BOB)) == (429, "client_limit")
             assert begin(client, headers=bearer(ALICE)) is None
 
 
@@ -143,48 +134,16 @@ def test_a_client_has_no_more_sessions_than_its_share() -> None:
 
 def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:
     to_page = {"Origin": "http://testserver"}
-    from_proxy = {**to_page, "X-Refuse-With": "status"}
-    offered = ["rse.v1", "rse.token.of-another"]
+    for_proxy = {**to_page, "X-Refuse-With": "status", **bearer(ALICE)}
     with guarded(max_sessions=1) as client:
-        assert refusal(client, headers=from_proxy) == ("unauthorized", 4401)  # without a token
-        assert refusal(client, subprotocols=offered) == ("unauthorized", 4401)
-        assert refused(client, headers=from_proxy, subprotocols=offered) == (403, "unauthorized")
-        for_proxy = {**from_proxy, **bearer(ALICE)}
-        assert client.post("/token", headers=for_proxy).status_code == 200
+        assert refusal(client, subprotocols=["rse.v1", "rse.token.forged"]) == (
+            "unauthorized",
+            4401,
+        )
         with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
             start(socket)
             assert refused(client, headers=for_proxy) == (503, "too_many_sessions")
             assert refusal(client, headers=bearer(ALICE)) == ("too_many_sessions", 4429)
-            # Not whose the token is, but that there is no room, is what its page should read.
-            assert refusal(client, subprotocols=offered) == ("too_many_sessions", 4429)
-            full = refused(client, headers=from_proxy, subprotocols=offered)
-            assert full == (503, "too_many_sessions")
-            answer = client.post("/token", headers=for_proxy)
-            assert (answer.status_code, answer.json()["code"]) == (503, "too_many_sessions")
-            assert "Retry-After" in answer.headers
-            assert client.post("/token", headers=bearer(ALICE)).status_code == 200
-
-
-def test_a_token_outlives_a_handshake_that_came_too_soon() -> None:
-    with guarded(max_requests_per_s=0.01, max_request_burst=1) as client:
-        token = client.post("/token", headers=bearer(ALICE)).json()["token"]
-        offered = ["rse.v1", f"rse.token.{token}"]
-        assert refused(client, subprotocols=offered) == (429, "too_many_requests")
-        tokens = state_of(client).tokens
-        assert tokens.owner(token) == Client("key alice")
-
-
-def test_requests_above_the_rate_are_refused_with_retry_after() -> None:
-    with serving(max_requests_per_s=0.01, max_request_burst=2) as (client, _):
-        assert client.get("/info").status_code == 200
-        assert begin(client) is None
-        answer = client.get("/info")
-        assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
-        assert 50 <= int(answer.headers["Retry-After"]) <= 100
-        assert refused(client) == (429, "too_many_requests")
-        assert refusal(client) == ("too_many_requests", 4429)
-        assert {client.get("/healthz").status_code for _ in range(20)} == {200}
-        assert {client.get("/service/socket.js").status_code for _ in range(20)} == {200}
 
 
 def test_on_loopback_without_keys_a_foreign_name_is_refused() -> None:

@@ -12,7 +12,7 @@ DIGEST = "0" * 64
 def test_a_new_key_opens_what_its_line_is_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["new", "alice", "--max-sessions", "3", "--max-requests-per-s", "0.5"]) == 0
+    assert main(["new", "alice", "--max-sessions", "3"]) == 0
     said = capsys.readouterr()
     secret = said.err.split()[-1]
     assert secret not in said.out
@@ -25,7 +25,7 @@ def test_a_new_key_opens_what_its_line_is_in(
     assert carol.name == "key carol"
     alice = keys.find(secret)
     assert alice is not None
-    assert (alice.name, alice.max_sessions, alice.max_requests_per_s) == ("key alice", 3, 0.5)
+    assert (alice.name, alice.max_sessions) == ("key alice", 3)
     for wrong in ("", secret[:-1], secret + "x", secret.upper(), "\udcff", DIGEST):
         assert keys.find(wrong) is None
 

@@ -34,6 +34,11 @@ ENVIRONMENT = {
     "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is put into the user's home
     "PYTHONPATH": str(REPOSITORY),
     "OMP_NUM_THREADS": "1",
+    "RSE_MODEL": "live",
+    "RSE_DEVICE": "cpu",
+    "RSE_MAX_SESSIONS": "4",
+    "RSE_IDLE_TIMEOUT_S": "3600",
+    "RSE_HANG_TIMEOUT_S": "600",
 }
 
 
@@ -80,10 +85,19 @@ class Cluster:
             self.command("deploy", **wanted)
             self._deployed = wanted
 
-    def running(self, deployment: str) -> list[int]:
-        """Process ids of the replicas of `Ingress` or `Model` that run."""
-        replicas = self.command("replicas")[deployment]
-        return [one["pid"] for one in replicas if one["state"] == "RUNNING"]
+    def replicas(self) -> list[int]:
+        """Process ids of the replicas."""
+        return [
+            int(folder.name)
+            for folder in Path("/proc").iterdir()
+            if folder.name.isdecimal() and self._is_replica(folder)
+        ]
+
+    def _is_replica(self, folder: Path) -> bool:
+        with suppress(OSError):
+            ours = os.getsid(int(folder.name)) == self._session
+            return ours and b"ServeReplica" in (folder / "cmdline").read_bytes()
+        return False
 
     def close(self) -> None:
         """Ends Ray, by force where it does not end of itself."""

@@ -13,6 +13,7 @@ from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
 from service.engine.cuda_graphs import GraphRunner, Replay
+from service.stream.stream import Due
 from tests.networks import FILTERBANK, HISTORY, STRIDED, noise
 
 POSITIONS = slice(50, 54)
@@ -40,7 +41,9 @@ def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
     windows = noise(11)
     expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
     rows = [
-        row for window in windows for row in runner.rows(runner.open_stream(POSITIONS), [window], 3)
+        row
+        for window in windows
+        for row in runner.rows(runner.open_stream(POSITIONS), Due(window, 1, 3, POSITIONS))
     ]
     answers = {}
     for count in (11, 1, 8, 9):  # smaller batches leave older windows in the bucket
@@ -59,7 +62,7 @@ def test_windows_come_with_what_was_before_them() -> None:
     begin = 0
     for hops in (0, 32, 1, 7):
         begin += hops * HOP
-        rows = runner.rows(stream, [audio[begin : begin + WINDOW]], hops)
+        rows = runner.rows(stream, Due(audio[begin : begin + WINDOW], 1, hops, POSITIONS))
         expected = transcriber.predict(whole_audio[None, begin : begin + context + WINDOW])
         np.testing.assert_allclose(
             runner.predict(rows, POSITIONS), expected[:, :, POSITIONS].numpy(), atol=1e-5

@@ -1,6 +1,5 @@
 """The pipeline around real networks: the streamed frames are those of the windows themselves."""
 
-import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -12,15 +11,15 @@ from numpy.typing import NDArray
 
 from model.config import WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
-from service.engine.batching import Priority
-from service.engine.engine import Engine
-from service.engine.windows import WindowSchedule
+from service.engine.local import LocalComputer
 from service.notes.resume import ResumePoint
 from service.protocol.options import Mode, StreamOptions
-from service.session.session import TranscriptionSession
+from service.stream.recording import transcribe_array
+from service.stream.stream import Stream
+from service.stream.windows import WindowSchedule
 from tests.fakes import play
 from tests.networks import FILTERBANK, HISTORY, STRIDED, assert_same_outputs
-from tests.service.sessions import listen, pcm, to_bytes
+from tests.service.streams import heard, listen, open_stream, pcm, to_bytes
 
 TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
 DECIMATED = 2e-4  # where long filters read decimated audio
@@ -30,13 +29,15 @@ def streamed(
     transcriber: TranscriptionModel,
     samples: NDArray[np.float32],
     options: StreamOptions,
-    chunk: int,
-    priority: Priority,
+    chunk: int | None,
 ) -> NDArray[np.float32]:
-    """Probabilities [heads, frames, 128] of samples at the model's own rate."""
+    """Probabilities [outputs, frames, 128] of samples at the model's own rate: of a live stream in
+    chunks, or of a recording."""
     audio = pcm(transcriber.config.sample_rate)
-    with Engine(transcriber) as engine:
-        return listen(engine, to_bytes(samples, audio), audio, options, [4 * chunk], priority)[1]
+    with LocalComputer(transcriber) as computer:
+        if chunk is None:
+            return transcribe_array(samples, audio.sample_rate_hz, computer, options).probabilities
+        return listen(computer, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,8 @@ def test_streamed_frames_are_those_of_whole_windows(
     rate_hz = config.sample_rate
     samples = play([(60, 0.1, 0.5), (76, 0.3, 0.9)], 1.1, rate_hz)
     samples += 0.02 * np.random.default_rng(0).standard_normal(len(samples)).astype(np.float32)
-    live = streamed(transcriber, samples, options, 300, Priority.LIVE)
-    file = streamed(transcriber, samples, options, len(samples), Priority.FILE)
+    live = streamed(transcriber, samples, options, 300)
+    file = streamed(transcriber, samples, options, None)
     np.testing.assert_allclose(file, live, atol=TOLERANCE)
 
     schedule = WindowSchedule.of(options, rate_hz)
@@ -94,40 +95,42 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
     options = StreamOptions(block_frames=block_frames)
     notes = [(60.45, 0.1, 1.5), (64.45, 1.9, 4.3), (76.45, 0.3, 4.4)]
     samples = play(notes, 4.5, rate_hz)
-    file = streamed(transcriber, samples, options, len(samples), Priority.FILE)
-    concert = replace(options, tuning_hz=440.0)
-    unfollowed = streamed(transcriber, samples, concert, len(samples), Priority.FILE)
+    file = streamed(transcriber, samples, options, None)
+    unfollowed = streamed(transcriber, samples, replace(options, tuning_hz=440.0), None)
     differ = (file != unfollowed).any(axis=(0, 2))
     assert not differ[:70].any()  # where nothing is known yet
     assert differ[150:350].all()
 
-    async def heard(engine: Engine, options: StreamOptions) -> dict[int, NDArray[np.float32]]:
-        audio = pcm(rate_hz)
-        frames: dict[int, NDArray[np.float32]] = {}
-        point = ResumePoint()
+    audio, frames = pcm(rate_hz), dict[int, NDArray[np.float32]]()
+    point = ResumePoint()
 
-        def keep(first: int, probabilities: NDArray[np.float32]) -> None:
-            for frame in range(first, first + probabilities.shape[1]):
-                if frame >= point.frames:  # those before it are heard again to get ready
-                    frames[frame] = probabilities[:, frame - first]
+    def keep(first: int, probabilities: NDArray[np.float32]) -> None:
+        for frame in range(first, first + probabilities.shape[1]):
+            if frame >= point.frames:  # those before it are heard again to get ready
+                frames[frame] = probabilities[:, frame - first]
 
-        session = TranscriptionSession(engine, audio, options, on_frames=keep)
-        for begin in range(0, int(cut * len(samples)), chunk):
-            await session.push_samples(samples[begin : begin + chunk])
-        point = session.point
-        session.abort()
-        session = TranscriptionSession(engine, audio, options, on_frames=keep, resume=point)
-        for begin in range(point.from_sample, len(samples), chunk):
-            await session.push_samples(samples[begin : begin + chunk])
-        await session.finish()
-        return frames
+    with LocalComputer(transcriber) as computer:
+        others = [open_stream(computer, audio, StreamOptions(block_frames=n)) for n in company]
+        states = [computer.open_stream(other.positions) for other in others]
 
-    async def run(engine: Engine) -> dict[int, NDArray[np.float32]]:
-        others = [heard(engine, StreamOptions(block_frames=blocks)) for blocks in company]
-        return (await asyncio.gather(heard(engine, options), *others))[0]
+        def play_on(stream: Stream, begin: int, end: int) -> None:
+            features = computer.open_stream(stream.positions)
+            for start in range(begin, end, chunk):
+                piece = samples[start : min(start + chunk, end)]
+                stream.feed_samples(piece)
+                heard(computer, stream, features)
+                for other, state in zip(others, states, strict=True):
+                    other.feed_samples(piece)
+                    heard(computer, other, state)
+            if end == len(samples):
+                stream.end()
+                heard(computer, stream, features)
 
-    with Engine(transcriber) as engine:
-        frames = asyncio.run(run(engine))
+        stream = open_stream(computer, audio, options, keep)
+        play_on(stream, 0, int(cut * len(samples)))
+        point = stream.point
+        stream = open_stream(computer, audio, options, keep, point)
+        play_on(stream, point.from_sample, len(samples))
     assert sorted(frames) == list(range(file.shape[1]))
     for number, frame in frames.items():
         np.testing.assert_array_equal(frame, file[:, number])
@@ -138,6 +141,6 @@ def test_a_model_on_a_gpu_is_fed_there() -> None:
     torch.manual_seed(0)
     transcriber = TranscriptionModel(FILTERBANK).eval()
     samples = play([(60, 0.1, 0.5)], 0.8, FILTERBANK.sample_rate)
-    cpu = streamed(transcriber, samples, StreamOptions(), 300, Priority.LIVE)
-    gpu = streamed(transcriber.to("cuda"), samples, StreamOptions(), 300, Priority.LIVE)
+    cpu = streamed(transcriber, samples, StreamOptions(), 300)
+    gpu = streamed(transcriber.to("cuda"), samples, StreamOptions(), 300)
     np.testing.assert_allclose(gpu, cpu, atol=0.02)  # its convolutions run in TF32

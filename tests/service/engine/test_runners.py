@@ -1,9 +1,8 @@
 """A network on the cores of a processor: the plain network's numbers, the same in any company."""
 
-import math
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from model import storage
 from model.config import HOP, WINDOW, ModelConfig
 from model.fast.stream import NetworkStream
 from model.transcriber import TranscriptionModel
-from service.engine import runners
-from service.engine.batching import EngineSettings, Priority
-from service.engine.engine import Engine
-from service.engine.interface import Plan, Runner
-from service.engine.runners import CpuRunner, runner_of
+from service.engine import cores as cores_module
+from service.engine.cores import available_cores
+from service.engine.local import LocalComputer
+from service.engine.runners import CpuRunner, Runner, runner_of
+from service.stream.stream import Due
 from tests.networks import FILTERBANK, HISTORY, STRIDED, noise
 
 BOTH = pytest.mark.parametrize(
@@ -36,7 +35,8 @@ def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcri
 
 
 def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
-    streams = [runner.rows(runner.open_stream(POSITIONS), [window], 1) for window in windows]
+    dues = [Due(window, 1, 1, POSITIONS) for window in windows]
+    streams = [runner.rows(runner.open_stream(POSITIONS), due) for due in dues]
     return [row for (row,) in streams]
 
 
@@ -58,9 +58,9 @@ def test_a_streams_windows_have_the_same_bits_together(
 ) -> None:
     runner = runner_of(network(HISTORY, dtype))
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
-    windows = [audio[n * 32 * HOP :][:WINDOW] for n in range(12)]
+    due = Due(audio, 12, 32, POSITIONS)
     stream = runner.open_stream(POSITIONS)
-    alone = [row for window in windows for row in runner.rows(stream, [window], 32)]
+    alone = [row for n in range(12) for row in runner.rows(stream, due.part(n, 1))]
     exact = NetworkStream.advance_together
 
     def advance(
@@ -70,11 +70,10 @@ def test_a_streams_windows_have_the_same_bits_together(
 
     monkeypatch.setattr(NetworkStream, "advance_together", advance)
     for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):
-        stream, left = runner.open_stream(POSITIONS), list(windows)
-        together = []
+        stream = runner.open_stream(POSITIONS)
+        together: list[torch.Tensor] = []
         for size in sizes:
-            together += runner.rows(stream, left[:size], 32)
-            del left[:size]
+            together += runner.rows(stream, due.part(len(together), size))
         for one, other in zip(alone, together, strict=True):
             assert torch.equal(one, other)
 
@@ -101,22 +100,6 @@ def test_rows_that_would_change_together_are_computed_alone_though_two_workers_t
 
 
 @pytest.mark.parametrize(
-    ("window_ms", "expected"),
-    [
-        (1.0, Plan(workers=3, threads=1, batch_windows=4)),
-        (10.0, Plan(workers=3, threads=1, batch_windows=2)),
-        (300.0, Plan(workers=1, threads=3, batch_windows=1)),
-    ],
-)
-def test_large_windows_are_shared_out_over_the_cores(
-    monkeypatch: pytest.MonkeyPatch, window_ms: float, expected: Plan
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr(runners, "least_ms", lambda work, clock: window_ms)
-    assert runner_of(network(FILTERBANK)).plan(EngineSettings(max_step_ms=25)) == expected
-
-
-@pytest.mark.parametrize(
     ("limit", "cores"),
     [("max 100000", 4), ("250000 100000", 2), ("50000 100000", 1), ("800000 100000", 4), ("", 4)],
 )
@@ -129,36 +112,13 @@ def test_a_quota_limits_the_cores(
     own.write_text("1:cpu:/\n0::/system.slice/rse.service\n", encoding="utf-8")
     if limit:
         (group / "cpu.max").write_text(f"{limit}\n", encoding="utf-8")
-    monkeypatch.setattr(runners, "_OWN_GROUP", own)
-    monkeypatch.setattr(runners, "_GROUPS", tmp_path)
+    monkeypatch.setattr(cores_module, "_OWN_GROUP", own)
+    monkeypatch.setattr(cores_module, "_GROUPS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert runners.available_cores() == cores
+    assert available_cores() == cores
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert runners.available_cores() == 7
-
-
-@BOTH
-def test_streams_get_the_same_bits_from_any_number_of_workers(
-    monkeypatch: pytest.MonkeyPatch, config: ModelConfig
-) -> None:
-    windows = noise(8)
-    answers = []
-    monkeypatch.setattr(runners, "_ALONE_MS", math.inf)  # CpuRunner, however slow this machine is
-    for cores in (1, 3):
-        monkeypatch.setenv("OMP_NUM_THREADS", str(cores))
-        with Engine(network(config), EngineSettings(max_step_ms=1000)) as engine:
-            engine.warm_up()
-            assert engine.workers == cores
-            streams = [engine.open_stream(p, POSITIONS) for p in Priority for _ in range(2)]
-            futures = [stream.submit(windows[:4], 8) for stream in streams]
-            futures += [stream.submit(windows[4:], 8) for stream in streams]
-            assert not wait(futures, 60).not_done
-        first, second = futures[0].result(), futures[4].result()
-        for future, expected in zip(futures, [first] * 4 + [second] * 4, strict=True):
-            np.testing.assert_array_equal(future.result(), expected)
-        answers.append(np.concatenate([first, second]))
-    np.testing.assert_array_equal(answers[0], answers[1])
+    assert available_cores() == 7
 
 
 def test_the_callers_threads_and_random_numbers_stay_as_they_were(
@@ -169,7 +129,6 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
             return thread.submit(torch.get_num_threads).result()
 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr(runners, "_ALONE_MS", math.inf)
     own = torch.get_num_threads()
     seen = []
     predict = CpuRunner.predict
@@ -182,11 +141,10 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
     try:
         torch.set_num_threads(2)
         state = torch.get_rng_state()
-        with Engine(storage.load("light")) as engine:
-            engine.warm_up()
-            streams = [engine.open_stream(Priority.LIVE, POSITIONS) for _ in range(6)]
-            for future in [stream.submit(noise(4), 32) for stream in streams]:
-                future.result(60)
+        with LocalComputer(storage.load("light")) as computer:
+            due = Due(noise(1)[0], 1, 1, POSITIONS)
+            futures = [computer.submit(computer.open(), due) for _ in range(6)]
+            assert all(np.isfinite(future.result(60)).all() for future in futures)
             assert threads_of_a_new_thread() == 2
         assert threads_of_a_new_thread() == torch.get_num_threads() == 2
     finally:

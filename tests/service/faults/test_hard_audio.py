@@ -8,21 +8,20 @@ from numpy.typing import NDArray
 
 from model import storage
 from service.audio.pcm import MAX_AMPLITUDE
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import check_laws
-from tests.service.sessions import listen, pcm, to_bytes
+from tests.service.streams import listen, pcm, to_bytes
 
 RATE_HZ = 44_100
 TIME_S = np.arange(2 * RATE_HZ) / RATE_HZ
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine(storage.load("live", "cpu")) as engine:
-        engine.warm_up()
-        yield engine
+def computer() -> Iterator[LocalComputer]:
+    with LocalComputer(storage.load("live", "cpu")) as computer:
+        yield computer
 
 
 def square(hz: float) -> NDArray[np.float32]:
@@ -42,11 +41,11 @@ def square(hz: float) -> NDArray[np.float32]:
     ],
 )
 def test_hard_audio_gives_finite_frames_and_ended_notes(
-    engine: Engine, samples: NDArray[np.float32]
+    computer: LocalComputer, samples: NDArray[np.float32]
 ) -> None:
-    events, probabilities = listen(engine, to_bytes(samples, pcm(RATE_HZ)), pcm(RATE_HZ))
+    events, probabilities = listen(computer, to_bytes(samples, pcm(RATE_HZ)), pcm(RATE_HZ))
     assert np.isfinite(probabilities).all()
     assert probabilities.min() >= 0
     assert probabilities.max() <= 1
     notes = [e for e in events if isinstance(e, NoteEvent) and e.kind != "note_update"]
-    check_laws(notes, TrackerSettings.from_card(engine.card), probabilities.shape[1])
+    check_laws(notes, TrackerSettings.from_card(computer.card), probabilities.shape[1])

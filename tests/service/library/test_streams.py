@@ -62,6 +62,7 @@ def test_a_finished_or_closed_stream_takes_no_more() -> None:
 def test_a_forgotten_stream_lets_go_of_its_threads() -> None:
     before = set(threading.enumerate())
     stream = Stream(RATE_HZ, model=FakeTranscriber())
+    stream.push(melody())
     begun = set(threading.enumerate()) - before
     assert begun
     del stream

@@ -30,7 +30,7 @@ def client() -> Iterator[TestClient]:
 def admit(client: TestClient, *sessions: StreamOptions) -> None:
     """As on a machine that carries these sessions and no more."""
     state = state_of(client)
-    rate_hz = state.slot.loaded().config.sample_rate
+    rate_hz = state.pool.config.sample_rate
     asked = (Capacity(0.0, rate_hz).asked_per_s(options) for options in sessions)
     state.sessions.admit_by(Capacity((1 + 1e-9) * sum(asked) / LOAD, rate_hz))
 
@@ -50,7 +50,7 @@ def test_a_machine_too_slow_for_anytime_refuses_it(client: TestClient) -> None:
 
 def test_a_session_that_may_have_the_machine_to_itself_has_it_alone(client: TestClient) -> None:
     state = state_of(client)
-    rate_hz = state.slot.loaded().config.sample_rate
+    rate_hz = state.pool.config.sample_rate
     asked = Capacity(0.0, rate_hz).asked_per_s(ANYTIME)
     state.sessions.admit_by(Capacity(asked / ALONE + 1, rate_hz))
     with client.websocket_connect(ADDRESS) as first:

@@ -5,8 +5,8 @@ import base64
 import numpy as np
 from starlette.testclient import TestClient
 
-from service.live.progress import LOWEST_PITCH
 from service.protocol.server_messages import Frames
+from service.workers.session import LOWEST_PITCH
 from tests.fakes import FAKE_PITCHES
 from tests.service.apps import DURATION_S, of_type, perform
 

@@ -39,7 +39,7 @@ AUDIO = pcm16(
 def servers() -> Iterator[list[TestClient]]:
     with ExitStack() as stack:
         models = [FakeTranscriber(HEADS) for _ in range(2)]
-        yield [stack.enter_context(serving(m, progress_interval_ms=20))[0] for m in models]
+        yield [stack.enter_context(serving(m))[0] for m in models]
 
 
 class Performer:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from service.live import websocket
 from service.protocol.faults import CloseCode
 from tests.service.apps import (
     ADDRESS,
@@ -87,7 +88,7 @@ def test_a_fault_before_ready_gets_an_error_and_a_close(
         raise RuntimeError("secret detail")
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.live.websocket.TranscriptionSession", fail)
+        patch.setattr("service.workers.worker.LiveSession", fail)
         error, close = refusal(client)
     assert (error["seq"], error["code"]) == (0, "internal")
     assert "secret" not in error["message"]
@@ -121,9 +122,10 @@ def test_idle_clients_get_an_error_and_keep_their_notes() -> None:
     assert code == CloseCode.TIMEOUT
 
 
-def test_a_session_has_an_end_in_audio() -> None:
+def test_a_session_has_an_end_in_audio(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_s = 60  # of time too, in which the audio must have come
-    with serving(max_session_s=limit_s, idle_timeout_s=limit_s, max_pace=1000) as (client, _):
+    monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
+    with serving(max_session_s=limit_s, idle_timeout_s=limit_s) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
             begin(socket)
             send(socket)
@@ -139,7 +141,7 @@ def test_a_session_has_an_end_in_audio() -> None:
 def test_a_session_has_an_end_in_time() -> None:
     # Its start is there with the connection: on a slow machine it could come after the end.
     start = f"{ADDRESS}?encoding=pcm_s16le&sample_rate={RATE_HZ}"
-    with serving(max_session_s=2, idle_timeout_s=2, progress_interval_ms=100) as (client, _):
+    with serving(max_session_s=2, idle_timeout_s=2) as (client, _):
         with client.websocket_connect(start) as socket:
             heard: list[dict[str, Any]] = []
             while not of_type(heard, "done"):
@@ -150,8 +152,11 @@ def test_a_session_has_an_end_in_time() -> None:
     assert code == "session_too_long"
 
 
-def test_too_many_notes_end_the_session_with_those_kept() -> None:
-    with serving(max_notes=1) as (client, _), client.websocket_connect(ADDRESS) as socket:
+def test_too_many_notes_end_the_session_with_those_kept(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "MAX_NOTES", 1)
+    with client.websocket_connect(ADDRESS) as socket:
         begin(socket)
         send(socket)
         messages, code = stop(socket)

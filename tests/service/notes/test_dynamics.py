@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service.notes.dynamics import LOWEST_LEVEL, MEAN_VELOCITY, Dynamics
 from service.notes.resume import ResumePoint
 from service.protocol.client_messages import Checkpoint
-from service.session.wire import checkpoint_of, resume_point
+from service.stream.wire import checkpoint_of, resume_point
 
 START = Dynamics()
 LOUDNESS = st.lists(st.floats(0.08, 0.5), min_size=1, max_size=300)

@@ -3,15 +3,13 @@
 import json
 import re
 import threading
-import time
 
 from starlette.testclient import TestClient
 
-from service.access.problems import MEDIA_TYPE
-from service.app import create_app
+from service.access.problems import MEDIA_TYPE, RETRY_AFTER_S
 from service.settings import Settings
 from tests.fakes import FakeTranscriber
-from tests.service.apps import serving, wait_for
+from tests.service.apps import app_with, serving, wait_for
 
 
 def test_ready_only_when_the_model_is() -> None:
@@ -21,12 +19,12 @@ def test_ready_only_when_the_model_is() -> None:
         assert go_on.wait(100)
         return FakeTranscriber()
 
-    app = create_app(Settings(retry_after_s=9, allowed_hosts=("testserver",)), load_model=load)
+    app = app_with(load, Settings(allowed_hosts=("testserver",)))
     with TestClient(app) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         waiting = client.get("/readyz")
         assert waiting.status_code == 503
-        assert waiting.headers["Retry-After"] == "9"
+        assert waiting.headers["Retry-After"] == str(RETRY_AFTER_S)
         assert waiting.headers["Content-Type"] == MEDIA_TYPE
         assert waiting.json()["code"] == "not_ready"
         assert client.post("/transcribe").json()["code"] == "not_ready"
@@ -42,37 +40,13 @@ def test_a_model_that_cannot_be_loaded_is_reported_without_its_path() -> None:
     def load(name: str, device: str) -> FakeTranscriber:
         raise OSError("/secret/place/weights.safetensors is damaged")
 
-    app = create_app(Settings(), load_model=load, on_load_failure=failed.set)
+    app = app_with(load, Settings(), on_load_failure=failed.set)
     with TestClient(app) as client:
         assert failed.wait(100)
         answer = client.get("/readyz")
         assert answer.status_code == 503
-        assert "OSError" in answer.json()["detail"]
+        assert "EngineError" in answer.json()["detail"]
         assert "secret" not in answer.text
-
-
-def test_an_end_while_the_model_is_loaded_leaves_no_worker_behind() -> None:
-    loading, loaded = threading.Event(), threading.Event()
-    before = set(threading.enumerate())
-
-    def load(name: str, device: str) -> FakeTranscriber:
-        loading.set()
-        deadline = time.monotonic() + 100
-        while not state.draining.is_set():  # the end has begun
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        loaded.set()
-        return FakeTranscriber()
-
-    app = create_app(Settings(), load_model=load)
-    state = app.state.service
-    state.close_timeout_s = 100
-    with TestClient(app):
-        assert loading.wait(100)
-        assert not loaded.is_set()
-    assert loaded.is_set()
-    left = {thread.name for thread in set(threading.enumerate()) - before}
-    assert not {name for name in left if name.startswith("engine-")}
 
 
 def test_info_has_the_card_and_the_settings_and_no_address() -> None:

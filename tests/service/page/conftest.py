@@ -49,7 +49,7 @@ def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with server_starter(tmp_path_factory.mktemp("server")) as start:
         # All tests come from one address, and a fast machine makes them as fast as no person would.
-        yield start(*TONES_SERVER, RSE_MAX_REQUEST_BURST="100000")
+        yield start(*TONES_SERVER)
 
 
 @pytest.fixture(scope="package")

@@ -43,7 +43,7 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with server_starter(tmp_path_factory.mktemp("server")) as start:
-        yield start(*TONES, "all", RSE_MAX_REQUEST_BURST="100000")
+        yield start(*TONES, "all")
 
 
 @pytest.fixture

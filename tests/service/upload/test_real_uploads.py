@@ -16,6 +16,8 @@ import soundfile
 from starlette.testclient import TestClient
 from starlette.types import Message
 
+from service.upload import answer as answers
+from service.upload import form
 from tests.service.apps import (
     PITCHES,
     RATE_HZ,
@@ -116,9 +118,13 @@ async def ask(
 
 
 @pytest.mark.parametrize("trickle_s", [None, 0.01])
-def test_an_upload_that_stands_still_or_takes_too_long_is_given_up(trickle_s: float | None) -> None:
-    limit: dict[str, Any] = {"idle_timeout_s": 0.3} if trickle_s is None else {"max_receive_s": 0.3}
-    with serving(**limit) as (client, _):
+def test_an_upload_that_stands_still_or_takes_too_long_is_given_up(
+    trickle_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trickle_s is not None:
+        monkeypatch.setattr(form, "MAX_RECEIVE_S", 0.3)
+    limits: dict[str, Any] = {"idle_timeout_s": 0.3} if trickle_s is None else {}
+    with serving(**limits) as (client, _):
         assert client.portal is not None
         ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, trickle_s)
         assert (problem["status"], problem["code"]) == (408, "idle_timeout")
@@ -141,12 +147,13 @@ def test_an_upload_that_is_still_received_is_given_up_when_draining() -> None:
     ("answer", "reads"), [(b"midi", True), (b"ndjson", True), (b"ndjson", False)]
 )
 def test_an_upload_whose_client_leaves_or_does_not_read_is_counted(
-    answer: bytes, reads: bool
+    answer: bytes, reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(answers, "SEND_TIMEOUT_S", STANDSTILL_S if reads else 0.1)
     body = FILE_HEAD + flac(3600) + b"\r\n--x--\r\n"
     messages: list[Message] = [{"type": "http.request", "body": body}]
 
-    with serving(send_timeout_s=STANDSTILL_S if reads else 0.1) as (client, _):
+    with serving() as (client, _):
         assert client.portal is not None
         heard = asyncio.Event()
 

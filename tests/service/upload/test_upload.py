@@ -11,6 +11,8 @@ from torch import Tensor
 
 from service.access.clients import Client
 from service.access.problems import MEDIA_TYPE
+from service.stream.stream import SEGMENT_FRAMES
+from service.upload import endpoint
 from tests.fakes import FakeTranscriber
 from tests.service.apps import (
     DURATION_S,
@@ -215,8 +217,9 @@ def test_too_many_seconds() -> None:
         check_problem(answer, 413, "audio_too_long")
 
 
-def test_too_many_notes() -> None:
-    with serving(max_notes=1) as (client, _):
+def test_too_many_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "MAX_NOTES", 1)
+    with serving() as (client, _):
         # The limit shows at a block's end: a file of several.
         rest = np.zeros(12 * RATE_HZ, np.float32)
         data = sound_file(np.concatenate([melody(), rest]))
@@ -234,13 +237,14 @@ class Failing(FakeTranscriber):
         return super().predict_features(features)
 
 
-def test_a_failing_model_is_an_internal_error_and_loses_no_notes(wav: bytes) -> None:
+def test_a_failing_model_is_an_internal_error_and_keeps_earlier_notes(wav: bytes) -> None:
+    rest = np.zeros(30 * RATE_HZ, np.float32)
+    long = sound_file(np.concatenate([melody(), rest]))
     for form in ("midi", "ndjson"):
         with serving(Failing()) as (client, model):
             assert isinstance(model, Failing)
-            # After the warm-up and three of five requests, of eight windows each.
-            model.fails_after = sum(model.batches) + 24
-            answer = post(client, wav, form, block_frames=4)
+            model.fails_after = sum(model.batches) + SEGMENT_FRAMES // 4  # in the second segment
+            answer = post(client, long, form, block_frames=4)
             assert "failing batch" not in answer.text
             if form == "midi":
                 midi = check_problem(answer, 500, "internal")["midi_base64"]

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from service.notes.tracking import onset_shift, peaks
-from service.session.transcribe import transcribe_array
+from service.stream.recording import transcribe_array
 from training.music.metrics import NoteList
 from training.music.notes import nearest, next_strokes
 from training.music.recordings import LabelError, read_audio, read_midi
@@ -207,7 +207,7 @@ def align(activations: Activations, score: NoteList, coarse: TimeMap | None = No
 
 
 def align_files(
-    audio: Path, score: Path, coarse: Path | None, engine: Engine
+    audio: Path, score: Path, coarse: Path | None, computer: LocalComputer
 ) -> tuple[Aligned, Activations]:
     """As ``align``. Raises AudioError or LabelError for unreadable files, a score without notes and
     a model without an onset head."""
@@ -216,12 +216,12 @@ def align_files(
         raise LabelError(f"{score} has no notes")
     rough = read_time_map(coarse) if coarse else None
     samples, rate = read_audio(audio)
-    heads = engine.config.heads
+    heads = computer.config.heads
     if "onset" not in heads:
-        raise LabelError(f"{engine.config.name} has no onset head, which alignment needs")
-    heard = transcribe_array(samples, rate, engine).probabilities
+        raise LabelError(f"{computer.config.name} has no onset head, which alignment needs")
+    heard = transcribe_array(samples, rate, computer).probabilities
     frame, onset = (heard[heads.index(head)] for head in ("frame", "onset"))
-    activations = Activations(frame, onset, HOP / engine.config.sample_rate)
+    activations = Activations(frame, onset, HOP / computer.config.sample_rate)
     return align(activations, notes, rough), activations
 
 

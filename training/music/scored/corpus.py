@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.storage import load, replace_file
-from service.engine.batching import EngineSettings
-from service.engine.engine import Engine
-from service.engine.segments import MOST_SEGMENTS
+from service.engine.local import LocalComputer
 from training.music.metrics import ringing
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio
@@ -163,12 +161,11 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
 
     Raises ValueError for audio, scores and alignments that cannot be read.
     """
-    with Engine(load(MODEL), EngineSettings(worker_processes=MOST_SEGMENTS)) as engine:
-        engine.warm_up()  # uses all cores from now on
+    with LocalComputer(load(MODEL)) as computer:
         for entry, place in entries:
             audio_path, score = root / entry["audio"], root / entry["score"]
             coarse = root / entry["coarse"] if entry.get("coarse") else None
-            aligned, activations = align_files(audio_path, score, coarse, engine)
+            aligned, activations = align_files(audio_path, score, coarse, computer)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
             heard, frame_s = activations.sounding, activations.frame_s

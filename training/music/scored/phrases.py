@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from model.config import HOP, INSTRUMENTS, SAMPLE_RATE
 from model.storage import load, replace_file
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from service.notes.tracking import peaks
-from service.session.transcribe import transcribe_array
+from service.stream.recording import transcribe_array
 from training.music.notes import notes_of
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows
@@ -43,8 +43,10 @@ def load_phrases(root: Path, cache: Path) -> list[ScoredRecording]:
     place = cache / f"phrases-{key}.npz"
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
     if not place.exists():
-        with Engine(load(MODEL)) as engine:
-            found: dict[str, Any] = {name: _onsets(engine, sound) for name, sound in audio.items()}
+        with LocalComputer(load(MODEL)) as computer:
+            found: dict[str, Any] = {
+                name: _onsets(computer, sound) for name, sound in audio.items()
+            }
         replace_file(place, partial(np.savez, **found))
     with np.load(place) as stored:
         onsets = {name: stored[name] for name in audio}
@@ -60,9 +62,9 @@ def load_phrases(root: Path, cache: Path) -> list[ScoredRecording]:
     return clips
 
 
-def _onsets(engine: Engine, audio: NDArray[np.int16]) -> NDArray[np.float64]:
+def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> NDArray[np.float64]:
     """[2, n], seconds and pitches at which notes begin."""
     samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
-    heard = transcribe_array(samples, SAMPLE_RATE, engine).probabilities
-    frame, pitch = peaks(heard[engine.config.heads.index("onset")], 1, HEARD).nonzero()
+    heard = transcribe_array(samples, SAMPLE_RATE, computer).probabilities
+    frame, pitch = peaks(heard[computer.config.heads.index("onset")], 1, HEARD).nonzero()
     return np.stack([frame * HOP / SAMPLE_RATE, pitch])

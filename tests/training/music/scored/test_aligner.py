@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from service.engine.engine import Engine
+from service.engine.local import LocalComputer
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.training.conftest import write_midi
 from tests.training.music.scored.conftest import FRAME_S
@@ -81,12 +81,12 @@ def test_files_are_aligned_through_the_service(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", play(notes, 5.0, FAKE_RATE_HZ), FAKE_RATE_HZ)
     written = [(0.7 * (a - 1), 0.7 * (b - 1), pitch, 64) for pitch, a, b in notes]
     write_midi(tmp_path / "a.mid", [(0, written)])
-    with Engine(FakeTranscriber()) as engine:
-        aligned, _ = align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, engine)
+    with LocalComputer(FakeTranscriber()) as computer:
+        aligned, _ = align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, computer)
     assert aligned.notes.pitch.tolist() == [57, 69, 81, 93, 57]
     assert aligned.notes.onset_s == pytest.approx([1.0, 1.5, 2.1, 2.5, 3.0], abs=0.02)
-    with Engine(FakeTranscriber(heads=("frame",))) as engine, pytest.raises(LabelError):
-        align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, engine)
+    with LocalComputer(FakeTranscriber(heads=("frame",))) as computer, pytest.raises(LabelError):
+        align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, computer)
 
 
 def test_the_command_writes_labels_that_evaluation_reads(

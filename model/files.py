@@ -1,0 +1,25 @@
+"""Files that are replaced atomically: readers see the old content or the new, never a part."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replaces a file's content atomically."""
+    replace_file(path, lambda file: file.write(data))
+
+
+def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Replaces a file atomically by what ``write`` writes; several processes may do so at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,56 @@
+"""Shipped weights, or those of a file, on the device that a worker is to use.
+
+torch is imported by the workers alone: it takes a second and 0.2 GB.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.engine.runners import EngineModel
+
+
+def load_shipped(model: str, device: str) -> EngineModel:
+    """Weights by name or path, either of which may be `auto`.
+
+    Raises `model.storage.WeightsError`, or what torch raises if there is no such device.
+    """
+    from model import storage
+
+    device = pick_device(device)
+    return storage.load(pick_model(model, device), device=device)
+
+
+def pick_device(device: str) -> str:
+    """`auto` is CUDA if available, else the CPU."""
+    import torch
+
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def pick_model(model: str, device: str) -> str:
+    """`auto` is the most accurate weights on a GPU, else those that the processor has time for."""
+    import torch
+
+    from model.storage import fastest_dtype
+
+    if model != "auto":
+        return model
+    if device.startswith("cuda"):
+        return "accurate"
+    return "live" if fastest_dtype(torch.device(device)) == torch.bfloat16 else "light"
+
+
+class Pickled:
+    """Loads a copy of a model of the library's caller in each worker."""
+
+    def __init__(self, model: EngineModel) -> None:
+        self._model = pickle.dumps(model)
+
+    def __call__(self, model: str, device: str) -> EngineModel:
+        copy: EngineModel = pickle.loads(self._model)
+        return copy

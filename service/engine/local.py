@@ -1,0 +1,84 @@
+"""A model computed in threads of this process, for the library, evaluation and the command line."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from model.config import ModelConfig
+from model.transcriber import FeatureStream
+from service.engine.cores import available_cores
+from service.engine.runners import EngineModel, compute, device_of, runner_of
+from service.engine.threads import prepare_thread
+from service.stream.computer import EngineError, Probabilities
+from service.stream.stream import MOST_WINDOWS, Due
+
+
+class LocalComputer:
+    """Computes in this process (see ``service.stream.computer.Computer``): a thread for each core
+    on a CPU, one on a GPU."""
+
+    def __init__(self, transcriber: EngineModel, workers: int | None = None) -> None:
+        self.config: ModelConfig = transcriber.config
+        self.card: Mapping[str, Any] = transcriber.card
+        self._runner = runner_of(transcriber)
+        on_cpu = device_of(transcriber).type == "cpu"
+        self.workers = workers or (available_cores() if on_cpu else 1)
+        self._pool = ThreadPoolExecutor(self.workers, "compute", prepare_thread)
+        self._numbers = itertools.count()
+        self._kept: dict[int, FeatureStream] = {}  # of recordings, with a single worker
+
+    def open(self) -> int:
+        return next(self._numbers)
+
+    def submit(self, recording: int, segment: Due) -> Future[Probabilities]:
+        copied = replace(segment, samples=segment.samples.copy())
+        try:
+            return self._pool.submit(self._segment, recording, copied)
+        except RuntimeError as error:
+            raise EngineError("the computer is closed") from error
+
+    def release(self, probabilities: Probabilities) -> None:
+        pass
+
+    def forget(self, recording: int) -> None:
+        self._kept.pop(recording, None)
+
+    def close(self) -> None:
+        """End the threads; what waits is cancelled."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open_stream(self, positions: slice) -> FeatureStream:
+        """For ``compute``: the state of a live stream."""
+        return self._runner.open_stream(positions)
+
+    def compute(self, stream: FeatureStream, due: Due) -> Probabilities:
+        """The probabilities of a live stream's windows. Raises EngineError."""
+        return self._pool.submit(self._compute, stream, due).result()
+
+    def _compute(self, stream: FeatureStream, due: Due) -> Probabilities:
+        try:
+            return compute(self._runner, stream, due)
+        except Exception as error:
+            raise EngineError(f"the model failed: {error}") from error
+
+    def _segment(self, recording: int, segment: Due) -> Probabilities:
+        stream = self._kept.get(recording) if self.workers == 1 else None
+        if stream is None:
+            stream = self._runner.open_stream(segment.positions)
+            if self.workers == 1:
+                self._kept[recording] = stream
+        firsts = range(0, segment.refill + segment.windows, MOST_WINDOWS)
+        parts = [self._compute(stream, segment.part(first, MOST_WINDOWS)) for first in firsts]
+        return np.concatenate([part for part in parts if len(part)])

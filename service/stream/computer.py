@@ -1,0 +1,55 @@
+"""What a recording needs of whatever computes its windows: this process, or others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import ModelConfig
+from service.stream.stream import Due
+
+Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
+
+
+class EngineError(RuntimeError):
+    """The model failed, or nobody is there to run it."""
+
+
+class Computer(Protocol):
+    """Computes segments of recordings, several at once.
+
+    Attributes:
+        config, card: of the model.
+        workers: segments computed at once. A single one keeps a recording's state from segment to
+            segment, so that none needs a refill.
+    """
+
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def card(self) -> Mapping[str, Any]: ...
+    @property
+    def workers(self) -> int: ...
+
+    def open(self) -> int:
+        """The number of a new recording."""
+        ...
+
+    def submit(self, recording: int, segment: Due) -> Future[Probabilities]:
+        """The probabilities of a segment, whose samples are copied; fails with EngineError.
+
+        Segments of a recording are submitted in order.
+        """
+        ...
+
+    def release(self, probabilities: Probabilities) -> None:
+        """These probabilities, of a submitted segment, will not be read any more."""
+        ...
+
+    def forget(self, recording: int) -> None:
+        """Nothing more of this recording will be submitted."""
+        ...

@@ -1,0 +1,256 @@
+"""Recordings through the same stream as live audio: files, or arrays for evaluation."""
+
+import math
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from model.config import PITCHES
+from service.audio.decode import AudioDecoder
+from service.audio.pcm import BadAudioError
+from service.notes.events import Event, Note, PedalPress
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.faults import ProtocolError
+from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
+from service.protocol.server_messages import Totals
+from service.stream.computer import Computer, EngineError, Probabilities
+from service.stream.setup import OnFrames
+from service.stream.stream import Stream
+
+
+class FileProgress(BaseModel):
+    """Progress in a file; ``fraction``, 0 to 1, is None if its header states no length."""
+
+    type: Literal["progress"] = "progress"
+    frames: int
+    time_s: float
+    fraction: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """The result of a recording; ``notes`` by onset time, then pitch."""
+
+    notes: list[Note]
+    pedal: list[PedalPress]
+    totals: Totals
+    midi: bytes
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The values of a JSON answer, without what was chosen (``setup.chosen``)."""
+        return {
+            "notes": [
+                {name: value for name, value in asdict(note).items() if value is not None}
+                for note in self.notes
+            ],
+            "pedal": [asdict(press) for press in self.pedal],
+            "duration_s": self.totals.audio_s,
+            "frames": self.totals.frames,
+            "mix": self.totals.mix,
+        }
+
+
+FileItem = Event | FileProgress | Performance
+
+
+class _Segments:
+    """A recording's windows, computed some segments ahead and heard in order."""
+
+    def __init__(
+        self,
+        computer: Computer,
+        audio: AudioFormat,
+        options: StreamOptions,
+        max_notes: float = math.inf,
+        on_frames: OnFrames | None = None,
+    ) -> None:
+        self.stream = Stream(
+            computer.config,
+            TrackerSettings.from_card(computer.card),
+            audio,
+            options,
+            max_notes=max_notes,
+            segments=True,
+            on_frames=on_frames,
+        )
+        self._computer = computer
+        self._recording = computer.open()
+        self._asked: deque[Future[Probabilities]] = deque()
+
+    def heard(self, rest: bool = False) -> Iterator[Probabilities]:
+        """The answers that are to be heard now, so that enough segments are under way.
+
+        rest: also of windows that make no whole segment, and of all that is under way.
+        """
+        while self.stream.due >= (1 if rest else self.stream.segment_windows):
+            due = self.stream.take_segment(refilled=self._computer.workers > 1)
+            if due is None:
+                break
+            self._asked.append(self._computer.submit(self._recording, due))
+            yield from self._answers(self._computer.workers)
+        if rest:
+            yield from self._answers(0)
+
+    def _answers(self, under_way: int) -> Iterator[Probabilities]:
+        while len(self._asked) > under_way:
+            probabilities = self._asked.popleft().result()
+            yield probabilities
+            self._computer.release(probabilities)
+
+    def close(self) -> None:
+        while self._asked:
+            future = self._asked.popleft()
+            if not future.cancel():
+                future.add_done_callback(self._release)
+        self._computer.forget(self._recording)
+
+    def _release(self, future: Future[Probabilities]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._computer.release(future.result())
+
+
+def transcribe_file(
+    file: BinaryIO,
+    computer: Computer,
+    options: StreamOptions = FILE_OPTIONS,
+    *,
+    max_duration_s: float | None = None,
+    pcm: AudioFormat | None = None,
+    max_notes: float = math.inf,
+    on_frames: OnFrames | None = None,
+) -> Generator[FileItem, None, None]:
+    """Transcribe an audio file as it is decoded.
+
+    Yields note events as they become known, progress, and at the end one Performance. If the file
+    turns out to be damaged, or the model fails, it yields what was transcribed before, with its
+    Performance, and then raises. Close the generator unless it is read to its end.
+
+    Args:
+        file: seekable binary file, at its beginning; not closed.
+        max_duration_s: longest audio accepted.
+        pcm: the format of a file that is raw PCM without a header.
+        max_notes, on_frames: see ``Stream``.
+
+    Raises:
+        ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, a
+            sample that is NaN or infinite, or a sample rate outside of 8,000 to 192,000 Hz (see its
+            ``code``).
+        EngineError: the model failed.
+    """
+    with AudioDecoder(file, max_duration_s, pcm) as decoder:
+        segments = _Segments(computer, decoder.audio, options, max_notes, on_frames)
+        stream = segments.stream
+        fault: Exception | None = None
+        try:
+            try:
+                while stream.fault is None and (block := decoder.read()) is not None:
+                    stream.feed_samples(block)
+                    for probabilities in segments.heard():
+                        yield from stream.hear(probabilities)
+                        yield _progress(stream, decoder.stated_duration_s)
+            except BadAudioError as error:
+                fault = error
+                if stream.fault is None:  # of the decoder
+                    stream.feed_samples(error.samples)
+            except (ProtocolError, EngineError) as error:
+                fault = error
+            try:
+                if not isinstance(fault, EngineError):
+                    stream.end()
+                    for probabilities in segments.heard(rest=True):
+                        yield from stream.hear(probabilities)
+                        yield _progress(stream, decoder.stated_duration_s)
+            except EngineError as error:
+                fault = fault or error
+            yield from stream.finish()
+            score = stream.score
+            score.settle()
+            totals = stream.totals.model_copy(update={"mix": decoder.mix})
+            yield Performance(
+                notes=score.notes, pedal=score.pedal, totals=totals, midi=score.midi()
+            )
+            if fault := fault or stream.fault:
+                raise fault
+        finally:
+            segments.close()
+
+
+def _progress(stream: Stream, duration_s: float | None) -> FileProgress:
+    time_s = stream.frames * stream.frame_s
+    fraction = None if duration_s is None else min(1.0, time_s / duration_s)
+    return FileProgress(frames=stream.frames, time_s=time_s, fraction=fraction)
+
+
+class ArrayTranscription(NamedTuple):
+    """Notes, the probabilities that they were found in, and pedal presses.
+
+    Attributes:
+        probabilities: float32 [heads, frames, 128].
+        known_s: for each note, seconds of audio needed to know its beginning.
+    """
+
+    notes: list[Note]
+    heads: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+    pedal: list[PedalPress]
+    known_s: NDArray[np.float64]
+
+    @property
+    def frame_probabilities(self) -> NDArray[np.float32]:
+        """[frames, 128]: the probability that a note sounds."""
+        return self.probabilities[self.heads.index("frame")]
+
+
+def transcribe_array(
+    samples: NDArray[np.float32],
+    rate: int,
+    computer: Computer,
+    options: StreamOptions = FILE_OPTIONS,
+) -> ArrayTranscription:
+    """Transcribe mono samples, shape [n], at ``rate`` Hz; for scripts and evaluation.
+
+    Raises:
+        BadAudioError: a sample is NaN or infinite.
+        OptionsError: the rate is out of range.
+        EngineError: the model failed.
+    """
+    heads = computer.config.outputs
+    kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
+    known_s: dict[int, float] = {}  # by note
+    audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate)
+    segments = _Segments(
+        computer,
+        audio,
+        options,
+        # Copied, for a block is a view of its whole window.
+        on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
+    )
+    stream = segments.stream
+    try:
+        stream.feed_samples(samples)
+        stream.end()
+        for probabilities in segments.heard(rest=True):
+            for window in probabilities:
+                events = stream.hear(window[None])
+                for event in events:
+                    if event.kind == "note_on":
+                        known_s[event.note_id] = stream.heard_samples / rate
+        stream.finish()
+    finally:
+        segments.close()
+    notes = stream.score.notes
+    end_s = len(samples) / rate  # for notes known only at the end
+    return ArrayTranscription(
+        notes,
+        heads,
+        np.concatenate(kept, axis=1),
+        stream.score.pedal,
+        np.array([known_s.get(note.note_id, end_s) for note in notes]),
+    )

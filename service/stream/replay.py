@@ -1,0 +1,85 @@
+"""Continuing a performance whose connection broke, on this server or any other.
+
+A session is a function of its last seconds of audio and of the notes that sound. A `ResumePoint`
+holds the notes; the client resends the audio from the point's sample on. From that audio the
+session reconstructs the state of the lost one, bit for bit:
+
+    audio     from_sample --------------------------- lost connection --->
+              | filter's lead | window of 8192 | ...
+    blocks                    first_block ........... frames ------------>
+                              | refill the front-end  | events
+                                  | tracker's history |
+
+The server keeps no state for this: a client may return late, and to another replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.config import WINDOW
+from service.audio.resample import RateRatio
+from service.notes.resume import ResumePoint, impossible
+from service.stream.windows import WindowSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What must be received and computed again before a frame can have events.
+
+    Attributes:
+        first_sample: first sample, at the model's rate.
+        first_block: first block to compute.
+        from_sample: first sample, at the sent rate.
+        tuning_sample: sample, at the model's rate, at which the tuning must be known.
+    """
+
+    first_sample: int
+    first_block: int
+    from_sample: int
+    tuning_sample: int
+
+    @classmethod
+    def before(
+        cls,
+        frames: int,
+        schedule: WindowSchedule,
+        ratio: RateRatio,
+        history_frames: int,
+        refill_hops: int,
+    ) -> Replay:
+        """The replay that restores the state after ``frames`` frames.
+
+        Args:
+            history_frames: earlier frames that the tracker still uses.
+            refill_hops: ``ModelConfig.refill_hops``.
+        """
+        heard_block = max(0, frames - history_frames) // schedule.block_frames
+        refill_blocks = -(-refill_hops // schedule.block_frames)
+        first_block = max(0, heard_block - refill_blocks)
+        window_begins = max(0, schedule.end_sample(first_block) - WINDOW)
+        return cls(
+            first_sample=window_begins,
+            first_block=first_block,
+            from_sample=ratio.first_input(window_begins),
+            tuning_sample=schedule.end_sample(first_block) if first_block else 0,
+        )
+
+    def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:
+        """Raises OptionsError if the point does not allow this replay or its notes come later."""
+        for note in point.sounding:
+            if note.time_s > (point.frames + 1) * frame_s:
+                raise impossible(
+                    f"note {note.note_id} begins at {note.time_s:g} s, after the {point.frames} "
+                    "frames before this point"
+                )
+        if point.frames % block_frames:
+            raise impossible(
+                f"{point.frames} frames are not a whole number of blocks of {block_frames}: resume "
+                "with the options of the session before"
+            )
+        if point.from_sample > self.from_sample:
+            raise impossible(
+                f"the audio from sample {self.from_sample} on is needed, not only that from "
+                f"{point.from_sample} on"
+            )

@@ -1,0 +1,131 @@
+"""Turn stream options into a listener, a schedule of windows, and the delay of events.
+
+The delay counts from the time a sound is sent until its event can be known:
+
+    look-ahead        audio after a frame that the model sees before deciding that frame
+    + block           a frame waits until the other frames of its block are due
+    + resampler       samples that the anti-alias filter holds back
+    + tracker         frames after an onset that confirm a peak, or after an end that rule out
+                      a dip (ends may need more)
+
+``ready`` states the sum for each kind of event; network and computing time come on top.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, FilterbankConfig, ModelConfig
+from model.instruments import PROGRAMS, distinguished_by
+from service.audio.tuning import Tuner, TuningFollower
+from service.notes.listener import Listener
+from service.notes.resume import ResumePoint
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import Mode, StreamOptions, check_instruments
+from service.stream.replay import Replay
+from service.stream.windows import WindowSchedule
+
+OnFrames = Callable[[int, NDArray[np.float32]], None]
+
+
+def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
+    """Model, mode, look-ahead, block, and the MIDI program of each instrument it may name."""
+    return {
+        "model": config.name,
+        "mode": options.mode.value,
+        "lookahead_ms": round(options.actual_lookahead_ms(config.sample_rate), 3),
+        "block_frames": options.frames_per_window,
+        "instruments": {
+            name: PROGRAMS[name]
+            for name in distinguished_by(config.heads)
+            if name in options.instruments or not options.instruments
+        },
+    }
+
+
+def set_up(
+    config: ModelConfig, options: StreamOptions, settings: TrackerSettings
+) -> tuple[Listener, WindowSchedule]:
+    """Both for a stream. Raises OptionsError if the model cannot tell its instruments apart."""
+    rate_hz, newest_hops = config.sample_rate, config.newest_hops
+    last_age = None
+    if options.mode is Mode.ANYTIME:
+        last_age = max(0, options.lookahead_hops(rate_hz) - newest_hops)
+    heads, bends = config.outputs, options.bends
+    listener = Listener(settings, HOP / rate_hz, heads, options.instruments, last_age, bends)
+    check_instruments(options.instruments, listener.instruments)
+    if last_age is None:
+        return listener, WindowSchedule.of(options, rate_hz)
+    block, again = options.frames_per_window, listener.columns - 1
+    return listener, WindowSchedule(newest_hops, block, again, last_age)
+
+
+def tuner(config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint) -> Tuner:
+    """How the filterbank is read for a stream that begins with this replay."""
+    front_end = config.front_end
+    if not isinstance(front_end, FilterbankConfig):
+        return Tuner()
+    bins = front_end.bins_per_semitone
+    if options.tuning_hz is not None:
+        return Tuner(bins, options.tuning_hz)
+    follower = TuningFollower(
+        config.sample_rate, bins, replay.first_sample, replay.tuning_sample, point.tuning
+    )
+    return Tuner(bins, follower=follower)
+
+
+def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:
+    """Passes each frame on once, when it has its full look-ahead."""
+    if not schedule.again_frames:
+        return on_frames
+    column = schedule.again_frames - schedule.late_frames
+
+    def pass_on(first_frame: int, frames: NDArray[np.float32]) -> None:
+        first = first_frame - schedule.late_frames
+        before = max(0, -first)  # frames that precede the stream
+        settled = frames[:, column + before : column + schedule.block_frames]
+        if settled.shape[1]:
+            on_frames(first + before, settled)
+
+    return pass_on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """Milliseconds from the time of an event until it is known, in the worst case.
+
+    Attributes:
+        note_on_median_ms: in anytime mode, if measured for the model; the others are then upper
+            bounds.
+    """
+
+    note_on_ms: float
+    note_off_ms: float
+    note_on_median_ms: float | None
+
+
+def stated_delay(
+    options: StreamOptions,
+    config: ModelConfig,
+    settings: TrackerSettings,
+    listener: Listener,
+    resampler_ms: float,
+) -> Delay:
+    """The delay of a stream with these options, without computing time."""
+    hop_ms = 1000.0 * HOP / config.sample_rate
+    held_ms = options.actual_lookahead_ms(config.sample_rate) + resampler_ms
+    held_ms += (options.frames_per_window - 1) * hop_ms
+    median_ms = None
+    if options.mode is Mode.ANYTIME and settings.usual_onset_age is not None:
+        # From a note's time to the end of the window that decides it.
+        wait_frames = (options.frames_per_window - 1) / 2  # for the block, on average
+        usual_frames = config.newest_hops + settings.usual_onset_age + wait_frames
+        median_ms = round(usual_frames * hop_ms + resampler_ms, 3)
+    return Delay(
+        note_on_ms=held_ms + listener.on_delay_frames * hop_ms,
+        note_off_ms=held_ms + listener.off_delay_frames * hop_ms,
+        note_on_median_ms=median_ms,
+    )

@@ -1,0 +1,405 @@
+"""A performance as a plain object: PCM in, windows out; their probabilities in, events out.
+
+    stream.feed(data)
+    while (due := stream.take()) is not None:
+        events += stream.hear(network.compute(due))
+
+There is no I/O in it, no clock, thread or lock: whoever owns the stream decides when its windows
+are computed, with which others, and where. The events depend on the audio and the options alone,
+not on the sizes of chunks, on the pace, or on how many windows are taken at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, WINDOW, ModelConfig
+from service.audio.channels import MIX_MS
+from service.audio.pcm import BadAudioError, PcmDecoder, check_and_mix
+from service.audio.resample import RateRatio, Resampler
+from service.audio.ring import SampleRing
+from service.notes.events import Event
+from service.notes.resume import ResumePoint
+from service.notes.score import Score
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import AudioFormat, StreamOptions
+from service.protocol.server_messages import Totals
+from service.stream.replay import Replay
+from service.stream.setup import Delay, OnFrames, set_up, stated_delay, tuner, with_full_lookahead
+
+MOST_WINDOWS = 4
+"""Windows that may be taken at once."""
+
+SEGMENT_FRAMES = 2048
+"""Frames of a recording's segment, including those that are read again: 24 s, and 24 MB of
+probabilities with 23 heads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Windows of a stream whose samples have arrived, to be computed and heard in order.
+
+    Attributes:
+        samples: of all the windows, which overlap; a view that is valid until the next ``take``.
+        windows: how many are to be heard.
+        new_hops: hops from each window to the next, and from the stream's last to the first.
+        positions: of the network's FRAMES, those to be read.
+        refill: further windows before them, which only prepare a network that has not seen what
+            came before.
+        shifts: of each window, those of the refill included, the bins by which the filterbank is
+            read higher (``model.transcriber.FeatureStream``); empty: none is.
+    """
+
+    samples: NDArray[np.float32]
+    windows: int
+    new_hops: int
+    positions: slice
+    refill: int = 0
+    shifts: tuple[int, ...] = ()
+
+    def read(self) -> list[tuple[NDArray[np.float32], int]]:
+        """Each window, [WINDOW], and its shift, oldest first, those of the refill included."""
+        count, step = self.refill + self.windows, self.new_hops * HOP
+        starts = range(0, count * step, step)
+        windows = [self.samples[start : start + WINDOW] for start in starts]
+        return list(zip(windows, self.shifts or count * (0,), strict=True))
+
+    def part(self, first: int, count: int) -> Due:
+        """Some of the windows; ``first`` counts from the refill on."""
+        step = self.new_hops * HOP
+        count = min(count, self.refill + self.windows - first)
+        refill = min(count, max(0, self.refill - first))
+        samples = self.samples[first * step : (first + count - 1) * step + WINDOW]
+        shifts = self.shifts[first : first + count]
+        return replace(self, samples=samples, windows=count - refill, refill=refill, shifts=shifts)
+
+
+class Stream:
+    """Transcribes one performance.
+
+    Attributes:
+        config: of the model.
+        delay: the stated delay of both kinds of events, for ``ready``.
+        score: the notes and presses of the pedal that have ended.
+        frame_s: seconds from frame to frame.
+        fault: why the audio ended early; what came before it can still be heard.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        settings: TrackerSettings,
+        audio: AudioFormat,
+        options: StreamOptions,
+        *,
+        max_notes: float = math.inf,
+        segments: bool = False,
+        on_frames: OnFrames | None = None,
+        resume: ResumePoint | None = None,
+    ) -> None:
+        """Args:
+            settings: of the note tracker, from the model's card.
+            audio: format of the bytes given to ``feed``.
+            max_notes: that may end; more are a fault.
+            segments: for ``take_segment`` instead of ``take``.
+            on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
+                every block, in anytime mode with their full look-ahead; views.
+            resume: where to continue a performance of another stream; ``feed`` then gets its audio
+                from ``resume.from_sample`` on. Samples, frames, times and notes count from the
+                beginning of the performance; ``score`` has what ends in this stream.
+
+        Raises:
+            OptionsError: the model does not distinguish the instruments of the options, or a
+                stream with these options cannot continue from this point.
+        """
+        self.config = config
+        self._audio = audio
+        self._max_notes = max_notes
+        rate_hz = config.sample_rate
+        self.frame_s = HOP / rate_hz
+        self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
+        self._listener, self._schedule = set_up(config, options, settings)
+        self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
+        self._point = resume or ResumePoint()
+        replay = self._replay_before(self._point.frames)
+        replay.check(self._point, self._schedule.block_frames, self.frame_s)
+        self._unneeded = replay.from_sample - self._point.from_sample  # samples to skip
+        self._decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
+        self._resampler = Resampler(audio.sample_rate_hz, rate_hz, replay.first_sample)
+        self._first_block = self._blocks = replay.first_block  # blocks taken
+        self._frames = self._schedule.first_frame(replay.first_block)  # frames heard
+        self._end_frame: int | None = None  # set at the end: frames from here on are dropped
+        self._end_blocks = 0
+        self._listener.resume(self._frames, self._point)
+        self._resampler_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
+        self.delay: Delay = stated_delay(
+            options, config, settings, self._listener, self._resampler_ms
+        )
+        self._received = self._point.from_sample
+        self._waiting: list[NDArray[np.float32]] = []  # samples, until a window is due
+        self._heard = np.zeros(0, np.float32)  # the same at the model's rate
+        most = MOST_WINDOWS
+        if segments:
+            most = self.segment_windows + self.refill_windows
+        step = self._schedule.block_frames * HOP
+        self._ring = SampleRing(WINDOW + (most - 1) * step, replay.first_sample)
+        self._tuner = tuner(config, options, replay, self._point)
+        self._shifts: deque[int] = deque(maxlen=most)  # of the windows taken
+        self.score = Score(self._point.notes, self._point.sounding)
+        self._dropped = 0
+        self.fault: ProtocolError | None = None
+        self._closed = False
+
+    # -- audio in ---------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take any number of PCM bytes; after the audio has ended they are ignored.
+
+        A sample that is NaN, infinite or far beyond full scale is a ``fault``, and ends the audio.
+        """
+        if self._end_frame is not None:
+            return
+        try:
+            self._keep(self._decoder.decode(data))
+        except BadAudioError as error:
+            self._stop_at(error)
+
+    def feed_samples(self, samples: NDArray[np.float32]) -> None:
+        """Take mono samples, shape [n], at the format's rate.
+
+        Raises BadAudioError if one is NaN, infinite or far beyond full scale; those before it have
+        been taken, and the audio has ended.
+        """
+        values = samples.astype(np.float32, copy=False)[:, None]
+        try:
+            self._keep(check_and_mix(values, self._received))
+        except BadAudioError as error:
+            self._stop_at(error)
+            raise
+
+    def end(self) -> None:
+        """No more audio comes: what is left becomes due, padded with silence. Idempotent."""
+        if self._end_frame is not None:
+            return
+        self._resample()
+        self._heard = np.concatenate([self._heard, self._resampler.finish()])
+        total = self._ring.written + len(self._heard)
+        self._end_frame = max(self._schedule.frames(total), self._frames)
+        self._end_blocks = max(self._blocks, self._schedule.blocks(total))
+
+    # -- windows out ------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> int:
+        """Windows whose samples have arrived."""
+        if self._end_frame is not None:
+            return self._end_blocks - self._blocks
+        blocks = self._schedule.complete(self._ratio.outputs(self._received))
+        return max(0, blocks - self._blocks)
+
+    @property
+    def positions(self) -> slice:
+        """Those read of each window, among the network's FRAMES."""
+        return self._schedule.positions
+
+    @property
+    def segment_windows(self) -> int:
+        """Windows of a segment."""
+        read = self.positions.stop - self.positions.start
+        return max(1, SEGMENT_FRAMES // read)
+
+    def take(self, most: int = MOST_WINDOWS) -> Due | None:
+        """The next windows, at most so many; None if there are none. ``hear`` them in order."""
+        return self._take(most, 0)
+
+    def take_segment(self, refilled: bool) -> Due | None:
+        """As ``take``, a whole segment if so much is due; ``refilled``: with the windows before it
+        that prepare a network for it."""
+        return self._take(self.segment_windows, self.refill_windows if refilled else 0)
+
+    def _take(self, most: int, refill: int) -> Due | None:
+        count = min(most, self.due)
+        if not count:
+            return None
+        self._resample()
+        for _ in range(count):
+            self._to_next_window()
+        refill = min(refill, self._blocks - count - self._first_block)
+        step = self._schedule.block_frames
+        samples = self._ring.latest(WINDOW + (refill + count - 1) * step * HOP)
+        shifts = tuple(self._shifts)[-(refill + count) :]
+        return Due(samples, count, step, self.positions, refill, shifts)
+
+    def _to_next_window(self) -> None:
+        missing = self._schedule.end_sample(self._blocks) - self._ring.written
+        samples, self._heard = self._heard[:missing], self._heard[missing:]
+        if len(samples) < missing:  # beyond the end
+            samples = np.concatenate([samples, np.zeros(missing - len(samples), np.float32)])
+        self._ring.write(samples)
+        self._tuner.write(samples)
+        self._shifts.append(self._tuner.shift(self._ring.written))
+        self._blocks += 1
+
+    # -- probabilities in, events out -------------------------------------------------------------
+
+    def hear(self, probabilities: NDArray[np.float32]) -> list[Event]:
+        """The events that the next windows' probabilities make known.
+
+        Args:
+            probabilities: float32 [windows, heads, positions, 128], of windows in the order of
+                ``take``.
+        """
+        events: list[Event] = []
+        for block in probabilities:
+            frames = block  # [heads, again_frames + block_frames, PITCHES]
+            if self._end_frame is not None:
+                oldest = self._frames - self._schedule.again_frames
+                frames = block[:, : max(0, self._end_frame - oldest)]
+            if self._on_frames is not None:
+                self._on_frames(self._frames, frames)
+            # The shift with which the block's first frame was read when it was new.
+            raised = self._tuner.raised_cents(HOP * (self._frames + self.config.newest_hops))
+            block_frames = self._schedule.block_frames
+            events += self._listener.push(self._frames, frames, block_frames, raised)
+            self._frames += self._schedule.block_frames
+        return self._noted(events)
+
+    def finish(self) -> list[Event]:
+        """End all notes, once everything after ``end`` has been heard; then the stream is over."""
+        heard = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
+        if self._closed or heard < self._point.frames or self.due:
+            return self.close()
+        events = self._noted(self._listener.finish(self.frames))
+        return events + self.close()
+
+    def close(self) -> list[Event]:
+        """End the open notes where they stand; idempotent."""
+        self._closed = True
+        return self._noted(self._listener.close())
+
+    # -- state ------------------------------------------------------------------------------------
+
+    @property
+    def incomplete(self) -> ProtocolError | None:
+        """The fault of audio that ended within a sample."""
+        if not (pending := self._decoder.pending_bytes):
+            return None
+        message = f"{pending} of the {self._audio.frame_bytes} bytes of its last sample"
+        return ProtocolError(ErrorCode.ODD_BYTES, f"the audio ended with {message}")
+
+    @property
+    def late_frames(self) -> int:
+        """How many frames after its own may still decide a frame."""
+        return self._schedule.late_frames
+
+    @property
+    def refill_windows(self) -> int:
+        """Windows that prepare a network for this stream's next one."""
+        return -(-self.config.refill_hops // self._schedule.block_frames)
+
+    @property
+    def replay_ms(self) -> float:
+        """Maximum audio, in ms, between ``point`` and what has been transcribed."""
+        frames = self._listener.history_frames + self.config.refill_hops
+        frames += 3 * self._schedule.block_frames  # to whole blocks
+        return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
+
+    @property
+    def totals(self) -> Totals:
+        return Totals(
+            notes=self.score.begun,
+            frames=self.frames,
+            audio_s=self._received / self._audio.sample_rate_hz,
+            received_samples=self._received,
+            dropped_samples=self._dropped,
+            mix=self._decoder.mix,
+        )
+
+    @property
+    def frames(self) -> int:
+        """Frames that have been heard, here or before the performance was resumed."""
+        frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
+        return max(frames, self._point.frames)
+
+    @property
+    def frames_due(self) -> int:
+        """What ``frames`` will be once all windows that are due have been heard."""
+        return max(self._schedule.first_frame(self._blocks + self.due), self._point.frames)
+
+    @property
+    def heard_samples(self) -> int:
+        """Samples at the sent rate, from the beginning, that what has been heard needed."""
+        block = self._frames // self._schedule.block_frames - 1
+        needed = self._ratio.inputs(self._schedule.end_sample(block)) if block >= 0 else 0
+        return min(self._received, needed)
+
+    @property
+    def point(self) -> ResumePoint:
+        """Where another stream can continue, given the events that this one has returned."""
+        if self._frames <= self._point.frames:
+            return self._point
+        replay = self._replay_before(self._frames)
+        from_sample, mix = self._decoder.resumable(replay.from_sample)
+        return ResumePoint(
+            from_sample=from_sample,
+            mix=mix,
+            frames=self._frames,
+            notes=self.score.begun,
+            sounding=self.score.sounding,
+            belief=self._listener.belief,
+            dynamics=self._listener.dynamics,
+            pedal=self._listener.pedal,
+            tuning=self._tuner.tuning(replay.tuning_sample),
+            curves=self._listener.curves,
+            free=self._listener.first_free_frames,
+        )
+
+    @property
+    def behind_ms(self) -> float:
+        """Audio received but not yet heard, in ms, beyond what the stated delay holds back."""
+        received_ms = 1000.0 * self._received / self._audio.sample_rate_hz
+        return max(0.0, received_ms - 1000.0 * self._frames * self.frame_s - self._held_ms)
+
+    @property
+    def _held_ms(self) -> float:
+        """Audio held back before it reaches the tracker, in ms."""
+        held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
+        return 1000.0 * held_frames * self.frame_s + self._resampler_ms
+
+    def _replay_before(self, frames: int) -> Replay:
+        history_frames, refill_hops = self._listener.history_frames, self.config.refill_hops
+        return Replay.before(frames, self._schedule, self._ratio, history_frames, refill_hops)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _keep(self, samples: NDArray[np.float32]) -> None:
+        self._received += len(samples)
+        unneeded = min(self._unneeded, len(samples))
+        self._unneeded -= unneeded
+        self._waiting.append(samples[unneeded:])
+
+    def _stop_at(self, error: BadAudioError) -> None:
+        self._dropped += error.dropped
+        self._keep(error.samples)
+        self.fault = error
+        self.end()
+
+    def _resample(self) -> None:
+        """Several chunks at once, when a window is due: a call takes longer than its samples."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            samples = np.concatenate(waiting) if len(waiting) > 1 else waiting[0]
+            self._heard = np.concatenate([self._heard, self._resampler.process(samples)])
+
+    def _noted(self, events: list[Event]) -> list[Event]:
+        self.score.add(events)
+        if self.fault is None and self.score.ended > self._max_notes:
+            message = f"more than {self._max_notes:.0f} notes in one session"
+            self.fault = ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
+        return events

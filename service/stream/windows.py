@@ -1,0 +1,89 @@
+"""Which window each frame is read from.
+
+Frame f describes sample HOP * f of the stream at the model's rate. Block j holds the frames
+k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after its newest frame:
+
+    samples    ...--+--------+--------+--------+--------+-- ... --+
+    frames         kj      kj+1      ...    kj+k-1                |
+                    |<--------- k - 1 hops ------>|<--- L hops -->| window ends here
+
+A frame that lies d hops before the window's end is position FRAMES - d of the model's output.
+With L = 32 and k = 1 this is the paper's scheme: one window per hop yields its middle frame.
+
+In anytime mode L is the model's minimum, and each window is also read at older frames, for which it
+has more future than the windows before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.config import FRAMES, HOP
+from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSchedule:
+    """Windows and frames of a stream.
+
+    Attributes:
+        lookahead_hops: L, from the newest frame of a block to the end of its window.
+        block_frames: k, frames per block; successive windows are k hops apart.
+        again_frames: older frames that are read again with each block.
+        late_frames: how many frames after its own may still decide a frame; blocks with as many are
+            computed after the end of a stream.
+    """
+
+    lookahead_hops: int
+    block_frames: int
+    again_frames: int = 0
+    late_frames: int = 0
+
+    def __post_init__(self) -> None:
+        oldest = self.lookahead_hops + self.block_frames + self.again_frames - 1
+        if self.lookahead_hops < 1 or self.block_frames < 1 or oldest > FRAMES:
+            raise ValueError(
+                f"a look-ahead of {self.lookahead_hops} hops and "
+                f"{self.block_frames + self.again_frames} frames of each window do not fit into a "
+                f"window of {FRAMES} frames"
+            )
+
+    @classmethod
+    def of(cls, options: StreamOptions, model_rate_hz: int) -> WindowSchedule:
+        """The schedule of a stream with these options, in block or centre mode."""
+        return cls(options.lookahead_hops(model_rate_hz), options.frames_per_window)
+
+    @property
+    def positions(self) -> slice:
+        """Positions, among the model's FRAMES, of a block's frames and those read again, oldest
+        first."""
+        newest = FRAMES - self.lookahead_hops
+        return slice(newest - self.block_frames - self.again_frames + 1, newest + 1)
+
+    def first_frame(self, block: int) -> int:
+        """The oldest frame of a block."""
+        return self.block_frames * block
+
+    def end_sample(self, block: int) -> int:
+        """One past the last sample of a block's window."""
+        newest = self.first_frame(block) + self.block_frames - 1
+        return HOP * (newest + self.lookahead_hops)
+
+    def complete(self, samples: int) -> int:
+        """Number of blocks whose windows end within this many samples."""
+        held = HOP * (self.lookahead_hops + self.block_frames - 1)
+        return max(0, (samples - held) // (HOP * self.block_frames) + 1)
+
+    def frames(self, samples: int) -> int:
+        """Number of frames that begin within a stream of this many samples."""
+        return -(-samples // HOP)
+
+    def blocks(self, samples: int) -> int:
+        """Number of blocks that decide all frames of a stream of this many samples."""
+        return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
+
+
+def common_positions(model_rate_hz: int) -> list[slice]:
+    """Positions read for streams with default options."""
+    options = (StreamOptions(), StreamOptions(mode=Mode.CENTRE), FILE_OPTIONS)
+    return [WindowSchedule.of(choice, model_rate_hz).positions for choice in options]

@@ -1,0 +1,271 @@
+"""What the service and its workers tell each other, and its form on their socket.
+
+Audio is most of it and crosses as it came; everything else is pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from model.config import ModelConfig
+from service.notes.score import Kept
+from service.protocol.client_messages import Checkpoint
+from service.protocol.faults import ErrorCode
+from service.protocol.options import AudioFormat, StreamOptions
+from service.protocol.server_messages import DoneReason, Limits, Totals
+
+_HEADER = struct.Struct("<IQ")  # stream, or 0 for a pickled message; bytes
+_PICKLED = 0
+
+LoadModel = Callable[[str, str], Any]
+"""Loads weights, by name or path, onto a device, either of which may be `auto`: a function that can
+be imported, for workers are processes."""
+
+# -- to a worker ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """The first message: what to load and how to compute.
+
+    Attributes:
+        load: see LoadModel.
+        model, device: names, or `auto`.
+        threads: cores of the worker.
+    """
+
+    load: LoadModel
+    model: str
+    device: str
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a client has been sent of a session, if its worker ended: where another goes on.
+
+    Attributes:
+        messages: number of messages sent.
+        checkpoint: the last one sent.
+        score: the notes and presses that ended before it.
+        heat_frame: first frame whose probabilities were not sent.
+    """
+
+    messages: int
+    checkpoint: Checkpoint | None
+    score: Kept
+    heat_frame: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A live session begins.
+
+    Attributes:
+        session_id: that of the client's checkpoints.
+        checkpoint: where an earlier session stopped.
+        known_events: first events after it, which the client has.
+        updates: whether the client wants corrections and the pedal.
+        heat: whether it wants probabilities.
+        known: set if this session has been served by another worker.
+    """
+
+    stream: int
+    session_id: str
+    audio: AudioFormat
+    options: StreamOptions
+    limits: Limits
+    max_notes: int
+    lagging_ms: float
+    checkpoint: Checkpoint | None = None
+    known_events: int = 0
+    updates: bool = False
+    heat: bool = False
+    known: Known | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    stream: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """No more audio: `stop`, `draining`, or `error` with the code and words of one."""
+
+    stream: int
+    reason: DoneReason
+    error: tuple[ErrorCode, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Nobody waits for this session, or this recording, any more."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A recording's windows; the samples lie in a slot of the shared memory, and the answer will.
+
+    Attributes:
+        recording: whose state is kept from segment to segment; None: each has its refill.
+    """
+
+    number: int
+    slot: int
+    samples: int
+    windows: int
+    new_hops: int
+    positions: slice
+    refill: int
+    shifts: tuple[int, ...]
+    recording: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Measure for so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    pass
+
+
+# -- from a worker --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The model is loaded.
+
+    Attributes:
+        processor: the GPU's name, or the instructions that torch uses of a CPU.
+        window_ms: time of a usual window.
+    """
+
+    config: ModelConfig
+    card: Mapping[str, Any]
+    device: str
+    processor: str
+    window_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The model cannot be loaded."""
+
+    error: str
+
+
+class Said(NamedTuple):
+    """Messages for a client, with what another worker would need to go on after them.
+
+    Attributes:
+        texts: in order, as they are to be sent.
+        taken_bytes: of the session's audio, transcribed so far.
+        flushed: answers to `Flush` so far.
+        checkpoint: of the last progress among the texts; None if there is none.
+        score: the notes and presses that ended since the one before.
+        heat_frame: see `Known`.
+        note_ons: among the texts.
+        due_s: of each event among them, the audio's time at which it could first be known.
+        lagging: whether `lagging` is among them.
+        behind_s: audio received and not transcribed.
+        opened: totals before this session, once `ready` is among the texts.
+        ended: of a session that is over: its reason or error code, the close code, totals.
+    """
+
+    stream: int
+    texts: list[str]
+    taken_bytes: int
+    flushed: int
+    checkpoint: Checkpoint | None
+    score: Kept | None
+    heat_frame: int
+    note_ons: int
+    due_s: tuple[float, ...]
+    lagging: bool
+    behind_s: float
+    opened: Totals | None = None
+    ended: tuple[str, int, Totals | None] | None = None
+
+
+class Refused(NamedTuple):
+    """A session cannot be opened: the code and words of an error."""
+
+    stream: int
+    code: ErrorCode
+    message: str
+
+
+class Computed(NamedTuple):
+    """A segment's probabilities are in its slot, in this shape; or its error."""
+
+    number: int
+    shape: tuple[int, ...]
+    error: str | None
+
+
+class Stepped(NamedTuple):
+    """A batch was computed: `live` or `file`, windows, seconds; windows 0 if it failed."""
+
+    way: str
+    windows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Windows of default streams per second."""
+
+    windows_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    pass
+
+
+# -- on the socket --------------------------------------------------------------------------------
+
+
+def audio_frame(stream: int, data: bytes) -> bytes:
+    """Audio of a stream, whose number is at least 1."""
+    return _HEADER.pack(stream, len(data)) + data
+
+
+def message_frame(message: object) -> bytes:
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return _HEADER.pack(_PICKLED, len(data)) + data
+
+
+@dataclass
+class Frames:
+    """Takes bytes of a socket as they come, and gives the frames that are complete."""
+
+    _rest: bytearray = field(default_factory=bytearray)
+
+    def take(self, data: bytes) -> Iterator[tuple[int, Any]]:
+        """(stream, audio) or (0, message), in order."""
+        rest = self._rest
+        rest += data
+        at = 0
+        while len(rest) - at >= _HEADER.size:
+            stream, size = _HEADER.unpack_from(rest, at)
+            start = at + _HEADER.size
+            if len(rest) - start < size:
+                break
+            content = bytes(memoryview(rest)[start : start + size])
+            at = start + size
+            yield stream, pickle.loads(content) if stream == _PICKLED else content
+        del rest[:at]

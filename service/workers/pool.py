@@ -1,0 +1,374 @@
+"""The service's workers: start and replace them, share out live sessions and segments."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from model.config import HOP, ModelConfig
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.stream.computer import EngineError, Probabilities
+from service.stream.stream import Due
+from service.workers.link import LOOKS, Link
+from service.workers.live import Session
+from service.workers.messages import (
+    Computed,
+    Drop,
+    Measured,
+    Open,
+    Refused,
+    Said,
+    Segment,
+    Setup,
+    Stepped,
+    Trial,
+)
+from service.workers.process import PROCESSES
+from service.workers.slots import slot_values
+
+logger = logging.getLogger(__name__)
+
+ALONE_MS = 40.0
+"""A window that takes one core longer is split across all cores, in a single worker."""
+
+MOST_WORKERS = 8
+_DRIVER = Path("/dev/nvidiactl")  # without it there is no CUDA
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # between starts that fail
+
+
+class Observer(Protocol):
+    """Counts what workers do; must be quick and must not raise."""
+
+    def stepped(self, step: Stepped) -> None: ...
+    def worker_ended(self) -> None: ...
+
+
+class _Asked:
+    """A segment that a recording waits for."""
+
+    def __init__(self, recording: int, segment: Due) -> None:
+        self.recording = recording
+        self.segment = replace(segment, samples=segment.samples.copy())
+        self.future: Future[Probabilities] = Future()
+        self.begun = False
+
+
+class Pool:
+    """Workers with a copy of the model each (``service.stream.computer.Computer`` for recordings).
+
+    Everything is for the event loop that ``start`` runs in, except the methods of ``Computer``,
+    which may be called from any other thread.
+
+    Attributes:
+        config, card: of the model; known after ``start``, as what follows.
+        device, processor: where they compute (see ``Hello``).
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        cores: int,
+        workers: int | None = None,
+        hang_timeout_s: float = 60.0,
+        observer: Observer | None = None,
+        processes: bool = PROCESSES,
+    ) -> None:
+        """Args:
+        cores: that this service may use.
+        workers: None: one for each core of a CPU, at most MOST_WORKERS; one for a GPU.
+        hang_timeout_s: without an answer, after which a worker is replaced.
+        processes: whether several workers, or those of a GPU, may be processes.
+        """
+        self._setup = setup
+        self._cores = cores
+        self._wanted = workers
+        self._hang_timeout_s = hang_timeout_s
+        self._observer = observer
+        self._processes = processes
+        self._links: list[Link] = []
+        self._sessions: dict[int, tuple[Session, Link | None]] = {}
+        self._numbers = itertools.count(1)
+        self._asked: deque[_Asked] = deque()
+        self._computing: dict[int, tuple[_Asked, Link, int]] = {}  # by number: with its slot
+        self._read: dict[int, tuple[Link, int]] = {}  # by address: slots that are being read
+        self._measuring: dict[Link, asyncio.Future[float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = False  # from `start` to `close`
+        self.device = setup.device
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when the workers have loaded the model. Raises EngineError if one cannot."""
+        self._loop = asyncio.get_running_loop()
+        count = self._wanted or min(self._cores, MOST_WORKERS)
+        device = self._setup.device
+        on_gpu = device.startswith("cuda") or (device == "auto" and _DRIVER.exists())  # noqa: ASYNC240
+        in_process = self._processes and (count > 1 or on_gpu)
+        first = [self._launch(in_process) for _ in range(1 if on_gpu or not in_process else count)]
+        try:
+            hellos = await asyncio.gather(*first)
+        except BaseException:
+            await self.close()
+            raise
+        hello = hellos[0]
+        self.config: ModelConfig = hello.config
+        self.card: Mapping[str, Any] = hello.card
+        self.device, self.processor = hello.device, hello.processor
+        on_gpu = hello.device.startswith("cuda")
+        if on_gpu and self._wanted is None:
+            count = 1
+        elif not on_gpu and hello.window_ms > ALONE_MS and self._cores > 1:
+            count = 1
+            self._setup = replace(self._setup, threads=self._cores)
+            for link in list(self._links):
+                self._retire(link)
+        if in_process:
+            more = [self._launch(True) for _ in range(count - len(self._links))]
+            await asyncio.gather(*more)
+        self._running = True
+        self._keep(self._watch())
+        logger.info("workers: %d on %s, %s", len(self._links), self.device, self.config.name)
+
+    async def close(self) -> None:
+        """End all workers; sessions and segments that are under way fail. Idempotent."""
+        self._running = False
+        for task in self._tasks:
+            task.cancel()
+        for link in list(self._links):
+            self._retire(link)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        error = EngineError("the service has ended")
+        for asked in [*self._asked, *(asked for asked, _, _ in self._computing.values())]:
+            if asked.begun or asked.future.set_running_or_notify_cancel():
+                asked.future.set_exception(error)
+        self._asked.clear()
+        self._computing.clear()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a worker is there."""
+        return any(link.up for link in self._links)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a worker that cannot be replaced, a thread, does not answer."""
+        return any(link.hangs for link in self._links)
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the last sign of life of the worker that has been silent longest."""
+        now_s = self._loop.time()
+        return max((now_s - link.heard_s for link in self._links if link.up), default=0.0)
+
+    async def measure(self, seconds: float) -> float:
+        """Windows per second of default streams that all workers compute together."""
+        waited = {link: self._loop.create_future() for link in self._links if link.up}
+        self._measuring.update(waited)
+        for link in waited:
+            link.send(Trial(seconds))
+        found: list[float] = await asyncio.gather(*waited.values())
+        self._measuring.clear()
+        return sum(found)
+
+    # -- live sessions ----------------------------------------------------------------------------
+
+    def open_session(self, opening: Open) -> Session:
+        """Open a session in the worker that has least to do; its number is set here."""
+        session = Session(replace(opening, stream=next(self._numbers)))
+        self._place(session)
+        return session
+
+    def close_session(self, session: Session) -> None:
+        """It is over, or nobody waits for it any more."""
+        _, link = self._sessions.pop(session.stream, (None, None))
+        if link is not None:
+            link.load -= self._load(session)
+            session.drop()
+
+    def _place(self, session: Session) -> None:
+        up = [link for link in self._links if link.up]
+        link = min(up, key=lambda one: one.load, default=None)
+        self._sessions[session.stream] = session, link
+        if link is not None:
+            link.load += self._load(session)
+            session.move_to(link)
+
+    def _load(self, session: Session) -> float:
+        return self.config.sample_rate / HOP * session.windows_per_hop
+
+    # -- recordings: for other threads ------------------------------------------------------------
+
+    @property
+    def workers(self) -> int:
+        return len(self._links)
+
+    def open(self) -> int:
+        return next(self._numbers)
+
+    def submit(self, recording: int, segment: Due) -> Future[Probabilities]:
+        asked = _Asked(recording, segment)
+        self._loop.call_soon_threadsafe(self._ask, asked)
+        return asked.future
+
+    def release(self, probabilities: Probabilities) -> None:
+        self._loop.call_soon_threadsafe(self._free, _address(probabilities))
+
+    def forget(self, recording: int) -> None:
+        self._loop.call_soon_threadsafe(self._send_all, Drop(recording))
+
+    # -- segments ---------------------------------------------------------------------------------
+
+    def _ask(self, asked: _Asked) -> None:
+        if not self._running:
+            asked.future.set_exception(EngineError("the service has ended"))
+            return
+        self._asked.append(asked)
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Give waiting segments to workers with a free slot, the freest first."""
+        while self._asked:
+            link = max(self._links, key=lambda one: one.up and len(one.free), default=None)
+            if link is None or not link.up or not link.free:
+                return
+            asked = self._asked.popleft()
+            if not asked.begun:
+                if not asked.future.set_running_or_notify_cancel():
+                    continue
+                asked.begun = True
+            segment, slot, number = asked.segment, link.free.pop(), next(self._numbers)
+            link.slots[slot, : len(segment.samples)] = segment.samples
+            self._computing[number] = asked, link, slot
+            link.send(
+                Segment(
+                    number=number,
+                    slot=slot,
+                    samples=len(segment.samples),
+                    windows=segment.windows,
+                    new_hops=segment.new_hops,
+                    positions=segment.positions,
+                    refill=segment.refill,
+                    shifts=segment.shifts,
+                    recording=asked.recording if len(self._links) == 1 else None,
+                )
+            )
+
+    def _computed(self, done: Computed) -> None:
+        asked, link, slot = self._computing.pop(done.number)
+        if done.error is not None:
+            link.free.append(slot)
+            asked.future.set_exception(EngineError(done.error))
+        else:
+            values = link.slots[slot, slot_values(self.config)[0] :]
+            size = 1
+            for length in done.shape:
+                size *= length
+            probabilities = values[:size].reshape(done.shape)
+            self._read[_address(probabilities)] = link, slot
+            asked.future.set_result(probabilities)
+        self._share_out()
+
+    def _free(self, address: int) -> None:
+        if (place := self._read.pop(address, None)) is not None:
+            link, slot = place
+            link.free.append(slot)
+            self._share_out()
+
+    def _send_all(self, message: object) -> None:
+        for link in self._links:
+            link.send(message)
+
+    # -- workers ----------------------------------------------------------------------------------
+
+    def _launch(self, in_process: bool) -> Any:
+        link = Link(in_process, self._heard, self._lost)
+        self._links.append(link)
+        return link.start(self._setup)
+
+    def _heard(self, link: Link, message: object) -> None:
+        match message:
+            case Said() | Refused():
+                session, at = self._sessions.get(message.stream, (None, None))
+                if session is not None and at is link:
+                    session.heard(message)
+            case Computed():
+                self._computed(message)
+            case Stepped():
+                if self._observer is not None:
+                    self._observer.stepped(message)
+            case Measured() if link in self._measuring:
+                self._measuring[link].set_result(message.windows_per_s)
+
+    def _lost(self, link: Link) -> None:
+        """A worker has ended: others go on with what it had, and another takes its place."""
+        if link not in self._links or not self._running:
+            return
+        self._links.remove(link)
+        logger.error("a worker has ended: starting another")
+        if self._observer is not None:
+            self._observer.worker_ended()
+        if (measuring := self._measuring.get(link)) is not None and not measuring.done():
+            measuring.set_result(0.0)
+        lost = [asked for asked, at, _ in self._computing.values() if at is link]
+        self._computing = {n: one for n, one in self._computing.items() if one[1] is not link}
+        self._asked.extendleft(reversed(lost))
+        self._share_out()
+        for session in [session for session, at in self._sessions.values() if at is link]:
+            if session.lost():
+                self._place(session)
+            else:
+                self._sessions.pop(session.stream, None)
+        self._keep(self._replace(link))
+
+    async def _replace(self, link: Link) -> None:
+        await asyncio.to_thread(link.wait)
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._launch(in_process=link.in_process)
+                break
+            except (EngineError, OSError) as error:
+                logger.error("no worker: %s; next attempt in %.0f s", error, pause_s)
+                if not self.ready:
+                    self._give_up_sessions()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        self._share_out()
+        for session in [session for session, at in self._sessions.values() if at is None]:
+            self._place(session)
+
+    def _give_up_sessions(self) -> None:
+        for session, _ in self._sessions.values():
+            session.give_up(ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged"))
+        self._sessions.clear()
+
+    def _retire(self, link: Link) -> None:
+        self._links.remove(link)
+        link.kill()
+        self._keep(asyncio.to_thread(link.wait))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._hang_timeout_s / LOOKS)
+            for link in list(self._links):
+                link.look()
+                if link.hangs and link.in_process:
+                    logger.error("a worker hangs: ending it")
+                    link.kill()
+
+    def _keep(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _address(probabilities: Probabilities) -> int:
+    return int(probabilities.__array_interface__["data"][0])

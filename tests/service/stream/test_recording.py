@@ -1,0 +1,128 @@
+"""Recordings: the same notes as a live stream of the same audio, in bounded memory."""
+
+import io
+import tracemalloc
+from contextlib import closing
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.config import HOP
+from model.transcriber import TranscriptionModel
+from service.audio import decode
+from service.engine.local import LocalComputer
+from service.notes.events import Event, NoteEvent
+from service.notes.score import midi_file
+from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+from service.stream.computer import EngineError
+from service.stream.recording import (
+    FileProgress,
+    Performance,
+    transcribe_array,
+    transcribe_file,
+)
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from tests.networks import HISTORY
+from tests.service.apps import sound_file
+from tests.service.streams import MELODY, listen, pcm, to_bytes
+
+RATE_HZ = 44_100
+Items = list[Event | FileProgress | Performance]
+
+
+@pytest.fixture(autouse=True)
+def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 10_000)
+
+
+def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
+    return io.BytesIO(sound_file(samples, "WAV", subtype, RATE_HZ))
+
+
+def collect(
+    file: io.BytesIO, computer: LocalComputer, options: StreamOptions = FILE_OPTIONS
+) -> Items:
+    return list(transcribe_file(file, computer, options))
+
+
+def events_of(items: Items) -> list[Event]:
+    return [item for item in items if isinstance(item, NoteEvent)]
+
+
+@pytest.mark.parametrize("options", [FILE_OPTIONS, *(StreamOptions(mode=mode) for mode in Mode)])
+def test_a_file_gives_the_events_of_a_live_stream(
+    computer: LocalComputer, options: StreamOptions
+) -> None:
+    samples, audio = play(MELODY, 2.0, RATE_HZ), pcm(RATE_HZ)
+    events = events_of(collect(wav(samples), computer, options))
+    assert len(events) == 2 * len(MELODY)
+    assert events == listen(computer, to_bytes(samples, audio), audio, options, [3_001])[0]
+
+
+def test_progress_then_the_performance(computer: LocalComputer) -> None:
+    items = collect(wav(play(MELODY, 150.0, RATE_HZ)), computer)
+    done = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
+    assert len(done) >= 3
+    assert done == sorted(done)
+    assert 0 < done[0] < done[-1] <= 1
+    *_, performance = items
+    assert isinstance(performance, Performance)
+    assert performance.totals.audio_s == 150.0
+    assert performance.totals.frames == -(-150 * FAKE_RATE_HZ // HOP)
+    assert len(performance.notes) == performance.totals.notes == len(MELODY)
+    assert performance.midi == midi_file(performance.notes)
+
+
+def test_notes_come_before_the_file_has_been_read() -> None:
+    file = wav(play(MELODY, 120.0, RATE_HZ))
+    with LocalComputer(FakeTranscriber(), workers=1) as computer:
+        with closing(transcribe_file(file, computer)) as items:
+            assert any(isinstance(item, NoteEvent) for item in items)
+            assert file.tell() < len(file.getbuffer()) / 2
+    assert not file.closed
+
+
+def test_memory_does_not_grow_with_the_length(computer: LocalComputer) -> None:
+    def peak_bytes(seconds: float) -> int:
+        file = wav(play(MELODY, seconds, RATE_HZ), "PCM_16")
+        tracemalloc.start()
+        try:
+            collect(file, computer)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak_bytes(5.0)  # what is allocated once
+    # 100 more seconds of samples are 17.6 MB; some segments are under way at any time.
+    assert peak_bytes(300.0) < peak_bytes(200.0) + 4_000_000
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
+    samples = play(MELODY, 90.0, RATE_HZ)
+    samples[RATE_HZ * 70 :] = FakeTranscriber.POISON
+    items: Items = []
+    with LocalComputer(FakeTranscriber(), workers) as computer:
+        recording = transcribe_file(wav(samples), computer)
+        with pytest.raises(EngineError, match="poisoned"):
+            items.extend(item for item in recording)
+    *_, performance = items
+    assert isinstance(performance, Performance)
+    assert len(performance.notes) == len(MELODY)
+
+
+def test_segments_have_the_bits_of_a_single_pass() -> None:
+    """Whatever the number of workers, and as live."""
+    samples = 0.1 * np.random.default_rng(0).standard_normal(61 * 64 * HOP, np.float32)
+    audio, found = pcm(HISTORY.sample_rate), []
+    for workers in (1, 3):
+        torch.manual_seed(0)
+        with LocalComputer(TranscriptionModel(HISTORY).eval(), workers) as computer:
+            found.append(transcribe_array(samples, HISTORY.sample_rate, computer).probabilities)
+            if workers == 1:
+                data = to_bytes(samples, audio)
+                found.append(listen(computer, data, audio, FILE_OPTIONS)[1])
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)

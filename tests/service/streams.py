@@ -1,0 +1,123 @@
+"""Streams on a model that hears pure tones: what they are given, and what they find."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import HOP, PITCHES
+from model.transcriber import FeatureStream
+from service.engine.local import LocalComputer
+from service.notes.events import Event
+from service.notes.resume import ResumePoint
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.stream.setup import OnFrames
+from service.stream.stream import MOST_WINDOWS, Stream
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
+
+FRAME_S = HOP / FAKE_RATE_HZ
+OPTIONS = [
+    StreamOptions(),
+    StreamOptions(lookahead_ms=50, block_frames=1),
+    StreamOptions(lookahead_ms=200, block_frames=16),
+    StreamOptions(lookahead_ms=372, block_frames=32),
+    StreamOptions(mode=Mode.CENTRE),
+    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200),
+    StreamOptions(mode=Mode.ANYTIME, block_frames=1),
+    StreamOptions(mode=Mode.ANYTIME, lookahead_ms=372, block_frames=8),
+]
+MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
+
+
+def pcm(
+    rate_hz: int = 44_100, encoding: Encoding = Encoding.PCM_F32LE, channels: int = 1
+) -> AudioFormat:
+    return AudioFormat(encoding=encoding, sample_rate_hz=rate_hz, channels=channels)
+
+
+def to_bytes(samples: NDArray[np.float32], audio: AudioFormat) -> bytes:
+    wide = np.repeat(samples[:, None], audio.channels, axis=1)
+    if audio.encoding is Encoding.PCM_S16LE:
+        return (wide * 32_767).astype("<i2").tobytes()
+    return wide.astype("<f4").tobytes()
+
+
+def performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.float32]:
+    """Random notes of all lengths, some held over several seconds, in some noise."""
+    rng = np.random.default_rng(seed)
+    notes = []
+    for pitch in FAKE_PITCHES:
+        onset_s = rng.uniform(0, 1)
+        while onset_s < duration_s:
+            offset_s = onset_s + rng.exponential(0.6)
+            notes.append((pitch, onset_s, offset_s))
+            onset_s = offset_s + rng.uniform(0, 0.4)
+    samples = play(notes, duration_s, rate_hz)
+    samples *= rng.uniform(0.5, 1, len(samples) // 9000 + 1).repeat(9000)[: len(samples)]
+    return samples + 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
+
+
+def listen(
+    computer: LocalComputer,
+    data: bytes,
+    audio: AudioFormat,
+    options: StreamOptions | None = None,
+    sizes: Sequence[int] = (),
+    most: int = MOST_WINDOWS,
+    between: Callable[[], None] = lambda: None,
+) -> tuple[list[Event], NDArray[np.float32]]:
+    """The events and the frames [outputs, n, 128] of a stream that is given ``data`` at once, or in
+    pieces of ``sizes``, taken in turn, with at most so many windows at a time; ``between`` is
+    called before each piece."""
+    frames = [np.zeros((len(computer.config.outputs), 0, PITCHES), np.float32)]
+    stream = open_stream(computer, audio, options, lambda _, block: frames.append(block.copy()))
+    features = computer.open_stream(stream.positions)
+    events: list[Event] = []
+    start, turn = 0, 0
+    while start < len(data):
+        between()
+        size = sizes[turn % len(sizes)] if sizes else len(data)
+        stream.feed(data[start : start + size])
+        events += heard(computer, stream, features, most)
+        start, turn = start + size, turn + 1
+    stream.end()
+    events += heard(computer, stream, features, most) + stream.finish()
+    return events, np.concatenate(frames, axis=1)
+
+
+def open_stream(
+    computer: LocalComputer,
+    audio: AudioFormat,
+    options: StreamOptions | None = None,
+    on_frames: OnFrames | None = None,
+    resume: ResumePoint | None = None,
+) -> Stream:
+    settings = TrackerSettings.from_card(computer.card)
+    return Stream(
+        computer.config,
+        settings,
+        audio,
+        options or StreamOptions(),
+        on_frames=on_frames,
+        resume=resume,
+    )
+
+
+def heard(
+    computer: LocalComputer, stream: Stream, features: FeatureStream, most: int = MOST_WINDOWS
+) -> list[Event]:
+    """The events of all windows that are due."""
+    events: list[Event] = []
+    while (due := stream.take(most)) is not None:
+        events += stream.hear(computer.compute(features, due))
+    return events
+
+
+def found(events: list[Event]) -> list[tuple[int, float, float]]:
+    """(pitch, onset_s, offset_s) by onset."""
+    ons = {e.note_id: e for e in events if e.kind == "note_on"}
+    offs = {e.note_id: e for e in events if e.kind == "note_off"}
+    assert ons.keys() == offs.keys()
+    assert len(events) == 2 * len(ons)
+    return sorted((ons[i].pitch, ons[i].time_s, offs[i].time_s) for i in ons)

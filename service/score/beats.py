@@ -205,15 +205,15 @@ class _Programme:
         lags, kinds = self._lags, self._kinds
         last = np.arange(self._steps)[:, None, None] >= self._steps - lags
         ends = np.where(last, best, -np.inf)
-        now, kind, lag = np.unravel_index(int(ends.argmax()), ends.shape)
+        now, kind, lag = map(int, np.unravel_index(int(ends.argmax()), ends.shape))
         path: list[tuple[int, int]] = []
         while True:
-            path.append((int(now), int(kind)))
+            path.append((now, kind))
             source = back[now, kind, lag]
-            now = now - lags[lag]
+            now -= int(lags[lag])
             if source < 0 or now < 0:
                 if now >= -5:
-                    path.append((int(now), int(before[kind])))
+                    path.append((now, int(before[kind])))
                 break
             kind, lag = divmod(int(source), len(lags))
         return [(self._begin_s + step * STEP_S, *kinds[kind]) for step, kind in reversed(path)]

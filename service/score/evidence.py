@@ -1,8 +1,8 @@
 """Where in a beat a chord is likely to fall, from how it sounds.
 
 Long, low, full chords, and those that change the harmony, are beats rather than what lies between
-them. A softmax over places in the beat says how likely; its weights were fitted by
-``training.beats`` to performances whose beats are known.
+them. A softmax over places in the beat says how likely; its weights were fitted to
+performances whose beats are known (training/RESULTS.md).
 """
 
 from dataclasses import dataclass

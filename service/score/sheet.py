@@ -101,6 +101,12 @@ def musicxml(
             first.insert(
                 0, load("music21.expressions").TextExpression("no steady beat: free rhythm")
             )
+    if not steady:  # no bars are made up: nothing divides what is only there for the writer
+        none = load("music21.bar").Barline
+        for measure in score.recurse().getElementsByClass("Measure"):
+            measure.rightBarline = none("none")
+        for signature in score.recurse().getElementsByClass("TimeSignature"):
+            signature.style.hideObjectOnPrint = True
     exporter = load("music21.musicxml.m21ToXml").GeneralObjectExporter(score)
     return bytes(exporter.parse())
 

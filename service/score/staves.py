@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, starmap
 from typing import Any
 
 from service.score.quantise import Placed
@@ -95,12 +95,12 @@ def voices(notes: Sequence[Chord]) -> list[list[Chord]]:
         else:
             line[-1] = replace(last, length=onset - last.onset)
             line.append(chord)
-    return [[_until(a, b) for a, b in pairwise([*line, None])] for line in lines]
+    return [[*starmap(_until, pairwise(line)), *line[-1:]] for line in lines]
 
 
-def _until(chord: Chord, following: Chord | None) -> Chord:
+def _until(chord: Chord, following: Chord) -> Chord:
     """The chord until the next of its line, if it sounds for about as long: no rest is heard."""
-    if following is None or chord.grace:
+    if chord.grace:
         return chord
     room = following.onset - chord.onset
     if room - chord.length <= _HEARD_REST and chord.length >= room / 2:

@@ -48,6 +48,8 @@ def test_free_rhythm_says_so() -> None:
     score = WrittenScore(as_notes(array))
     assert not score.analysis.steady
     assert b"free rhythm" in score.musicxml
+    assert score.musicxml.count(b"<bar-style>none") == score.musicxml.count(b"<measure ")
+    assert b'<time print-object="no">' in score.musicxml
     assert score.analysis.tempo.bars == ()
 
 

@@ -28,7 +28,7 @@ def transcription() -> rse_transcribe.Transcription:
 def test_other_endings_are_refused(
     transcription: rse_transcribe.Transcription, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=r"save to \.mid, \.json or \.csv"):
+    with pytest.raises(ValueError, match=r"save to \.mid, \.json, \.csv or a score"):
         transcription.save(tmp_path / "song.wav")
 
 

@@ -37,6 +37,14 @@ SYNTHESISER = """() => {
 }"""
 """A MIDI port whose messages are in `sent`."""
 
+ANNOUNCED = """() => {
+  window.announced = [];
+  const status = document.getElementById('status');
+  new MutationObserver(() => announced.push(status.textContent))
+    .observe(status, { childList: true, characterData: true, subtree: true });
+}"""
+"""What the status line says, from now on, is in `announced`."""
+
 ENDLESS_A4 = """() => {
   navigator.mediaDevices.getUserMedia = async () => {
     const context = new AudioContext();

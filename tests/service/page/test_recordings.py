@@ -9,7 +9,15 @@ import soundfile
 from playwright.sync_api import expect
 
 from tests.fakes import play
-from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved, transcribed
+from tests.service.page.browser import (
+    ANNOUNCED,
+    IDLE,
+    Tab,
+    notes_of,
+    pitches_of,
+    saved,
+    transcribed,
+)
 from tests.service.page.conftest import LONG_S, LONG_TONES, PITCHES, RATE_HZ, TONES
 from tests.service.servers import RunningServer
 
@@ -196,12 +204,7 @@ def test_a_passage_is_looped(tab: Tab, long_recording: Path) -> None:
 
 def test_the_state_is_announced_once(tab: Tab, long_recording: Path) -> None:
     """The status line is a live region: words that are written again are read out again."""
-    tab.run("""() => {
-      window.announced = [];
-      const status = document.getElementById('status');
-      new MutationObserver(() => announced.push(status.textContent))
-        .observe(status, { childList: true, characterData: true, subtree: true });
-    }""")
+    tab.run(ANNOUNCED)
     tab.upload(long_recording)
     assert tab.run("() => announced") == ["Transcribing…", "Ready"]
 

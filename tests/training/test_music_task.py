@@ -70,7 +70,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert shipped.config.name == "small"
     assert shipped.card["tracker"]["min_note_frames"] >= 2
     assert shipped.card["tracker"]["early_odds"]
-    page = (weights / "small.md").read_text()
+    page = (weights / card_page.ATTRIBUTIONS).read_text()
     assert "The players of the violin (MIT): violin_one" in page
     figures = {
         "lookahead_ms": 100.0,
@@ -104,7 +104,8 @@ def test_a_run_on_musicnet_alone_is_shipped_without_sources_of_rendered_audio(
     page = (out / "small.md").read_text()
     assert "320 recordings of MusicNet" in page
     assert "players" not in page
-    assert "attributions" not in page
+    assert card_page.ATTRIBUTIONS not in page
+    assert not (out / card_page.ATTRIBUTIONS).exists()
 
 
 def test_a_validation_during_the_run_is_the_validation_of_what_was_saved(

@@ -32,7 +32,9 @@ TITLES = {
     "recordings": "Real recordings",
     "recorded_scores": "Scores of these recordings",
 }
-"""Headings of the groups of sources, in card order."""
+"""Headings of the groups of sources, in the order of the page."""
+ATTRIBUTIONS = "ATTRIBUTIONS.md"
+"""The page beside the cards with the sources of all weights."""
 _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 
@@ -102,18 +104,42 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
     ]
 
 
-def attributions(found: Sources) -> list[str]:
-    """The lines of a card: every source with its licence, then the share-alike ones."""
-    lines = []
-    for group, title in TITLES.items():
-        if found.get(group):
-            lines += [f"{title}:", "", *(f"- {_line(one)}" for one in found[group]), ""]
-    alike = [one for group in TITLES for one in found.get(group, []) if shares_alike(one)]
-    if alike:
-        lines += ["Sources with share-alike licences:", ""]
-        lines += [f"- {name}" for name in dict.fromkeys(_name(one) for one in alike)]
-        lines.append("")
-    return lines
+def attributions(by_weights: dict[str, Sources]) -> str:
+    """The page with every source of these weights and its licence, share-alike ones first."""
+    merged: dict[tuple[str, str], dict[str, Any]] = {}  # by group, and by attribution and licence
+    users: dict[tuple[str, str], list[str]] = {}
+    for weights, found in by_weights.items():
+        for group in TITLES:
+            for one in found.get(group, []):
+                key = group, _name(one)
+                merged[key] = _joined(merged.get(key, one), one)
+                users.setdefault(key, []).append(weights)
+    lines = {
+        key: f"- {_line(one)}"
+        + (f" [{', '.join(users[key])}]" if len(set(users[key])) < len(by_weights) else "")
+        for key, one in merged.items()
+    }
+    page = [
+        "# Attributions",
+        "",
+        f"What the weights {', '.join(by_weights)} were trained on, with licences; if not all of "
+        "them used a source, those that did are in brackets. Written by `training.shipping.card`.",
+        "",
+    ]
+    for heading, alike in (("Share-alike licences", True), ("Other licences", False)):
+        page += [f"## {heading}", ""]
+        for group, title in TITLES.items():
+            held = [key for key in merged if key[0] == group and shares_alike(merged[key]) == alike]
+            page += [f"{title}:", "", *(lines[key] for key in held), ""] if held else []
+    return "\n".join(page)
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A source as two sets of weights have it."""
+    if "pieces" in one:
+        return one | {"pieces": max(one["pieces"], other["pieces"])}
+    names = dict.fromkeys([*one["instruments"], *other["instruments"]])
+    return one | {"instruments": list(names)}
 
 
 def shares_alike(source: dict[str, Any]) -> bool:
@@ -159,9 +185,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_card(weights: Path, card: dict[str, Any]) -> None:
-    """Writes the card beside the weights, as JSON and as a page to read."""
+    """Write the card beside the weights, as JSON and as a page, and the folder's attributions."""
     write_whole(weights.with_suffix(".json"), json.dumps(card, indent=1).encode())
     write_whole(weights.with_suffix(".md"), model_card(card).encode())
+    if page := folder_attributions(weights.parent):
+        write_whole(weights.with_name(ATTRIBUTIONS), page.encode())
+
+
+def folder_attributions(folder: Path) -> str:
+    """The attributions of all weights in a folder; empty if they name no sources."""
+    cards = [read_card(path) for path in sorted(folder.glob("*.safetensors"))]
+    named = {card["name"]: card["sources"] for card in cards if card.get("sources")}
+    return attributions(named) if named else ""
 
 
 def model_card(card: dict[str, Any]) -> str:
@@ -177,27 +212,44 @@ def model_card(card: dict[str, Any]) -> str:
         *_stages_table(all_stages),
         *([card["remark"], ""] if "remark" in card else []),
         *_recording_tables(card.get("recordings", {})),
-        "## Validation (held-out instruments and scores)",
-        "",
-        "| figure | value |",
-        "|---|---|",
-        *(f"| {name} | {value:.3f} |" for name, value in card["validation"].items()),
-        "",
-        "Average precision of frames and onsets at one frame per window, for each look-ahead.",
-        "",
+        *_validation(card["validation"]),
         "## Known failures",
         "",
         *_limits(all_stages, sources),
         KNOWN_FAILURES,
-        "## Note tracker settings",
+        f"The note tracker's settings, tuned on validation material, are in `{card['name']}.json`.",
+        *([f"[{ATTRIBUTIONS}]({ATTRIBUTIONS}) lists every source and licence."] if sources else []),
         "",
-        "Thresholds, lengths and the other numbers are tuned on validation material.",
-        "",
-        *(f"- `{name}`: {value}" for name, value in card["tracker"].items()),
-        "",
-        *(["## Training data and attributions", "", *attributions(sources)] if sources else []),
     ]
     return "\n".join(lines)
+
+
+def _validation(figures: dict[str, float]) -> list[str]:
+    """A row for each look-ahead, then what has none."""
+    aimed = [re.fullmatch(r"(\w+)_(\d+)ms", name) for name in figures]
+    kinds = list(dict.fromkeys(one[1] for one in aimed if one))
+    lookaheads = sorted({int(one[2]) for one in aimed if one})
+    rest = [name for name, one in zip(figures, aimed, strict=True) if not one]
+    return [
+        "## Validation (held-out instruments and scores)",
+        "",
+        "| look-ahead | " + " | ".join(kinds) + " |",
+        "|---" * (1 + len(kinds)) + "|",
+        *(
+            " | ".join([f"| {ms} ms", *(_figure(figures, f"{kind}_{ms}ms") for kind in kinds)])
+            + " |"
+            for ms in lookaheads
+        ),
+        "",
+        "Average precision, one frame per window. "
+        + ", ".join(f"{name} {figures[name]:.3f}" for name in rest)
+        + ".",
+        "",
+    ]
+
+
+def _figure(figures: dict[str, float], name: str) -> str:
+    return f"{figures[name]:.3f}" if name in figures else ""
 
 
 def _material(data: dict[str, Any], real: bool) -> str:
@@ -207,9 +259,8 @@ def _material(data: dict[str, Any], real: bool) -> str:
     names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
     learned = " and real recordings aligned with their scores" if real else " only"
     return (
-        f"synthesised audio{learned}. Synthesised audio plays the scores below with recorded "
-        "notes of the instruments below, humanised, detuned, "
-        "in simulated rooms (and measured ones where listed) and with noise. The sustain pedal "
+        f"synthesised audio{learned}. Synthesised audio plays scores with recorded notes of "
+        "instruments, humanised, detuned, in rooms and with noise. The sustain pedal "
         f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
         f"{names}, and the validation and test scores."
     )
@@ -227,7 +278,7 @@ def _limits(all_stages: list[dict[str, Any]], sources: Sources) -> list[str]:
         "  touch differ from those of the rest.",
         "- Training audio has speech and drums only as sounds without notes.",
     ]
-    alone = "- Training audio has only the instruments listed below."
+    alone = f"- Training audio has only the instruments of {ATTRIBUTIONS}."
     return [*lines, alone] if sources.get("sounds") else lines
 
 

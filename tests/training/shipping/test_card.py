@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,15 @@ import pytest
 
 from model.storage import WEIGHTS, shipped
 from training.music.synth.config import SynthConfig
-from training.shipping.card import attributions, model_card, shares_alike, sources
+from training.shipping.card import (
+    ATTRIBUTIONS,
+    Sources,
+    attributions,
+    folder_attributions,
+    model_card,
+    shares_alike,
+    sources,
+)
 
 CARD: dict[str, Any] = {
     "name": "mine",
@@ -31,6 +40,15 @@ def test_the_shipped_pages_are_those_of_their_cards(name: str) -> None:
     assert (WEIGHTS / f"{name}.md").read_text() == model_card(card)
 
 
+def test_the_shipped_attributions_name_every_source_of_every_card() -> None:
+    page = (WEIGHTS / ATTRIBUTIONS).read_text()
+    assert page == folder_attributions(WEIGHTS)
+    alike, others = page.split("## Other licences")
+    for name in shipped():
+        for one in chain(*json.loads((WEIGHTS / f"{name}.json").read_text())["sources"].values()):
+            assert one["attribution"] in (alike if shares_alike(one) else others)
+
+
 def test_what_is_said_of_the_training_audio_follows_from_its_sources() -> None:
     page = model_card(CARD | {"sources": {}})
     assert "None of the training excerpts are recordings of music" in page
@@ -40,11 +58,23 @@ def test_what_is_said_of_the_training_audio_follows_from_its_sources() -> None:
     assert "excerpts" not in page
 
 
+def lines_of(found: Sources) -> list[str]:
+    return attributions({"mine": found}).splitlines()
+
+
 def test_everything_used_is_attributed(synth_config: SynthConfig) -> None:
-    lines = attributions(sources(synth_config))
+    lines = lines_of(sources(synth_config))
     assert "- made for the tests (MIT): 6 pieces" in lines
     assert "- The players of the violin (MIT): violin_one, violin_vso2" in lines
-    assert not [line for line in lines if "Share-alike" in line]
+    assert lines[lines.index("## Share-alike licences") + 2] == "## Other licences"
+
+
+def test_what_weights_share_is_named_once() -> None:
+    other = SOURCE | {"instruments": ["prelude"]}
+    page = attributions({"one": {"sounds": [SOURCE]}, "two": {"sounds": [SOURCE, other]}})
+    assert "- A pianist (CC0): fugue, prelude\n" in page
+    page = attributions({"one": {"sounds": [SOURCE]}, "two": {}})
+    assert "- A pianist (CC0): fugue [one]\n" in page
 
 
 def test_rooms_noises_and_recordings_are_named(synth_config: SynthConfig, tmp_path: Path) -> None:
@@ -65,15 +95,15 @@ def test_rooms_noises_and_recordings_are_named(synth_config: SynthConfig, tmp_pa
     clips = [{"class": "flute", "licence": "CC BY 4.0", "attribution": "A flautist"}]
     (tmp_path / "phrases.json").write_text(json.dumps(clips))
     (tmp_path / "index.json").write_text(json.dumps(real))
-    lines = attributions(sources(replace(synth_config, root=tmp_path, real_root=tmp_path)))
+    lines = lines_of(sources(replace(synth_config, root=tmp_path, real_root=tmp_path)))
     assert "- A church (CC BY-SA 3.0): Church" in lines
     assert "- A pianist (CC0): fugue" in lines
     assert "- A singer (CC BY 4.0): song" in lines
     assert "- A reader (CC BY 4.0): S1" in lines
     assert "- A flautist (CC BY 4.0): flute" in lines
-    named = lines[lines.index("Sources with share-alike licences:") :]
-    assert "- A church (CC BY-SA 3.0)" in named
-    assert "- A typesetter (CC BY-SA 4.0)" in named
+    named = lines[: lines.index("## Other licences")]
+    assert "- A church (CC BY-SA 3.0): Church" in named
+    assert "- A typesetter (CC BY-SA 4.0): fugue" in named
     assert not any("Nobody" in line for line in lines)
 
 

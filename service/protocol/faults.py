@@ -69,7 +69,6 @@ class ErrorCode(StrEnum):
     UNAUTHORIZED = "unauthorized", CloseCode.UNAUTHORIZED, 401
     HOST_NOT_ALLOWED = "host_not_allowed", CloseCode.FORBIDDEN, 421
     ORIGIN_NOT_ALLOWED = "origin_not_allowed", CloseCode.FORBIDDEN, 403
-    TOO_MANY_REQUESTS = "too_many_requests", CloseCode.BUSY, 429, True
     CLIENT_LIMIT = "client_limit", CloseCode.BUSY, 429, True
     TOO_SLOW = "too_slow", CloseCode.BUSY
     # the server's own state

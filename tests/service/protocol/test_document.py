@@ -1,7 +1,9 @@
 """PROTOCOL.md and the JSON Schema name every message, field, choice and error of the service."""
 
+import asyncio
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +23,8 @@ from service.protocol.faults import ErrorCode
 from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
 from service.protocol.schema import main
 from service.protocol.server_messages import SERVER_MESSAGES
-from tests.service.apps import ADDRESS, serving
+from tests.service.apps import ADDRESS, MELODY, serving, sound_file
+from tests.service.servers import TONES, StartServer
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
 BEFORE, SERVER, AFTER = re.split(r"(?s)(### Server to client.*?)(?=### Instruments)", DOCUMENT)
@@ -102,6 +105,23 @@ def test_the_example_of_ready_is_what_the_shipped_weights_give() -> None:
         del ready[abridged], stated[abridged]
     del ready["checkpoint"]["session_id"], stated["checkpoint"]["session_id"]
     assert ready == stated
+
+
+async def test_the_client_at_the_beginning_prints_the_notes(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    script = DOCUMENT.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "client.py").write_text(script)
+    (tmp_path / "melody.wav").write_bytes(sound_file())
+    server = start_server(*TONES)
+    arguments = ("client.py", "melody.wav", f"ws://127.0.0.1:{server.port}")
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await client.communicate()
+    found = [line.rpartition(" ")[2] for line in printed.decode().splitlines()]
+    assert found == [str(pitch) for pitch, _, _ in MELODY]
+    assert client.returncode == 0
 
 
 def test_the_example_of_resume_is_a_message_with_a_whole_checkpoint() -> None:

@@ -98,8 +98,8 @@ class Score:
         """The recording is whole: classes with next to none of its notes do not play in it."""
         self._ended = without_strays(self._ended)
 
-    def midi(self) -> bytes:
-        return midi_file(self._ended, self.pedal)
+    def midi(self, tempo: files.Tempo = files.STEADY) -> bytes:
+        return midi_file(self._ended, self.pedal, tempo)
 
 
 def midi_file(

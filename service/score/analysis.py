@@ -72,7 +72,8 @@ def analyse(notes: Sequence[FileNote], wishes: Wishes | None = None) -> Analysis
     end_s = float(array[:, 1].max(initial=0)) + 1
     period_s = 60 / wishes.bpm if wishes.bpm else _FREE_BEAT_S
     time_s = np.arange(0, end_s + 2 * period_s, period_s)
-    free = Beats(time_s, np.arange(len(time_s)) % 4, 4, 2, 0.0)
+    metre = wishes.beats_per_bar or 4
+    free = Beats(time_s, np.arange(len(time_s)) % metre, metre, 2, 0.0)
     return Analysis(free, key, steady=wishes.bpm is not None)
 
 

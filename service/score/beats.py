@@ -3,14 +3,15 @@
 A dynamic programme over tempo, phase and metre. A state is a beat at a time, with the length of the
 beat before it, its place in a bar of 2, 3 or 4 beats, and whether beats divide in two or three. A
 step from one beat to the next earns what the chords within it say (``evidence``), and costs what
-its tempo differs from the one before. So the tempo may follow a rubato, and bars stay whole.
+its tempo differs from the one before. So the tempo may follow a rubato, and bars stay whole. A long
+performance is read in stretches, each from a settled beat, so that memory is bounded.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ _SNAP_S = 0.05  # a beat this close to a chord is where the chord is
 _METRES = (2, 3, 4)
 _CHANCE, _CLEAR = 0.25, 0.55  # agreement of phases: confidence 0 and 1
 _SMOOTHED = 2  # beats before and after
+_STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (70 MB), and at its end read again
 
 
 @dataclass(frozen=True)
@@ -126,28 +128,42 @@ def find_beats(notes: NDArray[np.float64], wishes: Wishes | None = None) -> Beat
     chords = chords_of(notes)
     if len(chords.time_s) < MIN_CHORDS:
         return None
-    return _beats(chords, _Programme(chords, wishes or Wishes()).run())
+    programme = _Programme(chords, wishes or Wishes())
+    states = programme.run()
+    while programme.end_s < chords.time_s[-1]:
+        settled = [state for state in states if state.time_s < programme.end_s - _UNSETTLED_S]
+        programme = _Programme(chords, wishes or Wishes(), settled[-1])
+        states = settled[:-1] + programme.run()
+    return _beats(chords, states)
 
 
-_State = tuple[float, int, int, int]
-"""A beat: time in s, subdivision, beats of its bar, place in it."""
+class _State(NamedTuple):
+    """A beat; ``beat`` numbers the length of the one before."""
+
+    time_s: float
+    subdivision: int
+    beats_per_bar: int
+    place: int
+    beat: int
 
 
 class _Programme:
-    """The dynamic programme over a performance."""
+    """The dynamic programme over a stretch of a performance, from its beginning or from a beat."""
 
-    def __init__(self, chords: Chords, wishes: Wishes) -> None:
-        self._begin_s = chords.time_s[0] - 0.1
-        self._steps = int((chords.time_s[-1] - self._begin_s + 0.5) / STEP_S) + 1
+    def __init__(self, chords: Chords, wishes: Wishes, start: _State | None = None) -> None:
+        self._begin_s = start.time_s if start else chords.time_s[0] - 0.1
+        self.end_s = min(chords.time_s[-1] + 0.5, self._begin_s + _STRETCH_S)
+        self._steps = int((self.end_s - self._begin_s) / STEP_S) + 1
+        self._start = start
         self._lags = _lags(wishes.bpm)
         metres = (wishes.beats_per_bar,) if wishes.beats_per_bar else _METRES
         self._kinds = [
             (sub, metre, place) for sub in PLACES for metre in metres for place in range(metre)
         ]
         self._tempo_cost = 10 * _TEMPO_COST if wishes.fixed_tempo else _TEMPO_COST
-        self._chords = chords
         place = ((chords.time_s - self._begin_s) / STEP_S).round().astype(int)
-        self._place = np.clip(place, 0, self._steps - 1)
+        inside = (place >= 0) & (place < self._steps)
+        self._features, self._place = chords.features[inside], place[inside]
         self._forced = None
         if wishes.first_downbeat_s is not None:
             self._forced = round((wishes.first_downbeat_s - self._begin_s) / STEP_S)
@@ -170,7 +186,7 @@ class _Programme:
         block, longest = int(lags[0]), int(lags[-1])
         padded = -(-steps // block) * block
         best = np.full((longest + padded, len(kinds), count), _NEVER)
-        back = np.full((padded, len(kinds), count), -1, np.int32)
+        back = np.full((padded, len(kinds), count), -1, np.int16)
         flat = best.reshape(-1)
         sources = np.arange(len(kinds))[:, None, None] * count + near
         origin = (longest - lags)[None, :, None] * width + sources
@@ -188,7 +204,7 @@ class _Programme:
                 value[:, own] = np.where(better, other, value[:, own])
                 taken = np.take_along_axis(source[:, own], top, 1)
                 source[:, own] = np.where(better, taken, source[:, own])
-            if now < longest + block:  # the performance may begin within any beat
+            if self._start is None and now < longest + block:  # it may begin within any beat
                 fresh = (np.arange(now, now + block)[:, None, None] < lags + 8) & (
                     value < _NEVER / 2
                 )
@@ -197,26 +213,32 @@ class _Programme:
             size = rows.stop - rows.start
             best[longest + now : longest + rows.stop] = value[:size] + gain(rows)
             back[rows] = source[:size]
+            if self._start is not None and now == 0:
+                at = place[self._start[1:4]], self._start.beat
+                best[longest][at], back[0][at] = 0.0, -1
         return self._path(best[longest : longest + steps], back, before)
 
     def _path(
-        self, best: NDArray[np.float64], back: NDArray[np.int32], before: NDArray[np.int64]
+        self, best: NDArray[np.float64], back: NDArray[np.int16], before: NDArray[np.int64]
     ) -> list[_State]:
         lags, kinds = self._lags, self._kinds
         last = np.arange(self._steps)[:, None, None] >= self._steps - lags
         ends = np.where(last, best, -np.inf)
         now, kind, lag = map(int, np.unravel_index(int(ends.argmax()), ends.shape))
-        path: list[tuple[int, int]] = []
+        path: list[tuple[int, int, int]] = []
         while True:
-            path.append((now, kind))
+            path.append((now, kind, lag))
             source = back[now, kind, lag]
             now -= int(lags[lag])
             if source < 0 or now < 0:
                 if now >= -5:
-                    path.append((now, int(before[kind])))
+                    path.append((now, int(before[kind]), lag))
                 break
             kind, lag = divmod(int(source), len(lags))
-        return [(self._begin_s + step * STEP_S, *kinds[kind]) for step, kind in reversed(path)]
+        return [
+            _State(self._begin_s + step * STEP_S, *kinds[kind], lag)
+            for step, kind, lag in reversed(path)
+        ]
 
     def _gains(self) -> Callable[[slice], NDArray[np.float64]]:
         """What each beat earns, with the time before it: [steps, kinds, lags] for some steps."""
@@ -249,7 +271,7 @@ class _Programme:
     def _explained(self, sub: int, lag: int) -> NDArray[np.float64]:
         """Log likelihood of the chords in the beat before each step: [steps, (not) a downbeat]."""
         beat_s = lag * STEP_S
-        logs = np.logaddexp(class_logs(self._chords.features, sub, beat_s), _FLOOR)
+        logs = np.logaddexp(class_logs(self._features, sub, beat_s), _FLOOR)
         back_s = np.arange(lag) * STEP_S
         shapes = np.zeros((len(PLACES[sub]), lag))
         for shape, places in zip(shapes, PLACES[sub], strict=True):
@@ -285,17 +307,18 @@ def _lags(bpm: float | None = None) -> NDArray[np.int64]:
 
 
 def _beats(chords: Chords, states: list[_State]) -> Beats:
-    time_s = np.array([state[0] for state in states])
-    nearest = np.abs(chords.time_s[None] - time_s[:, None]).argmin(1)
-    near_s = chords.time_s[nearest]
+    time_s = np.array([state.time_s for state in states])
+    after = np.searchsorted(chords.time_s, time_s).clip(1, len(chords.time_s) - 1)
+    before_s, after_s = chords.time_s[after - 1], chords.time_s[after]
+    near_s = np.where(time_s - before_s < after_s - time_s, before_s, after_s)
     time_s = np.where(np.abs(near_s - time_s) < _SNAP_S, near_s, time_s)
     time_s = np.maximum.accumulate(time_s + np.arange(len(time_s)) * 1e-6)
-    metres = [metre for _, _, metre, _ in states]
+    metres = [state.beats_per_bar for state in states]
     beats = Beats(
         time_s=time_s,
-        bar=np.array([place for *_, place in states]),
+        bar=np.array([state.place for state in states]),
         beats_per_bar=max(set(metres), key=metres.count),
-        subdivision=states[len(states) // 2][1],
+        subdivision=states[0].subdivision,
         confidence=1.0,
     )
     return replace(beats, confidence=_confidence(chords, beats))

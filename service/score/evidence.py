@@ -51,11 +51,11 @@ class Chords:
 def chord_numbers(onset_s: NDArray[np.float64]) -> NDArray[np.int64]:
     """The number of each note's chord, from 0; onsets ascend."""
     numbers = np.zeros(len(onset_s), np.int64)
-    first = 0
+    first = number = 0
     for place in range(1, len(onset_s)):
         if onset_s[place] - onset_s[first] > CHORD_S:
-            first = place
-            numbers[place:] += 1
+            first, number = place, number + 1
+        numbers[place] = number
     return numbers
 
 

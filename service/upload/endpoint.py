@@ -45,14 +45,14 @@ from service.upload.answer import (
     write_lines,
 )
 from service.upload.form import FORM, receive_file
-from service.upload.score import written
+from service.upload.score import KnownBeats, written
 
 MAX_NOTES = 200_000  # of a recording
 
 router = APIRouter(tags=["recordings"])
 
 
-class UploadChoices(Choices):
+class UploadChoices(Choices, KnownBeats):
     """The query of an upload; `encoding` and `sample_rate` for raw PCM."""
 
     answer: Answer = Answer.MIDI
@@ -113,6 +113,7 @@ async def transcribe_recording(
             pcm=choices.pcm(),
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
+            wishes=choices.wishes,
         )
         items = await stack.enter_async_context(aclosing(in_thread(recording)))
         if choices.answer is Answer.NDJSON:
@@ -128,7 +129,7 @@ async def transcribe_recording(
             return JSONResponse({**performance.body, **made})
         if choices.answer is Answer.MUSICXML:
             title = PurePath(upload.filename or "").stem
-            xml = await written(performance.notes, None, title, "musicxml")
+            xml = await written(performance.notes, choices.wishes, title, "musicxml")
             named = file_name(upload.filename, ".musicxml")
             return Response(xml, media_type=MUSICXML, headers=named)
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))

@@ -42,11 +42,9 @@ class ScoreNote(BaseModel):
     instrument: str | None = Field(default=None, max_length=40)
 
 
-class ScoreRequest(BaseModel):
-    """Notes and what their listener knows of the beat."""
+class KnownBeats(BaseModel):
+    """What a listener knows of the beat."""
 
-    notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
-    title: str = Field(default="", max_length=200)
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
     beats_per_bar: int | None = Field(default=None, ge=2, le=4)
     first_downbeat_s: float | None = Field(default=None, ge=0)
@@ -55,6 +53,13 @@ class ScoreRequest(BaseModel):
     @property
     def wishes(self) -> Wishes:
         return Wishes(self.bpm, self.beats_per_bar, self.first_downbeat_s, self.fixed_tempo)
+
+
+class ScoreRequest(KnownBeats):
+    """Notes and what their listener knows of the beat."""
+
+    notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
+    title: str = Field(default="", max_length=200)
 
 
 class ScoreChoices(BaseModel):

@@ -1,6 +1,7 @@
 """Performances made up for tests: notes at known beats."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,9 @@ from service.notes.events import Note
 SCALE = (60, 62, 64, 65, 67, 69, 71, 72)
 
 
-def tune(beats_s: Sequence[float], beats_per_bar: int, seed: int = 0) -> NDArray[np.float64]:
+def tune(
+    beats_s: Sequence[float] | NDArray[Any], beats_per_bar: int, seed: int = 0
+) -> NDArray[np.float64]:
     """[notes, 4]: a melody in C of beats and halves, with a bass and a chord at each bar."""
     rng = np.random.default_rng(seed)
     rows = []

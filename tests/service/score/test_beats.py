@@ -36,6 +36,17 @@ def test_it_follows_a_ritardando() -> None:
     assert share_found(beats_s[2:-3], found.time_s[2:-2]) > 0.9
 
 
+def test_a_long_performance_is_read_in_stretches() -> None:
+    beats_s = np.cumsum(np.full(560, 0.55) + 0.1 * np.sin(np.arange(560) / 40))
+    found = find_beats(tune(beats_s, 3))
+    assert found is not None
+    assert beats_s[-1] > 300
+    assert share_found(beats_s[2:-3], found.time_s[2:-2]) > 0.95
+    downs_s = found.time_s[found.bar == 0]
+    assert share_found(beats_s[::3][1:-2], downs_s[1:-1]) > 0.9
+    assert np.diff(found.time_s).min() > 0.2
+
+
 def test_free_playing_has_no_beat() -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)

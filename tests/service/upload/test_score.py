@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from anyio import to_process
 from starlette.testclient import TestClient
 
 from service.score import sheet
-from service.upload import score as endpoint
 from tests.service.apps import post, sound_file
 from tests.service.score.music import tune
 
@@ -59,7 +59,7 @@ def test_missing_libraries_are_named(client: TestClient, monkeypatch: pytest.Mon
     async def missing(*_: object, **__: object) -> None:
         raise sheet.ScoreExtraMissing("a score needs verovio: pip install 'rse-transcribe[score]'")
 
-    monkeypatch.setattr(endpoint.to_process, "run_sync", missing)
+    monkeypatch.setattr(to_process, "run_sync", missing)
     answer = client.post("/score", json={"notes": NOTES})
     assert answer.status_code == 422
     assert "rse-transcribe[score]" in answer.json()["detail"]

@@ -1,9 +1,11 @@
 """`POST /transcribe`: the three answers, the same notes as live, and every kind of bad file."""
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
+import mido
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
@@ -46,6 +48,17 @@ def test_midi_of_a_recording(client: TestClient) -> None:
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "audio/midi"
     assert pitches_of(answer.content) == PITCHES
+
+
+def test_midi_has_the_beats_that_are_known(client: TestClient, wav: bytes) -> None:
+    answer = post(client, wav, bpm=90, beats_per_bar=3)
+    file = mido.MidiFile(file=io.BytesIO(answer.content))
+    (tempo,) = {message.tempo for message in file if message.type == "set_tempo"}
+    (metre,) = (message for message in file if message.type == "time_signature")
+    assert tempo == pytest.approx(60e6 / 90, rel=1e-3)
+    assert (metre.numerator, metre.denominator) == (3, 4)
+    assert pitches_of(answer.content) == PITCHES
+    assert post(client, wav, bpm=5).status_code == 422
 
 
 def test_json(client: TestClient, wav: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +15,7 @@ from service.engine.cores import available_cores
 from service.engine.runners import EngineModel, compute, device_of, runner_of
 from service.engine.threads import prepare_thread
 from service.stream.computer import EngineError, Probabilities
-from service.stream.stream import MOST_WINDOWS, Due
+from service.stream.due import MOST_WINDOWS, Due
 
 
 class LocalComputer:
@@ -30,24 +29,16 @@ class LocalComputer:
         on_cpu = device_of(transcriber).type == "cpu"
         self.workers = workers or (available_cores() if on_cpu else 1)
         self._pool = ThreadPoolExecutor(self.workers, "compute", prepare_thread)
-        self._numbers = itertools.count()
-        self._kept: dict[int, FeatureStream] = {}  # of recordings, with a single worker
 
-    def open(self) -> int:
-        return next(self._numbers)
-
-    def submit(self, recording: int, segment: Due) -> Future[Probabilities]:
+    def submit(self, segment: Due) -> Future[Probabilities]:
         copied = replace(segment, samples=segment.samples.copy())
         try:
-            return self._pool.submit(self._segment, recording, copied)
+            return self._pool.submit(self._segment, copied)
         except RuntimeError as error:
             raise EngineError("the computer is closed") from error
 
     def release(self, probabilities: Probabilities) -> None:
         pass
-
-    def forget(self, recording: int) -> None:
-        self._kept.pop(recording, None)
 
     def close(self) -> None:
         """End the threads; what waits is cancelled."""
@@ -73,12 +64,8 @@ class LocalComputer:
         except Exception as error:
             raise EngineError(f"the model failed: {error}") from error
 
-    def _segment(self, recording: int, segment: Due) -> Probabilities:
-        stream = self._kept.get(recording) if self.workers == 1 else None
-        if stream is None:
-            stream = self._runner.open_stream(segment.positions)
-            if self.workers == 1:
-                self._kept[recording] = stream
+    def _segment(self, segment: Due) -> Probabilities:
+        stream = self._runner.open_stream(segment.positions)
         firsts = range(0, segment.refill + segment.windows, MOST_WINDOWS)
         parts = [self._compute(stream, segment.part(first, MOST_WINDOWS)) for first in firsts]
         return np.concatenate([part for part in parts if len(part)])

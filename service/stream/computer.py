@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import ModelConfig
-from service.stream.stream import Due
+from service.stream.due import Due
 
 Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
 
@@ -24,8 +24,7 @@ class Computer(Protocol):
 
     Attributes:
         config, card: of the model.
-        workers: segments computed at once. A single one keeps a recording's state from segment to
-            segment, so that none needs a refill.
+        workers: segments computed at once.
     """
 
     @property
@@ -35,21 +34,10 @@ class Computer(Protocol):
     @property
     def workers(self) -> int: ...
 
-    def open(self) -> int:
-        """The number of a new recording."""
-        ...
-
-    def submit(self, recording: int, segment: Due) -> Future[Probabilities]:
-        """The probabilities of a segment, whose samples are copied; fails with EngineError.
-
-        Segments of a recording are submitted in order.
-        """
+    def submit(self, segment: Due) -> Future[Probabilities]:
+        """The probabilities of a segment, whose samples are copied; fails with EngineError."""
         ...
 
     def release(self, probabilities: Probabilities) -> None:
         """These probabilities, of a submitted segment, will not be read any more."""
-        ...
-
-    def forget(self, recording: int) -> None:
-        """Nothing more of this recording will be submitted."""
         ...

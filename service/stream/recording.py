@@ -84,7 +84,6 @@ class _Segments:
             on_frames=on_frames,
         )
         self._computer = computer
-        self._recording = computer.open()
         self._asked: deque[Future[Probabilities]] = deque()
 
     def heard(self, rest: bool = False) -> Iterator[Probabilities]:
@@ -93,10 +92,9 @@ class _Segments:
         rest: also of windows that make no whole segment, and of all that is under way.
         """
         while self.stream.due >= (1 if rest else self.stream.segment_windows):
-            due = self.stream.take_segment(refilled=self._computer.workers > 1)
-            if due is None:
-                break
-            self._asked.append(self._computer.submit(self._recording, due))
+            due = self.stream.take_segment()
+            assert due is not None
+            self._asked.append(self._computer.submit(due))
             yield from self._answers(self._computer.workers)
         if rest:
             yield from self._answers(0)
@@ -112,7 +110,6 @@ class _Segments:
             future = self._asked.popleft()
             if not future.cancel():
                 future.add_done_callback(self._release)
-        self._computer.forget(self._recording)
 
     def _release(self, future: Future[Probabilities]) -> None:
         if not future.cancelled() and future.exception() is None:

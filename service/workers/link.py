@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.stream.computer import EngineError
 from service.workers.messages import (
@@ -65,9 +66,14 @@ class Link(asyncio.Protocol):
         shape = SLOTS, sum(slot_values(hello.config))
         memory = self._started.memory(4 * shape[0] * shape[1])
         self.slots = np.frombuffer(memory, np.float32).reshape(shape)
+        self._samples = slot_values(hello.config)[0]
         self.free = list(range(SLOTS))
         self.hello = hello
         return hello
+
+    def probabilities(self, slot: int) -> NDArray[np.float32]:
+        """The part of a slot that answers are written into."""
+        return self.slots[slot, self._samples :]
 
     @property
     def up(self) -> bool:

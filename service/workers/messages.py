@@ -105,18 +105,14 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Nobody waits for this session, or this recording, any more."""
+    """Nobody waits for this session any more."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A recording's windows; the samples lie in a slot of the shared memory, and the answer will.
-
-    Attributes:
-        recording: whose state is kept from segment to segment; None: each has its refill.
-    """
+    """Windows of a recording, whose samples lie in a slot; the answer will lie there too."""
 
     number: int
     slot: int
@@ -126,7 +122,6 @@ class Segment:
     positions: slice
     refill: int
     shifts: tuple[int, ...]
-    recording: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -15,23 +14,21 @@ from typing import Any, Protocol
 from model.config import HOP, ModelConfig
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.stream.computer import EngineError, Probabilities
-from service.stream.stream import Due
+from service.stream.due import Due
 from service.workers.link import LOOKS, Link
 from service.workers.live import Session
 from service.workers.messages import (
     Computed,
-    Drop,
     Measured,
     Open,
     Refused,
     Said,
-    Segment,
     Setup,
     Stepped,
     Trial,
 )
 from service.workers.process import PROCESSES
-from service.workers.slots import slot_values
+from service.workers.segments import Asked, Segments
 
 logger = logging.getLogger(__name__)
 
@@ -48,16 +45,6 @@ class Observer(Protocol):
 
     def stepped(self, step: Stepped) -> None: ...
     def worker_ended(self) -> None: ...
-
-
-class _Asked:
-    """A segment that a recording waits for."""
-
-    def __init__(self, recording: int, segment: Due) -> None:
-        self.recording = recording
-        self.segment = replace(segment, samples=segment.samples.copy())
-        self.future: Future[Probabilities] = Future()
-        self.begun = False
 
 
 class Pool:
@@ -95,9 +82,7 @@ class Pool:
         self._links: list[Link] = []
         self._sessions: dict[int, tuple[Session, Link | None]] = {}
         self._numbers = itertools.count(1)
-        self._asked: deque[_Asked] = deque()
-        self._computing: dict[int, tuple[_Asked, Link, int]] = {}  # by number: with its slot
-        self._read: dict[int, tuple[Link, int]] = {}  # by address: slots that are being read
+        self._segments = Segments(self._links, self._numbers)
         self._measuring: dict[Link, asyncio.Future[float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False  # from `start` to `close`
@@ -145,12 +130,7 @@ class Pool:
         for link in list(self._links):
             self._retire(link)
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        error = EngineError("the service has ended")
-        for asked in [*self._asked, *(asked for asked, _, _ in self._computing.values())]:
-            if asked.begun or asked.future.set_running_or_notify_cancel():
-                asked.future.set_exception(error)
-        self._asked.clear()
-        self._computing.clear()
+        self._segments.close()
 
     @property
     def ready(self) -> bool:
@@ -210,81 +190,13 @@ class Pool:
     def workers(self) -> int:
         return len(self._links)
 
-    def open(self) -> int:
-        return next(self._numbers)
-
-    def submit(self, recording: int, segment: Due) -> Future[Probabilities]:
-        asked = _Asked(recording, segment)
-        self._loop.call_soon_threadsafe(self._ask, asked)
+    def submit(self, segment: Due) -> Future[Probabilities]:
+        asked = Asked(segment)
+        self._loop.call_soon_threadsafe(self._segments.ask, asked)
         return asked.future
 
     def release(self, probabilities: Probabilities) -> None:
-        self._loop.call_soon_threadsafe(self._free, _address(probabilities))
-
-    def forget(self, recording: int) -> None:
-        self._loop.call_soon_threadsafe(self._send_all, Drop(recording))
-
-    # -- segments ---------------------------------------------------------------------------------
-
-    def _ask(self, asked: _Asked) -> None:
-        if not self._running:
-            asked.future.set_exception(EngineError("the service has ended"))
-            return
-        self._asked.append(asked)
-        self._share_out()
-
-    def _share_out(self) -> None:
-        """Give waiting segments to workers with a free slot, the freest first."""
-        while self._asked:
-            link = max(self._links, key=lambda one: one.up and len(one.free), default=None)
-            if link is None or not link.up or not link.free:
-                return
-            asked = self._asked.popleft()
-            if not asked.begun:
-                if not asked.future.set_running_or_notify_cancel():
-                    continue
-                asked.begun = True
-            segment, slot, number = asked.segment, link.free.pop(), next(self._numbers)
-            link.slots[slot, : len(segment.samples)] = segment.samples
-            self._computing[number] = asked, link, slot
-            link.send(
-                Segment(
-                    number=number,
-                    slot=slot,
-                    samples=len(segment.samples),
-                    windows=segment.windows,
-                    new_hops=segment.new_hops,
-                    positions=segment.positions,
-                    refill=segment.refill,
-                    shifts=segment.shifts,
-                    recording=asked.recording if len(self._links) == 1 else None,
-                )
-            )
-
-    def _computed(self, done: Computed) -> None:
-        asked, link, slot = self._computing.pop(done.number)
-        if done.error is not None:
-            link.free.append(slot)
-            asked.future.set_exception(EngineError(done.error))
-        else:
-            values = link.slots[slot, slot_values(self.config)[0] :]
-            size = 1
-            for length in done.shape:
-                size *= length
-            probabilities = values[:size].reshape(done.shape)
-            self._read[_address(probabilities)] = link, slot
-            asked.future.set_result(probabilities)
-        self._share_out()
-
-    def _free(self, address: int) -> None:
-        if (place := self._read.pop(address, None)) is not None:
-            link, slot = place
-            link.free.append(slot)
-            self._share_out()
-
-    def _send_all(self, message: object) -> None:
-        for link in self._links:
-            link.send(message)
+        self._loop.call_soon_threadsafe(self._segments.free, probabilities)
 
     # -- workers ----------------------------------------------------------------------------------
 
@@ -300,7 +212,7 @@ class Pool:
                 if session is not None and at is link:
                     session.heard(message)
             case Computed():
-                self._computed(message)
+                self._segments.computed(message)
             case Stepped():
                 if self._observer is not None:
                     self._observer.stepped(message)
@@ -317,10 +229,7 @@ class Pool:
             self._observer.worker_ended()
         if (measuring := self._measuring.get(link)) is not None and not measuring.done():
             measuring.set_result(0.0)
-        lost = [asked for asked, at, _ in self._computing.values() if at is link]
-        self._computing = {n: one for n, one in self._computing.items() if one[1] is not link}
-        self._asked.extendleft(reversed(lost))
-        self._share_out()
+        self._segments.lost(link)
         for session in [session for session, at in self._sessions.values() if at is link]:
             if session.lost():
                 self._place(session)
@@ -341,7 +250,7 @@ class Pool:
                     self._give_up_sessions()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-        self._share_out()
+        self._segments.share_out()
         for session in [session for session, at in self._sessions.values() if at is None]:
             self._place(session)
 
@@ -368,7 +277,3 @@ class Pool:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _address(probabilities: Probabilities) -> int:
-    return int(probabilities.__array_interface__["data"][0])

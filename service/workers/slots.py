@@ -1,7 +1,7 @@
 """Memory that the service and a worker share: segments of recordings and their probabilities."""
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW, ModelConfig
-from service.stream.stream import SEGMENT_FRAMES
+from service.stream.due import SEGMENT_FRAMES
 
 SLOTS = 2
 """Segments that a worker has: one that it computes, one that waits or is being read."""

@@ -22,7 +22,8 @@ from service.engine.runners import EngineModel, Runner, compute
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.stream.stream import MOST_WINDOWS, Due, Stream
+from service.stream.due import MOST_WINDOWS, Due
+from service.stream.stream import Stream
 from service.workers.messages import (
     Computed,
     Drop,
@@ -90,7 +91,6 @@ class Worker:
         self._live: dict[int, _Live] = {}
         self._waiting: deque[_Live] = deque()  # in the order in which their windows became due
         self._jobs: deque[_Job] = deque()
-        self._recordings: dict[int, FeatureStream] = {}
         self._replies: list[object] = []
         self._looked_s = 0.0
 
@@ -124,7 +124,6 @@ class Worker:
                 self._start(content)
             case Drop():
                 self._live.pop(content.stream, None)
-                self._recordings.pop(content.stream, None)
             case Trial():
                 self._replies.append(Measured(self._measure(content.seconds)))
             case Ping():
@@ -239,11 +238,7 @@ class Worker:
     # -- recordings -------------------------------------------------------------------------------
 
     def _start(self, asked: Segment) -> None:
-        features = None if asked.recording is None else self._recordings.get(asked.recording)
-        if features is None:
-            features = self.runner.open_stream(asked.positions)
-            if asked.recording is not None:
-                self._recordings[asked.recording] = features
+        features = self.runner.open_stream(asked.positions)
         samples = self._memory()[asked.slot, : asked.samples].copy()
         due = Due(
             samples, asked.windows, asked.new_hops, asked.positions, asked.refill, asked.shifts

@@ -18,9 +18,9 @@ from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
+from service.stream.due import Due
 from service.stream.recording import transcribe_array
 from service.stream.setup import OnFrames
-from service.stream.stream import Due
 from service.stream.windows import WindowSchedule
 from training.music.families import Passage, validation_passages
 from training.music.metrics import NoteList, estimated_notes, matched_onsets, rendered_notes

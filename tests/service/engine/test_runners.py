@@ -19,7 +19,7 @@ from service.engine import cores as cores_module
 from service.engine.cores import available_cores
 from service.engine.local import LocalComputer
 from service.engine.runners import CpuRunner, Runner, runner_of
-from service.stream.stream import Due
+from service.stream.due import Due
 from tests.networks import FILTERBANK, HISTORY, STRIDED, noise
 
 BOTH = pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
         state = torch.get_rng_state()
         with LocalComputer(storage.load("light")) as computer:
             due = Due(noise(1)[0], 1, 1, POSITIONS)
-            futures = [computer.submit(computer.open(), due) for _ in range(6)]
+            futures = [computer.submit(due) for _ in range(6)]
             assert all(np.isfinite(future.result(60)).all() for future in futures)
             assert threads_of_a_new_thread() == 2
         assert threads_of_a_new_thread() == torch.get_num_threads() == 2

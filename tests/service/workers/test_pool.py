@@ -156,9 +156,9 @@ async def test_a_killed_worker_changes_no_recording() -> None:
     async with running(2) as pool:
         recording = asyncio.to_thread(transcribe_array, SAMPLES.repeat(20), RATE_HZ, pool)
         task = asyncio.create_task(recording)
-        while not pool._computing:
+        while not pool._segments._computing:
             await asyncio.sleep(0.001)
-        kill(next(iter(pool._computing.values()))[1])
+        kill(next(iter(pool._segments._computing.values()))[1])
         killed = await task
         again = await asyncio.to_thread(transcribe_array, SAMPLES.repeat(20), RATE_HZ, pool)
         assert killed.notes == again.notes
@@ -166,7 +166,7 @@ async def test_a_killed_worker_changes_no_recording() -> None:
         alone = await asyncio.to_thread(transcribe_array, SAMPLES, RATE_HZ, pool)
         assert alone.notes == whole.notes
         async with asyncio.timeout(PATIENCE_S):
-            while pool._read or any(len(link.free) < 2 for link in pool._links):
+            while pool._segments._read or any(len(link.free) < 2 for link in pool._links):
                 await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,120 @@
+"""Segments of recordings, shared out over the workers, with the same bits from whichever.
+
+Up to the middle of the network a stream's windows are computed one after the other, so a recording
+that is one stream would keep one core busy. What a stream keeps is a function of its last
+``ModelConfig.refill_hops`` hops. A segment therefore begins with the windows before it, which
+nothing reads, and then has the bits of a single pass::
+
+    windows    0 .............. 63 | 64 ............ 127 | 128 ...
+    worker 1   ####################
+    worker 2                ++++++++ ###################             + computed, not read
+    worker 1                                     ++++++++ ########## ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from service.stream.computer import EngineError, Probabilities
+from service.stream.due import Due
+from service.workers.link import Link
+from service.workers.messages import Computed, Segment
+
+
+class Asked:
+    """A segment that a recording waits for; made in any thread."""
+
+    def __init__(self, segment: Due) -> None:
+        self.segment = replace(segment, samples=segment.samples.copy())
+        self.future: Future[Probabilities] = Future()
+        self.begun = False
+
+
+class Segments:
+    """Those that wait, are computed, or are being read. Used from the event loop."""
+
+    def __init__(self, links: Sequence[Link], numbers: Iterator[int]) -> None:
+        """links: the workers, as they come and go."""
+        self._links = links
+        self._numbers = numbers
+        self._waiting: deque[Asked] = deque()
+        self._computing: dict[int, tuple[Asked, Link, int]] = {}  # by number: with its slot
+        self._read: dict[int, tuple[Link, int]] = {}  # by address: slots that are being read
+        self._closed = False
+
+    def ask(self, asked: Asked) -> None:
+        if self._closed:
+            asked.future.set_exception(EngineError("the service has ended"))
+            return
+        self._waiting.append(asked)
+        self.share_out()
+
+    def share_out(self) -> None:
+        """Give waiting segments to workers with a free slot, the freest first."""
+        while self._waiting:
+            link = max(self._links, key=lambda one: one.up and len(one.free), default=None)
+            if link is None or not link.up or not link.free:
+                return
+            asked = self._waiting.popleft()
+            if not asked.begun:
+                if not asked.future.set_running_or_notify_cancel():
+                    continue
+                asked.begun = True
+            segment, slot, number = asked.segment, link.free.pop(), next(self._numbers)
+            link.slots[slot, : len(segment.samples)] = segment.samples
+            self._computing[number] = asked, link, slot
+            link.send(
+                Segment(
+                    number=number,
+                    slot=slot,
+                    samples=len(segment.samples),
+                    windows=segment.windows,
+                    new_hops=segment.new_hops,
+                    positions=segment.positions,
+                    refill=segment.refill,
+                    shifts=segment.shifts,
+                )
+            )
+
+    def computed(self, done: Computed) -> None:
+        """A worker has written a segment's probabilities into its slot, or failed on it."""
+        asked, link, slot = self._computing.pop(done.number)
+        if done.error is not None:
+            link.free.append(slot)
+            asked.future.set_exception(EngineError(done.error))
+        else:
+            values = link.probabilities(slot)[: math.prod(done.shape)].reshape(done.shape)
+            self._read[_address(values)] = link, slot
+            asked.future.set_result(values)
+        self.share_out()
+
+    def free(self, probabilities: Probabilities) -> None:
+        """These have been read: their slot may hold others."""
+        if (place := self._read.pop(_address(probabilities), None)) is not None:
+            link, slot = place
+            link.free.append(slot)
+            self.share_out()
+
+    def lost(self, link: Link) -> None:
+        """A worker has ended: others compute what it had."""
+        lost = [asked for asked, at, _ in self._computing.values() if at is link]
+        self._computing = {n: one for n, one in self._computing.items() if one[1] is not link}
+        self._waiting.extendleft(reversed(lost))
+        self.share_out()
+
+    def close(self) -> None:
+        """What waits fails."""
+        self._closed = True
+        for asked in [*self._waiting, *(asked for asked, _, _ in self._computing.values())]:
+            if asked.begun or asked.future.set_running_or_notify_cancel():
+                asked.future.set_exception(EngineError("the service has ended"))
+        self._waiting.clear()
+        self._computing.clear()
+
+
+def _address(probabilities: Probabilities) -> int:
+    return int(probabilities.__array_interface__["data"][0])

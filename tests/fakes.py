@@ -14,7 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW, ModelConfig
+from model.config import (
+    FRAMES,
+    HOP,
+    PITCHES,
+    SAMPLE_RATE,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+    StridedConfig,
+)
 
 FAKE_PITCHES = (57, 69, 81, 93)  # A3 to A6: far enough apart for 256 samples
 FAKE_RATE_HZ = SAMPLE_RATE
@@ -67,8 +76,15 @@ class FakeTranscriber:
 
     POISON = 55.0  # a sample of this value makes the front-end raise
 
-    def __init__(self, heads: tuple[str, ...] = ("frame", "onset", "velocity")) -> None:
-        self.config = ModelConfig(name="fake", sample_rate=FAKE_RATE_HZ, heads=heads)
+    def __init__(
+        self,
+        heads: tuple[str, ...] = ("frame", "onset", "velocity"),
+        front_end: StridedConfig | FilterbankConfig | None = None,
+    ) -> None:
+        """front_end: what the configuration says; a filterbank's tuning is followed, and not
+        read."""
+        stated = front_end or StridedConfig()
+        self.config = ModelConfig("fake", FAKE_RATE_HZ, front_end=stated, heads=heads)
         self.card: dict[str, Any] = {}
         self.batches: list[int] = []  # sizes of the batches seen
         self.fail_next_batch = False
@@ -98,7 +114,7 @@ class FakeTranscriber:
         rise[:, 1:] = (features[:, 1:] - features[:, :-1]).clamp(min=0)
         onset = (rise * 10).clamp(0, 1)
         heads = {"frame": frame, "onset": onset, "velocity": frame * 0.8}
-        out = torch.zeros(len(features), len(self.config.heads), FRAMES, PITCHES)
+        out = torch.zeros(len(features), len(self.config.outputs), FRAMES, PITCHES)
         for row, head in enumerate(self.config.heads):
             if head in heads:
                 out[:, row, :, list(FAKE_PITCHES)] = heads[head]

@@ -46,7 +46,7 @@ class TuningFollower:
         self._spectrum = _Spectrum(rate_hz)
         self._bins = bins_per_semitone
         self._unneeded = boundary - first_sample
-        self._boundary = boundary
+        self._first = self._boundary = boundary
         self._audio = np.zeros(0, np.float32)  # since the last boundary
         self._known = {boundary: tuning}
 
@@ -67,8 +67,9 @@ class TuningFollower:
         self._audio = audio[whole:]
 
     def at(self, sample: int) -> Tuning:
-        """What is known at the last boundary up to this sample; all before have been written."""
-        return self._known[sample - sample % BLOCK]
+        """What is known at the last boundary up to this sample, or at the first boundary there is;
+        all before have been written."""
+        return self._known[max(self._first, sample - sample % BLOCK)]
 
 
 class Tuner:

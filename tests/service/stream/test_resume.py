@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.config import HEADS
+from model.config import HEADS, FilterbankConfig
 from service.engine.local import LocalComputer
 from service.notes.events import Event
 from service.notes.resume import ResumePoint
@@ -32,6 +32,13 @@ def computers() -> Iterator[list[LocalComputer]]:
     heads = FakeTranscriber(HEADS), FakeTranscriber(HEADS)
     with LocalComputer(heads[0]) as one, LocalComputer(heads[1]) as other:
         yield [one, other]
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Iterator[LocalComputer]:
+    """Its streams follow the tuning."""
+    with LocalComputer(FakeTranscriber(HEADS, FilterbankConfig(history=True))) as computer:
+        yield computer
 
 
 def run(
@@ -77,6 +84,18 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
         got, point = run(computers[turn % 2], samples, rate_hz, options, point, cut)
         events += got
     assert events == whole
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_stream_whose_tuning_is_followed_can_be_cut_anywhere(
+    tuned: LocalComputer, options: StreamOptions
+) -> None:
+    samples = performance(FAKE_RATE_HZ, 5)
+    whole, _ = run(tuned, samples, FAKE_RATE_HZ, options)
+    for cut in range(2 * FAKE_RATE_HZ, len(samples), 5_001):
+        before, point = run(tuned, samples, FAKE_RATE_HZ, options, None, cut)
+        after, _ = run(tuned, samples, FAKE_RATE_HZ, options, point)
+        assert before + after == whole
 
 
 @pytest.mark.parametrize("right", [-1.0, 0.0, 1.0])

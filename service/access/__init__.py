@@ -1,4 +1,4 @@
-"""Access control: keys, tokens, hosts and origins, rates, refusals.
+"""Access control: keys, tokens, hosts, origins, refusals.
 
 It decides on requests before any endpoint sees them and knows nothing of audio or notes.
 """

@@ -1,4 +1,4 @@
-"""Operations: health, metrics, logs, connections, watchdog, the machine's capacity, SETTINGS.md.
+"""Operations: health, metrics, logs and the machine's measured capacity.
 
 Nothing here changes a session's notes.
 """

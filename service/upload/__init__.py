@@ -1,4 +1,4 @@
-"""`POST /transcribe`: the form, the transcription and its answer.
+"""`POST /transcribe` and `POST /score`: forms in, answers out.
 
-What a session computes lies in `session`; this package speaks HTTP.
+What a recording computes is in `service.stream.recording`; this package speaks HTTP.
 """

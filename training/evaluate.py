@@ -34,6 +34,11 @@ recording and overall: places of false frames, kinds of false notes, recall by o
 model hears after the ends of notes, quartiles of the timing of matched onsets. Recordings that
 cannot be read are treated as by ``real``.
 
+``python -m training.evaluate scores --data-dir DIR --synth DIR --json OUT``
+
+Scores (MusicXML) performed by held-out instruments, transcribed and written down again: metre, key
+and notes in their places (``training.evaluation.scores``). Needs the extra "score".
+
 ``python -m training.evaluate musicnet --data-dir DIR --model W --json OUT``
 
 What ``real`` gives, for the test recordings of the MusicNet archive in DIR, and before it the
@@ -60,6 +65,7 @@ from training.evaluation.instruments import evaluate_instruments
 from training.evaluation.junk import evaluate_junk, held_out_sounds, made_sounds, recorded_sounds
 from training.evaluation.real import evaluate_collection
 from training.evaluation.reports.pictures import draw_confusion
+from training.evaluation.scores import evaluate_scores
 from training.music.recordings import Collection, read_collection
 from training.music.synth.config import CACHE, SynthConfig
 from training.musicnet.layout import TEST
@@ -131,6 +137,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     amount = "of each instrument; ten times as many of ensembles (default: %(default)s)"
     instruments.add_argument("--passages", type=int, default=2, help=amount)
     instruments.add_argument("--pictures", type=Path, help="folder for confusion matrices")
+    scores = command(_scores, "scores performed and written again", "MusicXML files", 200.0)
+    rendered(scores, required=True, seconds=30.0)
+    scores.add_argument("--cache", type=Path, default=CACHE, help="(%(default)s)")
     command(_errors, "errors by kind", LABELLED, 200.0)
     junk = command(_junk, "sounds without notes", None, 200.0)
     rendered(junk, required=False, seconds=60.0)
@@ -159,6 +168,17 @@ def _instruments(options: argparse.Namespace) -> int:
         for kind, table in counts.items():
             path = options.pictures / f"confusion_{kind}.png"
             draw_confusion(path, f"Instruments, {kind}", np.array(table))
+    _write(options.json, figures)
+    return 0
+
+
+def _scores(options: argparse.Namespace) -> int:
+    (stream,) = _streams(options)
+    config = SynthConfig(options.synth, options.cache)
+    figures = evaluate_scores(
+        load(options.model), stream, config, options.data_dir, options.seconds, SHOW
+    )
+    print(json.dumps({k: v for k, v in figures.items() if k != "scores"}, indent=1))
     _write(options.json, figures)
     return 0
 

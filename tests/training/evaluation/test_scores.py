@@ -1,0 +1,62 @@
+"""Scores that are performed, heard and written again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.config import HEADS
+from service.notes.events import Note
+from service.protocol.options import StreamOptions
+from service.score.beats import Wishes
+from service.score.written import WrittenScore
+from tests.fakes import FakeTranscriber
+from tests.service.score.music import as_notes, tune
+from training.evaluation.scores import Played, compared, evaluate_scores, performed
+from training.music.synth.config import SynthConfig
+
+pytest.importorskip("music21", reason="the extra score")
+pytest.importorskip("partitura", reason="the extra score")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("scores")
+    beats_s = np.arange(49) * 0.5
+    wishes = Wishes(bpm=120, beats_per_bar=3, first_downbeat_s=0.0)
+    WrittenScore(as_notes(tune(beats_s, 3)), wishes).save(made / "waltz.musicxml")
+    return made
+
+
+def heard(played: Played) -> list[Note]:
+    """All that is played, in time."""
+    notes = played.notes
+    columns = (notes.onset, notes.offset, notes.pitch, notes.velocity)
+    return as_notes(np.stack([column.astype(float) for column in columns], 1))
+
+
+def test_all_is_right_if_all_is_heard(folder: Path) -> None:
+    played = performed(folder / "waltz.musicxml", 40.0, np.random.default_rng(1))
+    assert (played.beats_per_bar, played.subdivision, played.bar_quarters) == (3, 2, 3)
+    figures = compared(played, heard(played))
+    assert figures["notes_found"] == figures["metre"] == figures["key"] == 1
+    assert figures["place"] > 0.9
+    assert figures["step"] > 0.9
+    assert figures["plain_place"] < figures["place"]
+
+
+def test_a_passage_ends_in_time(folder: Path) -> None:
+    played = performed(folder / "waltz.musicxml", 10.0, np.random.default_rng(1))
+    assert 0 < len(played.notes) == len(played.quarter)
+    assert played.notes.offset.max() <= 10
+
+
+def test_the_figures_are_means(folder: Path, synth_config: SynthConfig, tmp_path: Path) -> None:
+    lines: list[str] = []
+    figures = evaluate_scores(
+        FakeTranscriber(HEADS), StreamOptions(), synth_config, folder, 5.0, lines.append
+    )
+    assert figures["count"] == len(lines) == 1
+    assert figures["scores"]["waltz.musicxml"]["place"] == figures["place"]
+    with pytest.raises(ValueError, match="musicxml"):
+        evaluate_scores(FakeTranscriber(HEADS), StreamOptions(), synth_config, tmp_path, 5.0)

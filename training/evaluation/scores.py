@@ -1,0 +1,183 @@
+"""A round trip: scores are performed, rendered, transcribed, and written down again.
+
+The beginning of each MusicXML file of a folder, played with a tempo curve by held-out instruments,
+dry, goes through the service's pipeline; its beats, key and grid are compared with the score's. A
+plain quantiser is compared too: sixteenths of one steady tempo, pretty_midi's estimate.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+from numpy.typing import NDArray
+from pretty_midi import Instrument, PrettyMIDI
+from pretty_midi import Note as MidiNote
+
+from service.engine.local import LocalComputer
+from service.engine.runners import EngineModel
+from service.notes.events import Note
+from service.protocol.options import StreamOptions
+from service.score.analysis import analyse
+from service.score.quantise import place_notes
+from service.score.sheet import load
+from service.stream.recording import transcribe_array
+from training.music.metrics import NoteList, estimated_notes, matched_onsets
+from training.music.notes import Notes
+from training.music.synth.config import SynthConfig
+from training.music.synth.instruments.bank import load_bank
+from training.music.synth.perform import orchestrate
+from training.music.synth.render import render
+from training.music.synth.scores import Piece
+
+STRINGS = {"violin": 40, "viola": 41, "cello": 42, "violoncello": 42}  # other parts: piano
+BEATS_BPM = (60, 120)
+LEAD_S, SPREAD, JITTER_S = 0.5, 0.03, 0.01
+FACTORS = (0.5, 1, 2)  # of the written tempo that "allowed" takes the best of
+ENDINGS = (".musicxml", ".xml", ".mxl")
+
+
+@dataclass(frozen=True)
+class Played:
+    """The beginning of a score: when its notes sound, and where they stand."""
+
+    notes: Notes
+    quarter: NDArray[np.float64]
+    programs: tuple[int, ...]
+    beats_per_bar: int
+    subdivision: int
+    bar_quarters: float
+    fifths: int
+
+
+def evaluate_scores(
+    transcriber: EngineModel,
+    options: StreamOptions,
+    config: SynthConfig,
+    folder: Path,
+    seconds: float,
+    show: Callable[[str], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Means over the scores, and ``scores``, each with whether ``metre`` and ``key`` (the
+    signature) are right; of the notes found, the shares in the right place of the passage
+    (``place``: the same shift in all) and at the right distance from the note before (``step``),
+    ``_allowed`` also at half and twice the tempo; and ``plain_...``, those of the plain quantiser.
+
+    Raises ValueError if there is no score.
+    """
+    paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
+    bank = load_bank(config.root, config.cache)
+    found: dict[str, dict[str, float]] = {}
+    with LocalComputer(transcriber) as computer:
+        for number, path in enumerate(paths):
+            rng = np.random.default_rng((config.seed, number))
+            played = performed(path, seconds, rng)
+            ensemble = "string quartet" if min(played.programs) >= 40 else "solo piano"
+            silent = np.zeros((0, 2))
+            piece = Piece(ensemble, False, "", played.programs, played.notes, silent)
+            notes, voices, pedal = orchestrate(
+                bank, piece, played.notes, silent, config, rng, config.held_out
+            )
+            audio = render(bank, notes, voices, seconds, 0.0, rng, pedal).audio
+            heard = transcribe_array(audio, bank.sample_rate, computer, options)
+            found[path.name] = compared(played, heard.notes)
+            show(f"{path.name:40}{found[path.name]}")
+    if not found:
+        raise ValueError(f"{folder} has no {', '.join(ENDINGS)}")
+    names = next(iter(found.values()))
+    means = {name: float(np.mean([one[name] for one in found.values()])) for name in names}
+    return {**means, "count": len(found), "scores": found}
+
+
+def performed(path: Path, seconds: float, rng: np.random.Generator) -> Played:
+    """The first ``seconds`` of a score, at a tempo that changes a little every few seconds."""
+    with catch_warnings():
+        simplefilter("ignore")  # of words that it cannot read
+        parts = load("partitura").load_score(str(path)).parts
+    arrays = [
+        part.note_array(include_key_signature=True, include_time_signature=True) for part in parts
+    ]
+    programs = [STRINGS.get((part.part_name or "").lower().split(" ")[0], 0) for part in parts]
+    table = np.concatenate(arrays)
+    part_of = np.repeat(np.arange(len(parts)), [len(array) for array in arrays])
+    begin = table["onset_quarter"].min()
+    above, below = (int(np.median(table[name])) for name in ("ts_beats", "ts_beat_type"))
+    compound = below >= 8 and above % 3 == 0 and above > 3
+    beat_quarters = 1.5 if compound else 4 / below
+    beat_s = 60 / math.exp(rng.uniform(*np.log(BEATS_BPM)))
+    knots = np.arange(0, seconds * 8, 2.0)  # in beats
+    lengths_s = 2 * beat_s * np.exp(rng.normal(0, SPREAD, len(knots)))
+    played_s = LEAD_S + np.append(0, np.cumsum(lengths_s[:-1]))
+
+    def when(quarter: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.interp((quarter - begin) / beat_quarters, knots, played_s)
+
+    onset = when(table["onset_quarter"]) + rng.normal(0, JITTER_S, len(table))
+    offset = when(table["onset_quarter"] + 0.9 * table["duration_quarter"])
+    kept = (table["duration_quarter"] > 0) & (onset < seconds - 0.5)
+    order = np.flatnonzero(kept)[np.argsort(onset[kept], kind="stable")]
+    notes = Notes(
+        onset=onset[order],
+        offset=np.minimum(np.maximum(offset, onset + 0.05), seconds)[order],
+        pitch=table["pitch"][order].astype(np.int16),
+        velocity=rng.normal(70, 8, len(order)).clip(30, 110).astype(np.float32),
+        part=part_of[order].astype(np.int16),
+    )
+    return Played(
+        notes=notes,
+        quarter=table["onset_quarter"][order].astype(float),
+        programs=tuple(programs),
+        beats_per_bar=above // 3 if compound else above,
+        subdivision=3 if compound else 2,
+        bar_quarters=4 * above / below,
+        fifths=int(np.median(table["ks_fifths"][order])),
+    )
+
+
+def compared(played: Played, found: list[Note]) -> dict[str, float]:
+    """The figures of one score."""
+    notes, heard = played.notes, estimated_notes(found)
+    velocity = notes.velocity.astype(int)
+    reference = NoteList(notes.onset, notes.offset, notes.pitch.astype(int), velocity)
+    matched = matched_onsets(reference, heard)
+    places, rows = matched[np.argsort(matched[:, 0])].T
+    analysis = analyse(found)
+    beats = analysis.beats
+    placed = place_notes(heard.onset_s, heard.offset_s, heard.pitch, beats)
+    own = np.array([float(note.onset * beats.quarters) for note in placed])
+    file = PrettyMIDI()
+    file.instruments = [Instrument(0)]
+    file.instruments[0].notes = [MidiNote(1, n.pitch, n.onset_s, n.offset_s) for n in found]
+    sixteenth_s = 15 / (file.estimate_tempo() if len(np.unique(heard.onset_s)) > 1 else 120.0)
+    plain = np.round((heard.onset_s - heard.onset_s[:1]) / sixteenth_s) / 4
+    same_bar = float(beats.beats_per_bar * beats.quarters) == played.bar_quarters
+    same_beats = beats.beats_per_bar == played.beats_per_bar
+    metre = beats.subdivision == played.subdivision and (same_bar or same_beats)
+    return {
+        "metre": float(analysis.steady and metre),
+        "key": float(analysis.key.fifths == played.fifths),
+        "notes_found": len(matched) / len(notes),
+        **_shares(played.quarter[places], own[rows], ""),
+        **_shares(played.quarter[places], plain[rows], "plain_"),
+    }
+
+
+def _shares(true: NDArray[np.float64], found: NDArray[np.float64], prefix: str) -> dict[str, float]:
+    figures = {}
+    for name, kind in (("place", _place), ("step", _step)):
+        figures[f"{prefix}{name}"] = kind(true, found)
+        figures[f"{prefix}{name}_allowed"] = max(kind(true, found * factor) for factor in FACTORS)
+    return figures
+
+
+def _place(true: NDArray[np.float64], found: NDArray[np.float64]) -> float:
+    shift = np.round((found - true) * 24).astype(int)
+    return float(np.unique(shift, return_counts=True)[1].max(initial=0) / max(1, len(shift)))
+
+
+def _step(true: NDArray[np.float64], found: NDArray[np.float64]) -> float:
+    right = np.abs(np.diff(found) - np.diff(true)) < 1 / 48
+    return float(right.sum() / max(1, len(right)))

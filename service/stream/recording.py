@@ -26,6 +26,10 @@ from service.stream.computer import Computer, EngineError, Probabilities
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
 
+MOST_UNDER_WAY = 16
+"""Segments of a recording that are computed at once, however many workers there are: each holds up
+to 24 MB, and the tuning is remembered for 13 minutes."""
+
 
 class FileProgress(BaseModel):
     """Progress in a file; ``fraction``, 0 to 1, is None if its header states no length."""
@@ -95,7 +99,7 @@ class _Segments:
             due = self.stream.take_segment()
             assert due is not None
             self._asked.append(self._computer.submit(due))
-            yield from self._answers(self._computer.workers)
+            yield from self._answers(min(self._computer.workers, MOST_UNDER_WAY))
         if rest:
             yield from self._answers(0)
 

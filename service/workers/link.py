@@ -63,6 +63,8 @@ class Link(asyncio.Protocol):
         await loop.create_unix_connection(lambda: self, sock=self._started.socket)
         self.send(setup)
         hello = await self._greeting
+        if self.closed:
+            raise EngineError("a worker ended as it had started")
         shape = SLOTS, sum(slot_values(hello.config))
         memory = self._started.memory(4 * shape[0] * shape[1])
         self.slots = np.frombuffer(memory, np.float32).reshape(shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from service.workers.link import LOOKS, Link
 from service.workers.live import Session
 from service.workers.messages import (
     Computed,
+    Hello,
     Measured,
     Open,
     Refused,
@@ -28,7 +29,7 @@ from service.workers.messages import (
     Trial,
 )
 from service.workers.process import PROCESSES
-from service.workers.segments import Asked, Segments
+from service.workers.segments import ENDED, Asked, Segments
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Pool:
         self._measuring: dict[Link, asyncio.Future[float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False  # from `start` to `close`
+        self._count = 0
         self.device = setup.device
 
     # -- life -------------------------------------------------------------------------------------
@@ -115,11 +117,13 @@ class Pool:
             self._setup = replace(self._setup, threads=self._cores)
             for link in list(self._links):
                 self._retire(link)
-        if in_process:
-            more = [self._launch(True) for _ in range(count - len(self._links))]
-            await asyncio.gather(*more)
+        self._count = count if in_process else 1
+        more = [self._launch(in_process) for _ in range(self._count - len(self._links))]
+        await asyncio.gather(*more)
         self._running = True
         self._keep(self._watch())
+        for link in [link for link in self._links if link.closed]:  # while others were loading
+            self._lost(link)
         logger.info("workers: %d on %s, %s", len(self._links), self.device, self.config.name)
 
     async def close(self) -> None:
@@ -131,6 +135,7 @@ class Pool:
             self._retire(link)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._segments.close()
+        self._give_up_sessions()
 
     @property
     def ready(self) -> bool:
@@ -188,22 +193,36 @@ class Pool:
 
     @property
     def workers(self) -> int:
-        return len(self._links)
+        return self._count
 
     def submit(self, segment: Due) -> Future[Probabilities]:
         asked = Asked(segment)
-        self._loop.call_soon_threadsafe(self._segments.ask, asked)
+        if not (self._running and self._soon(self._segments.ask, asked)):
+            raise EngineError(ENDED)
         return asked.future
 
     def release(self, probabilities: Probabilities) -> None:
-        self._loop.call_soon_threadsafe(self._segments.free, probabilities)
+        self._soon(self._segments.free, probabilities)
+
+    def _soon(self, call: Callable[[Any], None], argument: object) -> bool:
+        """Call this in the event loop; False if that has ended."""
+        try:
+            self._loop.call_soon_threadsafe(call, argument)
+        except RuntimeError:
+            return False
+        return True
 
     # -- workers ----------------------------------------------------------------------------------
 
-    def _launch(self, in_process: bool) -> Any:
+    async def _launch(self, in_process: bool) -> Hello:
+        """Start a worker. Raises EngineError or OSError; then there is none."""
         link = Link(in_process, self._heard, self._lost)
         self._links.append(link)
-        return link.start(self._setup)
+        try:
+            return await link.start(self._setup)
+        except (EngineError, OSError):
+            self._retire(link)
+            raise
 
     def _heard(self, link: Link, message: object) -> None:
         match message:
@@ -221,7 +240,7 @@ class Pool:
 
     def _lost(self, link: Link) -> None:
         """A worker has ended: others go on with what it had, and another takes its place."""
-        if link not in self._links or not self._running:
+        if link not in self._links or not self._running or link.hello is None:
             return
         self._links.remove(link)
         logger.error("a worker has ended: starting another")
@@ -260,6 +279,8 @@ class Pool:
         self._sessions.clear()
 
     def _retire(self, link: Link) -> None:
+        if link not in self._links:
+            return
         self._links.remove(link)
         link.kill()
         self._keep(asyncio.to_thread(link.wait))

@@ -8,7 +8,6 @@ socket is closed.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import mmap
@@ -60,8 +59,8 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.socket, other = socket.socketpair()
-        self._memory = os.memfd_create("rse-worker")
-        files = (other.fileno(), self._memory)
+        self._memory = os.fdopen(os.memfd_create("rse-worker"), "wb", buffering=0)
+        files = (other.fileno(), self._memory.fileno())
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _MAIN, *map(str, files)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
@@ -71,16 +70,15 @@ class WorkerProcess:
         other.close()
 
     def memory(self, size: int) -> mmap.mmap:
-        os.ftruncate(self._memory, size)
-        return mmap.mmap(self._memory, size)
+        self._memory.truncate(size)
+        return mmap.mmap(self._memory.fileno(), size)
 
     def kill(self) -> None:
         self._process.kill()
 
     def wait(self) -> None:
         self._process.wait()
-        with contextlib.suppress(OSError):
-            os.close(self._memory)
+        self._memory.close()
 
 
 class WorkerThread:

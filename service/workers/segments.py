@@ -24,6 +24,8 @@ from service.stream.due import Due
 from service.workers.link import Link
 from service.workers.messages import Computed, Segment
 
+ENDED = "the service has ended"
+
 
 class Asked:
     """A segment that a recording waits for; made in any thread."""
@@ -31,7 +33,16 @@ class Asked:
     def __init__(self, segment: Due) -> None:
         self.segment = replace(segment, samples=segment.samples.copy())
         self.future: Future[Probabilities] = Future()
-        self.begun = False
+        self._begun = False
+
+    def begin(self) -> bool:
+        """Whether somebody waits for it; if so, it cannot be cancelled any more."""
+        self._begun = self._begun or self.future.set_running_or_notify_cancel()
+        return self._begun
+
+    def fail(self, error: str) -> None:
+        if self.begin():
+            self.future.set_exception(EngineError(error))
 
 
 class Segments:
@@ -48,7 +59,7 @@ class Segments:
 
     def ask(self, asked: Asked) -> None:
         if self._closed:
-            asked.future.set_exception(EngineError("the service has ended"))
+            asked.fail(ENDED)
             return
         self._waiting.append(asked)
         self.share_out()
@@ -60,10 +71,8 @@ class Segments:
             if link is None or not link.up or not link.free:
                 return
             asked = self._waiting.popleft()
-            if not asked.begun:
-                if not asked.future.set_running_or_notify_cancel():
-                    continue
-                asked.begun = True
+            if not asked.begin():
+                continue
             segment, slot, number = asked.segment, link.free.pop(), next(self._numbers)
             link.slots[slot, : len(segment.samples)] = segment.samples
             self._computing[number] = asked, link, slot
@@ -85,7 +94,7 @@ class Segments:
         asked, link, slot = self._computing.pop(done.number)
         if done.error is not None:
             link.free.append(slot)
-            asked.future.set_exception(EngineError(done.error))
+            asked.fail(done.error)
         else:
             values = link.probabilities(slot)[: math.prod(done.shape)].reshape(done.shape)
             self._read[_address(values)] = link, slot
@@ -110,8 +119,7 @@ class Segments:
         """What waits fails."""
         self._closed = True
         for asked in [*self._waiting, *(asked for asked, _, _ in self._computing.values())]:
-            if asked.begun or asked.future.set_running_or_notify_cancel():
-                asked.future.set_exception(EngineError("the service has ended"))
+            asked.fail(ENDED)
         self._waiting.clear()
         self._computing.clear()
 

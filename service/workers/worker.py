@@ -52,7 +52,7 @@ _TRIAL_STREAMS = 2
 _TRIAL_LEVEL = 0.05  # of the noise
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Live:
     session: LiveSession
     features: FeatureStream | None = None
@@ -123,7 +123,9 @@ class Worker:
             case Segment():
                 self._start(content)
             case Drop():
-                self._live.pop(content.stream, None)
+                dropped = self._live.pop(content.stream, None)
+                if dropped is not None and dropped.waiting:
+                    self._waiting.remove(dropped)
             case Trial():
                 self._replies.append(Measured(self._measure(content.seconds)))
             case Ping():

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from model.config import RSEConfig
 from model.shuffle import deinterleave, interleave
-from model.switch import depth_scaled, layer_by_layer
+from model.switch import depth_scaled
 
 GATE_BIAS = 0.5  # released code: gates start slightly open
 SKIP_SCALE = 0.5  # released code: initial D, kept within 0 ... 1
@@ -80,7 +80,6 @@ class GatedBenesBlock(nn.Module):
         self.unshuffle = interleave if released else deinterleave
         self.dropout = config.dropout
 
-    @layer_by_layer
     def forward(self, x: Tensor, before: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
         """x: (batch, n, m), n a power of two; before: the previous block's layer outputs."""
         layers = x.shape[1].bit_length() - 2  # in each half

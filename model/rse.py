@@ -7,13 +7,15 @@ last block: 2 * blocks * (b - 1) + 1 switch layers in all, O(n log n) work.
 With gated units this is the original Shuffle-Exchange network.
 """
 
+from typing import Any
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import RSEConfig
 from model.gated import GatedBenesBlock, GatedSwitchUnit
 from model.shuffle import Direction, deinterleave, interleave
-from model.switch import ResidualSwitchUnit, depth_scaled, layer_by_layer
+from model.switch import ResidualSwitchUnit, depth_scaled
 
 
 class BenesBlock(nn.Module):
@@ -32,7 +34,6 @@ class BenesBlock(nn.Module):
         self.forward_switch.make_identity()
         self.reverse_switch.make_identity()
 
-    @layer_by_layer
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, n, m), n a power of two."""
         bits = x.shape[1].bit_length() - 1
@@ -68,7 +69,13 @@ class ResidualShuffleExchange(nn.Module):
             self.last = ResidualSwitchUnit(config)
         self.dropout = config.dropout
 
-    @layer_by_layer
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Compile the switch units, once for all lengths; the number of layers depends on the
+        length, so a graph of the whole would be compiled for every length again."""
+        for unit in self.modules():
+            if isinstance(unit, ResidualSwitchUnit | GatedSwitchUnit):
+                unit.compile(*args, **options)
+
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence."""
         length = x.shape[1]

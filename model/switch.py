@@ -8,9 +8,6 @@ The paper's ablations (section "Ablation study") drop the norm, the residual or 
 """
 
 import math
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -147,20 +144,3 @@ class ResidualSwitchUnit(nn.Module):
 def depth_scaled(dropout: float, bits: int) -> float:
     """Released code: longer sequences (2^bits) have more layers, so each drops less."""
     return dropout / bits
-
-
-def layer_by_layer(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A method with a loop over layers, which ``torch.compile`` leaves to Python.
-
-    The number of layers depends on the length, so a graph of the loop would be compiled for every
-    length again; the graph of a switch unit serves them all. ``torch.export`` takes the loop as it
-    is for one length.
-    """
-    uncompiled = torch.compiler.disable(forward, recursive=False)
-
-    @wraps(forward)
-    def call(self: nn.Module, *inputs: Any) -> Any:
-        run = forward if torch.compiler.is_exporting() else uncompiled
-        return run(self, *inputs)
-
-    return call

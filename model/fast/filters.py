@@ -15,12 +15,12 @@ Everything is computed from the window alone, so nothing depends on the stream's
 """
 
 import torch
-from scipy import signal
 from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import HOP
 from model.front_end.filterbank import Filterbank
+from model.low_pass import low_pass
 
 DECIMATION = 4
 REACH = 24  # samples of h on either side of its middle
@@ -39,7 +39,7 @@ class NewestFrames:
 
     def __init__(self, bank: Filterbank) -> None:
         self._longest = bank.longest
-        taps = low_pass()
+        taps = decimator()
         self._blocks = _blocks(taps)
         self._groups: list[tuple[bool, int, Tensor, Tensor]] = []
         for size, kernel in bank.kernels.items():
@@ -81,10 +81,9 @@ class NewestFrames:
         return torch.cat([z.unfold(0, length, HOP // DECIMATION), newest], dim=1)
 
 
-def low_pass() -> Tensor:
+def decimator() -> Tensor:
     """h, (2 * REACH + 1,)."""
-    window = "kaiser", KAISER
-    return torch.from_numpy(signal.firwin(2 * REACH + 1, 1 / DECIMATION, window=window)).float()
+    return torch.from_numpy(low_pass(2 * REACH + 1, 1 / DECIMATION, KAISER)).float()
 
 
 def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:

@@ -11,26 +11,23 @@ It needs no training and no weights beyond those of the filterbank.
 
 import math
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from model.cents import RANGE_CENTS, SCALE_CENTS
 from model.config import PITCHES, FilterbankConfig
 from model.front_end.filterbank import DB_SCALE
 
 HARMONICS = (1, 2, 3, 4)
-RANGE_CENTS = 50.0  # a peak further away is that of another pitch
 _WEAK_DB = 30.0  # harmonics so far below the strongest say nothing
 _FLAT = 0.02  # least curvature of a peak, in units of features: 0.4 dB
 _SILENT_DB = 6.0  # above the filterbank's floor
-_SCALE = 4 * RANGE_CENTS
 NEAR = 2  # filters on either side of the pitch's own
 
 
 class SpectralPeaks:
-    """The deviation of the peak at every pitch, encoded as a head's row: see :func:`cents`."""
+    """The deviation of the peak at every pitch, encoded as a head's row (``model.cents``)."""
 
     def __init__(self, config: FilterbankConfig, order: Tensor) -> None:
         """order: the place of each filter among the features, (bins,), on the device of use."""
@@ -66,7 +63,7 @@ class SpectralPeaks:
         curve = (left - 2 * peak + right).clamp(max=-_FLAT)
         vertex = (0.5 * (left - right) / curve).clamp(-0.5, 0.5)
         deviation = ((top + 1 - NEAR + vertex) * self._bin_cents)[..., 0]
-        row = 0.5 + deviation.clamp(-RANGE_CENTS, RANGE_CENTS) / _SCALE
+        row = 0.5 + deviation.clamp(-RANGE_CENTS, RANGE_CENTS) / SCALE_CENTS
         return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
 
     def _shifted(self, shift: int) -> Tensor:
@@ -81,9 +78,3 @@ class SpectralPeaks:
         read = features[..., frames.start : frames.stop].float().transpose(1, 2)
         peaks = self(F.pad(read, (0, 1), value=self._silence).flatten(0, 1))
         return peaks.view(len(features), len(frames), PITCHES)
-
-
-def cents(row: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Cents of the row CENTS of a network's output, from -RANGE_CENTS to RANGE_CENTS; NaN where
-    there is no sound."""
-    return np.where(row > 0, (row - np.float32(0.5)) * np.float32(_SCALE), np.float32(np.nan))

@@ -21,7 +21,8 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal
+
+from model.low_pass import kaiser, low_pass
 
 # Edges of the filter's transition, as parts of half the lower rate.
 PASS = 0.82
@@ -53,7 +54,7 @@ class RateRatio:
         up, down = output_rate_hz // common, input_rate_hz // common
         if up == down:
             return cls(1, 1, 0)
-        taps, _ = signal.kaiserord(REJECTION_DB, (STOP - PASS) * min(1.0, up / down))
+        taps, _ = kaiser(REJECTION_DB, (STOP - PASS) * min(1.0, up / down))
         return cls(up, down, taps // 2)
 
     def first_input(self, output: int) -> int:
@@ -150,8 +151,8 @@ def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
     """
     phases = min(ratio.up, MAX_PHASES)
     edge = (PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down)
-    window = "kaiser", signal.kaiser_beta(REJECTION_DB)
-    every = signal.firwin(2 * ratio.reach * phases + 1, edge / phases, window=window)
+    _, beta = kaiser(REJECTION_DB, STOP - PASS)
+    every = low_pass(2 * ratio.reach * phases + 1, edge / phases, beta)
     columns = phases * np.arange(1, 2 * ratio.reach + 1)
     taps = every[columns - np.arange(phases)[:, None]]
     return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)

@@ -189,10 +189,11 @@ def compute(runner: Runner, stream: FeatureStream, due: Due) -> Probabilities:
     return runner.predict(rows, due.positions)
 
 
-def window_ms(runner: Runner, clock: Callable[[], float]) -> float:
-    """Time of a usual window; the shortest of several runs, as the machine may be shared."""
-    stream, hops = runner.open_stream(_TRIED), _TRIED.stop - _TRIED.start
-    due = Due(np.zeros(WINDOW, np.float32), 1, hops, _TRIED)
+def window_ms(runner: Runner, clock: Callable[[], float], positions: slice = _TRIED) -> float:
+    """Time of a window read at these positions, by default those of a usual live stream; the
+    shortest of several runs, as the machine may be shared."""
+    stream, hops = runner.open_stream(positions), positions.stop - positions.start
+    due = Due(np.zeros(WINDOW, np.float32), 1, hops, positions)
     runs = timeit.repeat(
         lambda: compute(runner, stream, due), timer=clock, repeat=_TIMED_RUNS, number=1
     )

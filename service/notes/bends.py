@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from model.cents import RANGE_CENTS, cents
 from model.config import PITCHES
-from model.front_end.peaks import RANGE_CENTS, cents
 from service.notes.events import BendEvent, Event, NoteEvent
 
 PIECE = 8

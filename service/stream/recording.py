@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from model.config import PITCHES
-from service.audio.decode import AudioDecoder
 from service.audio.pcm import BadAudioError
 from service.notes.events import Event, Note, PedalPress
 from service.notes.tracker_settings import TrackerSettings
@@ -150,6 +149,8 @@ def transcribe_file(
             ``code``).
         EngineError: the model failed.
     """
+    from service.audio.decode import AudioDecoder  # with FFmpeg
+
     with AudioDecoder(file, max_duration_s, pcm) as decoder:
         segments = _Segments(computer, decoder.audio, options, max_notes, on_frames)
         stream = segments.stream

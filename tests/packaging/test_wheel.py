@@ -70,7 +70,7 @@ def test_the_base_install_brings_no_extras() -> None:
 # Modules that the clients, cluster and training extras bring and a base install lacks.
 EXTRAS = (
     "clients training onnx onnxruntime onnxscript ray rich sounddevice rtmidi matplotlib mir_eval "
-    "pyworld sklearn soxr symusic tensorboard tyro"
+    "pyworld scipy sklearn soxr symusic tensorboard tyro"
 ).split()
 IMPORT_ALL = """
 import importlib, pkgutil, sys

@@ -1,5 +1,8 @@
 """What the command says before it serves."""
 
+import subprocess
+import sys
+
 import pytest
 
 from service.__main__ import address_to_open, serve
@@ -41,3 +44,9 @@ def test_the_command_refuses_what_cannot_be(
         status = end.code
     assert status == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_starting_imports_neither_networks_nor_decoders() -> None:
+    heavy = "torch scipy av partitura music21 verovio cairosvg".split()
+    code = f"import sys, service.__main__; print(*(sys.modules.keys() & {heavy!r}))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []

@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each"
     )
     parser.add_argument("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
-    parser.add_argument("--model", help="shipped weights (default: live), or .safetensors")
+    parser.add_argument("--model", help="shipped weights, or .safetensors; default: the best")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(
         "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
@@ -180,16 +180,14 @@ def _transcriber(
     parser: argparse.ArgumentParser, args: argparse.Namespace, several: bool
 ) -> Transcriber:
     from model.storage import WeightsError
-    from rse_transcribe.models import DeviceError
+    from rse_transcribe.models import AUTO, DeviceError
     from rse_transcribe.recordings import Transcriber
     from service.workers.pool import MOST_WORKERS
 
     try:
         # Processes take seconds to start, about as long as a single piece of music.
         processes = MOST_WORKERS if several else 0
-        return Transcriber(
-            model=args.model or "live", device=args.device, worker_processes=processes
-        )
+        return Transcriber(model=args.model or AUTO, device=args.device, worker_processes=processes)
     except (WeightsError, DeviceError) as error:
         parser.error(str(error))
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from model.config import HOP, PITCHES
 from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
-from rse_transcribe.models import Model, loaded
+from rse_transcribe.models import AUTO, Model, loaded
 from rse_transcribe.transcription import Transcription
 from service.engine.cores import available_cores
 from service.engine.load import Pickled
@@ -72,7 +72,7 @@ class Transcriber:
     """
 
     def __init__(
-        self, *, model: Model = "live", device: str = "auto", worker_processes: int = 0
+        self, *, model: Model = AUTO, device: str = "auto", worker_processes: int = 0
     ) -> None:
         """Args:
             model, device: see ``transcribe``.
@@ -82,7 +82,7 @@ class Transcriber:
         Raises:
             ValueError: unknown weights, or another device.
         """
-        network = loaded(model, device)
+        network = loaded(model, device, auto=True)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
         self._computer: Computer
@@ -137,7 +137,7 @@ def transcribe(
     recording: Recording,
     sample_rate: Rate | None = None,
     *,
-    model: Model = "live",
+    model: Model = AUTO,
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
     device: str = "auto",
     instruments: Sequence[str] | None = None,
@@ -155,7 +155,9 @@ def transcribe(
             tensor of floats (full scale 1), int8, int16, int32 or uint8 (128 is silence), or a
             list of floats.
         sample_rate: of samples, a whole number of Hz from 8,000 to 192,000; files state theirs.
-        model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
+        model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned;
+            ``auto``: the most accurate weights that take this machine at most a quarter of the
+            recording's length.
         lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to; None or empty: all.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
 from rse_transcribe.models import Model, loaded
 from rse_transcribe.transcription import Note, notes_of
+from service.audio.channels import Downmix
 from service.engine.local import LocalComputer
 from service.notes.events import Event, is_update
 from service.notes.tracker_settings import TrackerSettings
@@ -51,7 +52,7 @@ class Stream:
     ) -> None:
         """Args:
             sample_rate: of the blocks, a whole number of Hz from 8,000 to 192,000.
-            model, device, instruments, tuning_hz: see ``transcribe``.
+            model, device, instruments, tuning_hz: see ``transcribe``; ``auto`` is for recordings.
             lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
                 ``note_on_delay_ms`` is the whole delay.
             block_frames: frames computed at once, 1 to 32; more take less time in all and add
@@ -68,6 +69,7 @@ class Stream:
             _DEFAULTS, transcriber.config, lookahead_ms, instruments, tuning_hz, bends, block_frames
         )
         self._updates = updates
+        self._downmix = Downmix(audio.sample_rate_hz)
         self._computer = LocalComputer(transcriber, workers=1)
         weakref.finalize(self, self._computer.close)  # of a forgotten stream
         settings = TrackerSettings.from_card(transcriber.card)
@@ -97,9 +99,8 @@ class Stream:
         """
         self._check("push")
         samples = as_float(block)
-        mono = samples if samples.ndim == 1 else samples.mean(axis=1)
         self._state = "failed"  # unless all goes well
-        self._stream.feed_samples(mono)
+        self._stream.feed_samples(samples if samples.ndim == 1 else self._downmix(samples))
         events = self._heard()
         self._state = "open"
         return self._wanted(events)

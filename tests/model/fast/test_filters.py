@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model.config import HOP
-from model.fast.filters import NewestFrames, decimated, low_pass
+from model.fast.filters import NewestFrames, decimated, decimator
 from model.front_end.filterbank import Filterbank
 from model.storage import load, shipped
 
@@ -33,7 +33,7 @@ def test_what_decimated_filters_miss_lies_far_below_them(name: str) -> None:
 @pytest.mark.parametrize("name", shipped())
 @torch.inference_mode()
 def test_filters_for_low_notes_are_decimated(name: str) -> None:
-    bank, taps = filterbank(name), low_pass()
+    bank, taps = filterbank(name), decimator()
     filters = {size: kernel.transpose(1, 2).flatten(1) for size, kernel in bank.kernels.items()}
     short = [size for size, group in filters.items() if decimated(group, taps) is None]
     assert short == ["1024"]

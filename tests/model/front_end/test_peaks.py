@@ -6,9 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model.cents import RANGE_CENTS, cents
 from model.config import FRAMES, LIVE, PITCHES, SAMPLE_RATE, WINDOW
 from model.front_end.filterbank import GRID, Filterbank
-from model.front_end.peaks import RANGE_CENTS, SpectralPeaks, cents
+from model.front_end.peaks import SpectralPeaks
 
 FRONT_END = LIVE.front_end
 BANK = Filterbank(FRONT_END, SAMPLE_RATE)  # type: ignore[arg-type]

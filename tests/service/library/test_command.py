@@ -22,7 +22,7 @@ from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, pitches_of, soun
 
 @pytest.fixture(autouse=True)
 def _tones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_: FakeTranscriber())
+    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_, **__: FakeTranscriber())
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_each_instrument_has_its_file(
     album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads = ("frame", "onset", "velocity", "instrument:piano", "instrument:violin")
-    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_: FakeTranscriber(heads))
+    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_, **__: FakeTranscriber(heads))
     song, whole = album / "one.wav", album / "one.mid"
     whole.write_text("of yesterday")
     assert command.main([str(song), "--split"]) == 0
@@ -111,7 +111,7 @@ FAKE = """if True:
     from rse_transcribe import command
     from tests.fakes import FakeTranscriber
 
-    rse_transcribe.recordings.loaded = lambda *_: FakeTranscriber()
+    rse_transcribe.recordings.loaded = lambda *_, **__: FakeTranscriber()
     sys.exit(command.main())
 """
 

@@ -43,7 +43,7 @@ def test_a_file_gives_what_the_service_answers(song: Path, tmp_path: Path) -> No
     with serving() as (client, _):
         wanted = {name: post(client, song.read_bytes(), name) for name in ("json", "midi")}
     transcription.save(tmp_path / "song.json")
-    transcription.save(tmp_path / "song.mid", tempo=120)
+    transcription.save(tmp_path / "song.mid")
     assert json.loads((tmp_path / "song.json").read_text()) == wanted["json"].json()
     assert (tmp_path / "song.mid").read_bytes() == wanted["midi"].content
     assert pitches(transcription) == PITCHES

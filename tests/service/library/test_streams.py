@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rse_transcribe import Stream
+from rse_transcribe import transcribe as transcribe_recording
 from service.notes.events import Event
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, serving, transcribe
@@ -80,6 +81,19 @@ def test_samples_of_all_kinds() -> None:
         events += stream.push(melody()[half : half + 1, None].repeat(2, axis=1))  # one of stereo
         events += stream.push(torch.from_numpy(melody()[half + 1 :]))
         assert events + stream.finish() == wanted
+
+
+@pytest.mark.parametrize("other", [0, -1, 0.5])
+def test_two_channels_are_mixed_as_those_of_a_file(other: float) -> None:
+    stereo = np.stack([melody(), other * melody()], axis=1).astype(np.float32)
+    whole = transcribe_recording(stereo, RATE_HZ, model=FakeTranscriber())
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        for start in range(0, len(stereo), 700):
+            stream.push(stereo[start : start + 700])
+        stream.finish()
+        heard = [(note.pitch, note.onset_s) for note in stream.notes]
+    assert heard == [(note.pitch, note.onset_s) for note in whole.notes]
+    assert heard
 
 
 def test_a_bad_block_is_not_taken_and_no_sound_ends_the_audio() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.score.beats import Beats
 from service.score.quantise import place_notes
 
-BEATS = Beats(np.arange(40) * 0.5, np.arange(40) % 4, 4, 2, 1.0)
+BEATS = Beats(np.arange(0.0, 20.0, 0.5), np.arange(40) % 4, 4, 2, 1.0)
 
 
 def placed(onsets: list[float], lengths: list[float], pitch: list[int] | None = None):  # type: ignore[no-untyped-def]

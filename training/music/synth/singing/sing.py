@@ -9,7 +9,6 @@ from the note before, until the vowel fades.
 from dataclasses import dataclass
 
 import numpy as np
-import pyworld
 import soxr
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
@@ -262,6 +261,8 @@ class _Frames:
         Resonances move with the rate at which audio is read: frames are spaced, and the pitch is
         lowered, to cancel its other effects.
         """
+        import pyworld  # which warns as it is imported
+
         sounding = self.source >= 0
         place = np.clip(self.source, 0, len(singer.envelope) - 1)
         left = np.minimum(place.astype(np.intp), len(singer.envelope) - 2)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyworld
 import soxr
 from numpy.typing import NDArray
 
@@ -123,6 +122,8 @@ def load_singer(
 
 def analysed(file: Path) -> dict[str, NDArray]:
     """f0 in Hz (0 where unvoiced), level in dB, coded envelope and aperiodicity, by frame."""
+    import pyworld  # which warns as it is imported
+
     audio, rate = read_audio(file)
     samples = soxr.resample(np.asarray(audio, np.float64), rate, RATE)
     f0, times = pyworld.dio(samples, RATE, LOWEST_HZ, HIGHEST_HZ, frame_period=1000 / FRAMES_S)

@@ -19,6 +19,7 @@ import logging
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ Trains a network; Ctrl-C stops and saves, --resume continues.
   {prog} algorithmic
   {prog} musicnet --preset live --data-dir DIR/synth --out runs/live
 """
-MORE = "  --help-all       every option of TASK and PRESET, with units\n"
+MORE = "  --help-all        every option of TASK and PRESET, with units\n"
 
 logger = logging.getLogger(__name__)
 
@@ -109,28 +110,29 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        usage="%(prog)s TASK [--preset PRESET] [options]",
+        usage=f"%(prog)s {'|'.join(sorted(COMMANDS))} [options]",
         description=DESCRIPTION.format(prog=prog),
         epilog=MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=20),
         add_help=False,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("command", choices=sorted(COMMANDS), metavar="TASK", help=", ".join(sorted(COMMANDS)))
+    add("command", choices=sorted(COMMANDS), metavar="TASK", help=argparse.SUPPRESS)
     listed = [f"{name}: {', '.join(presets_of(name, 'addition'))}" for name in sorted(COMMANDS)]
     add("--preset", help=f"{'; '.join(listed)} (default: {DEFAULT_PRESET})")
     problems = ", ".join(sorted(PROBLEMS))
     text = f"for algorithmic: {problems}; also sets its number of blocks"
-    add("--task", "--algorithmic.task", choices=sorted(PROBLEMS), metavar="NAME", help=text)
+    add("--task", choices=sorted(PROBLEMS), metavar="NAME", help=text)
+    add("--algorithmic.task", choices=sorted(PROBLEMS), dest="task", help=argparse.SUPPRESS)
     text = "for musicnet: synth (rendered), musicnet (the archive) or tones (made up)"
     add("--data", choices=["synth", "musicnet", "tones"], metavar="SET", help=text)
     add("--data-dir", type=Path, metavar="DIR", help="folder of the data")
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/TASK)")
     add("--resume", action="store_true", help="continue the run in that folder")
     add("--max-minutes", type=float, metavar="N", help="save and stop after N minutes")
-    text = "write TensorBoard events too"
-    add("--tensorboard", "--loop.tensorboard", action="store_true", help=text)
+    add("--tensorboard", action="store_true", help="write TensorBoard events too")
+    add("--loop.tensorboard", action="store_true", dest="tensorboard", help=argparse.SUPPRESS)
     return parser
 
 

@@ -94,7 +94,7 @@ def quantised(notes: Sequence[FileNote], analysis: Analysis) -> list[tuple[float
 def add_beat_options(parser: ArgumentParser) -> None:
     """What a listener knows of the beat better than its estimate does; one line of help."""
     parser.add_argument(
-        "--bpm", type=_bpm, help="also --beats-per-bar, --first-downbeat, --fixed-tempo"
+        "--bpm", type=_bpm, help="+ --beats-per-bar, --first-downbeat, --fixed-tempo"
     )
     parser.add_argument("--beats-per-bar", type=int, choices=(2, 3, 4), help=SUPPRESS)
     parser.add_argument("--first-downbeat", type=float, metavar="S", help=SUPPRESS)

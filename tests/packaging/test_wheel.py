@@ -88,7 +88,7 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     # The kernel is looked for on a GPU alone, where there is Triton; the others have an extra.
     needs_more = (
         *(".import_tf", ".tf_checkpoint", ".export_onnx", ".onnx.export"),
-        *(".triton_switch", ".deployment", ".drain"),
+        *(".triton_switch", ".cluster"),
     )
     if not module.name.endswith(("__main__", *needs_more)):
         importlib.import_module(module.name)

@@ -59,9 +59,9 @@ DESCRIPTION = """\
 Trains a network; Ctrl-C stops and saves, --resume continues.
 
   {prog} algorithmic
-  {prog} musicnet --preset live --data-dir DIR/synth --out runs/live
+  {prog} musicnet --preset live --data-dir SYNTH --out runs/live
 """
-MORE = "  --help-all        every option of TASK and PRESET, with units\n"
+MORE = "  --help-all       every option of TASK and PRESET, with units\n"
 
 logger = logging.getLogger(__name__)
 

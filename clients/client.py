@@ -26,9 +26,9 @@ from clients.connection.session import Session
 from clients.connection.websocket import websocket_url
 from clients.errors import ServerError, SessionEndedError, TranscriptionError
 from clients.events import Disconnected, Event
-from clients.midi.notes import NoteList
+from clients.midi.notes import ReceivedNotes
 from clients.resumption.backlog import Backlog, Changes
-from clients.resumption.performance import Performance
+from clients.resumption.performance import ResumablePerformance
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
 
@@ -65,7 +65,7 @@ class TranscriptionClient:
         delays: pauses between attempts to connect, in seconds.
         open_timeout_s: for the connection and the server's ``ready``.
         stall_timeout_s: silence of the server, while it owes an answer, that ends a session.
-        key: API key, where the service asks for one (default: ``$RSE_KEY``).
+        key: API key, if the service asks for one (default: ``$RSE_KEY``).
 
     An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;
     another task may iterate.
@@ -90,7 +90,7 @@ class TranscriptionClient:
         self.options = options
         self._changes = Changes()
         self._audio = Backlog(options.frame_bytes, self._samples(max_kept_s), self._changes)
-        self._performance = Performance(options, self._audio, hold_notes_s, self._changes)
+        self._performance = ResumablePerformance(options, self._audio, hold_notes_s, self._changes)
         self._new_session = partial(
             Session,
             self.url,
@@ -112,7 +112,7 @@ class TranscriptionClient:
         return self._performance.ready
 
     @property
-    def notes(self) -> NoteList:
+    def notes(self) -> ReceivedNotes:
         return self._performance.notes
 
     @property

@@ -4,7 +4,7 @@ from service.protocol.server_messages import Done, Error
 
 
 class TranscriptionError(Exception):
-    """A session failed. ``done``, where the server sent it, has the MIDI up to the failure."""
+    """A session failed. ``done``, if the server sent it, has the MIDI up to the failure."""
 
     def __init__(self, message: str, *, retryable: bool = False, done: Done | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Events for the caller of a client: those of the service, and those of the connection."""
+"""Events for the caller of a client, from the service and from the connection."""
 
 from dataclasses import dataclass
 

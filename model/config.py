@@ -128,7 +128,7 @@ class FilterbankConfig:
     kernel_lengths: Annotated[tuple[_Kernel, ...], _LISTED] = (1024, 2048, 4096)
     """Samples; each filter uses the shortest kernel that resolves its semitone."""
     quality: Positive = 40.0
-    """Periods in a filter's window, where the kernel length allows."""
+    """Periods in a filter's window, if the kernel length allows."""
     lookahead: Annotated[int, Field(ge=0, multiple_of=HOP)] = 512
     """Samples of a kernel after the moment its frame describes."""
     floor_db: Annotated[float, Field(lt=0)] = -90.0

@@ -122,7 +122,7 @@ def build(
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The variables without those of the optimiser."""
+    """The variables without the optimiser's."""
     return {
         name: shape
         for name, shape in shapes.items()

@@ -66,7 +66,7 @@ def instrument_of(program: int) -> str | None:
 
 
 def class_of(program: int) -> int:
-    """The number of that class in ``model.config.INSTRUMENTS``; -1 where there is none."""
+    """The number of that class in ``model.config.INSTRUMENTS``; -1 if there is none."""
     name = instrument_of(program)
     return UNKNOWN if name is None else INSTRUMENTS.index(name)
 

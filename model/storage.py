@@ -115,9 +115,9 @@ def save_weights(
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where the hardware multiplies it, else float32.
+    """bfloat16 if the hardware multiplies it, else float32.
 
-    Emulated bfloat16 is slower than float32, also where ``ATEN_CPU_CAPABILITY`` limits torch to
+    Emulated bfloat16 is slower than float32, also if ``ATEN_CPU_CAPABILITY`` limits torch to
     older instructions.
     """
     match device.type:

@@ -4,7 +4,7 @@
 
 DIR holds audio and labels in any of the layouts of ``training.music.recordings``. The JSON holds
 ``recordings`` and ``mean``, each with frame_ap, frame_f1 (of the frames that the tracked notes
-cover), onset_f1 and onset_offset_f1, where the labels have velocities onset_velocity_f1, and
+cover), onset_f1 and onset_offset_f1, onset_velocity_f1 if the labels have velocities, and
 note_on_delay_ms_p50 and _p95: from a matched note's label to the newest sample of the recording, at
 its own rate, that its note_on needed, the resampler's filter included; the 95 % bootstrap
 ``interval`` of the means over recordings; ``onset_error_ms``; and scores by octave and by

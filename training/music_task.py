@@ -26,7 +26,7 @@ from model.config import (
     ModelConfig,
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
-from training.loop.parallel import WHOLE, Share
+from training.loop.parallel import WHOLE, Shard
 from training.music.families import validation_passages
 from training.music.family_metrics import Windows, family_metrics, family_windows
 from training.music.losses import (
@@ -119,7 +119,7 @@ class MusicTask:
             self.score = "families"
 
     def batches(
-        self, seed: int, step: int = 0, share: Share = WHOLE
+        self, seed: int, step: int = 0, shard: Shard = WHOLE
     ) -> Generator[Batch, None, None]:
         """An endless stream, rendered in worker processes or read by threads.
 
@@ -128,14 +128,14 @@ class MusicTask:
         """
         config = self.config
         if self.archive:
-            rows = share.rows(config.batch_size)
+            rows = shard.rows(config.batch_size)
             return self.archive.batches(config.batch_size, rows, seed, step, config.workers)
         if config.data == "tones":
             model = config.model
             return tone_stream(
-                config.batch_size, model.sample_rate, model.context, seed, step, share
+                config.batch_size, model.sample_rate, model.context, seed, step, shard
             )
-        size, music = share.size(config.batch_size), seed + step + SEEDS_APART * share.index
+        size, music = shard.size(config.batch_size), seed + step + SEEDS_APART * shard.index
         return synth_stream(self.synth, size, config.workers, music)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:

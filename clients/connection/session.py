@@ -15,7 +15,7 @@ from clients.errors import (
     TranscriptionError,
 )
 from clients.resumption.backlog import Backlog, Changes
-from clients.resumption.performance import Performance
+from clients.resumption.performance import ResumablePerformance
 from service.protocol.client_messages import Flush, Keepalive, Stop, to_json
 from service.protocol.server_messages import (
     Done,
@@ -47,7 +47,7 @@ class Session:
     def __init__(
         self,
         url: str,
-        performance: Performance,
+        performance: ResumablePerformance,
         audio: Backlog,
         changes: Changes,
         open_timeout_s: float,

@@ -107,7 +107,7 @@ class Terminal:
             self._now_s = max(self._now_s, event.time_s)
 
     def late(self) -> None:
-        """Tell, where nothing is drawn, that the notes come too late."""
+        """Say that notes come too late, if nothing is drawn."""
         if self._live is None:
             self._say(f"the notes come {self._behind_s():.0f} s late", "yellow")
 

@@ -28,7 +28,7 @@ class Note:
     """Cents above the pitch from ``onset_frame`` on, one per frame, if asked for."""
 
 
-class NoteList:
+class ReceivedNotes:
     """Notes in the order of their beginnings.
 
     Attributes:

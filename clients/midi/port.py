@@ -46,7 +46,7 @@ def open_port(name: str) -> Any:
                 "python-rtmidi is missing: pip install mido python-rtmidi "
                 "(Python 3.13 builds it: a C++ compiler and libasound2-dev are needed)"
             ) from None
-        # What rtmidi raises where the system does not run, has no virtual ports, or is not built
+        # What rtmidi raises if the system does not run, has no virtual ports, or is not built
         # in; its own kinds are kinds of OSError.
         except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
             complaints.append(str(error))
@@ -112,7 +112,7 @@ class MidiOut:
         return [channel for channel in self._players if self._has_pedal(channel)]
 
     def _has_pedal(self, channel: int) -> bool:
-        """Notes without a name have it: where no instrument is known, any may be a piano's."""
+        """Notes without a name have it: if no instrument is known, any may be a piano's."""
         instrument = self._players[channel]
         return instrument is None or instrument in PEDALLED
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Container
 
 from clients.events import Connected, Disconnected, Event, Gap
-from clients.midi.notes import NoteList
+from clients.midi.notes import ReceivedNotes
 from clients.resumption.backlog import Backlog, Changes
 from service.protocol.client_messages import Checkpoint, Resume, Start
 from service.protocol.server_messages import (
@@ -22,12 +22,12 @@ from service.protocol.server_messages import (
 )
 
 
-class Performance:
+class ResumablePerformance:
     """Follows successive sessions, reports their events and knows where the next continues.
 
     Sessions that resume one another are a part of it, counted from its beginning; only lost audio
     makes a performance of several parts. Of the events that are reported, each ``NoteOn`` is always
-    followed by one ``NoteOff``, and the press of the pedal by its release, also where a break is so
+    followed by one ``NoteOff``, and the press of the pedal by its release, even if a break is so
     long that they come before their time. ``notes`` knows the true ends.
 
     Attributes:
@@ -44,7 +44,7 @@ class Performance:
         sound, and the pedal be down, without a connection."""
         self.options = options
         self.ready: Ready | None = None
-        self.notes = NoteList()
+        self.notes = ReceivedNotes()
         self.events: deque[Event] = deque()
         self.sessions = 0
         self.lost_samples = 0

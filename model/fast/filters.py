@@ -104,7 +104,7 @@ def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
 
 
 def _blocks(taps: Tensor) -> Tensor:
-    """The samples of z about a hop, from those of the hop and REACH on either side."""
+    """The samples of z about a hop, from the hop and REACH on either side."""
     columns = [
         F.pad(taps, (begin, HOP - 1 - begin)) for begin in range(DECIMATION // 2, HOP, DECIMATION)
     ]

@@ -112,7 +112,7 @@ def _bits(length: int) -> int:
 
 
 def fast_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:
-    """The unit as one Triton kernel on GPUs where Triton runs, else as a few plain kernels."""
+    """The unit as one Triton kernel on GPUs if Triton runs, else as a few plain kernels."""
     if unit.z.weight.is_cuda and find_spec("triton") is not None:
         return fused_switch(unit, dtype) or FastSwitch(unit, dtype)
     return FastSwitch(unit, dtype)

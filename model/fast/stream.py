@@ -42,7 +42,7 @@ class NetworkStream:
         return self._advance([window], new_hops, shift)[0]
 
     def together(self, new_hops: int) -> bool:
-        """Whether :meth:`advance_together` takes several windows that move by so many hops."""
+        """Whether :meth:`advance_together` takes several windows that move by ``new_hops`` hops."""
         started = self._state is not None and new_hops <= self._network.longest_slide
         changed = new_hops + self._network.reach
         enough = GRID - changed <= new_hops and changed <= GRID

@@ -41,7 +41,7 @@ _DIRECTIONS: dict[Direction, int] = {"none": 0, "deinterleave": 1, "interleave":
 def _switch_kernel(
     x_ptr,  # (batch * n / 2, 2m): pairs
     out_ptr,  # (batch, n, m)
-    z_ptr,  # (H, 2m), centred where there is a norm
+    z_ptr,  # (H, 2m), centred if there is a norm
     gram_ptr,  # (2m, 2m)
     w_ptr,  # (2m, H)
     b_ptr,  # (2m,)

@@ -1,6 +1,6 @@
 """How far from each pitch the sound is: spectral peaks between the filters of a semitone.
 
-A filter hears a tone of another frequency as so many decibels less, nearly a parabola about its
+A filter hears a tone of another frequency by some decibels less, nearly a parabola about its
 own, so the vertex of the parabola through a peak and its two neighbours is the tone's frequency, to
 a cent. The filters about the first few harmonics are averaged first: those of a low fundamental are
 slow, and would smooth a vibrato away. Where harmonics are no multiples (bells) or other notes

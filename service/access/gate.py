@@ -43,7 +43,7 @@ class Gate:
     """Passes a request on, or refuses it with a reason that its client sees.
 
     Attributes:
-        routes: those of the application, to tell its endpoints from the page.
+        routes: of the application, to tell its endpoints from the page.
         refused: counts refusals by their code.
     """
 

@@ -1,4 +1,4 @@
-"""Refusals: HTTP errors as problem details (RFC 9457, `application/problem+json`), and those of
+"""Refusals: HTTP errors as problem details (RFC 9457, `application/problem+json`), and refused
 websockets, with a reason that the client sees."""
 
 import contextlib

@@ -2,7 +2,7 @@
 
 Containers and codecs are those of recordings, and of videos that have sound; FFmpeg's playlists,
 devices and video decoders are never opened, nor any file but the one given. FFmpeg drops what
-encoders add before the sound where the container states it; where none does, it is dropped here.
+encoders add before the sound if the container states it; if not, it is dropped here.
 """
 
 import io
@@ -36,7 +36,7 @@ _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "mpegts")
 # Where a time that is missing is no damage, or has been reported as such.
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "mpegts", "mp3", "aac")
-# How files begin, where rubbish lies before that or one file follows another.
+# How files begin, after rubbish or another file.
 _BEGINNINGS = {
     **{mark: 0 for mark in (b"RIFF", b"riff\x2e\x91\xcf\x11", b"FORM", b"caff", b".snd", b"fLaC")},
     **{

@@ -41,7 +41,7 @@ class RateRatio:
     Attributes:
         up, down: output sample i lies at input position i * down / up.
         reach: input samples on either side of that position that the filter covers, and most that
-            it holds back; 0 where the rates are equal and samples pass through.
+            it holds back; 0 if the rates are equal and samples pass through.
     """
 
     up: int

@@ -97,7 +97,7 @@ class Tuner:
         return self._fixed if self._follower is None else self._follower.at(end).shift
 
     def raised_cents(self, end: int) -> float:
-        """By how much that window's pitches lie above those of A4 at 440 Hz, or at
+        """By how much that window's pitches lie above A4 = 440 Hz, or at
         ``tuning_hz``."""
         return self._bin_cents * self.shift(end) - 1200 * math.log2(self._hz / CONCERT_HZ)
 

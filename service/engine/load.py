@@ -1,4 +1,4 @@
-"""Shipped weights, or those of a file, on the device that a worker is to use.
+"""Load shipped weights, or a file, on the device that a worker uses.
 
 torch is imported by the workers alone: it takes a second and 0.2 GB.
 """

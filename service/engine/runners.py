@@ -117,7 +117,7 @@ class CpuRunner:
         return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
 
     def _agree(self, windows: int, new_hops: int) -> bool:
-        """Whether so many windows give the same bits together as alone; tried once, on noise."""
+        """Whether this many windows give the same bits together as alone; tried once, on noise."""
         key = (windows, new_hops)
         if key not in self._agreeing:
             own = torch.Generator().manual_seed(0)

@@ -152,7 +152,7 @@ class InstrumentNamer:
 
 
 def without_strays(notes: Iterable[Note]) -> list[Note]:
-    """The notes of a whole recording, those of classes with next to none of them given to the class
+    """The notes of a whole recording; classes with hardly any give theirs to the class
     that has most: one piano is one part."""
     notes = list(notes)
     counts = Counter(note.instrument for note in notes if note.instrument is not None)

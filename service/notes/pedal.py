@@ -6,7 +6,7 @@ from service.notes.events import PedalEvent
 from service.notes.tracker_settings import TrackerSettings
 
 MEAN_FRAMES = 8
-"""The curve is smoothed over so many frames (93 ms), less than a foot needs: the network flickers
+"""The curve is smoothed over this many frames (93 ms), less than a foot needs: the network flickers
 where a pedal is half down."""
 
 

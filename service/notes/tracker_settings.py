@@ -97,7 +97,7 @@ class TrackerSettings:
         return cls(**(card.get("tracker") or {}))
 
     def onset_threshold_for(self, weights: Mapping[str, float]) -> float:
-        """The threshold while classes play so many of the recent notes: the mean, in which
+        """The threshold, given how many of the recent notes each class played: the mean, in which
         ``onset_threshold`` counts as one note."""
         total = self.onset_threshold
         for name, weight in weights.items():

@@ -55,7 +55,7 @@ KINDS = {
 """Sessions whose number at full admission is shown."""
 
 _TRIALS = 3
-_UNLIKE = 1.5  # a trial so many times as fast or as slow as the cached result contradicts it
+_UNLIKE = 1.5  # a trial this many times faster or slower contradicts the cached result
 _TRIAL_S = 0.4
 
 
@@ -123,7 +123,7 @@ async def capacity(pool: Pool, cache: Path) -> Capacity:
         _keep(cache, key, measured)
     elif measured < kept / _UNLIKE:
         logger.warning(
-            "%.0f windows per second, where %.0f were measured before (%s): is the machine busy?",
+            "%.0f windows per second, %.0f before (%s): is the machine busy?",
             *(measured, kept, cache),
         )
     else:
@@ -168,7 +168,7 @@ def _details() -> list[str]:
 
 
 def _first_core() -> dict[str, str]:
-    """Of the system's description; empty where there is none."""
+    """Of the system's description; empty if there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

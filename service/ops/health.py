@@ -33,7 +33,7 @@ class Readiness(BaseModel):
 
 
 class CapacityInfo(BaseModel):
-    """What the machine computes, if it was measured; windows are those of default streams."""
+    """What the machine computes, if it was measured; windows of default streams."""
 
     windows_per_s: float
     sessions_windows_per_s_limit: float

@@ -18,7 +18,7 @@ from model.config import HOP, SAMPLE_RATE
 
 FRAME_S = HOP / SAMPLE_RATE
 MASTER = 0
-MEMBERS = (*range(1, 9), *range(10, 16))  # 9 is percussion's where MPE is not known
+MEMBERS = (*range(1, 9), *range(10, 16))  # 9 is percussion's for readers without MPE
 RANGE_SEMITONES = 48  # MPE's usual
 _UNITS = 8192 / (100 * RANGE_SEMITONES)  # of pitch bend, in a cent
 _LEAST_CENTS = 1.0  # a smaller change is not written

@@ -92,7 +92,7 @@ def musicxml(
     if score.parts and (first := score.parts[0].getElementsByClass("Measure").first()):
         if steady:
             quarters = round(beats.bpm * float(beats.quarters))
-            # As words: the glyph of a metronome mark needs a music font where the score is shown.
+            # As words: the glyph of a metronome mark needs a music font on the viewer's side.
             sign = "\u2669" if beats.subdivision == 2 else "\u2669."
             mark = tempo.MetronomeMark(f"{sign} = {beats.bpm:.0f}", number=quarters)
             mark.numberImplicit = True

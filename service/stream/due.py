@@ -28,7 +28,7 @@ class Due:
         positions: of the network's FRAMES, those to be read.
         refill: further windows before them, which only prepare a network that has not seen what
             came before.
-        shifts: of each window, those of the refill included, the bins by which the filterbank is
+        shifts: of each window, the refill included, the bins by which the filterbank is
             read higher (``model.transcriber.FeatureStream``); empty: none is.
     """
 
@@ -40,7 +40,7 @@ class Due:
     shifts: tuple[int, ...] = ()
 
     def read(self) -> list[tuple[NDArray[np.float32], int]]:
-        """Each window, [WINDOW], and its shift, oldest first, those of the refill included."""
+        """Each window, [WINDOW], and its shift, oldest first, the refill included."""
         count, step = self.refill + self.windows, self.new_hops * HOP
         starts = range(0, count * step, step)
         windows = [self.samples[start : start + WINDOW] for start in starts]

@@ -169,7 +169,7 @@ class Stream:
         return max(1, SEGMENT_FRAMES // read)
 
     def take(self, most: int = MOST_WINDOWS) -> Due | None:
-        """The next windows, at most so many; None if there are none. ``hear`` them in order."""
+        """The next windows, at most this many; None if none is due. ``hear`` them in order."""
         return self._take(most, 0)
 
     def take_segment(self) -> Due | None:

@@ -126,7 +126,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Measure for so many seconds."""
+    """Measure for this many seconds."""
 
     seconds: float
 

@@ -1,7 +1,7 @@
 """Start a worker, as a process or as a thread of this one, and run its loop.
 
 Threads of one interpreter take turns at its lock: a window is some hundred small operations, each
-of which gives the lock back and takes it again. So where a CPU has several cores, or a GPU computes
+of which gives the lock back and takes it again. So if a CPU has several cores, or a GPU computes
 beside an event loop, workers are processes. A worker never outlives the service: it ends when its
 socket is closed.
 """
@@ -28,7 +28,7 @@ from service.workers.messages import Failed, Frames, Hello, Setup, message_frame
 from service.workers.slots import SLOTS
 
 PROCESSES = hasattr(os, "memfd_create")  # Linux
-LONGEST_STEP_MS = 25.0  # so long does a live window wait for those of others at most
+LONGEST_STEP_MS = 25.0  # a live window waits for one step at most
 _READ_BYTES = 1 << 20
 _MAIN = "from service.workers.process import main; main()"
 
@@ -38,7 +38,7 @@ class Started(Protocol):
 
     Attributes:
         socket: the service's end.
-        memory: maps the slots, of so many bytes.
+        memory: maps the slots.
     """
 
     socket: socket.socket

@@ -36,7 +36,7 @@ PROGRESS_S = 0.5
 """From one `progress` of a session to the next, beside those that follow notes."""
 
 LOWEST_PITCH = 21
-PITCHES = 88  # those of a piano: A0 to C8
+PITCHES = 88  # of a piano: A0 to C8
 _FULL = 255  # the byte of probability 1
 
 
@@ -110,7 +110,7 @@ class LiveSession:
             self.stream.end()
 
     def hear(self, probabilities: NDArray[np.float32]) -> None:
-        """Those of the stream's next windows."""
+        """Take the probabilities of the stream's next windows."""
         self._events(self.stream.hear(probabilities))
         self._heard += len(probabilities)
         self._answer_flushes()

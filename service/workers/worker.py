@@ -66,7 +66,7 @@ class _Job:
     asked: Segment
     due: Due
     features: FeatureStream
-    done: int = 0  # windows, those of the refill included
+    done: int = 0  # windows, the refill included
     shape: tuple[int, ...] = ()
 
 

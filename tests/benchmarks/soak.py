@@ -48,7 +48,7 @@ class Look:
 async def soak(
     server: RunningServer, pcm: np.ndarray, seconds: float, count: int = LOOKS
 ) -> list[Look]:
-    """Plays int16 PCM at `machine.RATE_HZ` again and again, up to so many seconds."""
+    """Plays int16 PCM at `machine.RATE_HZ` again and again, for at most ``seconds``."""
     options = Start(encoding=Encoding.PCM_S16LE, sample_rate=machine.RATE_HZ)
     looks: list[Look] = []
     behind_ms = 0.0

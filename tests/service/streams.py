@@ -69,7 +69,7 @@ def listen(
     between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Event], NDArray[np.float32]]:
     """The events and the frames [outputs, n, 128] of a stream that is given ``data`` at once, or in
-    pieces of ``sizes``, taken in turn, with at most so many windows at a time; ``between`` is
+    pieces of ``sizes``, taken in turn, with at most this many windows at a time; ``between`` is
     called before each piece."""
     frames = [np.zeros((len(computer.config.outputs), 0, PITCHES), np.float32)]
     stream = open_stream(computer, audio, options, lambda _, block: frames.append(block.copy()))

@@ -56,7 +56,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert card["training"]["steps"] == 3
     assert 0 <= card["validation"]["ap_200ms"] <= 1
 
-    monkeypatch.setattr(ship, "CHOOSERS", ship.CHOOSERS[:2])  # names of many passages take long
+    monkeypatch.setattr(ship, "PARTS", ship.PARTS[:2])  # names of many passages take long
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]

@@ -12,7 +12,7 @@ digit is always 0). An example of nominal length L of the binary tasks has two n
 (L - 1) // 2 digits: 2 * ((L - 1) // 2) + 1 symbols, an odd number.
 
 The data set has lengths 1 to 64 in four bins. For every nominal length the same number of distinct
-inputs is drawn (fewer where there are fewer), and each example goes to the smallest bin that holds
+inputs is drawn (fewer if fewer exist), and each example goes to the smallest bin that holds
 it, padded with zeros at its end. Every bin but the first also receives a twentieth of its size from
 smaller bins, so that the network learns to ignore padding.
 """

@@ -45,7 +45,7 @@ class Score:
 
 
 def draw_examples(problem: Problem, rng: np.random.Generator, length: int, count: int) -> Examples:
-    """`count` examples of a nominal length, padded to it; repeated where fewer exist."""
+    """`count` examples of a nominal length, padded to it; repeated if fewer exist."""
     examples = distinct_examples(problem, rng, length, count).padded(length)
     return examples.take(np.arange(count) % len(examples))
 

@@ -25,7 +25,7 @@ from training.algorithmic.data import (
     make_bins,
 )
 from training.algorithmic.evaluate import draw_examples, score_examples
-from training.loop.parallel import WHOLE, Share, shuffled_rows
+from training.loop.parallel import WHOLE, Shard, shuffled_rows
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
@@ -52,7 +52,7 @@ class AlgorithmicConfig:
     smoothing: Fraction = 0.01
     """Probability taken from the right class and shared by the others."""
     validation_examples: Count = 1024
-    """Of each bin; drawn independently of the training set, with overlap where lengths are
+    """Of each bin; drawn independently of the training set, with overlap if lengths are
     short (released code)."""
     seed: int = 1
     """Of the data sets."""
@@ -82,13 +82,13 @@ class AlgorithmicTask:
         self._validation: dict[int, Examples] | None = None
 
     def batches(
-        self, seed: int, step: int = 0, share: Share = WHOLE
+        self, seed: int, step: int = 0, shard: Shard = WHOLE
     ) -> Generator[dict[int, Examples], None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
         rng = np.random.default_rng(config.seed)
         data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
-        own = share.rows(config.batch_size)
+        own = shard.rows(config.batch_size)
 
         def examples(size: int, at: int) -> Examples:
             rows = shuffled_rows(len(data[size]), config.batch_size, at, seed, size)

@@ -58,7 +58,7 @@ class Passage:
     audio: NDArray[np.float32]
     notes: NoteList
     pedal: NDArray[np.float64] | None
-    """[presses, 3]: begin s, end s, depth; None where there is no pedal."""
+    """[presses, 3]: begin s, end s, depth; None without a pedal."""
 
     @property
     def instruments(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from training.music.synth.acoustics.surroundings import load_backgrounds
 
 Sound = NDArray[np.float32]
 Maker = Callable[[int, np.random.Generator], Sound]
-"""Of so many samples, full scale 1."""
+"""Given the number of samples; full scale 1."""
 Source = tuple[str, Callable[[], tuple[Sound, int]]]
 """A name, and what makes or reads the mono samples and their rate in Hz."""
 

@@ -57,7 +57,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Taken:
-    """What it took; ``seconds`` is None where the memory did not suffice."""
+    """What it took; ``seconds`` is None if the memory did not suffice."""
 
     seconds: float | None
     peak_gb: float = 0.0

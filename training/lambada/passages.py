@@ -24,7 +24,7 @@ DETERMINERS = frozenset(
     "the a an his her my your their our its this that these those no some any every".split()
 )
 NOUN_SHARE = 0.15
-"""A word is a noun where at least this share of its occurrences follows a determiner."""
+"""A word is a noun if at least this share of its occurrences follows a determiner."""
 APART = 12
 
 
@@ -97,7 +97,7 @@ class CutConfig:
     context: int = 50
     """Words before the target sentence, at least; rounded up to whole sentences."""
     longest: int = 200
-    """Words of a passage, at most; fewer where the network has fewer positions."""
+    """Words of a passage, at most; fewer if the network has fewer positions."""
     common: int = 300
     """This many of the most frequent words are excluded as answers: they can be guessed from the
     last sentence alone, and such passages were removed from LAMBADA."""

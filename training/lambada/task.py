@@ -35,7 +35,7 @@ from training.lambada.words import (
     known_words,
     read_vectors,
 )
-from training.loop.parallel import WHOLE, Share, is_first, shuffled_rows
+from training.loop.parallel import WHOLE, Shard, is_first, shuffled_rows
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 
 
@@ -45,7 +45,7 @@ class WordNetwork(SymbolNetwork):
     def __init__(
         self, config: SymbolConfig, word_dropout: float, table: Tensor | None = None
     ) -> None:
-        """table: (vocabulary, word_features), the frozen embedding where the config has one."""
+        """table: (vocabulary, word_features), the frozen embedding if the config has one."""
         super().__init__(config)
         self.word_dropout = word_dropout
         if table is not None:
@@ -168,13 +168,13 @@ class LambadaTask:
         self.network: nn.Module = network
 
     def batches(
-        self, seed: int, step: int = 0, share: Share = WHOLE
+        self, seed: int, step: int = 0, shard: Shard = WHOLE
     ) -> Generator[Encoded, None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
         if self._passages is None:
             self._passages = self._read_passages()[0]
-        passages, own = self._passages, share.rows(config.batch_size)
+        passages, own = self._passages, shard.rows(config.batch_size)
 
         def batch(at: int) -> Encoded:
             rows = shuffled_rows(len(passages), config.batch_size, at, seed)[own]
@@ -231,7 +231,7 @@ class LambadaTask:
         return passages, known_words(novels), common_names(novels), novels
 
     def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
-        """Makes and keeps the vocabulary and, where there are vectors, their table.
+        """Makes and keeps the vocabulary and, if there are vectors, their table.
 
         The last result is what the learnt embedding of the words begins with, if that is chosen.
         """

@@ -16,7 +16,7 @@ class LoopConfig:
     minutes: NotNegative = 0.0
     """Length of the whole schedule in minutes of training; 0 counts `steps` instead."""
     steps: FromZero = 20_000
-    """Length of the whole schedule in optimiser steps, where `minutes` is 0."""
+    """Length of the whole schedule in optimiser steps, if `minutes` is 0."""
     max_minutes: NotNegative = 0.0
     """Save and stop after this many minutes, to continue with `resume`; 0 never stops."""
     max_steps: FromZero = 0
@@ -54,4 +54,4 @@ class LoopConfig:
 
     def __post_init__(self) -> None:
         if not self.minutes and not self.steps:
-            raise ValueError("steps must be at least 1 where minutes is 0, not 0")
+            raise ValueError("steps must be at least 1 if minutes is 0")

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from model.storage import WeightsError, fastest_dtype, save_weights
 from training.loop.config import LoopConfig
 from training.loop.optimizer import make_optimizer, running_average, schedule
-from training.loop.parallel import Share, make_fabric, reduce
+from training.loop.parallel import Shard, make_fabric, reduce
 from training.loop.run_folder import MetricsLog, read_state, write_state
 
 
@@ -38,7 +38,7 @@ class Task(Protocol):
     windows: int
     """Windows of audio or sequences of symbols in a batch, over all processes."""
 
-    def batches(self, seed: int, step: int, share: Share) -> Generator[Any, None, None]:
+    def batches(self, seed: int, step: int, shard: Shard) -> Generator[Any, None, None]:
         """An endless stream of one process's shares of the batches from `step` on, to be closed.
 
         If it depends only on its arguments, a resumed run equals an uninterrupted one.
@@ -91,7 +91,7 @@ class Trainer:
             if config.bfloat16 == "auto"
             else config.bfloat16
         )
-        self.share = Share(self.fabric.global_rank, self.fabric.world_size)
+        self.shard = Shard(self.fabric.global_rank, self.fabric.world_size)
         self.objective = self.fabric.setup_module(Objective(task))
         self.optimizer = make_optimizer(task.network, config)
         self.average = torch.optim.swa_utils.AveragedModel(
@@ -111,7 +111,7 @@ class Trainer:
     @property
     def leads(self) -> bool:
         """Whether this is the process that validates, saves and reports."""
-        return self.share.index == 0
+        return self.shard.index == 0
 
     @property
     def progress(self) -> float:
@@ -144,7 +144,7 @@ class Trainer:
         self.earlier, self.stale, self.best = state["earlier"], state["stale"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
         if not self.leads:  # random states of other processes are not saved: seed them again
-            torch.manual_seed(self.config.seed + self.share.index + self.step)
+            torch.manual_seed(self.config.seed + self.shard.index + self.step)
             return
         torch.set_rng_state(state["random"].cpu())
         if torch.cuda.is_available() and "random_cuda" in state:
@@ -156,7 +156,7 @@ class Trainer:
         it was interrupted."""
         config = self.config
         if self.step == 0:
-            torch.manual_seed(config.seed + self.share.index)
+            torch.manual_seed(config.seed + self.shard.index)
         slice_end = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
         last_step = self.step + config.max_steps if config.max_steps else math.inf
         next_validation = self.seconds + 60 * config.validate_minutes
@@ -168,7 +168,7 @@ class Trainer:
             disable=not self.leads,
         )
         first, interrupted = self.step * config.accumulate, 0.0
-        batches = contextlib.closing(self.task.batches(config.seed, first, self.share))
+        batches = contextlib.closing(self.task.batches(config.seed, first, self.shard))
         with batches as stream, bar, deferred_signals() as received:
             try:
                 while not self.done and self.seconds < slice_end and self.step < last_step:
@@ -202,7 +202,7 @@ class Trainer:
 
     def _largest(self, *own: float) -> Sequence[float]:
         """Each value's maximum over all processes."""
-        if self.share.count == 1:
+        if self.shard.count == 1:
             return own
         return reduce(self.fabric, torch.tensor(own, device=self.device).float(), "max")
 

@@ -28,14 +28,14 @@ WAIT = timedelta(hours=2)  # for the first process, which validates and saves al
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """The part of every batch that one process trains."""
 
     index: int = 0
     count: int = 1
 
     def size(self, batch_size: int) -> int:
-        """Examples per batch. Raises ValueError if the processes' shares would differ."""
+        """Examples per batch. Raises ValueError if the processes' shards would differ."""
         if batch_size % self.count:
             raise ValueError(f"{self.count} processes cannot share batches of {batch_size}")
         return batch_size // self.count
@@ -46,7 +46,7 @@ class Share:
         return slice(self.index * size, (self.index + 1) * size)
 
 
-WHOLE = Share()
+WHOLE = Shard()
 
 
 def is_first() -> bool:

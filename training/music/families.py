@@ -43,7 +43,7 @@ class Family:
     classes: tuple[str, ...]
     """Of ``model.config.INSTRUMENTS``; empty for all."""
     groups: tuple[str, ...]
-    """Of ``SynthConfig.ensemble_weights``; none where nothing is rendered from scores."""
+    """Of ``SynthConfig.ensemble_weights``; none if nothing is rendered from scores."""
 
 
 FAMILIES = {

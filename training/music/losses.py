@@ -49,7 +49,7 @@ class ClassShares:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))
 
     def updated(self, notes: Tensor) -> Tensor:
-        """Shares, [classes], after a batch with so many notes of each class, [classes]."""
+        """Shares, [classes], after a batch with these numbers of notes, [classes]."""
         self._notes = BATCH_KEPT * self._notes.to(notes) + notes
         return self._notes / self._notes.sum().clamp(min=1)
 

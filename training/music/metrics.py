@@ -29,7 +29,7 @@ DEFINITIONS = {
     "onset_f1": "of notes: the same pitch, onset within 50 ms (mir_eval)",
     "onset_offset_f1": "and the end within 50 ms or 20 % of the note's length",
     VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
-    "instrument_accuracy": "of the notes found, by pitch and onset, those of the right instrument",
+    "instrument_accuracy": "of notes found by pitch and onset: the right instrument",
     "multi_onset_f1": "of notes: the same instrument and pitch, onset within 50 ms",
     DELAY_FIGURES[0]: f"{_NEEDED}note_on needed, median of matched notes",
     DELAY_FIGURES[1]: f"{_NEEDED}note_on needed, 95th percentile of matched notes",

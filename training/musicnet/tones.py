@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 
 from model.config import WINDOW
-from training.loop.parallel import Share
+from training.loop.parallel import Shard
 from training.music.notes import notes_of
 from training.music.synth.dataset import Batch, empty_batch
 from training.music.targets import segment_labels
@@ -42,11 +42,11 @@ def tone_batch(rng: np.random.Generator, size: int, rate: int, context: int = 0)
 
 
 def tone_stream(
-    size: int, rate: int, context: int, seed: int, step: int, share: Share
+    size: int, rate: int, context: int, seed: int, step: int, shard: Shard
 ) -> Generator[Batch, None, None]:
     """One process's shares of endless batches, a function of seed and step."""
-    own = share.size(size)
+    own = shard.size(size)
     return (
-        tone_batch(np.random.default_rng((seed, at, share.index)), own, rate, context)
+        tone_batch(np.random.default_rng((seed, at, shard.index)), own, rate, context)
         for at in count(step)
     )

@@ -35,7 +35,7 @@ from training.shipping.pieces import (
     run_windows,
     truth_of,
 )
-from training.shipping.tune import Chooser, command
+from training.shipping.tune import TuningPart, command
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def gather(
 def early_settings(
     transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
 ) -> TrackerSettings:
-    """The card's settings with what early notes need, from so many passages of each family."""
+    """The card's settings with what early notes need, from this many passages of each family."""
     settings = TrackerSettings.from_card(transcriber.card)
     passages = list(chain.from_iterable(chosen_passages(synth, count, seconds).values()))
     parts: list[OnsetPeaks] = []
@@ -155,11 +155,11 @@ def early_settings(
     return choose(peaks, settings, full_age(transcriber.config))
 
 
-CHOOSER = Chooser(early_settings, pieces=2, seconds=10.0, heads=frozenset({"onset"}))
+PART = TuningPart(early_settings, pieces=2, seconds=10.0, heads=frozenset({"onset"}))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return command("training.shipping.early", __doc__, CHOOSER, arguments)
+    return command("training.shipping.early", __doc__, PART, arguments)
 
 
 if __name__ == "__main__":

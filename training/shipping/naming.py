@@ -28,7 +28,7 @@ from service.stream.recording import transcribe_array
 from training.evaluation.instruments import Passage, down_frames, pedal_frames, rendered_passages
 from training.music.metrics import confusion, estimated_notes, matched_onsets
 from training.music.synth.config import SynthConfig
-from training.shipping.tune import Chooser, command, tune
+from training.shipping.tune import TuningPart, command, tune
 
 STREAM = StreamOptions(lookahead_ms=100.0, block_frames=16)
 SHARES = (0.02, *(i / 20 for i in range(1, 20)))
@@ -93,13 +93,13 @@ def naming_settings(
     return tune(pieces.objective, settings, GRID)
 
 
-CHOOSER = Chooser(
+PART = TuningPart(
     naming_settings, pieces=2, seconds=15.0, heads=frozenset({"pedal", *INSTRUMENT_HEADS})
 )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return command("training.shipping.naming", __doc__, CHOOSER, arguments)
+    return command("training.shipping.naming", __doc__, PART, arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
 figures, settings of the note tracker) and a model card to read (``NAME.md``). Validation and all
-of CHOOSERS use the written weights.
+of PARTS use the written weights.
 ``python -m training.shipping.card`` adds figures on recordings afterwards.
 """
 
@@ -25,8 +25,8 @@ from training.shipping.tune import add_material
 
 logger = logging.getLogger(__name__)
 
-CHOOSERS = (tune.CHOOSER, early.CHOOSER, naming.CHOOSER)
-"""In the order in which one's choice depends on those before; a network without a chooser's heads
+PARTS = (tune.PART, early.PART, naming.PART)
+"""In the order in which one's choice depends on those before; a network without a part's heads
 passes it over."""
 
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings that it was trained on")
     parser.add_argument("--windows", type=int, default=1000, help="windows to validate on")
-    own = "(default: that of each chooser's own command)"
+    own = "(default: that of each part's own command)"
     parser.add_argument("--pieces", type=int, help=f"validation pieces to choose on {own}")
     parser.add_argument("--seconds", type=float, help=f"length of each {own}")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
@@ -68,7 +68,7 @@ def ship(options: argparse.Namespace) -> None:
     music = MusicConfig(config, synth, validation_windows=options.windows)
     card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
-    for choose, pieces, seconds, heads in CHOOSERS:
+    for choose, pieces, seconds, heads in PARTS:
         if heads <= set(config.heads):
             pieces, seconds = options.pieces or pieces, options.seconds or seconds
             card["tracker"] = dataclasses.asdict(choose(load(path), used, pieces, seconds))

@@ -32,7 +32,7 @@ from training.shipping.pieces import Pieces, chosen_passages
 logger = logging.getLogger(__name__)
 
 
-class Chooser(NamedTuple):
+class TuningPart(NamedTuple):
     """Takes the settings in the card of a network and chooses some of them again."""
 
     choose: Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
@@ -51,26 +51,24 @@ def add_material(parser: argparse.ArgumentParser) -> None:
 
 
 def command(
-    program: str, description: str | None, chooser: Chooser, arguments: list[str] | None
+    program: str, description: str | None, part: TuningPart, arguments: list[str] | None
 ) -> int:
     """Chooses settings and optionally writes them into the card; returns the exit status."""
     parser = documented_parser(program, description)
     parser.add_argument("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
     add_material(parser)
     parser.add_argument("--real", type=Path, help="real recordings with their scores")
-    parser.add_argument(
-        "--pieces", type=int, default=chooser.pieces, help="passages of each family"
-    )
-    parser.add_argument("--seconds", type=float, default=chooser.seconds, help="length of each")
+    parser.add_argument("--pieces", type=int, default=part.pieces, help="passages of each family")
+    parser.add_argument("--seconds", type=float, default=part.seconds, help="length of each")
     parser.add_argument("--write", action="store_true", help="into the card of the weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     try:
         transcriber = load(options.model)
-        if missing := chooser.heads - set(transcriber.config.heads):
+        if missing := part.heads - set(transcriber.config.heads):
             raise ValueError(f"{options.model} lacks the heads {', '.join(sorted(missing))}")
         synth = SynthConfig(options.synth, options.cache, real_root=options.real)
-        found = chooser.choose(transcriber, synth, options.pieces, options.seconds)
+        found = part.choose(transcriber, synth, options.pieces, options.seconds)
         logger.info("%s", found)
         if options.write:
             card = {**transcriber.card, "tracker": dataclasses.asdict(found)}
@@ -227,7 +225,7 @@ class _Search:
 def settings_for(
     transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
 ) -> TrackerSettings:
-    """The card's settings with the best of GRID on so many passages of each family."""
+    """The card's settings with the best of GRID on this many passages of each family."""
     pieces = Pieces(transcriber, chosen_passages(synth, count, seconds))
     start = TrackerSettings.from_card(transcriber.card)
     # What is added by age is chosen for an onset threshold (training.shipping.early).
@@ -239,11 +237,11 @@ def settings_for(
     return best
 
 
-CHOOSER = Chooser(settings_for, pieces=8, seconds=14.0)
+PART = TuningPart(settings_for, pieces=8, seconds=14.0)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return command("training.shipping.tune", __doc__, CHOOSER, arguments)
+    return command("training.shipping.tune", __doc__, PART, arguments)
 
 
 if __name__ == "__main__":

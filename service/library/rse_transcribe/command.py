@@ -140,7 +140,7 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
         parser.error(str(error))
     _check_midi_options(parser, args, work.values())
     statuses = {INCOMPLETE} if found.complaints else {WHOLE}
-    with ExitStack() as stack:  # one transcriber for all files, and none where none exists
+    with ExitStack() as stack:  # one transcriber for all files, if there are any
         opened = cache(lambda: stack.enter_context(_transcriber(parser, args, len(work) > 1)))
         taken: dict[Path, Path] = {}
         for path, target in work.items():

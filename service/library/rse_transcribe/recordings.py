@@ -76,7 +76,7 @@ class Transcriber:
     ) -> None:
         """Args:
             model, device: see ``transcribe``.
-            worker_processes: on a CPU with several cores, compute in at most so many processes
+            worker_processes: on a CPU with several cores, compute in at most this many processes
                 (Linux): faster than threads, but they take seconds to start and 0.2 GB each.
 
         Raises:

@@ -146,7 +146,7 @@ export class Player extends EventTarget {
     }
   }
 
-  /** The part of the recording at `from`; null where there is none (any more). */
+  /** The part of the recording at `from`; null if there is none (any more). */
   async #part(from) {
     const { recording, duration } = this.#take;
     try {

@@ -81,7 +81,7 @@ export class FileRecording {
     return this.#file;
   }
 
-  /** `seconds`: the length, as far as the page knows it. Throws where it cannot be played. */
+  /** `seconds`: the length, as far as the page knows it. Throws if it cannot be played. */
   async part(context, from, seconds) {
     if (seconds > MAX_DECODED_S) {
       throw new Error(`Recordings above ${MAX_DECODED_S / 60} minutes play without their sound.`);

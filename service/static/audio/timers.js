@@ -13,7 +13,7 @@ worker.onmessage = ({ data: timer }) => {
   act?.();
 };
 
-/** Calls `act` once, in so many seconds; returns a timer for `cancel`. */
+/** Calls `act` once, after `seconds`; returns a timer for `cancel`. */
 export function after(seconds, act) {
   latest += 1;
   acts.set(latest, act);

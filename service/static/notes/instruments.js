@@ -29,5 +29,5 @@ export function countInstruments(notes, programs) {
   return new Map([...counts].sort(([a], [b]) => place(a) - place(b)));
 }
 
-/** Notes without an instrument have it: where none is known, any may be a piano's. */
+/** Notes without an instrument have it: if none is known, any may be a piano's. */
 export const hasPedal = (instrument) => !instrument || PEDALLED.includes(instrument);

@@ -8,7 +8,7 @@ const KEEP_URL_MS = 60_000; // a large file is still being written to disk
 export const midiOf = (take, filter) => new Blob([bytesOf(take, filter)], { type: "audio/midi" });
 
 function bytesOf(take, filter) {
-  // The server's own file where it holds the very same notes.
+  // The server's own file if it holds the very same notes.
   const whole = filter.neutral && take.midi;
   return whole ? take.midi : midiFile(filter.notesOf(take), take);
 }
@@ -35,7 +35,7 @@ export function jsonOf(take, filter) {
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 
-/** [{name, blob}] of one take: MIDI, JSON, and the sound where the page recorded it. */
+/** [{name, blob}] of one take: MIDI, JSON, and the sound if the page recorded it. */
 export function filesOf(take, filter, stem = stemOf(take)) {
   const files = [
     { name: `${stem}.mid`, blob: midiOf(take, filter) },

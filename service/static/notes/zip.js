@@ -24,7 +24,7 @@ export async function crc32(blob) {
   }
 }
 
-/** `files`: [{name, blob}], names unique. Throws an Error where the archive would pass 4 GiB. */
+/** `files`: [{name, blob}], names unique. Throws an Error if the archive would pass 4 GiB. */
 export async function zip(files, date = new Date()) {
   const parts = [];
   const directory = [];

@@ -33,7 +33,7 @@ export class Choices {
     this.#show();
   }
 
-  /** Names; none where any may play. */
+  /** Names; none if any may play. */
   get instruments() {
     const chosen = [...this.#buttons].filter(([, button]) => button.ariaPressed === "true");
     return chosen.map(([name]) => name);
@@ -84,7 +84,7 @@ export class Choices {
   }
 }
 
-/** None where the server wants a key first. */
+/** None if the server wants a key first. */
 async function fetchInstruments() {
   const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
   if (!response.ok) return [];

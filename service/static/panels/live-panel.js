@@ -13,7 +13,7 @@ const IN_BACKGROUND = "Listening continues in the background; the picture pauses
 
 const $ = (id) => document.getElementById(id);
 
-/** Events: `change`; the state is in `state`, "idle" where nothing listens. */
+/** Events: `change`; the state is in `state`, "idle" if nothing listens. */
 export class LivePanel extends EventTarget {
   #stage;
   #takes;

@@ -54,7 +54,7 @@ export class UploadsPanel extends EventTarget {
     if (state === "running") {
       this.#stage.showPosition();
     } else if (state !== "waiting") {
-      if (take.midi) this.#takes.add(take); // none where nothing was found before a failure
+      if (take.midi) this.#takes.add(take); // none if nothing was found before a failure
       if (this.#stage.take === take) this.#stage.show(take);
       this.#takes.mark(this.#stage.take);
       if (state !== "failed") this.#removeRow(job);

@@ -113,7 +113,7 @@ export class Painter {
     context.fillRect(0, 0, width, RULER_HEIGHT); // a row that the top edge cuts
   }
 
-  /** Lines of the beats, stronger where a bar begins; none where they would be a grey mass. */
+  /** Lines of the beats, stronger where a bar begins; none if they would be a grey mass. */
   #beats({ height, start, end, x }, { beats_s: beats, downbeats }) {
     const context = this.#context;
     context.fillStyle = this.palette.strong;
@@ -214,7 +214,7 @@ export class Painter {
     return drawn;
   }
 
-  /** The pitch within a note, where the server sent it. */
+  /** The pitch within a note, if the server sent it. */
   #bends({ x, rows }, { pitch, bends }, until) {
     const context = this.#context;
     context.globalAlpha = 1;

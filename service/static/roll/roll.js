@@ -122,7 +122,7 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
-  /** Show the frames' probabilities behind the notes, where the take has them. */
+  /** Show the frames' probabilities behind the notes, if the take has them. */
   set heat(shown) {
     this.#heat = shown;
     this.redraw();
@@ -153,7 +153,7 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
-  /** Show the time from `start` on; `glide` false where a hand moves it. */
+  /** Show the time from `start` on; `glide` false if a hand moves it. */
   scroll(start, glide = true) {
     this.#held = true;
     this.#pan(start);

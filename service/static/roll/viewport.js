@@ -42,7 +42,7 @@ export class Viewport {
     this.goal.high = Math.min(MAX_PITCH, high + slack);
   }
 
-  /** Show so many rows from `low` up, or as near to it as there are pitches. */
+  /** Show this many rows from `low` up, or as near to it as there are pitches. */
   showPitches(low, rows = this.rows, glide = true) {
     rows = Math.max(MIN_ROWS, Math.min(MAX_PITCH + 1, rows));
     this.goal.low = Math.max(0, Math.min(MAX_PITCH + 1 - rows, low));

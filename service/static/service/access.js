@@ -1,6 +1,6 @@
 /**
  * The API key of a server that asks for one: held by this tab alone, shown to the server in a
- * header, and turned into a short-lived token where a browser allows no header (websockets).
+ * header, and turned into a short-lived token if a browser allows no header (websockets).
  */
 
 const STORE = "rse-key";
@@ -12,7 +12,7 @@ export function authorization() {
 }
 
 /**
- * The subprotocols to offer for one websocket; none where no key is known. Throws where there is
+ * The subprotocols to offer for one websocket; none if no key is known. Throws if there is
  * no token to be had at present.
  */
 export async function subprotocols() {

@@ -23,7 +23,7 @@ export class Backlog {
     return this.#chunks[0]?.first ?? this.captured;
   }
 
-  /** False where audio that was not sent had to go. */
+  /** False if audio that was not sent had to go. */
   add(pcm, samples) {
     this.#chunks.push({ first: this.captured, samples, pcm });
     this.captured += samples;
@@ -45,7 +45,7 @@ export class Backlog {
     this.#next = at === -1 ? this.#chunks.length : at;
   }
 
-  /** The next PCM to be sent, null where all was. */
+  /** The next PCM to be sent, null if all was. */
   take() {
     const chunk = this.#chunks[this.#next];
     if (!chunk) return null;

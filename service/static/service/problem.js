@@ -1,4 +1,4 @@
-/** The words of an RFC 9457 problem, or of the bare status where there is none. */
+/** The words of an RFC 9457 problem, or of the bare status if there is none. */
 export async function problemText(response) {
   try {
     const problem = await response.json();

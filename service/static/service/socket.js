@@ -54,7 +54,7 @@ export class TranscriptionSocket extends EventTarget {
   #performance = 0; // counts those that did not resume another
   #origin = 0; // stream sample at which the present one began
   #settled = 0; // stream sample up to which notes have arrived
-  #checkpoint = null; // of the present one; null where none can be resumed
+  #checkpoint = null; // of the present one; null if none can be resumed
   #frameRate = 1; // of the model, in Hz
   #known = 0; // note events after the checkpoint
   #accepted = {}; // options as the server took them
@@ -213,7 +213,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#timer = setTimeout(() => this.#silent(), seconds * 1000);
   }
 
-  /** No message in time: where one was owed, the connection is gone. */
+  /** No message in time: if one was owed, the connection is gone. */
   #silent() {
     const idle = this.#ready && !this.#stopSent && this.#backlog.captured === this.#heardAt;
     if (!idle) return this.#drop();

@@ -3,7 +3,7 @@
  *
  * `transcribe(file, on, signal, wishes)` posts the file and calls `on.progress`, `on.note_on`,
  * `on.note_off` and so on with each message; it resolves with `done` and throws an Error whose
- * message is fit for the page, a BusyError where the server may take the file later. `wishes`: the
+ * message is fit for the page, a BusyError if the server may take the file later. `wishes`: the
  * `instruments` that may play, none in the list: any; and whether to report `bends`.
  */
 
@@ -11,7 +11,7 @@ import { askForKey, authorization } from "./access.js";
 import { BUSY, problemText } from "./problem.js";
 
 const UNAUTHORIZED = 401;
-const PATIENCE_S = 5; // where the server does not say how long to wait
+const PATIENCE_S = 5; // if the server does not say how long to wait
 const CUT_OFF = "The connection was lost before the end of the recording.";
 
 export class BusyError extends Error {

@@ -98,7 +98,7 @@ export class Uploads extends EventTarget {
     }
   }
 
-  /** Try again where the server has no room now, as late as it says. */
+  /** Try again if the server has no room now, as late as it says. */
   async #whenFree(job, attempt) {
     for (let tries = 1; ; tries += 1) {
       try {

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def measured(
     url: str, music: Path, count: int, seconds: float, mode: str = "block"
 ) -> dict[str, Any]:
-    """What so many streams at once see, in a client process of its own."""
+    """What this many concurrent streams see, in a client process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.service.streams"]
     command += [url, str(music), str(count), str(seconds), mode]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout

@@ -19,7 +19,7 @@ def terminal_to(console: Console, level_db: float = -12.0, behind_s: float = 0.0
 
 
 def terminal_on(columns: int, *events: Event, behind_s: float = 0.0) -> Terminal:
-    """One with a picture whose roll has so many columns."""
+    """One whose roll has this many columns."""
     console = Console(file=io.StringIO(), force_terminal=True, width=MARGIN + columns)
     terminal = terminal_to(console, behind_s=behind_s)
     for event in events:

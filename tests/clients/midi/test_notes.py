@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.midi.notes import NoteList
+from clients.midi.notes import ReceivedNotes
 from service.protocol.midi_file import FASTEST_BPM, TICKS_PER_BEAT, Tempo, TempoMap
 from service.protocol.server_messages import NoteUpdate, Pedal
 from tests.clients.fakes.events import off, on
@@ -40,7 +40,7 @@ def test_ticks_are_times(
 
 
 def test_instruments_have_tracks_programs_and_the_pedal() -> None:
-    notes = NoteList()
+    notes = ReceivedNotes()
     notes.programs = {"piano": 0, "violin": 40, "viola": 41}
     update = NoteUpdate(note_id=1, pitch=70, instrument="viola", instrument_probability=0.7)
     for event in (
@@ -65,7 +65,7 @@ def test_instruments_have_tracks_programs_and_the_pedal() -> None:
 
 @pytest.mark.parametrize("instrument", [None, "piano"])
 def test_a_pedal_that_is_down_to_the_end_is_released_there(instrument: str | None) -> None:
-    notes = NoteList()
+    notes = ReceivedNotes()
     for event in (
         Pedal(down=True, frame=0, time_s=0.0),
         on(0, 60, 0.5, instrument=instrument),

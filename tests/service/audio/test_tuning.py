@@ -15,7 +15,7 @@ BIN_CENTS = 100 / BINS
 
 
 def melody(cents: float, seconds: float = 12.0, seed: int = 0) -> NDArray[np.float32]:
-    """Plucked notes with overtones, all so many cents above the pitches, and some noise."""
+    """Plucked notes with overtones, all this many cents above the pitches, and some noise."""
     rng = np.random.default_rng(seed)
     out = 0.001 * rng.standard_normal(int(seconds * RATE_HZ))
     for start in range(0, len(out), 4000):

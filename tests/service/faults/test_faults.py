@@ -26,7 +26,7 @@ UPLOAD = (
 
 
 async def cut_off(server: RunningServer, request: bytes, at: int) -> None:
-    """Sends so many bytes of a request and resets the connection."""
+    """Sends the first bytes of a request and resets the connection."""
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(request[:at])
     await writer.drain()

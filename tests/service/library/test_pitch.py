@@ -23,7 +23,7 @@ def transcriber() -> rse_transcribe.Transcriber:
 
 
 def sounded(cents: NDArray[np.float64], pitch: int) -> NDArray[np.float64]:
-    """A tone with overtones, so many cents above the pitch at each sample."""
+    """A tone with overtones, this many cents above the pitch at each sample."""
     phase = 2 * np.pi * np.cumsum(440 * 2 ** ((pitch - 69 + cents / 100) / 12)) / RATE_HZ
     return np.sum([np.sin(h * phase) / h for h in range(1, 6)], axis=0)
 

@@ -71,7 +71,7 @@ def draw(
 
 
 def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int) -> None:
-    """What holds for the events of any probabilities of so many frames."""
+    """What holds for the events of any probabilities of ``frames`` frames."""
     open_notes: dict[int, NoteEvent] = {}
     ended_s: dict[int, float] = {}
     begun: list[int] = []

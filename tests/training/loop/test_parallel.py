@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from model.storage import read_tensors
-from training.loop.parallel import Share
+from training.loop.parallel import Shard
 from training.presets import AlgorithmicRun
 from training.run import parse, train
 
@@ -23,9 +23,9 @@ TINY = (
 
 def test_shares_make_up_the_batch() -> None:
     rows = list(range(12))
-    assert [rows[Share(i, 3).rows(12)] for i in range(3)] == [rows[:4], rows[4:8], rows[8:]]
+    assert [rows[Shard(i, 3).rows(12)] for i in range(3)] == [rows[:4], rows[4:8], rows[8:]]
     with pytest.raises(ValueError, match="5 processes cannot share batches of 12"):
-        Share(0, 5).rows(12)
+        Shard(0, 5).rows(12)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() == 1, reason="two processes cannot share a GPU")

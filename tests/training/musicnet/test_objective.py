@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from model.config import PITCHES
-from training.loop.parallel import Share
+from training.loop.parallel import Shard
 from training.musicnet.objective import TEXT_TERMS, FrameTerms, frame_loss
 from training.musicnet.tones import tone_stream
 
@@ -41,15 +41,15 @@ def test_a_term_of_weight_zero_is_left_out() -> None:
 
 
 def test_tones_are_a_function_of_seed_step_and_share_and_sound_where_labelled() -> None:
-    def batches(step: int, share: Share) -> list[np.ndarray]:
-        stream = tone_stream(4, 11_025, 256, 3, step, share)
+    def batches(step: int, shard: Shard) -> list[np.ndarray]:
+        stream = tone_stream(4, 11_025, 256, 3, step, shard)
         return [next(stream).audio for _ in range(2)]
 
-    assert np.array_equal(batches(0, Share())[1], batches(1, Share())[0])
-    one, other = (batches(0, Share(index, 2))[0] for index in range(2))
+    assert np.array_equal(batches(0, Shard())[1], batches(1, Shard())[0])
+    one, other = (batches(0, Shard(index, 2))[0] for index in range(2))
     assert len(one) == len(other) == 2
     assert not np.array_equal(one, other)
-    batch = next(tone_stream(4, 11_025, 256, 3, 0, Share()))
+    batch = next(tone_stream(4, 11_025, 256, 3, 0, Shard()))
     assert not batch.audio[:, :256].any()
     levels = np.abs(batch.audio[:, 256 + 128 :].reshape(4, 63, 128)).max(axis=2)
     sounding = batch.targets.frame.any(axis=2)

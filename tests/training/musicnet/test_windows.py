@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
 from tests.training.musicnet.conftest import TRAIN, scale
-from training.loop.parallel import Share
+from training.loop.parallel import Shard
 from training.musicnet.layout import find
 from training.musicnet.windows import (
     Archive,
@@ -87,17 +87,17 @@ def test_batches_are_a_function_of_seed_step_and_share(archive: Path) -> None:
     tracks = open_tracks([find(archive)[n] for n in TRAIN], rate, archive / "c")
     windows = Windows(tracks, rate, 512)
 
-    def audio(step: int, share: Share, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
-        with closing(random_batches(windows, 6, share.rows(6), seed, step, readers)) as stream:
+    def audio(step: int, shard: Shard, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
+        with closing(random_batches(windows, 6, shard.rows(6), seed, step, readers)) as stream:
             return [batch.audio for batch in itertools.islice(stream, 4)]
 
-    whole = audio(0, Share(), readers=1)
-    later = audio(2, Share(), readers=3)
+    whole = audio(0, Shard(), readers=1)
+    later = audio(2, Shard(), readers=3)
     assert np.array_equal(later[0], whole[2])
     assert np.array_equal(later[1], whole[3])
-    halves = [audio(0, Share(i, 2), readers=2) for i in range(2)]
+    halves = [audio(0, Shard(i, 2), readers=2) for i in range(2)]
     assert np.array_equal(np.concatenate([halves[0][1], halves[1][1]]), whole[1])
-    assert not np.array_equal(audio(0, Share(), 1, seed=4)[0], whole[0])
+    assert not np.array_equal(audio(0, Shard(), 1, seed=4)[0], whole[0])
 
 
 def test_recordings_are_resampled_once_and_mapped(

@@ -90,7 +90,7 @@ def pooled_figures(
 
 
 def _figures(group: Counts) -> dict[str, float | int | None]:
-    """``notes`` and the scores of one group; None where there is nothing to score."""
+    """``notes`` and the scores of one group; None if there is nothing to score."""
     notes, estimated, matched, hits, estimated_frames = (int(count) for count in group[:5])
     label_frames = int(group.sounding.sum())
     frames = label_frames + estimated_frames

@@ -49,7 +49,7 @@ class Piece:
 def load_pieces(folder: Path, split: str) -> list[Piece]:
     """All pieces of ``split`` ("train", "validation", "test"), by the indexes' order.
 
-    Raises FileNotFoundError where the first index, or the zip of any, is missing.
+    Raises FileNotFoundError if the first index, or the zip of any, is missing.
     """
     pieces = []
     for index in indexes(folder):
@@ -98,7 +98,7 @@ def _span(columns: dict[str, NDArray[Any]]) -> tuple[NDArray[np.float64], NDArra
 
 OUTER_PROBABILITY = 0.5
 OUTER_SEMITONES = 16
-"""This share of the patterns lies within so many semitones of the lowest or the highest note."""
+"""This share of the patterns lies within this many semitones of the lowest or the highest note."""
 SECTION_S = (2.0, 6.0)
 """Length of a pattern."""
 

@@ -26,7 +26,7 @@ from training.music.synth.config import RecordingConfig
 TELEPHONE_HZ = (300.0, 3400.0)
 MU = 255.0  # ITU-T G.711
 MP3_DELAY = 576 + 529
-"""Samples that an MP3 encoder and decoder put before a sound, where the file is too small to
+"""Samples that an MP3 encoder and decoder put before a sound, if the file is too small to
 say so (LAME leaves out its header below about 24 kbit/s); else the decoder removes them."""
 
 

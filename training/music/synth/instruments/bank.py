@@ -94,7 +94,7 @@ class Instrument:
 
     ``start``, ``length``, ``loop_start``, ``loop_end``, ``onset`` and ``audible`` count stored
     (oversampled) samples; all but ``start`` are relative to the note's first sample.
-    ``loop_end`` is 0 where the note has no loop.
+    ``loop_end`` is 0 if the note has no loop.
     """
 
     name: str

@@ -244,7 +244,7 @@ class Releases:
         self.end = self.begin + length
         """Sample at which it is over."""
         self.gone_s = np.full(len(notes), np.inf)
-        """Second by which it is inaudible, where that comes before its offset."""
+        """Second by which it is inaudible, if that comes before its offset."""
         time = np.arange(length + 1, dtype=np.float32)
         self._gain = np.exp(-time / np.float32(release_s * sample_rate))
 

@@ -28,7 +28,7 @@ Mechanics = dict[str, list[tuple[int, NDArray[np.float32]]]]
 
 
 def load_mechanics(folder: Path) -> Mechanics | None:
-    """Read ``releases/`` of a bank's folder; None where the bank has none."""
+    """Read ``releases/`` of a bank's folder; None if the bank has none."""
     index = folder / "releases" / "releases.json"
     if not index.exists():
         return None

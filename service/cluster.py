@@ -4,6 +4,7 @@ Each replica is the whole application with workers of its own. Serve routes, sca
 sessions that lose their replica are resumed by their clients at another.
 """
 
+import asyncio
 from typing import Any, cast
 
 from ray import serve
@@ -31,7 +32,19 @@ def build() -> ASGIApp:
     return cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted))
 
 
-@serve.deployment(
+class Replica:
+    """One replica; by itself, since Serve copies what it decorates, with copies of its globals."""
+
+    async def check_health(self) -> None:
+        """Serve sends clients to a replica after its first check, and replaces one that fails."""
+        for state in _states:
+            while not (state.loaded or state.load_error):
+                await asyncio.sleep(0.05)
+            if state.load_error is not None or state.pool.hangs:
+                raise RuntimeError(state.load_error or "a worker hangs")
+
+
+Transcription = cast(Any, serve.deployment)(
     name="Transcription",
     ray_actor_options={"num_cpus": 1},  # as many workers as that
     max_ongoing_requests=MOST_REQUESTS,
@@ -40,16 +53,6 @@ def build() -> ASGIApp:
     health_check_period_s=5,
     graceful_shutdown_timeout_s=20,  # then the sessions that are left resume elsewhere
     graceful_shutdown_wait_loop_s=0.5,
-)
-@serve.ingress(build)
-class Transcription:
-    """One replica."""
+)(serve.ingress(build)(Replica))
 
-    def check_health(self) -> None:
-        """Called by Serve, which replaces a failing replica."""
-        for state in _states:
-            if state.load_error is not None or state.pool.hangs:
-                raise RuntimeError(state.load_error or "a worker hangs")
-
-
-app = cast(Any, Transcription).bind()
+app = Transcription.bind()

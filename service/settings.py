@@ -123,8 +123,9 @@ class Settings(BaseSettings):
     """Concurrent live sessions, 1 to 100,000; the next one gets 503. auto measures what the machine
     carries (see below)."""
 
-    max_sessions_per_client: int = Field(default=8, ge=1, le=100_000)
-    """Concurrent live sessions of one client; the next one gets 429."""
+    max_sessions_per_client: Literal["auto"] | Annotated[int, Field(ge=1, le=100_000)] = "auto"
+    """Concurrent live sessions of one client, 1 to 100,000; the next one gets 429. auto is half of
+    the places, at most 8."""
 
     max_session_s: float = Field(default=4 * 3600.0, ge=1, le=48 * 3600)
     """Maximum length of a session in seconds, of wall-clock time and of audio."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from service.access.clients import ClientPlaces, Places
+from service.access.clients import Client, ClientPlaces, Places
 from service.access.keys import KeysError, read_keys
 from service.access.problems import Problem, busy
 from service.access.tokens import Tokens
@@ -14,6 +14,7 @@ from service.settings import Settings
 from service.workers.pool import Pool
 
 NOT_RUNNING = "the model is not loaded yet, or has failed"
+MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
 
 
@@ -35,9 +36,9 @@ class ServiceState:
             raise KeysError("the keys file has no keys, so every client would be refused")
         self.tokens = Tokens(self.keys)
         self.sessions = SessionRoom(settings.max_sessions, StreamOptions(mode=settings.mode))
-        self.client_sessions = ClientPlaces(settings.max_sessions_per_client)
+        self.client_sessions = ClientPlaces()
         self.uploads = Places(settings.max_uploads)
-        self.client_uploads = ClientPlaces(MAX_UPLOADS_PER_CLIENT)
+        self.client_uploads = ClientPlaces()
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
         self.loaded = False
@@ -94,6 +95,16 @@ class ServiceState:
         if model not in (None, self.settings.model, loaded):
             raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 
+    def most_sessions(self, client: Client) -> int:
+        """Sessions that a client may have: if nobody set a number, it leaves half to others."""
+        most = client.max_sessions or self.settings.max_sessions_per_client
+        return min(MAX_SESSIONS_PER_CLIENT, _half(self.sessions.limit)) if most == "auto" else most
+
+    @property
+    def most_uploads(self) -> int:
+        """Uploads that a client may have."""
+        return min(MAX_UPLOADS_PER_CLIENT, _half(self.settings.max_uploads))
+
     def session_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why a session is refused; None if it is admitted."""
         fault = self._fault()
@@ -111,7 +122,7 @@ class ServiceState:
             message = f"the server is busy with {_count(self.uploads.count, 'other recording')}"
             fault = ProtocolError(ErrorCode.TOO_MANY_UPLOADS, message)
         if fault is None and not client_placed:
-            message = f"you already have {_count(self.client_uploads.each, 'upload')}, the maximum"
+            message = f"you already have {_count(self.most_uploads, 'upload')}, the maximum"
             fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
         return busy(fault.code, fault.message) if fault else None
 
@@ -122,6 +133,10 @@ class ServiceState:
         if not self.running:
             return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
         return None
+
+
+def _half(places: int) -> int:
+    return max(1, places // 2)
 
 
 def _count(number: int, what: str) -> str:

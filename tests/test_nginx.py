@@ -126,7 +126,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer
         settings = {
             "RSE_MAX_SESSIONS": str(PLACES),
             "RSE_MAX_UPLOADS": "1",
-            "RSE_RETRY_AFTER_S": "7",
             "RSE_KEYS": f"alice:{hash_key(KEY).hex()}",
         }
         servers = [start(*TONES, wait=False, **settings) for _ in range(2)]
@@ -187,7 +186,7 @@ async def test_if_all_are_full_programs_and_pages_get_an_error(
             with pytest.raises(InvalidStatus) as refused:
                 await program(url)
             response = refused.value.response
-            assert (response.status_code, response.headers["Retry-After"]) == (503, "7")
+            assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
             assert json.loads(response.body)["code"] == "too_many_sessions"
         async with await page(url) as talk:
             assert json.loads(await talk.recv())["code"] == "too_many_sessions"

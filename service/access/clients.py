@@ -103,16 +103,15 @@ class Place:
 
 
 class ClientPlaces:
-    """A fixed number of places for each client."""
+    """Places of each client."""
 
-    def __init__(self, each: int) -> None:
-        self.each = each
+    def __init__(self) -> None:
         self._taken: Counter[str] = Counter()
 
     @contextmanager
-    def take(self, client: Client, most: int | None = None) -> Iterator[bool]:
-        """Holds a place while the block runs; yields False, and holds none, where all are taken."""
-        if self._taken[client.name] >= (most or self.each):
+    def take(self, client: Client, most: int) -> Iterator[bool]:
+        """Holds a place while the block runs; yields False, and holds none, if it has ``most``."""
+        if self._taken[client.name] >= most:
             yield False
             return
         self._taken[client.name] += 1

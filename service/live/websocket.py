@@ -58,7 +58,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
     client = client_of(websocket.scope)
     with (
         state.sessions.take(state.sessions.first_size) as place,
-        state.client_sessions.take(client, client.max_sessions) as client_placed,
+        state.client_sessions.take(client, state.most_sessions(client)) as client_placed,
     ):
         refusal = state.session_refusal(place is not None, client_placed)
         if refusal is not None:

@@ -1,7 +1,7 @@
 """Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
 Lines logged while serving a session carry its id. Keys and tokens are never logged, nor the queries
-of URLs, where some clients put them. (A formatter of python-json-logger would need as many lines of
+of URLs, where some clients put them. No text of a client begins a line of its own. (A formatter of python-json-logger would need as many lines of
 its own for the session, the fields and their order.)
 """
 
@@ -26,7 +26,15 @@ class TextFormatter(logging.Formatter):
         if session := session_id.get():
             line += f" [{session}]"
         fields = getattr(record, "fields", {})
-        return line + "".join(f" {name}={value}" for name, value in fields.items())
+        line += "".join(f" {name}={value}" for name, value in fields.items())
+        return "".join(c if c.isprintable() else _escaped(c) for c in line)
+
+    def formatException(self, ei: Any) -> str:
+        return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 class JsonFormatter(logging.Formatter):
@@ -45,7 +53,7 @@ class JsonFormatter(logging.Formatter):
         line = {**line, **getattr(record, "fields", {}), **line}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json.dumps(line, default=str)
 
 
 def configure(log_format: Literal["text", "json"]) -> None:

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from service.access.clients import Client
 from service.access.problems import Problem, responses
 from service.notes.events import BendEvent, Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.ops.metrics import Metrics
@@ -86,10 +88,12 @@ class Tally:
 
     Attributes:
         outcome: `done`, the code of its problem, or `vanished` if its client left or does not read.
+        received: bytes of the request's body so far.
         audio_s: transcribed so far.
     """
 
     outcome: str = "vanished"
+    received: int = 0
     audio_s: float = 0.0
     performance: Performance | None = None
 
@@ -101,9 +105,10 @@ class Tally:
 
 
 @contextmanager
-def counted(metrics: Metrics) -> Iterator[Tally]:
-    """Counts an upload, however it ends; a fault becomes a problem that holds the result so far."""
-    tally = Tally()
+def counted(metrics: Metrics, client: Client) -> Iterator[Tally]:
+    """Counts and logs an upload, however it ends; a fault becomes a problem that holds the result
+    so far."""
+    tally, began_s = Tally(), monotonic()
     try:
         yield tally
     except Exception as error:
@@ -115,6 +120,14 @@ def counted(metrics: Metrics) -> Iterator[Tally]:
     finally:
         metrics.uploads_ended.labels(tally.outcome).inc()
         metrics.audio_s.labels("file").inc(tally.audio_s)
+        fields = {
+            "outcome": str(tally.outcome),
+            "client": client.name,
+            "duration_s": round(monotonic() - began_s, 3),
+            "bytes": tally.received,
+            "audio_s": round(tally.audio_s, 3),
+        }
+        logger.info("upload ended", extra={"fields": fields})
 
 
 class HoldingResponse(StreamingResponse):

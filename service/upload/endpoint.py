@@ -90,7 +90,7 @@ async def transcribe_recording(
     async with AsyncExitStack() as stack:
         placed = stack.enter_context(state.uploads.take())
         client = client_of(request.scope)
-        client_placed = stack.enter_context(state.client_uploads.take(client))
+        client_placed = stack.enter_context(state.client_uploads.take(client, state.most_uploads))
         refusal = state.upload_refusal(placed is not None, client_placed)
         if refusal is not None:
             record_refusal(state.metrics.refused, refusal, client)
@@ -103,8 +103,8 @@ async def transcribe_recording(
             check_instruments(options.instruments, distinguished_by(config.heads))
         except OptionsError as error:
             raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
-        tally = stack.enter_context(counted(state.metrics))
-        upload = await receive_file(request, state, stack)
+        tally = stack.enter_context(counted(state.metrics, client))
+        upload = await receive_file(request, state, stack, tally)
         made = chosen(options, config)
         recording = transcribe_file(
             upload.file,

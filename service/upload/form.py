@@ -13,11 +13,14 @@ from starlette.types import Message
 from service.access.problems import Problem, busy
 from service.protocol.faults import ErrorCode
 from service.state import ServiceState
+from service.upload.answer import Tally
 
 # Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
-MAX_RECEIVE_S = 3 * 3600.0  # for a request body, which may come as slowly as it is played
+# A request body may come as slowly as it is played, and no more slowly.
+MAX_RECEIVE_S = 3 * 3600.0
+MIN_BYTES_PER_S = 2000
 EXPECTED = "expected a multipart form with the recording in the field file"
 
 FORM = {
@@ -42,7 +45,9 @@ FORM = {
 }
 
 
-async def receive_file(request: Request, state: ServiceState, stack: AsyncExitStack) -> UploadFile:
+async def receive_file(
+    request: Request, state: ServiceState, stack: AsyncExitStack, tally: Tally
+) -> UploadFile:
     """The file of the form, spooled; it lives as long as the stack."""
     settings, loop = state.settings, asyncio.get_running_loop()
     max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
@@ -52,12 +57,12 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > max_bytes:
         raise too_large
-    deadline_s, received = loop.time() + MAX_RECEIVE_S, 0
+    began_s = loop.time()
+    deadline_s = began_s + MAX_RECEIVE_S
     draining = asyncio.create_task(state.draining.wait())
     stack.callback(draining.cancel)
 
     async def counted() -> Message:
-        nonlocal received
         wait_s = min(patience_s, deadline_s - loop.time())
         receiving = asyncio.ensure_future(request.receive())
         try:
@@ -73,9 +78,12 @@ async def receive_file(request: Request, state: ServiceState, stack: AsyncExitSt
         finally:
             receiving.cancel()
         message = receiving.result()
-        received += len(message.get("body", b""))
-        if received > max_bytes:
+        tally.received += len(message.get("body", b""))
+        if tally.received > max_bytes:
             raise too_large
+        if tally.received < MIN_BYTES_PER_S * (loop.time() - began_s - patience_s):
+            detail = f"the upload came more slowly than {MIN_BYTES_PER_S / 1000:g} kB/s"
+            raise Problem(ErrorCode.IDLE_TIMEOUT, detail)
         return message
 
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):

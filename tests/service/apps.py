@@ -106,6 +106,7 @@ def serving(
     """A client of an application that is ready."""
     model = transcriber or FakeTranscriber()
     settings.setdefault("allowed_hosts", ("testserver",))  # what the client calls it
+    settings.setdefault("max_sessions_per_client", 100)  # all of them come from one
     for name in ("idle_timeout_s", "hang_timeout_s"):
         settings.setdefault(name, STANDSTILL_S)
     app = app_with(lambda name, device: model, Settings(**settings))

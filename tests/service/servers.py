@@ -22,7 +22,8 @@ TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
 START_S = 240.0  # of a machine that does much else; some seconds on one that does not
 STOP_S = 60.0
 # A machine may stand still for a while: then no client is idle, and no worker hangs.
-PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{STANDSTILL_S:g}" for name in ("IDLE", "SEND", "HANG")}
+PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{STANDSTILL_S:g}" for name in ("IDLE", "HANG")}
+ONE_CLIENT = {"RSE_MAX_SESSIONS_PER_CLIENT": "100"}  # may take all places
 
 
 def reserved_port() -> tuple[socket.socket, int]:
@@ -56,7 +57,7 @@ class RunningServer:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *(a.format(port=self.port) for a in arguments)],
                 cwd=REPOSITORY,
-                env={**os.environ, **PATIENT, **environment},
+                env={**os.environ, **PATIENT, **ONE_CLIENT, **environment},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

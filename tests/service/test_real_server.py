@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -46,10 +47,7 @@ async def test_faults_of_one_client_stay_its_own(start_server: StartServer) -> N
 async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer) -> None:
     server = start_server(
         *TONES,
-        RSE_SEND_TIMEOUT_S="0.5",
-        RSE_MAX_OUTBOUND_MESSAGES="16",
         RSE_IDLE_TIMEOUT_S="600",
-        RSE_MAX_MESSAGES_PER_S="1000000",
     )
     async with reach(server, max_queue=1, ping_interval=None) as socket:
         await Talk(socket).start()
@@ -98,6 +96,21 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
         assert code == 1001
     assert exit_code == 0
     assert "Traceback" not in server.log
+
+
+async def test_probes_answer_beside_hundreds_of_silent_connections(
+    start_server: StartServer,
+) -> None:
+    server = start_server(*TONES)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(400):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            stack.callback(writer.transport.abort)
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+            for probe in ("/healthz", "/readyz"):
+                assert (await client.get(probe)).status_code == 200
+        await transcribes(server)
 
 
 async def test_the_log_has_no_queries_and_no_errors_of_refusals(start_server: StartServer) -> None:

@@ -132,6 +132,16 @@ def test_a_client_has_no_more_sessions_than_its_share() -> None:
         assert begin(client) is None
 
 
+def test_one_client_leaves_half_of_the_places_to_others() -> None:
+    with guarded(max_sessions=4, max_sessions_per_client="auto") as client:
+        with (
+            client.websocket_connect(LIVE, headers=bearer(ALICE)),
+            client.websocket_connect(LIVE, headers=bearer(ALICE)),
+        ):
+            assert refused(client, headers=bearer(ALICE)) == (429, "client_limit")
+            assert begin(client, headers=bearer(BOB)) is None
+
+
 def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:
     to_page = {"Origin": "http://testserver"}
     for_proxy = {**to_page, "X-Refuse-With": "status", **bearer(ALICE)}

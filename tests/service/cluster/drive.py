@@ -27,7 +27,7 @@ def begin(port: int, folder: str) -> None:
 
 def deploy(replicas: int) -> None:
     """Runs the application; its settings come from this process's environment."""
-    deployment = cluster.Transcription.options(  # type: ignore[attr-defined]
+    deployment = cluster.Transcription.options(
         autoscaling_config=None, num_replicas=replicas, health_check_timeout_s=300
     )
     serve.run(deployment.bind())

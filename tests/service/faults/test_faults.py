@@ -57,8 +57,7 @@ async def vanish(server: RunningServer, dice: random.Random) -> None:
 async def test_visitors_killed_at_random_moments_leave_nothing_behind(
     start_server: StartServer,
 ) -> None:
-    limits = ("RSE_MAX_SESSIONS", "RSE_MAX_SESSIONS_PER_CLIENT")
-    server = start_server(*TONES, **dict.fromkeys(limits, str(VISITORS)))
+    server = start_server(*TONES, RSE_MAX_SESSIONS=str(VISITORS))
     await transcribes(server)
     await wait_until(lambda: Held.by(server).sessions == 0, lambda: Held.by(server))
     before = Held.by(server)

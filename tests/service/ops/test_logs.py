@@ -2,11 +2,30 @@
 
 import json
 import logging
+import sys
 from typing import Literal
 
 import pytest
 
-from service.ops.logs import configure, session_id
+from service.ops.logs import JsonFormatter, TextFormatter, configure, session_id
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_text_of_a_client_begins_a_line(log_format: Literal["text", "json"]) -> None:
+    text = "a\n2026-01-01 INFO forged\r\x1b[2J\u2028\x85\u202eb\ud800é"
+    formatter = JsonFormatter() if log_format == "json" else TextFormatter()
+    record = logging.LogRecord("service", logging.INFO, "", 0, "named %s", (text,), None)
+    record.fields = {"client": text}
+    lines = formatter.format(record).splitlines()
+    assert len(lines) == 1
+    assert all(c.isprintable() for c in lines[0])
+    try:
+        raise ValueError(text)
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    first, *rest = formatter.format(record).splitlines()
+    assert "named a" in first
+    assert all(line.startswith("  ") for line in rest)
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])

@@ -117,17 +117,24 @@ async def ask(
     return lines
 
 
-@pytest.mark.parametrize("trickle_s", [None, 0.01])
+@pytest.mark.parametrize(
+    ("trickle_s", "idle_timeout_s", "detail"),
+    [
+        (None, 0.3, "no data of the upload for 0.3 s"),
+        (0.01, 600.0, "the upload took longer than 0.3 s to arrive"),
+        (0.01, 0.2, "the upload came more slowly than 2 kB/s"),
+    ],
+)
 def test_an_upload_that_stands_still_or_takes_too_long_is_given_up(
-    trickle_s: float | None, monkeypatch: pytest.MonkeyPatch
+    trickle_s: float | None, idle_timeout_s: float, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if trickle_s is not None:
+    if idle_timeout_s > 1:
         monkeypatch.setattr(form, "MAX_RECEIVE_S", 0.3)
-    limits: dict[str, Any] = {"idle_timeout_s": 0.3} if trickle_s is None else {}
-    with serving(**limits) as (client, _):
+    with serving(idle_timeout_s=idle_timeout_s) as (client, _):
         assert client.portal is not None
         ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, trickle_s)
         assert (problem["status"], problem["code"]) == (408, "idle_timeout")
+        assert problem["detail"] == detail
         assert state_of(client).uploads.count == 0
 
 

@@ -285,9 +285,23 @@ def test_places_are_given_back(wav: bytes) -> None:
         assert refused["detail"] == "the server is busy with 1 other recording"
 
 
+def test_each_upload_is_a_line_of_the_log(
+    client: TestClient, wav: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    post(client, wav)
+    post(client, b"x" * 100, "ndjson")
+    lines = [record for record in caplog.records if record.getMessage() == "upload ended"]
+    good, bad = (getattr(line, "fields") for line in lines)  # noqa: B009 of `extra`
+    assert (good["outcome"], good["client"]) == ("done", "address unknown")
+    assert good["bytes"] > len(wav)
+    assert good["audio_s"] == pytest.approx(DURATION_S, abs=0.01)
+    assert (bad["outcome"], bad["audio_s"]) == ("bad_audio", 0)
+
+
 def test_a_client_has_its_own_limit(wav: bytes) -> None:
     with serving() as (client, _):
         uploads, me = state_of(client).client_uploads, Client("address unknown")
-        with uploads.take(me), uploads.take(me):
+        with uploads.take(me, 2), uploads.take(me, 2):
             problem = check_problem(post(client, wav), 429, "client_limit")
     assert problem["detail"] == "you already have 2 uploads, the maximum"

@@ -113,8 +113,14 @@ bench-peer: $(VENV)/.installed-dev ## accuracy beside the peers in the environme
 # Tools of their own environment: none of them is needed to run or to test the service.
 SUPPLY := build/supply/bin
 
+# Where the build of torch for processors comes from: PyTorch's index, or --find-links DIR.
+TORCH ?= --torch-backend cpu
+
+# For the Python and the platform of the images; setuptools builds the package itself in them.
 lock: $(VENV)/.installed-dev $(SUPPLY)/pip-licenses ## update docker/requirements.lock and LICENSES.md
-	$(PY) docker/lock.py
+	echo 'setuptools>=77' | $(SUPPLY)/uv pip compile pyproject.toml - --constraint constraints.txt \
+	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(TORCH) --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' --output-file docker/requirements.lock --quiet
 	$(SUPPLY)/pip-licenses --python $(PY) --format markdown --with-system --order name \
 	  --packages $$(sed -n 's/==.*//p' docker/requirements.lock) > docker/LICENSES.md
 
@@ -128,7 +134,7 @@ audit: $(SUPPLY)/pip-audit ## known vulnerabilities of what is locked; asks a pu
 $(SUPPLY)/%: | $(VENV)/bin/python
 	@test -x $(SUPPLY)/pip || $(PY) -m venv build/supply
 	$(SUPPLY)/pip install --quiet --disable-pip-version-check \
-	  cyclonedx-bom==7.5.0 pip-audit==2.10.1 pip-licenses==5.5.5
+	  cyclonedx-bom==7.5.0 pip-audit==2.10.1 pip-licenses==5.5.5 uv==0.13.9
 
 clean: ## remove the environment, caches and builds
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

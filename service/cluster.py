@@ -38,7 +38,7 @@ class Replica:
     async def check_health(self) -> None:
         """Serve sends clients to a replica after its first check, and replaces one that fails."""
         for state in _states:
-            while not (state.loaded or state.load_error):
+            while not (state.loaded or state.load_error):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if state.load_error is not None or state.pool.hangs:
                 raise RuntimeError(state.load_error or "a worker hangs")

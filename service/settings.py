@@ -132,7 +132,7 @@ class Settings(BaseSettings):
 
     idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
     """Seconds without a message or data from the client after which its session or upload ends, and
-    within which a new or kept-alive connection must send a request."""
+    without a request after which a kept-alive connection does."""
 
     drain_timeout_s: float = Field(default=20.0, ge=0.1, le=3600)
     """Seconds for open sessions and uploads to end after SIGTERM; uploads that are still being

@@ -79,27 +79,25 @@ def test_settings_that_are_named_exist(path: Path) -> None:
     assert named <= {name.upper() for name in Settings.model_fields}
 
 
-def test_the_lock_has_all_that_the_service_needs_by_hash() -> None:
-    locked = {}
-    for line in (DOCKER / "requirements.lock").read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            continue
-        match = re.fullmatch(r"([a-z0-9.-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line)
-        assert match, line
-        locked[match[1]] = match[2]
+def locked() -> dict[str, str]:
+    """The versions of the lock, each with its hashes."""
+    text = (DOCKER / "requirements.lock").read_text(encoding="utf-8")
+    return dict(re.findall(r"^([a-z0-9.-]+)==(\S+) \\\n +--hash=sha256:[0-9a-f]{64}\b", text, re.M))
+
+
+def test_the_lock_has_all_that_the_service_needs() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {re.split(r"[><=;\[ ]", entry)[0].lower() for entry in project["dependencies"]}
-    assert needed <= set(locked)
+    assert needed <= set(locked())
     pins = constraints()
-    for name, version in locked.items():
+    for name, version in locked().items():
         assert version.split("+")[0] == pins[name], f"{name}: run `make lock`"
 
 
 def test_licences_of_all_that_is_locked_are_listed() -> None:
     listed = (DOCKER / "LICENSES.md").read_text(encoding="utf-8").lower().replace("_", "-")
-    for line in (DOCKER / "requirements.lock").read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            assert f"| {line.split('==')[0]} " in listed, f"{line}: run `make lock`"
+    for name in locked():
+        assert f"| {name} " in listed, f"{name}: run `make lock`"
     assert "unknown" not in listed
 
 
@@ -121,6 +119,8 @@ def test_compose() -> None:
         assert set(service.get("secrets", [])) <= set(compose["secrets"])
         for source in (volume.split(":")[0] for volume in service.get("volumes", [])):
             assert (DOCKER / source).is_file() or source in compose["volumes"]
+        assert service["mem_limit"]
+        assert {"max-size", "max-file"} <= set(service["logging"]["options"])
     for name in ("cpu", "cuda"):
         service = services[name]
         assert (DOCKER / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
@@ -142,6 +142,25 @@ def test_kubernetes_gives_a_drain_its_time() -> None:
     liveness = each["livenessProbe"]
     # A worker that hangs is replaced by the service itself before the pod is killed for it.
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 60
+
+
+def test_kubernetes_lets_clients_in_by_tls_alone() -> None:
+    ingress = kubernetes("Ingress")["spec"]
+    (rule,), (tls,) = ingress["rules"], ingress["tls"]
+    _, environment = container()
+    assert tls["hosts"] == [rule["host"]] == [environment["RSE_ALLOWED_HOSTS"]]
+    text = (DOCKER / "kubernetes.yaml").read_text(encoding="utf-8")
+    assert f"secret tls {tls['secretName']} " in text
+    (path,) = rule["http"]["paths"]
+    service = kubernetes("Service")
+    assert path["backend"]["service"]["name"] == service["metadata"]["name"]
+    assert path["backend"]["service"]["port"]["name"] in [p["name"] for p in service["spec"]["ports"]]
+    policy = kubernetes("NetworkPolicy")["spec"]
+    labels = kubernetes("Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert policy["podSelector"]["matchLabels"].items() <= labels
+    assert policy["egress"] == []
+    (entry,) = policy["ingress"]
+    assert entry["ports"][0]["port"] in [port["name"] for port in container()[0]["ports"]]
 
 
 def test_kubernetes_scales_by_sessions() -> None:

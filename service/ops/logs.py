@@ -1,8 +1,8 @@
 """Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
 Lines logged while serving a session carry its id. Keys and tokens are never logged, nor the queries
-of URLs, where some clients put them. No text of a client begins a line of its own. (A formatter of python-json-logger would need as many lines of
-its own for the session, the fields and their order.)
+of URLs, where some clients put them. No text of a client begins a line of its own. (A formatter of
+python-json-logger would need as many lines of its own for the session, the fields and their order.)
 """
 
 import json

@@ -154,7 +154,8 @@ def test_kubernetes_lets_clients_in_by_tls_alone() -> None:
     (path,) = rule["http"]["paths"]
     service = kubernetes("Service")
     assert path["backend"]["service"]["name"] == service["metadata"]["name"]
-    assert path["backend"]["service"]["port"]["name"] in [p["name"] for p in service["spec"]["ports"]]
+    ports = [port["name"] for port in service["spec"]["ports"]]
+    assert path["backend"]["service"]["port"]["name"] in ports
     policy = kubernetes("NetworkPolicy")["spec"]
     labels = kubernetes("Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert policy["podSelector"]["matchLabels"].items() <= labels

@@ -296,7 +296,7 @@ def test_each_upload_is_a_line_of_the_log(
     assert (good["outcome"], good["client"]) == ("done", "address unknown")
     assert good["bytes"] > len(wav)
     assert good["audio_s"] == pytest.approx(DURATION_S, abs=0.01)
-    assert (bad["outcome"], bad["audio_s"]) == ("bad_audio", 0)
+    assert (bad["outcome"], bad["audio_s"]) == ("undecodable", 0)
 
 
 def test_a_client_has_its_own_limit(wav: bytes) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from service.access.clients import Client, ClientPlaces, Places
+from service.access.clients import Client, Room, RoomPerClient
 from service.access.keys import KeysError, read_keys
 from service.access.problems import Problem, busy
 from service.access.tokens import Tokens
@@ -36,9 +36,9 @@ class ServiceState:
             raise KeysError("the keys file has no keys, so every client would be refused")
         self.tokens = Tokens(self.keys)
         self.sessions = SessionRoom(settings.max_sessions, StreamOptions(mode=settings.mode))
-        self.client_sessions = ClientPlaces()
-        self.uploads = Places(settings.max_uploads)
-        self.client_uploads = ClientPlaces()
+        self.client_sessions = RoomPerClient()
+        self.uploads = Room(settings.max_uploads)
+        self.client_uploads = RoomPerClient()
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
         self.loaded = False

@@ -1,4 +1,4 @@
-"""Clients: API keys or, without keys, addresses; and places for their sessions and uploads."""
+"""Clients: API keys or, without keys, addresses; and room for their sessions and uploads."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ def set_client(scope: Scope, client: Client) -> None:
     scope[_SCOPE_KEY] = client
 
 
-class Places:
-    """Limited room, taken without waiting. A place takes up 1, or the size that is asked for."""
+class Room:
+    """Limited room, taken without waiting. A reservation takes up 1, or the size asked for."""
 
     def __init__(self, total: float) -> None:
         self.total = total
         self.taken = 0.0  # of the total
-        self.count = 0  # of places
+        self.count = 0  # of reservations
         self._empty = asyncio.Event()
         self._empty.set()
 
     def has(self, size: float = 1.0, held: float = 0.0) -> bool:
-        """Whether there is room for a place of this size; ``held``: that it takes up already."""
+        """Whether there is room for this size; ``held``: what a reservation takes up already."""
         return self.taken - held + size <= self.total + _ROUNDING
 
     @contextmanager
-    def take(self, size: float = 1.0) -> Iterator[Place | None]:
-        """Holds a place while the block runs; yields None, and holds none, if there is no room."""
+    def take(self, size: float = 1.0) -> Iterator[Reservation | None]:
+        """Hold room while the block runs; yield None, and hold none, if there is not enough."""
         if not self.has(size):
             yield None
             return
-        place = Place(self, size)
+        place = Reservation(self, size)
         self.count += 1
         self.taken += size
         self._empty.clear()
@@ -88,29 +88,29 @@ class Places:
         await self._empty.wait()
 
 
-class Place:
-    def __init__(self, places: Places, size: float) -> None:
-        self._places = places
+class Reservation:
+    def __init__(self, room: Room, size: float) -> None:
+        self._room = room
         self.size = size
 
     def resize(self, size: float) -> bool:
-        """Changes the room that it takes up; False, and no change, if there is not so much."""
-        if not self._places.has(size, self.size):
+        """Change the room that it takes up; False, and no change, if there is not enough."""
+        if not self._room.has(size, self.size):
             return False
-        self._places.taken += size - self.size
+        self._room.taken += size - self.size
         self.size = size
         return True
 
 
-class ClientPlaces:
-    """Places of each client."""
+class RoomPerClient:
+    """Room that each client takes."""
 
     def __init__(self) -> None:
         self._taken: Counter[str] = Counter()
 
     @contextmanager
     def take(self, client: Client, most: int) -> Iterator[bool]:
-        """Holds a place while the block runs; yields False, and holds none, if it has ``most``."""
+        """Hold room while the block runs; yield False, and hold none, if it has ``most`` already."""
         if self._taken[client.name] >= most:
             yield False
             return

@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from service.access.clients import Place, client_of
+from service.access.clients import Reservation, client_of
 from service.access.problems import chosen_subprotocol, record_refusal, refuse
 from service.live.arrivals import ArrivalClock
 from service.live.session_log import SessionLog
@@ -77,7 +77,7 @@ class Connection:
     """One accepted socket, from `start` to the close."""
 
     def __init__(
-        self, websocket: WebSocket, state: ServiceState, place: Place | None, log: SessionLog
+        self, websocket: WebSocket, state: ServiceState, place: Reservation | None, log: SessionLog
     ) -> None:
         self._websocket = websocket
         self._place = place

@@ -23,7 +23,7 @@ from typing import Literal
 
 from model.config import HOP
 from model.files import write_whole
-from service.access.clients import Places
+from service.access.clients import Room
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import MAX_BLOCK_FRAMES, Mode, StreamOptions
 from service.workers.pool import Pool
@@ -193,8 +193,8 @@ def _keep(cache: Path, key: str, windows_per_s: float) -> None:
         logger.info("cannot cache the capacity: %s", error)
 
 
-class SessionRoom(Places):
-    """Places of live sessions. With a number that was set, all are alike; with a measured capacity,
+class SessionRoom(Room):
+    """Room for live sessions. With a number that was set, all are alike; with a measured capacity,
     each takes up the windows per second that it asks for.
 
     Attributes:

@@ -84,7 +84,10 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
     body = await _body(request)
     state: ServiceState = request.app.state.service
     client = client_of(request.scope)
-    with state.uploads.take() as placed, state.client_uploads.take(client) as client_placed:
+    with (
+        state.uploads.take() as placed,
+        state.client_uploads.take(client, state.most_uploads) as client_placed,
+    ):
         refusal = state.upload_refusal(placed is not None, client_placed)
         if refusal is not None:
             record_refusal(state.metrics.refused, refusal, client)

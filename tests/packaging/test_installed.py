@@ -78,7 +78,7 @@ def test_the_library_names_the_extra_that_it_needs(bare: Path, home: Path) -> No
         import rse_transcribe as r
 
         t = r.transcribe("song.wav")
-        for call in (t.plot, t.to_pretty_midi, lambda: __import__("model.export_onnx")):
+        for call in (t.plot, lambda: __import__("model.export_onnx")):
             try:
                 call()
             except (ImportError, SystemExit) as error:
@@ -86,7 +86,6 @@ def test_the_library_names_the_extra_that_it_needs(bare: Path, home: Path) -> No
     """
     assert run(bare / "python", "-c", program, folder=home).splitlines() == [
         "matplotlib is missing: pip install 'rse-transcribe[library]'",
-        "pretty_midi is missing: pip install 'rse-transcribe[library]'",
         "onnx is missing: pip install 'rse-transcribe[onnx]'",
     ]
 
@@ -130,8 +129,8 @@ with Stream(sample_rate=48_000) as stream:
     for event in [*stream.push([0.0]), *stream.finish()]:
         if isinstance(event, NoteEvent):
             onset_s: float = event.time_s
-        else:
-            pedal: PedalEvent = event
+        elif isinstance(event, PedalEvent):
+            down: bool = event.down
 ResidualShuffleExchange(64, blocks=2)
 """
 WRONG = {

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, MutableMapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -87,6 +87,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._deadline_s = self._loop.time() + state.settings.max_session_s
         self._message_s = self._audio_s = self._loop.time()  # of the last of each
+        self._holds = False
         self._arrivals = ArrivalClock()  # set when it is known where the audio begins
 
     async def run(self) -> None:
@@ -244,16 +245,16 @@ class Connection:
                     raise self._too_long("of audio")
                 counted_s.inc(duration_s)
                 self._arrivals.arrived(duration_s)
-                await session.send(message)
+                await self._held(session.send(message))
                 # A client that is too fast gets no message: its socket fills up, and it waits.
                 ahead_s = audio_s - BURST_S - MAX_PACE * (now_s - began_s)
                 if ahead_s > 0:
-                    await asyncio.sleep(ahead_s / MAX_PACE)
+                    await self._held(asyncio.sleep(ahead_s / MAX_PACE))
                 continue
             parsed = parse_message(message)
             match parsed:
                 case Flush():
-                    session.flush(parsed.id)
+                    await self._held(session.flush(parsed.id))
                 case Keepalive():
                     pass
                 case Stop():
@@ -264,13 +265,22 @@ class Connection:
                         ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
                     )
 
+    async def _held(self, waiting: Awaitable[None]) -> None:
+        """Wait for room, or the pace; meanwhile the client is not read, and so not silent."""
+        began_s, self._holds = self._loop.time(), True
+        await waiting
+        self._message_s, self._holds = self._loop.time(), False
+        self._audio_s += self._message_s - began_s
+
     async def _watch(self, session: Session, reader: asyncio.Task[None]) -> None:
         """Ends a session whose client is silent, which is too long, or when the service drains."""
         while True:
             idle_s = self._settings.idle_timeout_s
-            until_s = self._message_s + idle_s, self._audio_s + KEPT_ALIVE_S, self._deadline_s
+            silent_s = min(self._message_s + idle_s, self._audio_s + KEPT_ALIVE_S)
+            if self._holds:
+                silent_s = self._loop.time() + idle_s
             try:
-                async with asyncio.timeout_at(min(until_s)):
+                async with asyncio.timeout_at(min(silent_s, self._deadline_s)):
                     await self._service.draining.wait()
                 if not reader.done():
                     reader.cancel()
@@ -283,6 +293,8 @@ class Connection:
                 return
             if now_s >= self._deadline_s:
                 fault = self._too_long("")
+            elif self._holds:
+                continue
             elif now_s >= self._message_s + idle_s:
                 fault = ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s")
             elif now_s >= self._audio_s + KEPT_ALIVE_S:

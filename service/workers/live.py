@@ -18,6 +18,9 @@ MAX_BUFFERED_S = 2.0
 _MOST_SAID = 256
 """Groups of messages that a slow client has not read; beyond them its socket is not read."""
 
+_MOST_FLUSHES = 64
+"""Of a session that await their answers; beyond them the socket is not read."""
+
 _MOST_MOVES = 3
 """Workers that may end under a session between two checkpoints before it is to blame."""
 
@@ -37,8 +40,11 @@ class Session:
         self._fed_from = 0  # the same, of what the present worker was given
         self._fed = self._taken = 0  # bytes, from the beginning
         self._flushed = 0  # answers by the present worker
+        self._unanswered = 0  # `Flush` in the log
         self._end: End | None = None
-        self._known = Known(messages=0, checkpoint=None, score=Kept(), heat_frame=0)
+        self._known = Known(
+            messages=0, checkpoint=None, skip=opening.known_events, score=Kept(), heat_frame=0
+        )
         self._moves = 0
         self._said: deque[Said] = deque()
         self._news = asyncio.Event()
@@ -57,21 +63,30 @@ class Session:
 
     async def send(self, data: bytes) -> None:
         """Pass audio on; waits while too much of it awaits transcription."""
-        most = int(MAX_BUFFERED_S * self._opening.audio.byte_rate)
-        while self._fed - self._taken > most or len(self._said) > _MOST_SAID:
-            self._room.clear()
-            await self._room.wait()
+        await self._wait_for_room()
         self._fed += len(data)
         self._log.append(data)
         if self._link is not None:
             self._link.send_audio(self.stream, data)
 
-    def flush(self, name: str) -> None:
-        """Ask for `flushed` once all earlier audio has been transcribed."""
+    async def flush(self, name: str) -> None:
+        """Ask for `flushed` once all earlier audio has been transcribed; waits as ``send``."""
+        await self._wait_for_room()
         flush = Flush(self.stream, name)
+        self._unanswered += 1
         self._log.append(flush)
         if self._link is not None:
             self._link.send(flush)
+
+    async def _wait_for_room(self) -> None:
+        most = int(MAX_BUFFERED_S * self._opening.audio.byte_rate)
+        while (
+            self._fed - self._taken > most
+            or self._unanswered >= _MOST_FLUSHES
+            or len(self._said) > _MOST_SAID
+        ):
+            self._room.clear()
+            await self._room.wait()
 
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
         """No more audio comes."""
@@ -141,11 +156,13 @@ class Session:
         self._known = Known(
             messages=known.messages + len(message.texts),
             checkpoint=message.checkpoint or known.checkpoint,
+            skip=message.skip if message.checkpoint else known.skip,
             score=known.score + message.score if message.score else known.score,
             heat_frame=message.heat_frame,
         )
         for _ in range(message.flushed - self._flushed):
             self._log.remove(next(item for item in self._log if isinstance(item, Flush)))
+        self._unanswered -= message.flushed - self._flushed
         self._flushed = message.flushed
         if message.checkpoint is not None:
             self._moves = 0

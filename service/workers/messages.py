@@ -50,13 +50,15 @@ class Known:
 
     Attributes:
         messages: number of messages sent.
-        checkpoint: the last one sent.
+        checkpoint: the last one, sent or not.
+        skip: the first events after it that the client has.
         score: the notes and presses that ended before it.
         heat_frame: first frame whose probabilities were not sent.
     """
 
     messages: int
     checkpoint: Checkpoint | None
+    skip: int
     score: Kept
     heat_frame: int
 
@@ -169,7 +171,9 @@ class Said(NamedTuple):
         texts: in order, as they are to be sent.
         taken_bytes: of the session's audio, transcribed so far.
         flushed: answers to `Flush` so far.
-        checkpoint: of the last progress among the texts; None if there is none.
+        checkpoint: where another worker could go on: that of the last progress among the texts or,
+            while the client has events that follow it, one that is not sent; None if there is none.
+        skip: see `Known`.
         score: the notes and presses that ended since the one before.
         heat_frame: see `Known`.
         note_ons: among the texts.
@@ -185,6 +189,7 @@ class Said(NamedTuple):
     taken_bytes: int
     flushed: int
     checkpoint: Checkpoint | None
+    skip: int
     score: Kept | None
     heat_frame: int
     note_ons: int

@@ -70,7 +70,7 @@ class LiveSession:
         if known:
             self.stream.score.restore(known.score)
         # Events that the client has from before it reconnected; a `progress` of ours covers them.
-        self._skip = 0 if known and known.checkpoint else opening.known_events
+        self._skip = known.skip if known else opening.known_events
         self._seq = known.messages if known else 0
         self._fed_bytes = self._flushed = self._heard = 0
         # Windows to be heard before, the frame that they lead to, id.
@@ -147,7 +147,8 @@ class LiveSession:
         draft, waiting = self._draft, self._waiting_bytes
         taken = self._fed_bytes - waiting
         quarter_s = self._opening.audio.byte_rate // 4
-        if not draft.texts and taken - self._said_bytes < quarter_s:
+        silent = not draft.texts and draft.checkpoint is None
+        if silent and taken - self._said_bytes < quarter_s:
             return None
         self._said_bytes, self._draft = taken, _Draft()
         return Said(
@@ -156,6 +157,7 @@ class LiveSession:
             taken_bytes=taken,
             flushed=self._flushed,
             checkpoint=draft.checkpoint,
+            skip=self._skip,
             score=self.stream.score.news() if draft.checkpoint else None,
             heat_frame=self._heat.next_frame if self._heat else 0,
             note_ons=draft.note_ons,
@@ -201,9 +203,9 @@ class LiveSession:
                 delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
                 self._draft.due_s.append(event.time_s + delay_ms / 1000)
             self._put(event_message(event))
-        if self._skip == 0 and self._end is None:
+        if self._end is None:
             self._point = self.stream.point
-            if events:
+            if events and not self._skip:
                 self._put_progress()
 
     def _report(self, now_s: float) -> None:
@@ -216,7 +218,11 @@ class LiveSession:
             self._put(Lagging(behind_ms=behind_ms))
         elif behind_ms < self._opening.lagging_ms / 2:
             self._lags = False  # said again only after the session has caught up
-        if self._skip == 0 and self._state != self._told:
+        if self._state == self._told:
+            return
+        if self._skip:
+            self._told, self._draft.checkpoint = self._state, self._checkpoint()
+        else:
             self._put_progress()
 
     def _put_progress(self) -> None:

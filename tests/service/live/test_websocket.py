@@ -1,6 +1,7 @@
 """The live endpoint: the whole conversation, bad input, limits, and what fails besides."""
 
 import json
+import time
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ from starlette.testclient import TestClient
 
 from service.live import websocket
 from service.protocol.faults import CloseCode
+from tests.fakes import GatedTranscriber
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
@@ -164,3 +166,20 @@ def test_too_many_notes_end_the_session_with_those_kept(
     check_notes(messages)
     assert midi_pitches(messages[-1]["midi_base64"])[0] == PITCHES[0]
     assert code == CloseCode.TOO_BIG
+
+
+def test_a_client_that_is_not_read_meanwhile_is_not_silent() -> None:
+    model = GatedTranscriber()
+    model.gate.set()
+    with serving(model, idle_timeout_s=0.4) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            begin(socket)
+            model.close_gate()
+            for _ in range(4):  # more than is buffered
+                send(socket)
+            socket.send_json({"type": "stop"})
+            time.sleep(1.5)
+            model.gate.set()
+            messages, code = hear(socket)
+    assert (messages[-1]["type"], messages[-1]["reason"], code) == ("done", "stop", 1000)
+    assert messages[-1]["totals"]["received_samples"] == 4 * SAMPLES

@@ -105,7 +105,7 @@ async def perform(pool: Pool, options: StreamOptions, kill_at: set[int] = frozen
             kill(link_of(session))
         await session.send(chunk)
         if number == 30:
-            session.flush("a")
+            await session.flush("a")
     session.end("stop")
     messages = await hearing
     pool.close_session(session)
@@ -142,7 +142,7 @@ async def test_a_stopped_worker_is_replaced_and_its_session_goes_on() -> None:
         for number, chunk in enumerate(chunks(PCM, 3_001)):
             await session.send(chunk)
             if number == 30:
-                session.flush("a")
+                await session.flush("a")
                 await asyncio.sleep(0.2)
                 os.kill(link_of(session)._started._process.pid, signal.SIGSTOP)  # type: ignore[attr-defined]
         session.end("stop")

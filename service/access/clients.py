@@ -110,7 +110,7 @@ class RoomPerClient:
 
     @contextmanager
     def take(self, client: Client, most: int) -> Iterator[bool]:
-        """Hold room while the block runs; yield False, and hold none, if it has ``most`` already."""
+        """Hold room while the block runs; yield False, and hold none, if it has ``most``."""
         if self._taken[client.name] >= most:
             yield False
             return

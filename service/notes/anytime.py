@@ -27,7 +27,7 @@ When window n arrives, the pitch
   without an onset head it begins, if silent, at f = n - A if y_n[f ... f + r] all reach
   frame_on_threshold;
 * is struck again if it sounds and the same holds. The old note ends where the evidence that it
-  sounds was greatest (``service.notes.tracking``), or else where the new one begins;
+  sounds was greatest (``service.notes.base_tracker``), or else where the new one begins;
 * ends by that evidence. Frame f is weighed with y_n[f] of the window in which it has the age
   ``END_AGE``, or A if that is less: the probability of younger frames is often still too low.
 
@@ -49,10 +49,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.base_tracker import WAIT, Known, Tracker, add_odds, onset_shift, peaks
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import WAIT, Known, Tracker, add_odds, onset_shift, peaks
 
 END_AGE = 4
 """Age in frames at which a frame is weighed as evidence of an end."""

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.base_tracker import Known, Tracker
 from service.notes.events import NoteEvent
 from service.notes.line import LineTracker
 from service.notes.resume import ResumePoint
 from service.notes.second_line import SecondLine
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import Known, Tracker
 
 
 class HandoverTracker(Tracker):

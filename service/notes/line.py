@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.base_tracker import Known, Tracker, onset_shift, peaks
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import Known, Tracker, onset_shift, peaks
 
 SPREAD = np.float32(0.3)
 LEAST_ONSET = np.float32(0.05)

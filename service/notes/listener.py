@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from model.config import CENTS, PITCHES
 from service.notes.anytime import AnytimeTracker
+from service.notes.base_tracker import ANY_PITCH, Tracker, as_probabilities
 from service.notes.belief import Belief
 from service.notes.bends import HISTORY_FRAMES, Bender, Curve
 from service.notes.dynamics import Dynamics
@@ -18,7 +19,6 @@ from service.notes.resume import ResumePoint
 from service.notes.second_line import PIANO
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import ANY_PITCH, Tracker, as_probabilities
 from service.protocol.midi_file import PEDALLED
 
 

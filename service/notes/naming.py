@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
+from service.notes.base_tracker import as_probabilities
 from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Note, NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import as_probabilities
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
 # these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.base_tracker import OVERTONES
 from service.notes.line_settings import LineSettings
-from service.notes.tracking import OVERTONES
 
 PIANO = "instrument:piano"
 PIANO_SHARE = 0.3

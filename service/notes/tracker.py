@@ -6,7 +6,7 @@ When frame n has arrived, with r ``onset_radius_frames``, a pitch
   probability confirms it by frame n; in models without an onset head, if it is silent and the frame
   probability has confirmed it in all of these frames;
 * is struck again if it already sounds and such a peak occurs: the old note ends where the evidence
-  that it sounds was greatest (``service.notes.tracking``), or else where the new one begins;
+  that it sounds was greatest (``service.notes.base_tracker``), or else where the new one begins;
 * ends by that evidence, of the frames up to n - r.
 
 Events are returned in the order in which they become known: a note may end before beginnings of
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.base_tracker import WAIT, Known, Tracker, onset_shift, peaks
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import WAIT, Known, Tracker, onset_shift, peaks
 
 
 class NoteTracker(Tracker):

@@ -34,7 +34,7 @@ class TrackerSettings:
         frame_on_threshold: frame probability that must be reached within ``onset_radius_frames`` of
             an onset; in models without an onset head, the one that begins a note.
         end_bias: added to the log-odds of the frame probability, whose sum decides where a note
-            ends (``service.notes.tracking``): more lets notes sound longer.
+            ends (``service.notes.base_tracker``): more lets notes sound longer.
         end_biases: the same for classes of instruments, by name; ``end_bias`` for the others.
         pedal_end_bias: added to those of instruments with a pedal while it is down (from
             ``pedal_on_threshold`` on): then strings ring on, which the network hears as doubt.

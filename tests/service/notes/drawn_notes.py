@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.notes.anytime import AnytimeTracker
+from service.notes.base_tracker import Known
 from service.notes.events import NoteEvent
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import Known
 
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.notes.anytime import AnytimeTracker
+from service.notes.base_tracker import as_probabilities
 from service.notes.events import Event, NoteEvent
 from service.notes.listener import Listener
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import as_probabilities
 from service.protocol.options import MAX_ANYTIME_BLOCK_FRAMES
 from service.stream.windows import WindowSchedule
 from tests.service.notes.drawn_notes import (

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
 from service.notes.handover import HandoverTracker
 from service.notes.line import LineTracker
@@ -15,7 +16,6 @@ from service.notes.resume import ResumePoint
 from service.notes.second_line import PIANO
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.notes.tracking import Tracker
 from tests.service.notes.drawn_notes import (
     FRAME_S,
     HEADS,

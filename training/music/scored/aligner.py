@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.engine.local import LocalComputer
-from service.notes.tracking import onset_shift, peaks
+from service.notes.base_tracker import onset_shift, peaks
 from service.stream.recording import transcribe_array
 from training.music.metrics import NoteList
 from training.music.notes import nearest, next_strokes

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from model.config import HOP, INSTRUMENTS, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
-from service.notes.tracking import peaks
+from service.notes.base_tracker import peaks
 from service.stream.recording import transcribe_array
 from training.music.notes import notes_of
 from training.music.recordings import PCM_SCALE

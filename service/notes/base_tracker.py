@@ -1,4 +1,4 @@
-"""What both note trackers share: the heads that they read, the notes that sound, how they end.
+"""What all note trackers share: the heads they read, the notes that sound, and how notes end.
 
 A note ends where the evidence that it sounds is greatest. With y[f] the frame probability of its
 pitch and b the bias of its instrument (``TrackerSettings.biases_of``), the evidence at frame f is

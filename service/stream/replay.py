@@ -30,12 +30,14 @@ class Replay:
     Attributes:
         first_sample: first sample, at the model's rate.
         first_block: first block to compute.
+        heard_block: first block for the tracker; those before only refill the front-end.
         from_sample: first sample, at the sent rate.
         tuning_sample: sample, at the model's rate, at which the tuning must be known.
     """
 
     first_sample: int
     first_block: int
+    heard_block: int
     from_sample: int
     tuning_sample: int
 
@@ -61,6 +63,7 @@ class Replay:
         return cls(
             first_sample=window_begins,
             first_block=first_block,
+            heard_block=heard_block,
             from_sample=ratio.first_input(window_begins),
             tuning_sample=schedule.end_sample(first_block) if first_block else 0,
         )

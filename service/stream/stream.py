@@ -90,7 +90,8 @@ class Stream:
         self._frames = self._schedule.first_frame(replay.first_block)  # frames heard
         self._end_frame: int | None = None  # set at the end: frames from here on are dropped
         self._end_blocks = 0
-        self._listener.resume(self._frames, self._point)
+        self._first_frame = self._schedule.first_frame(replay.heard_block)  # for the tracker
+        self._listener.resume(self._first_frame, self._point)
         self._resampler_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
         self.delay: Delay = stated_delay(
             options, config, settings, self._listener, self._resampler_ms
@@ -220,7 +221,8 @@ class Stream:
             # The shift with which the block's first frame was read when it was new.
             raised = self._tuner.raised_cents(HOP * (self._frames + self.config.newest_hops))
             block_frames = self._schedule.block_frames
-            events += self._listener.push(self._frames, frames, block_frames, raised)
+            if self._frames >= self._first_frame:
+                events += self._listener.push(self._frames, frames, block_frames, raised)
             self._frames += self._schedule.block_frames
         return self._noted(events)
 

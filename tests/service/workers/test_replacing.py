@@ -65,10 +65,6 @@ def load(name: str, device: str) -> Any:
     return RememberingTranscriber(HEADS)
 
 
-def load_plain(name: str, device: str) -> Any:
-    return FakeTranscriber(HEADS)
-
-
 loads: list[str] = []
 
 
@@ -158,7 +154,7 @@ def events(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_a_client_that_claims_to_know_events_can_go_on_in_another_worker() -> None:
-    pool = Pool(Setup(load=load_plain, model="", device="cpu"), cores=1, processes=False)
+    pool = Pool(Setup(load=load, model="", device="cpu"), cores=1, processes=False)
     await pool.start()
     audio = pcm16(SAMPLES[: 16 * FAKE_RATE_HZ])
 

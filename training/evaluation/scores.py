@@ -66,7 +66,7 @@ def evaluate_scores(
     (``place``: the same shift in all) and at the right distance from the note before (``step``),
     ``_allowed`` also at half and twice the tempo; and ``plain_...``, those of the plain quantiser.
 
-    Raises ValueError if there is no score.
+    What cannot be read is reported and left out. Raises ValueError if there is no score.
     """
     paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
     bank = load_bank(config.root, config.cache)
@@ -74,7 +74,11 @@ def evaluate_scores(
     with LocalComputer(transcriber) as computer:
         for number, path in enumerate(paths):
             rng = np.random.default_rng((config.seed, number))
-            played = performed(path, seconds, rng)
+            try:
+                played = performed(path, seconds, rng)
+            except Exception as error:  # of the reader, which fails in many ways
+                show(f"{path.name}: cannot be read: {error}")
+                continue
             ensemble = "string quartet" if min(played.programs) >= 40 else "solo piano"
             silent = np.zeros((0, 2))
             piece = Piece(ensemble, False, "", played.programs, played.notes, silent)

@@ -32,6 +32,7 @@ from service.protocol.magic import recognised
 from service.protocol.options import AudioFormat
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
+from service.stream.stream import MAX_NOTES
 from service.workers.live import MAX_BUFFERED_S, Session
 from service.workers.messages import Open, Said
 
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 router = APIRouter()
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
-MAX_NOTES = 200_000  # in a session
 MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, beyond the first of them
 LAGGING_MS = 500.0
 SEND_TIMEOUT_S = 10.0  # for a message that its client does not read

@@ -89,10 +89,6 @@ class AudioFormat:
         """Bytes a second."""
         return self.frame_bytes * self.sample_rate_hz
 
-    def duration_ms(self, n_bytes: int) -> float:
-        """Milliseconds of sound in ``n_bytes`` of this format."""
-        return 1000.0 * n_bytes / self.byte_rate
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:

@@ -33,6 +33,9 @@ from service.stream.due import MOST_WINDOWS, SEGMENT_FRAMES, Due
 from service.stream.replay import Replay
 from service.stream.setup import Delay, OnFrames, set_up, stated_delay, tuner, with_full_lookahead
 
+MAX_NOTES = 200_000
+"""Of a session or a recording in the service: as many as its clients can make it keep."""
+
 
 class Stream:
     """Transcribes one performance.

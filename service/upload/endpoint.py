@@ -33,6 +33,7 @@ from service.protocol.options import (
 from service.state import ServiceState
 from service.stream.recording import FileItem, FileProgress, transcribe_file
 from service.stream.setup import chosen
+from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
     ANSWERS,
     MIDI,
@@ -46,8 +47,6 @@ from service.upload.answer import (
 )
 from service.upload.form import FORM, receive_file
 from service.upload.score import KnownBeats, written
-
-MAX_NOTES = 200_000  # of a recording
 
 router = APIRouter(tags=["recordings"])
 

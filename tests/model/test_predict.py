@@ -68,7 +68,7 @@ def test_filterbank_networks_give_the_frames_before_the_offset(tmp_path: Path) -
     probabilities = network.predict(torch.from_numpy(windows))
     logits = torch.from_numpy(found).unflatten(2, (len(HEADS), PITCHES)).transpose(1, 2) - 4
     heads = probabilities[:, : len(HEADS)]  # the row of peaks after them has no logits
-        torch.testing.assert_close(torch.sigmoid(logits), heads, atol=1e-5, rtol=0)
+    torch.testing.assert_close(torch.sigmoid(logits), heads, atol=1e-5, rtol=0)
     assert (found[..., :20] == -26).all()
 
 

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 # closes with 1009 on one too large to hold in memory.
 HARD_SIZE_FACTOR = 4
 
+UNREAD_MS = 30_000  # how long the system keeps what a client does not read
+
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
@@ -63,6 +65,13 @@ class DrainingServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accepted sockets inherit that the system drops a client which reads nothing."""
+        await super().startup(sockets)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            for listening in (one for server in self.servers for one in server.sockets):
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler. It does not re-raise the signal: a drained server exits with 0."""

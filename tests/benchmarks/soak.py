@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.soak``: hours of audio in one session, as fast as it is taken (ten times real time).
+"""``python -m tests.benchmarks.soak``: hours of audio in one session, at ten times real time.
 
 What the server holds is looked at on the way. It must be flat: the exit status says so.
 """

@@ -15,6 +15,8 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from service.live.websocket import MAX_MESSAGE_BYTES
 from service.settings import Settings
@@ -29,12 +31,20 @@ HARD_SIZE_FACTOR = 4
 UNREAD_MS = 30_000  # how long the system keeps what a client does not read
 
 
+class SocketConnection(WebSocketsSansIOProtocol):
+    """Without uvicorn's error in the log after each handshake that was answered with a status."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        self.handshake_complete |= self.close_sent
+
+
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        ws="websockets-sansio",
+        ws=SocketConnection,
         ws_max_size=HARD_SIZE_FACTOR * MAX_MESSAGE_BYTES,
         ws_max_queue=4,
         # PCM does not compress; deflate would only cost time and memory.

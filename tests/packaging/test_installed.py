@@ -37,8 +37,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with recordings of the names that the READMEs use."""
     folder = tmp_path_factory.mktemp("home")
     (folder / "album").mkdir()
-    for name in ("song.wav", "song.flac", "album/first.wav", "take-1.wav"):
-        soundfile.write(folder / name, play([(69, 0.2, 0.8)], 1.0, 22_050), 22_050)
+    for name in ("song.wav", "song.m4a", "song.flac", "album/first.wav", "take-1.wav"):
+        kind = "FLAC" if name.endswith(".flac") else "WAV"  # whatever the name says
+        soundfile.write(folder / name, play([(69, 0.2, 0.8)], 1.0, 22_050), 22_050, format=kind)
     return folder
 
 

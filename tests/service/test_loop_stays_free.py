@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.fakes import GatedTranscriber
-from tests.service.apps import ADDRESS, begin, of_type, send, serving, sound_file, stop
+from tests.service.apps import ADDRESS, START, of_type, send, serving, sound_file, stop
 
 
 def test_others_are_answered_while_the_model_runs() -> None:
@@ -17,11 +17,12 @@ def test_others_are_answered_while_the_model_runs() -> None:
             assert client.get("/healthz").status_code == 200
             assert client.get("/readyz").status_code == 200
             with client.websocket_connect(ADDRESS) as socket:
-                begin(socket)  # the handshake needs no model
-                assert not upload.done()
+                socket.send_json(START)  # the handshake needs no model
                 send(socket)
+                assert not upload.done()
                 model.gate.set()
                 messages, _code = stop(socket)
+            assert messages[0]["type"] == "ready"
             assert of_type(messages, "note_on")
             assert upload.result(60).status_code == 200
         finally:

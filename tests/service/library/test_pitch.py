@@ -39,7 +39,9 @@ def test_a_melody_is_heard_in_any_tuning(
     transcriber: rse_transcribe.Transcriber, cents: float
 ) -> None:
     notes = transcriber.transcribe(plucked(cents), RATE_HZ).notes
-    assert SURE <= {note.pitch for note in notes} <= set(MELODY)
+    assert SURE <= {note.pitch for note in notes}
+    found_s = 1.0  # within which the tuning is found
+    assert {note.pitch for note in notes if note.onset_s > found_s} <= set(MELODY)
 
 
 def test_another_concert_pitch_is_given(transcriber: rse_transcribe.Transcriber) -> None:

@@ -160,7 +160,7 @@ def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, long_recordi
 
 def test_channels_that_cancel_each_other_are_told(tab: Tab, tmp_path: Path) -> None:
     path = tmp_path / "reversed.wav"
-    left = play(TONES[:1], 1.4, 8000)
+    left = play(TONES[:2], 2.0, 8000)  # the first is heard once the mix has changed: too late
     soundfile.write(path, np.column_stack([left, -left]), 8000)
     tab.upload(path)
     expect(tab.page.locator("#status")).to_contain_text("reversed.wav: its channels cancel each")

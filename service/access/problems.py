@@ -5,7 +5,7 @@ import contextlib
 import logging
 from http import HTTPStatus
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.ranges import explained
 from service.access.clients import Client
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ErrorCode, ProtocolError, internal_error
 from service.protocol.server_messages import Error
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,10 @@ class Problem(ProtocolError):
         super().__init__(code, message)
         self.headers = headers or {}
         self.extra = extra
+
+    @classmethod
+    def of(cls, error: ProtocolError) -> Self:
+        return cls(error.code, error.message)
 
     def response(self) -> Response:
         status = self.code.status
@@ -129,7 +133,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def on_fault(request: Request, error: Exception) -> Response:
         # The text may name files and settings: it is logged, not sent.
-        return Problem(ErrorCode.INTERNAL, "the server failed; this was logged").response()
+        return Problem.of(internal_error()).response()
 
 
 def asks_for_status(headers: Headers) -> bool:

@@ -27,7 +27,7 @@ from service.protocol.client_messages import (
     parse_message,
     parse_query,
 )
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ErrorCode, ProtocolError, internal_error
 from service.protocol.magic import recognised
 from service.protocol.options import AudioFormat
 from service.protocol.server_messages import Error, Limits
@@ -106,7 +106,7 @@ class Connection:
             return
         except Exception:
             logger.exception("the session failed")
-            fault = ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")
+            fault = internal_error()
             close_code, reason = fault.code.close_code, fault.code
             await self._send_error(fault)
         self._log.closed(reason)

@@ -99,3 +99,8 @@ class ProtocolError(ValueError):
 
     def __str__(self) -> str:
         return self.message
+
+
+def internal_error() -> ProtocolError:
+    """The error that a client sees for a server fault; the log has the details."""
+    return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")

@@ -21,7 +21,7 @@ from service.access.clients import Client
 from service.access.problems import Problem, responses
 from service.notes.events import BendEvent, Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.ops.metrics import Metrics
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ErrorCode, ProtocolError, internal_error
 from service.protocol.options import Mix
 from service.protocol.server_messages import Done, Error
 from service.stream.recording import FileItem, FileProgress, Performance
@@ -205,6 +205,6 @@ def as_problem(error: Exception) -> Problem:
         case Problem():
             return error
         case ProtocolError() if error.code.status:  # 0: of the websocket alone
-            return Problem(error.code, error.message)
+            return Problem.of(error)
     logger.error("an upload failed", exc_info=error)
-    return Problem(ErrorCode.INTERNAL, "the server failed; this was logged")
+    return Problem.of(internal_error())

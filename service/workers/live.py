@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import replace
 
 from service.notes.score import Kept
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.server_messages import DoneReason
 from service.workers.link import Link
 from service.workers.messages import Drop, End, Flush, Known, Open, Refused, Said
@@ -142,7 +142,7 @@ class Session:
         self._moves += 1
         if self._moves < _MOST_MOVES:
             return True
-        self.give_up(ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged"))
+        self.give_up(internal_error())
         return False
 
     def heard(self, message: Said | Refused) -> None:

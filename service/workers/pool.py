@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from model.config import HOP, ModelConfig
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.faults import internal_error
 from service.stream.computer import EngineError, Probabilities
 from service.stream.due import Due
 from service.workers.link import LOOKS, Link
@@ -275,7 +275,7 @@ class Pool:
 
     def _give_up_sessions(self) -> None:
         for session, _ in self._sessions.values():
-            session.give_up(ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged"))
+            session.give_up(internal_error())
         self._sessions.clear()
 
     def _retire(self, link: Link) -> None:

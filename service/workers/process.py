@@ -170,9 +170,7 @@ def run(
         service.sendall(message_frame([hello]))
         while True:
             # Not before it must be asked again; at once if there is work.
-            service.settimeout(None if worker.idle else LOOK_S)
-            if worker.busy:
-                service.setblocking(False)
+            service.settimeout(0.0 if worker.busy else None if worker.idle else LOOK_S)
             try:
                 data = service.recv(_READ_BYTES)
             except (BlockingIOError, TimeoutError):

@@ -13,7 +13,7 @@ from model.config import HOP, ModelConfig
 from service.notes.events import Event, is_update
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.client_messages import Checkpoint
-from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
+from service.protocol.faults import CloseCode, ProtocolError, internal_error
 from service.protocol.server_messages import (
     Done,
     DoneReason,
@@ -75,7 +75,6 @@ class LiveSession:
         self._fed_bytes = self._flushed = self._heard = 0
         # Windows to be heard before, the frame that they lead to, id.
         self._flushes: deque[tuple[int, int, str]] = deque()
-        self._point = self.stream.point
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._told: tuple[int, int] | None = None  # by the last progress
         self._told_s = monotonic()
@@ -203,10 +202,8 @@ class LiveSession:
                 delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
                 self._draft.due_s.append(event.time_s + delay_ms / 1000)
             self._put(event_message(event))
-        if self._end is None:
-            self._point = self.stream.point
-            if events and not self._skip:
-                self._put_progress()
+        if self._end is None and events and not self._skip:
+            self._put_progress()
 
     def _report(self, now_s: float) -> None:
         if now_s - self._told_s < PROGRESS_S:
@@ -275,11 +272,11 @@ class LiveSession:
         self._draft.texts.append(message.model_dump_json(exclude_none=True))
 
     def _checkpoint(self) -> Checkpoint:
-        return checkpoint_of(self._opening.session_id, self._point)
+        return checkpoint_of(self._opening.session_id, self.stream.point)
 
     @property
     def _state(self) -> tuple[int, int]:
-        return self.stream.totals.received_samples, self._point.frames
+        return self.stream.totals.received_samples, self.stream.frames
 
     @property
     def _behind_ms(self) -> float:
@@ -312,15 +309,12 @@ class _Heat:
     """
 
     def __init__(self) -> None:
-        self.next_frame = 0
+        self.next_frame = self._first_frame = 0
         self._blocks: list[NDArray[np.uint8]] = []
 
     def begin(self, first_frame: int) -> None:
         """The client has the frames before."""
-        self.next_frame = first_frame
-        self._first_frame = first_frame
-
-    _first_frame = 0
+        self.next_frame = self._first_frame = first_frame
 
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
         """Adds the next frames, shape [heads, n, 128]; only the first head is used."""
@@ -343,8 +337,3 @@ class _Heat:
         )
         self.next_frame += len(values)
         return message
-
-
-def internal_error() -> ProtocolError:
-    """The error that a client sees for a server fault; the log has the details."""
-    return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")

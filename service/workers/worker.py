@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from model.transcriber import FeatureStream
 from service.engine.runners import EngineModel, Runner, compute
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.faults import ProtocolError
+from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.stream.due import MOST_WINDOWS, Due
 from service.stream.stream import Stream
@@ -38,7 +38,7 @@ from service.workers.messages import (
     Stepped,
     Trial,
 )
-from service.workers.session import LiveSession, internal_error
+from service.workers.session import LiveSession
 from service.workers.slots import slot_values
 
 logger = logging.getLogger(__name__)

@@ -225,13 +225,6 @@ def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
     return batch
 
 
-def validation_pieces(config: SynthConfig, n: int, seconds: float, seed: int) -> list[Rendered]:
-    """``n`` passages of up to ``seconds`` on the held-out instruments; deterministic."""
-    rng = np.random.default_rng(seed)
-    material = load_material(config, "validation")
-    return [_excerpt(material, config, seconds, rng) for _ in range(n)]
-
-
 def _excerpt(
     material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
 ) -> Rendered:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
@@ -13,18 +12,19 @@ from service.protocol import midi_file as files
 from service.protocol.mpe import bent
 
 
-class Kept(NamedTuple):
+@dataclass(slots=True)
+class Kept:
     """What a score holds beside the notes that sound, to be kept elsewhere."""
 
-    notes: tuple[Note, ...] = ()
-    pedal: tuple[PedalPress, ...] = ()
+    notes: list[Note] = field(default_factory=list)
+    pedal: list[PedalPress] = field(default_factory=list)
     pressed: PedalEvent | None = None
-    bends: Mapping[int, tuple[float, ...]] | None = None  # of notes that sound
+    bends: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # of notes that sound
 
-    def __add__(self, later: object) -> Kept:  # type: ignore[override]
-        assert isinstance(later, Kept)
-        notes, pedal = self.notes + later.notes, self.pedal + later.pedal
-        return later._replace(notes=notes, pedal=pedal)
+    def add(self, later: Kept) -> None:
+        self.notes += later.notes
+        self.pedal += later.pedal
+        self.pressed, self.bends = later.pressed, later.bends
 
 
 class Score:
@@ -64,8 +64,7 @@ class Score:
         """What has ended since this was last asked."""
         notes, pedal = self._news
         self._news = len(self._ended), len(self.pedal)
-        ended, presses = tuple(self._ended[notes:]), tuple(self.pedal[pedal:])
-        return Kept(ended, presses, self._pressed, dict(self._bends))
+        return Kept(self._ended[notes:], self.pedal[pedal:], self._pressed, dict(self._bends))
 
     def restore(self, kept: Kept) -> None:
         """Also hold what another score of this performance had, up to where this one begins."""
@@ -73,7 +72,7 @@ class Score:
         self._ended_before -= len(kept.notes)
         self.pedal = [*kept.pedal, *self.pedal]
         self._pressed = kept.pressed
-        self._bends = dict(kept.bends or {})
+        self._bends = dict(kept.bends)
         self._news = len(kept.notes), len(kept.pedal)
 
     @property

@@ -153,11 +153,13 @@ class Session:
         self._taken = self._fed_from + message.taken_bytes
         self._room.set()
         known = self._known
+        if message.score is not None:
+            known.score.add(message.score)
         self._known = Known(
             messages=known.messages + len(message.texts),
             checkpoint=message.checkpoint or known.checkpoint,
             skip=message.skip if message.checkpoint else known.skip,
-            score=known.score + message.score if message.score else known.score,
+            score=known.score,
             heat_frame=message.heat_frame,
         )
         for _ in range(message.flushed - self._flushed):

@@ -19,7 +19,7 @@ from service.engine.cores import available_cores
 from service.engine.load import load_shipped
 from service.live import websocket
 from service.ops import health, metrics
-from service.ops.capacity import capacity, default_cache
+from service.ops.capacity import capacity
 from service.ops.metrics import Metrics
 from service.settings import Settings, unknown_variables
 from service.state import ServiceState
@@ -111,7 +111,7 @@ async def load(state: ServiceState, on_failure: Callable[[], None] | None) -> No
     try:
         await pool.start()
         if settings.max_sessions == "auto":
-            state.sessions.admit_by(await capacity(pool, default_cache()))
+            state.sessions.admit_by(await capacity(pool))
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.load_error = f"the model cannot be loaded: {type(error).__name__}"

@@ -1,15 +1,16 @@
 """State shared by the endpoints: settings, workers, admitted sessions and uploads, draining."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from service.access.clients import Client, Room, RoomPerClient
 from service.access.keys import KeysError, read_keys
-from service.access.problems import Problem, busy
+from service.access.problems import Problem, busy, record_refusal
 from service.access.tokens import Tokens
 from service.ops.capacity import SessionRoom
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import StreamOptions
 from service.settings import Settings
 from service.workers.pool import Pool
 
@@ -35,7 +36,7 @@ class ServiceState:
         if settings.has_keys and not self.keys:
             raise KeysError("the keys file has no keys, so every client would be refused")
         self.tokens = Tokens(self.keys)
-        self.sessions = SessionRoom(settings.max_sessions, StreamOptions(mode=settings.mode))
+        self.sessions = SessionRoom(settings.max_sessions)
         self.client_sessions = RoomPerClient()
         self.uploads = Room(settings.max_uploads)
         self.client_uploads = RoomPerClient()
@@ -100,11 +101,6 @@ class ServiceState:
         most = client.max_sessions or self.settings.max_sessions_per_client
         return min(MAX_SESSIONS_PER_CLIENT, _half(self.sessions.limit)) if most == "auto" else most
 
-    @property
-    def most_uploads(self) -> int:
-        """Uploads that a client may have."""
-        return min(MAX_UPLOADS_PER_CLIENT, _half(self.settings.max_uploads))
-
     def session_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
         """Why a session is refused; None if it is admitted."""
         fault = self._fault()
@@ -115,16 +111,26 @@ class ServiceState:
             fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
         return busy(fault.code, fault.message) if fault else None
 
-    def upload_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
-        """Why an upload is refused; None if it is admitted."""
-        fault = self._fault()
-        if fault is None and not placed:
-            message = f"the server is busy with {_count(self.uploads.count, 'other recording')}"
-            fault = ProtocolError(ErrorCode.TOO_MANY_UPLOADS, message)
-        if fault is None and not client_placed:
-            message = f"you already have {_count(self.most_uploads, 'upload')}, the maximum"
-            fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
-        return busy(fault.code, fault.message) if fault else None
+    @contextmanager
+    def upload_place(self, client: Client) -> Iterator[None]:
+        """Hold a client's place while the block runs. Raises Problem if there is none."""
+        most = min(MAX_UPLOADS_PER_CLIENT, _half(self.settings.max_uploads))
+        with (
+            self.uploads.take() as placed,
+            self.client_uploads.take(client, most) as client_placed,
+        ):
+            fault = self._fault()
+            if fault is None and placed is None:
+                others = self.uploads.count
+                message = f"the server is busy with {_count(others, 'other recording')}"
+                fault = ProtocolError(ErrorCode.TOO_MANY_UPLOADS, message)
+            if fault is None and not client_placed:
+                message = f"you already have {_count(most, 'upload')}, the maximum"
+                fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
+            if fault is not None:
+                record_refusal(self.metrics.refused, fault, client)
+                raise busy(fault.code, fault.message)
+            yield
 
     def _fault(self) -> ProtocolError | None:
         """Why nothing is taken on; None while the service is ready."""

@@ -1,6 +1,6 @@
 """API keys: `rse-transcribe keys new NAME` makes one; the server keeps only hashes.
 
-A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256` or `NAME:SHA256:LIMITS`:
+A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256[:max_sessions=N]`:
 
     alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae:max_sessions=4
 
@@ -9,23 +9,19 @@ A key has 256 random bits, so a plain hash is safe; slow hashes are for password
 
 import argparse
 import hashlib
-import hmac
 import re
 import secrets
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from model.ranges import explained
 from service.access.clients import Client
 
 PREFIX = "rse_"  # recognised by scanners for leaked secrets
 
 _ENTRY = re.compile(
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63}):(?P<digest>[0-9a-f]{64})(:(?P<limits>[^:]*))?"
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63}):(?P<digest>[0-9a-f]{64})"
+    r"(:max_sessions=(?P<max_sessions>[1-9][0-9]{0,5}))?"
 )
 
 
@@ -33,45 +29,25 @@ class KeysError(ValueError):
     """The keys file or setting is invalid; names the place, never a key."""
 
 
-class KeyLimits(BaseModel):
-    """A key's own limits, as its line states them.
-
-    Attributes:
-        max_sessions: live sessions at one time, in place of `max_sessions_per_client`.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    max_sessions: int | None = Field(default=None, gt=0, le=1_000_000)
-
-
 class KeyRing:
     """The clients by the SHA-256 of their keys."""
 
-    def __init__(self, keys: Sequence[tuple[bytes, Client]] = ()) -> None:
-        self._keys = keys
-        for name, count in Counter(client.name for _, client in keys).items():
-            if count > 1:
-                raise KeysError(f"the name {name.removeprefix('key ')} occurs twice")
+    def __init__(self, clients: Mapping[bytes, Client] | None = None) -> None:
+        self._clients = clients or {}
 
     def __bool__(self) -> bool:
-        return bool(self._keys)
+        return bool(self._clients)
 
     @property
     def secret(self) -> bytes:
         """Follows from the keys, and does not reveal them; without keys, random."""
-        if not self._keys:
+        if not self._clients:
             return secrets.token_bytes(32)
-        return hashlib.sha256(b"".join(sorted(digest for digest, _ in self._keys))).digest()
+        return hashlib.sha256(b"".join(sorted(self._clients))).digest()
 
     def find(self, secret: str) -> Client | None:
-        """The owner of a key, or None. Compares all entries, each in constant time."""
-        digest = hash_key(secret)
-        found = None
-        for entry, client in self._keys:
-            if hmac.compare_digest(entry, digest):
-                found = client
-        return found
+        """The owner of a key, or None."""
+        return self._clients.get(hash_key(secret))
 
 
 def hash_key(secret: str) -> bytes:
@@ -94,31 +70,27 @@ def read_keys(text: str, path: str) -> KeyRing:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise KeysError(f"the keys file cannot be read: {error}") from None
-        for n, line in enumerate(lines, 1):
-            entry = line.partition("#")[0].strip()
-            if entry:
-                entries.append((f"line {n} of the keys file", entry))
-    return KeyRing([_parse(where, entry) for where, entry in entries])
+        stripped = ((n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1))
+        entries += [(f"line {n} of the keys file", entry) for n, entry in stripped if entry]
+    clients: dict[bytes, Client] = {}
+    for where, entry in entries:
+        digest, client = _parse(where, entry)
+        if client.name in {known.name for known in clients.values()}:
+            raise KeysError(f"{where}: the name {client.name.removeprefix('key ')} occurs twice")
+        clients[digest] = client
+    return KeyRing(clients)
 
 
 def _parse(where: str, entry: str) -> tuple[bytes, Client]:
     match = _ENTRY.fullmatch(entry)
     if match is None:
         raise KeysError(
-            f"{where} is not NAME:SHA256[:LIMITS], as `rse-transcribe keys new` prints it"
+            f"{where} is not NAME:SHA256[:max_sessions=N], as `rse-transcribe keys new` prints it"
         )
-    entries = filter(None, (match["limits"] or "").split(","))
-    limits = [entry.partition("=")[::2] for entry in entries]
-    given = dict(limits)
-    try:
-        own = KeyLimits.model_validate_strings(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        complaint = explained(first, f"{first['loc'][0]} of {match['name']}")
-        raise KeysError(f"{where}: {complaint}") from None
-    if len(given) < len(limits):
-        raise KeysError(f"{where}: {match['name']} has a limit twice")
-    return bytes.fromhex(match["digest"]), Client(f"key {match['name']}", **own.model_dump())
+    most = match["max_sessions"]
+    return bytes.fromhex(match["digest"]), Client(
+        f"key {match['name']}", int(most) if most else None
+    )
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe keys") -> int:
@@ -128,18 +100,17 @@ def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe key
     commands = parser.add_subparsers(dest="command", required=True)
     new = commands.add_parser("new", help="make a key")
     new.add_argument("name", help="name of its owner; shown in logs")
-    new.add_argument("--max-sessions", help="concurrent live sessions")
-    given = vars(parser.parse_args(arguments))
-    limits = ",".join(
-        f"{field}={given[field]}" for field in KeyLimits.model_fields if given[field] is not None
-    )
+    new.add_argument("--max-sessions", metavar="N", help="concurrent live sessions")
+    options = parser.parse_args(arguments)
     secret = new_key()
-    line = f"{given['name']}:{hash_key(secret).hex()}" + (f":{limits}" if limits else "")
+    line = f"{options.name}:{hash_key(secret).hex()}"
+    if options.max_sessions is not None:
+        line += f":max_sessions={options.max_sessions}"
     try:
         _parse("the new entry", line)
     except KeysError as error:
         print(error, file=sys.stderr)
         return 2
     print(line)
-    print(f"The key of {given['name']}, shown only once: {secret}", file=sys.stderr)
+    print(f"The key of {options.name}, shown only once: {secret}", file=sys.stderr)
     return 0

@@ -159,14 +159,6 @@ def device_of(transcriber: EngineModel) -> torch.device:
     return torch.device("cpu")
 
 
-def processor_of(transcriber: EngineModel) -> str:
-    """The GPU's name, or the instructions that torch uses of a CPU."""
-    device = device_of(transcriber)
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return torch.backends.cpu.get_cpu_capability()
-
-
 def runner_of(transcriber: EngineModel) -> Runner:
     """The fastest runner for a transcriber on the device of its weights."""
     if isinstance(transcriber, Network):

@@ -29,7 +29,7 @@ from service.protocol.client_messages import (
 )
 from service.protocol.faults import ErrorCode, ProtocolError, internal_error
 from service.protocol.magic import recognised
-from service.protocol.options import AudioFormat
+from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
 from service.stream.stream import MAX_NOTES
@@ -155,7 +155,7 @@ class Connection:
     def _open(self, start: Start) -> Session:
         """Raises ProtocolError if there is no room for these options."""
         sessions, settings = self._service.sessions, self._settings
-        options = start.options(sessions.default)
+        options = start.options(StreamOptions())
         if self._place is not None and not self._place.resize(sessions.size(options)):
             raise sessions.refusal(options)
         resume = start.resume

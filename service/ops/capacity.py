@@ -1,28 +1,16 @@
 """How many live sessions this machine can carry on time, measured at start-up.
 
-For a second or two, sessions with default options process audio as fast as they can, with all that
-the process does for a session except its socket. Other load slows a trial down, so the best of a
-few counts. Sessions are admitted up to a fraction of it, each by the windows per second that it
-asks for: in anytime mode a window every second hop, twice those of default options. The result is
-cached for the next start with the same processor, cores, weights and versions, which checks it by
-one trial and measures again if that is far off: a faster result replaces the cached one, whose
-measurement was held up; a slower one, of a machine that is busy or throttled, holds until the
-service ends.
+For about a second, sessions with default options process audio as fast as they can, with all that
+the process does for a session except its socket. Sessions are admitted up to a fraction of it, each
+by the windows per second that it asks for: in anytime mode a window every second hop, twice those
+of default options.
 """
 
-import hashlib
-import json
 import logging
-import math
-import os
-import platform
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import Literal
 
 from model.config import HOP
-from model.files import write_whole
 from service.access.clients import Room
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import MAX_BLOCK_FRAMES, Mode, StreamOptions
@@ -54,8 +42,7 @@ KINDS = {
 }
 """Sessions whose number at full admission is shown."""
 
-_TRIALS = 3
-_UNLIKE = 1.5  # a trial this many times faster or slower contradicts the cached result
+_TRIALS = 3  # other load slows a trial down: the best counts
 _TRIAL_S = 0.4
 
 
@@ -66,20 +53,18 @@ class Capacity:
     Attributes:
         windows_per_s: windows of default streams that all cores compute per second.
         sample_rate_hz: of the model.
-        load: fraction of them that sessions may ask for.
         alone: fraction that one session may ask for.
     """
 
     windows_per_s: float
     sample_rate_hz: int
-    load: float = LOAD
     alone: float = ALONE
 
     @property
     def admitted_per_s(self) -> float:
         """Windows per second that sessions may ask for together: enough for one with default
         options always."""
-        return max(self.load * self.windows_per_s, self.asked_per_s(StreamOptions()))
+        return max(LOAD * self.windows_per_s, self.asked_per_s(StreamOptions()))
 
     @property
     def most_each_per_s(self) -> float:
@@ -103,94 +88,19 @@ class Capacity:
         return {kind: self.sessions(options) for kind, options in KINDS.items()}
 
 
-def default_cache() -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(folder, "rse-transcribe", "capacity.json")
-
-
-async def capacity(pool: Pool, cache: Path) -> Capacity:
-    """The capacity of these workers, which have no streams yet.
-
-    Takes a second or two, less if a result is cached.
-    """
-    key = _key(pool)
-    kept, measured = _kept(cache).get(key, 0.0), await pool.measure(_TRIAL_S)
-    if not kept / _UNLIKE <= measured <= kept * _UNLIKE:
-        for _ in range(_TRIALS - 1):
-            measured = max(measured, await pool.measure(_TRIAL_S))
-    windows_per_s, source = measured, "measured"
-    if measured > kept * _UNLIKE:
-        _keep(cache, key, measured)
-    elif measured < kept / _UNLIKE:
-        logger.warning(
-            "%.0f windows per second, %.0f before (%s): is the machine busy?",
-            *(measured, kept, cache),
-        )
-    else:
-        windows_per_s, source = kept, f"cached in {cache}"
+async def capacity(pool: Pool) -> Capacity:
+    """The capacity of these workers, which have no streams yet."""
+    windows_per_s = 0.0
+    for _ in range(_TRIALS):
+        windows_per_s = max(windows_per_s, await pool.measure(_TRIAL_S))
     alone = min(ALONE, ALONE_WORKER / pool.workers)
-    found = Capacity(windows_per_s, pool.config.sample_rate, LOAD, alone)
+    found = Capacity(windows_per_s, pool.config.sample_rate, alone)
     logger.info(
-        "live sessions may ask for %.0f of %.0f windows per second (%s): %s",
-        *(found.admitted_per_s, windows_per_s, source),
+        "live sessions may ask for %.0f of %.0f windows per second: %s",
+        *(found.admitted_per_s, windows_per_s),
         " or ".join(f"{count} with {kind}" for kind, count in found.sessions_by_kind.items()),
     )
     return found
-
-
-def _key(pool: Pool) -> str:
-    """Digest of everything that the result depends on."""
-    parts = {
-        "processor": [pool.processor, *_details()],
-        "workers": pool.workers,
-        "instructions": [
-            os.environ.get(n) for n in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
-        ],
-        "versions": [version(name) for name in ("torch", "rse-transcribe")],
-        "config": pool.config.to_json(),
-        "card": dict(pool.card),
-    }
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def processor() -> str:
-    """The processor's name, as precisely as the system states it."""
-    name = _first_core().get("model name")
-    return name or f"{platform.machine()} {platform.processor()}"
-
-
-def _details() -> list[str]:
-    """What tells processors apart; virtual machines often hide the model in its name."""
-    core = _first_core()
-    fields = ("cpu family", "model", "stepping", "flags", "CPU part")
-    return [processor(), *(core.get(field, "") for field in fields)]
-
-
-def _first_core() -> dict[str, str]:
-    """Of the system's description; empty if there is none."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    fields = (line.partition(":") for line in text.split("\n\n", 1)[0].splitlines())
-    return {name.strip(): value.strip() for name, _, value in fields}
-
-
-def _kept(cache: Path) -> dict[str, float]:
-    try:
-        values = json.loads(cache.read_text(encoding="utf-8"))
-        return {key: float(value) for key, value in values.items() if 0 < float(value) < math.inf}
-    except (OSError, ArithmeticError, ValueError, TypeError, AttributeError, RecursionError):
-        return {}
-
-
-def _keep(cache: Path, key: str, windows_per_s: float) -> None:
-    """If the folder is not writable, the next start measures again."""
-    try:
-        write_whole(cache, json.dumps({**_kept(cache), key: windows_per_s}).encode())
-    except OSError as error:
-        logger.info("cannot cache the capacity: %s", error)
 
 
 class SessionRoom(Room):
@@ -201,11 +111,9 @@ class SessionRoom(Room):
         capacity: None if the number was set, or before the measurement.
     """
 
-    def __init__(self, limit: int | Literal["auto"], default: StreamOptions) -> None:
-        """default: options of sessions that ask for no others. With `auto` there is no room until
-        :meth:`admit_by`."""
+    def __init__(self, limit: int | Literal["auto"]) -> None:
+        """With `auto` there is no room until :meth:`admit_by`."""
         super().__init__(0 if limit == "auto" else limit)
-        self.default = default
         self.capacity: Capacity | None = None
 
     def admit_by(self, capacity: Capacity) -> None:
@@ -226,7 +134,7 @@ class SessionRoom(Room):
         """Sessions with default options that may be open at one time."""
         if self.capacity is None:
             return int(self.total)
-        return self.capacity.sessions(self.default)
+        return self.capacity.sessions(StreamOptions())
 
     def size(self, options: StreamOptions) -> float:
         """Room that a session takes up."""
@@ -237,7 +145,7 @@ class SessionRoom(Room):
         """Room that a session takes up until its options are known: that of default options, or
         what is left if that is enough for the lightest session."""
         lightest = self.size(StreamOptions(block_frames=MAX_BLOCK_FRAMES))
-        return min(self.size(self.default), max(lightest, self.total - self.taken))
+        return min(self.size(StreamOptions()), max(lightest, self.total - self.taken))
 
     def refusal(self, options: StreamOptions | None = None) -> ProtocolError:
         """Why there is no room for a session; None: one whose options are not known yet."""

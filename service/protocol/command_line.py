@@ -1,12 +1,15 @@
 """What the command lines that write notes have in common: options, and files that are never half
 written."""
 
+import errno
 import io
 import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from pathlib import Path
+
+import model.files
 
 
 def add_result_options(parser: ArgumentParser) -> None:
@@ -47,24 +50,13 @@ def kept(files: Iterable[Path], force: bool) -> str:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file, or leave everything as it was. Raises OSError."""
-    file = file.resolve()  # a link stays one
-    aside = _aside(file)
-    try:
-        aside.write_bytes(data)
-        aside.replace(file)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
+    """Write a file, or leave everything as it was; a link stays one. Raises OSError."""
+    model.files.write_whole(file.resolve(), data)
 
 
 def check_writable(file: Path) -> None:
     """Raises OSError if the file could not be written."""
     file.exists()  # its name may be too long
-    aside = _aside(file.resolve())
-    aside.touch()
-    aside.unlink()
-
-
-def _aside(file: Path) -> Path:
-    return file.with_name(f".{os.getpid()}.part")
+    folder = file.resolve().parent
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

@@ -8,28 +8,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import PurePath
-from typing import Annotated, Self
+from typing import Annotated
 
 import anyio
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, model_validator
 from starlette.responses import JSONResponse, Response
 
 from model.instruments import distinguished_by
 from service.access.clients import client_of
-from service.access.problems import Problem, record_refusal
+from service.access.problems import Problem
 from service.protocol.client_messages import Choices
 from service.protocol.faults import ErrorCode
-from service.protocol.options import (
-    FILE_OPTIONS,
-    MAX_CHANNELS,
-    MAX_SAMPLE_RATE_HZ,
-    MIN_SAMPLE_RATE_HZ,
-    AudioFormat,
-    Encoding,
-    OptionsError,
-    check_instruments,
-)
+from service.protocol.options import FILE_OPTIONS, OptionsError, check_instruments
 from service.state import ServiceState
 from service.stream.recording import FileItem, FileProgress, transcribe_file
 from service.stream.setup import chosen
@@ -52,26 +42,9 @@ router = APIRouter(tags=["recordings"])
 
 
 class UploadChoices(Choices, KnownBeats):
-    """The query of an upload; `encoding` and `sample_rate` for raw PCM."""
+    """The query of an upload."""
 
     answer: Answer = Answer.MIDI
-    encoding: Encoding | None = None
-    sample_rate: int | None = Field(default=None, ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
-    channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if (self.encoding is None) != (self.sample_rate is None):
-            raise ValueError("raw PCM needs both encoding and sample_rate")
-        return self
-
-    def pcm(self) -> AudioFormat | None:
-        """The format of raw PCM; None for files, which state their own."""
-        if self.encoding is None or self.sample_rate is None:
-            return None
-        return AudioFormat(
-            encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
-        )
 
 
 @router.post(
@@ -87,13 +60,8 @@ async def transcribe_recording(
     """Transcribes the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
     async with AsyncExitStack() as stack:
-        placed = stack.enter_context(state.uploads.take())
         client = client_of(request.scope)
-        client_placed = stack.enter_context(state.client_uploads.take(client, state.most_uploads))
-        refusal = state.upload_refusal(placed is not None, client_placed)
-        if refusal is not None:
-            record_refusal(state.metrics.refused, refusal, client)
-            raise refusal
+        stack.enter_context(state.upload_place(client))
         settings, pool = state.settings, state.pool
         config = pool.config
         state.check_model(choices.model)
@@ -109,7 +77,6 @@ async def transcribe_recording(
             upload.file,
             pool,
             options,
-            pcm=choices.pcm(),
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
             wishes=choices.wishes,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from service.access.clients import client_of
-from service.access.problems import Problem, record_refusal
+from service.access.problems import Problem
 from service.protocol.faults import ErrorCode
 from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, FileNote
 from service.score.beats import Wishes
@@ -83,15 +83,7 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
     """`svg` answers with JSON: the engraved score, its beats and its bars."""
     body = await _body(request)
     state: ServiceState = request.app.state.service
-    client = client_of(request.scope)
-    with (
-        state.uploads.take() as placed,
-        state.client_uploads.take(client, state.most_uploads) as client_placed,
-    ):
-        refusal = state.upload_refusal(placed is not None, client_placed)
-        if refusal is not None:
-            record_refusal(state.metrics.refused, refusal, client)
-            raise refusal
+    with state.upload_place(client_of(request.scope)):
         made = await written(body.notes, body.wishes, body.title, choices.form, choices.width)
     if isinstance(made, dict):
         return JSONResponse(made)

@@ -146,14 +146,12 @@ class Hello:
     """The model is loaded.
 
     Attributes:
-        processor: the GPU's name, or the instructions that torch uses of a CPU.
         window_ms: time of a usual window.
     """
 
     config: ModelConfig
     card: Mapping[str, Any]
     device: str
-    processor: str
     window_ms: float
 
 

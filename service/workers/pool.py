@@ -56,7 +56,7 @@ class Pool:
 
     Attributes:
         config, card: of the model; known after ``start``, as what follows.
-        device, processor: where they compute (see ``Hello``).
+        device: where they compute (see ``Hello``).
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Pool:
         hello = hellos[0]
         self.config: ModelConfig = hello.config
         self.card: Mapping[str, Any] = hello.card
-        self.device, self.processor = hello.device, hello.processor
+        self.device = hello.device
         on_gpu = hello.device.startswith("cuda")
         if on_gpu and self._wanted is None:
             count = 1

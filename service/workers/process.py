@@ -120,7 +120,7 @@ def run(
     service: socket.socket, memory: Callable[[], mmap.mmap | None], own_process: bool = False
 ) -> None:
     """A worker's whole life on its end of the socket."""
-    from service.engine.runners import device_of, processor_of, runner_of, window_ms  # with torch
+    from service.engine.runners import device_of, runner_of, window_ms  # with torch
     from service.engine.threads import prepare_thread
     from service.workers.worker import LOOK_S, Worker
 
@@ -164,7 +164,6 @@ def run(
             config=model.config,
             card=dict(model.card),
             device=str(device_of(model)),
-            processor=processor_of(model),
             window_ms=one_ms,
         )
         service.sendall(message_frame([hello]))

@@ -7,7 +7,6 @@ those who came in are to stay on time.
 import argparse
 import json
 import math
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -42,12 +41,7 @@ def measure(
 def run(seconds: float, model: str, mode: str) -> dict[str, Any]:
     """Figures at each load of a server that admits as many sessions as it measures."""
     limits = {"RSE_MAX_SESSIONS": "auto", "RSE_MAX_SESSIONS_PER_CLIENT": "100000"}
-    environment = limits
-    with (
-        tempfile.TemporaryDirectory() as cache,
-        machine.serving(*machine.SERVICE, model, XDG_CACHE_HOME=cache, **environment) as started,
-    ):
-        server, folder = started
+    with machine.serving(*machine.SERVICE, model, **limits) as (server, folder):
         music = folder / "music.wav"
         machine.write_music(music, seconds, None)
         info = httpx.get(f"{server.url}/info").json()

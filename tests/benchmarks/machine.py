@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from service.engine.cores import available_cores
 from service.engine.load import pick_device, pick_model
-from service.ops.capacity import processor
 from tests.fakes import play
 from tests.service.servers import RunningServer, server_starter
 
@@ -29,6 +28,16 @@ MODEL_HELP = "shipped weights, or a path (default: what a service runs on this m
 def usual_model() -> str:
     """The weights that a service runs on this machine."""
     return pick_model("auto", pick_device("auto"))
+
+
+def processor() -> str:
+    """The processor's name, as precisely as the system states it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else f"{platform.machine()} {platform.processor()}"
 
 
 def describe() -> dict[str, Any]:

@@ -6,17 +6,15 @@ import pytest
 from pydantic import ValidationError
 
 from clients.connection.websocket import KEY_VARIABLE
-from service.protocol.options import Mode
 from service.settings import Settings, unknown_variables
 from tests.paths import REPOSITORY
 
 
 def test_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RSE_PORT", "9001")
-    monkeypatch.setenv("RSE_MODE", "centre")
     monkeypatch.setenv("RSE_ALLOWED_HOSTS", "Music.example.org, *.test,")
     settings = Settings()
-    assert (settings.port, settings.mode) == (9001, Mode.CENTRE)
+    assert settings.port == 9001
     assert settings.allowed_hosts == ("music.example.org", "*.test")
 
 

@@ -1,23 +1,17 @@
 """Samples, rates and options as callers give them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from model.config import HOP, ModelConfig
-from service.protocol.faults import ErrorCode
 from service.protocol.options import (
-    MAX_LOOKAHEAD_HOPS,
-    MIN_LOOKAHEAD_HOPS,
     AudioFormat,
     Encoding,
-    OptionsError,
     StreamOptions,
 )
 
@@ -73,29 +67,18 @@ def as_rate(sample_rate: Rate) -> int:
 
 def stream_options(
     defaults: StreamOptions,
-    config: ModelConfig,
     lookahead_ms: float,
     instruments: Sequence[str] | None,
     tuning_hz: float | None,
     bends: bool,
     block_frames: int | None = None,
 ) -> StreamOptions:
-    """The defaults with what the caller asks for. Raises subclasses of ValueError.
-
-    The service moves a look-ahead into its limits; here one outside of them is an error.
-    """
-    hop_ms = 1000 * HOP / config.sample_rate
-    least, most = math.floor(MIN_LOOKAHEAD_HOPS * hop_ms), math.ceil(MAX_LOOKAHEAD_HOPS * hop_ms)
-    if not isinstance(lookahead_ms, Real) or not least <= float(lookahead_ms) <= most:
-        message = f"lookahead_ms must be {least} to {most} ms, not {lookahead_ms!r}"
-        raise OptionsError(ErrorCode.BAD_LOOKAHEAD, message)
+    """The defaults with what the caller asks for. Raises subclasses of ValueError."""
     names = [instruments] if isinstance(instruments, str) else instruments or ()
-    if block_frames is None:
-        block_frames = defaults.block_frames
     return replace(
         defaults,
         lookahead_ms=float(lookahead_ms),
-        block_frames=int(block_frames) if isinstance(block_frames, Integral) else block_frames,
+        block_frames=defaults.block_frames if block_frames is None else block_frames,
         instruments=tuple(str(name) for name in names),
         tuning_hz=None if tuning_hz is None else float(tuning_hz),
         bends=bends,

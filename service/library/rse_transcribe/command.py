@@ -30,7 +30,6 @@ from service.score import SCORES
 
 if TYPE_CHECKING:
     from rse_transcribe import Transcriber, Transcription
-    from service.protocol.options import AudioFormat
 
 WHOLE, INCOMPLETE, USAGE, NO_SERVICE, INTERRUPTED = 0, 1, 2, 3, 130
 PROGRAMS = {  # module, and the extra that it needs
@@ -44,7 +43,7 @@ DESCRIPTION = """\
 Writes the notes of recordings, and of films, as MIDI.
 
   rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .svg, .musicxml
-  rse-transcribe album/ "take-*.wav" -o midi/    folders and patterns
+  rse-transcribe album/ take.wav -o midi/    folders and files
   rse-transcribe serve, live               the service; a microphone with it
   rse-transcribe keys, train, evaluate     API keys, training, accuracy
 """
@@ -75,27 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
     )
-    parser.add_argument(
-        "--pcm", type=_pcm, metavar="HZ[,2]", help="- is raw 16-bit PCM of 1 or 2 channels"
-    )
     parser.add_argument("--split", action="store_true", help="a MIDI file for each instrument")
     parser.add_argument("--quantize", action="store_true", help=argparse.SUPPRESS)
     add_result_options(parser)
     add_beat_options(parser)
     parser.add_argument("--version", action="version", version=__version__)
     return parser
-
-
-def _pcm(text: str) -> AudioFormat:
-    from service.protocol.options import AudioFormat, Encoding
-
-    try:
-        rate, channels = [*map(int, text.split(",")), 1][:2]
-        return AudioFormat(
-            encoding=Encoding.PCM_S16LE, sample_rate_hz=rate, channels=1 + (channels == 2)
-        )
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +122,7 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
         work = targets(found.recordings, args.output)
     except ValueError as error:
         parser.error(str(error))
-    _check_midi_options(parser, args, work.values())
+    _check_results(parser, args, work.values())
     statuses = {INCOMPLETE} if found.complaints else {WHOLE}
     with ExitStack() as stack:  # one transcriber for all files, if there are any
         opened = cache(lambda: stack.enter_context(_transcriber(parser, args, len(work) > 1)))
@@ -160,7 +144,7 @@ def _say(words: object) -> None:
         print(words, file=sys.stderr)
 
 
-def _check_midi_options(
+def _check_results(
     parser: argparse.ArgumentParser, args: argparse.Namespace, results: Iterable[Path]
 ) -> None:
     endings = {result.suffix.lower() for result in results}
@@ -226,26 +210,20 @@ def _transcribe_file(
             if error.code is not ErrorCode.BAD_SAMPLE_RATE:
                 parser.error(str(error))
             raise
-        try:
-            # What broke off before its first note replaces no earlier file.
-            if fault is None or transcription.notes:
-                _save(transcription, path, target, args, say)
-        except OSError as error:
-            if fault is not None:
-                raise OSError(f"{fault}; {error}") from error
-            raise
-        if transcription.performance.totals.mix in ("left", "right"):
-            mix = transcription.performance.totals.mix
+        if (mix := transcription.performance.totals.mix) in ("left", "right"):
             say(f"its two channels cancel each other: only the {mix} one is heard")
         if fault is not None:
-            raise fault
+            say(fault)
+        # What broke off before its first note replaces no earlier file.
+        if fault is None or transcription.notes:
+            _save(transcription, path, target, args, say)
+        return WHOLE if fault is None else INCOMPLETE
     except OSError as error:
         say(f"{error.filename}: {error.strerror}" if error.filename else error)
         return INCOMPLETE
     except (ValueError, RuntimeError) as error:
         say(error)
         return NO_SERVICE if type(error).__name__ == "NoServiceError" else INCOMPLETE
-    return WHOLE
 
 
 def _transcription(
@@ -254,25 +232,16 @@ def _transcription(
     opened: Callable[[], Transcriber],
     say: Callable[[object], None],
 ) -> Transcription:
-    from rse_transcribe.recordings import progress_bar
-
-    pcm: AudioFormat | None = args.pcm if path == STANDARD else None
     if args.server is None:
-        options = {
-            "lookahead_ms": args.lookahead_ms,
-            "instruments": args.instruments,
-            "tuning_hz": args.tuning_hz,
-            "bends": args.bends,
-        }
-        if pcm is not None:
-            import numpy as np
-
-            data = sys.stdin.buffer.read()
-            samples = np.frombuffer(data[: len(data) - len(data) % pcm.frame_bytes], "<i2")
-            samples = samples.reshape(-1, pcm.channels)
-            return opened().transcribe(samples, pcm.sample_rate_hz, **options)
-        return opened().transcribe(sys.stdin.buffer if path == STANDARD else path, **options)
+        return opened().transcribe(
+            sys.stdin.buffer if path == STANDARD else path,
+            lookahead_ms=args.lookahead_ms,
+            instruments=args.instruments,
+            tuning_hz=args.tuning_hz,
+            bends=args.bends,
+        )
     from rse_transcribe import remote
+    from rse_transcribe.recordings import progress_bar
 
     options = {
         "lookahead_ms": args.lookahead_ms,
@@ -281,12 +250,6 @@ def _transcription(
         "tuning_hz": args.tuning_hz,
         "bends": "true" if args.bends else None,
     }
-    if pcm is not None:
-        options |= {
-            "encoding": pcm.encoding,
-            "sample_rate": pcm.sample_rate_hz,
-            "channels": pcm.channels,
-        }
     with ExitStack() as stack:
         file = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
         bar = stack.enter_context(progress_bar(path.name))

@@ -1,6 +1,5 @@
 """Recordings found by the names that a command line gives, and the names of their results."""
 
-import glob
 import os
 import re
 from collections import Counter
@@ -43,24 +42,23 @@ class Found:
 
 
 def find_recordings(arguments: Iterable[str]) -> Found:
-    """The files that arguments name: files, folders (searched recursively), patterns, and "-"."""
+    """The files that arguments name: files, folders (searched recursively), and "-"."""
     found = Found()
     for argument in arguments:
         path = Path(argument)
-        if argument == str(STANDARD):
+        if path == STANDARD:
             found.recordings.setdefault(STANDARD, Path("stdin"))
         elif _URL.match(argument):
             found.complaints.append(f"{argument}: a URL is not read: download the recording first")
         elif os.path.isdir(path):
             _search(path, found)
-        elif os.path.exists(path):
-            found.recordings.setdefault(path, Path(path.name))
         else:
-            matches = sorted(filter(os.path.isfile, glob.glob(argument, recursive=True)))
-            if not matches:
-                found.complaints.append(f"{argument}: {_why_not(path)}")
-            for match in map(Path, matches):
-                found.recordings.setdefault(match, Path(match.name))
+            try:
+                path.stat()
+            except OSError as error:
+                found.complaints.append(f"{argument}: {error.strerror}")
+            else:
+                found.recordings.setdefault(path, Path(path.name))
     return found
 
 
@@ -79,16 +77,6 @@ def _search(folder: Path, found: Found) -> None:
             found.left_out.append(file)
 
 
-def _why_not(path: Path) -> str:
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return "does not exist"
-    except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or str(error)
-    return "is no file"
-
-
 def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
     """Where the result of each recording goes.
 
@@ -100,26 +88,24 @@ def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
     Raises:
         ValueError: no such place.
     """
-    chosen = Path(output or ".")
-    is_folder = os.path.isdir(chosen) or (output or "").endswith(os.sep)
-    several = f"{len(found)} recordings need a folder, not {output}" if len(found) > 1 else ""
     if output is None:
-        places = {path: path.with_name(name.name) for path, name in found.items()}
-        return _named(places)
-    if chosen == STANDARD or (chosen.suffix.lower() in RESULTS and not is_folder):
-        if several:
-            raise ValueError(several)
-        if not os.path.isdir(chosen.parent):
-            raise ValueError(f"there is no folder {chosen.parent}")
-        return dict.fromkeys(found, chosen)
-    if not several and not is_folder and _ENDING.fullmatch(chosen.suffix):
-        endings = ", ".join(RESULTS)
-        raise ValueError(f"{output} should end in {endings}, or in / for a folder")
-    try:
-        chosen.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
-    return _named({path: chosen / name for path, name in found.items()})
+        return _named({path: path.with_name(name.name) for path, name in found.items()})
+    chosen = Path(output)
+    is_folder = os.path.isdir(chosen) or output.endswith(os.sep)
+    one_file = chosen == STANDARD or chosen.suffix.lower() in RESULTS
+    if is_folder or not (one_file or (len(found) == 1 and _ENDING.fullmatch(chosen.suffix))):
+        try:
+            chosen.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
+        return _named({path: chosen / name for path, name in found.items()})
+    if not one_file:
+        raise ValueError(f"{output} should end in {', '.join(RESULTS)}, or in / for a folder")
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} recordings need a folder, not {output}")
+    if not os.path.isdir(chosen.parent):
+        raise ValueError(f"there is no folder {chosen.parent}")
+    return dict.fromkeys(found, chosen)
 
 
 def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:

@@ -1,7 +1,6 @@
 """Weights by name or path, or the best that this machine has time for."""
 
 import os
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,13 +10,13 @@ from model import storage
 from model.config import HOP
 from model.transcriber import TranscriptionModel
 from service.engine.cores import available_cores
+from service.engine.load import pick_device
 from service.engine.runners import EngineModel, device_of, runner_of, window_ms
 from service.engine.threads import prepare_thread
 from service.protocol.options import FILE_OPTIONS
 from service.stream.windows import WindowSchedule
 
-_computing: set[int] = set()  # this process, and those that it was forked from
-_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+_owner: int | None = None  # the process that has begun to compute
 
 AUTO = "auto"
 BEST_FIRST = ("accurate", "live", "light")
@@ -50,32 +49,40 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
         model.storage.WeightsError: a ValueError; no such weights, or damaged ones.
         DeviceError: a ValueError; no such device here.
     """
-    return storage.load(os.fspath(model), device=_device(device))
+    device = pick_device(device)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # no such device; none in this build
+        reason = str(error).partition("\n")[0]
+        raise DeviceError(f"device {device!r} cannot be used: {reason}") from None
+    return storage.load(os.fspath(model), device=device)
 
 
 def loaded(model: Model, device: str, auto: bool = False) -> EngineModel:
     """The network that ``model=`` and ``device=`` ask for; with ``auto`` AUTO is a model too.
 
-    Raises what ``load`` does, DeviceError for a network that is on another device, and
-    RuntimeError in a process forked from one that has computed: torch's threads stayed there.
+    Raises what ``load`` and ``claim_process`` do.
     """
-    _computing.add(os.getpid())
-    if len(_computing) > 1:
-        raise RuntimeError(
-            "a forked process cannot transcribe once its parent has: start processes by spawn "
-            '(multiprocessing.get_context("spawn"))'
-        )
+    claim_process()
     if auto and model == AUTO:
         return _best(device)
     if isinstance(model, str | os.PathLike):
         return load(model, device)
     if not hasattr(model, "predict_features"):
         raise ValueError(f"a model is a name, a path or what load() returns, not {model!r:.60}")
-    if device != "auto" and isinstance(model, torch.nn.Module):
-        wanted, there = _device(device), next(model.parameters()).device
-        if wanted.type != there.type or wanted.index not in (None, there.index):
-            raise DeviceError(f"the model is on {there}, not on {wanted}: load(..., device=...)")
     return model
+
+
+def claim_process() -> None:
+    """Raises RuntimeError in a process forked from one that has computed: torch's threads, and
+    those of a transcriber or a stream, stayed there, and nobody would answer."""
+    global _owner
+    if _owner not in (None, os.getpid()):
+        raise RuntimeError(
+            "a forked process cannot transcribe once its parent has: start processes by spawn "
+            '(multiprocessing.get_context("spawn"))'
+        )
+    _owner = os.getpid()
 
 
 def _best(device: str) -> TranscriptionModel:
@@ -99,17 +106,3 @@ def part_of_length(network: TranscriptionModel) -> float:
             window_ms, runner_of(network), time.thread_time, schedule.positions
         )
     return measured.result() / 1000 * rate / HOP / schedule.block_frames / available_cores()
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if _DEVICE.fullmatch(str(name)) is None:  # or a torch.device
-        raise DeviceError(f"a device is auto, cpu, cuda or cuda:N, not {name!r}")
-    device = torch.device(name)
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # no such device; none in this build
-        reason = str(error).partition("\n")[0]
-        raise DeviceError(f"device {name!r} cannot be used: {reason}") from None
-    return device

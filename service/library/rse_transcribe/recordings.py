@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from model.config import HOP, PITCHES
 from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
-from rse_transcribe.models import AUTO, Model, loaded
+from rse_transcribe.models import AUTO, Model, claim_process, loaded
 from rse_transcribe.transcription import Transcription
 from service.engine.cores import available_cores
 from service.engine.load import Pickled
@@ -66,9 +66,8 @@ class Transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Its threads and processes end when it is closed or forgotten. Several threads may share one. A
-    forked process cannot use it: start processes by ``spawn``, which torch needs too, and make one
-    in each.
+    Its threads and processes end when it is closed or forgotten. Several threads may share one;
+    processes started by ``spawn`` make one each.
     """
 
     def __init__(
@@ -95,7 +94,6 @@ class Transcriber:
             local = LocalComputer(network)
             self._computer = local
             self._close = weakref.finalize(self, local.close)
-        self._process = os.getpid()
 
     def transcribe(
         self,
@@ -111,16 +109,13 @@ class Transcriber:
         """See the function ``transcribe``. Raises RuntimeError when closed, or forked."""
         if not self._close.alive:
             raise RuntimeError("the transcriber is closed")
-        if os.getpid() != self._process:  # its threads stayed there: nobody would answer
-            raise RuntimeError(
-                "a forked process cannot use the transcriber: start processes by spawn, "
-                "with one in each"
-            )
-        config = self._computer.config
-        options = stream_options(FILE_OPTIONS, config, lookahead_ms, instruments, tuning_hz, bends)
-        with _opened(recording, sample_rate) as (file, pcm):
-            bar_name = _name(file) if progress else None
-            return _transcribe(file, pcm, self._computer, options, bar_name)
+        claim_process()
+        options = stream_options(FILE_OPTIONS, lookahead_ms, instruments, tuning_hz, bends)
+        with (
+            _opened(recording, sample_rate) as (file, pcm),
+            progress_bar(_name(file), progress) as bar,
+        ):
+            return _transcribe(file, pcm, self._computer, options, bar)
 
     def close(self) -> None:
         """End its threads and processes; may be called twice."""
@@ -188,7 +183,7 @@ def _transcribe(
     pcm: AudioFormat | None,
     computer: Computer,
     options: StreamOptions,
-    bar_name: str | None,
+    bar: Any,
 ) -> Transcription:
     config = computer.config
     row = config.heads.index("frame")
@@ -198,7 +193,7 @@ def _transcribe(
     items = transcribe_file(
         file, computer, options, pcm=pcm, on_frames=lambda _, heads: kept.append(heads[row].copy())
     )
-    with progress_bar(bar_name) as bar, closing(items):
+    with closing(items):
         try:
             for item in items:
                 if isinstance(item, FileProgress) and item.fraction is not None:
@@ -221,10 +216,10 @@ def _transcribe(
     return transcription
 
 
-def progress_bar(name: str | None) -> Any:
+def progress_bar(name: str, wanted: bool = True) -> Any:
     """Of the whole recording; hidden unless standard error is a terminal or a notebook."""
     terminal = sys.stderr is not None and sys.stderr.isatty()  # a windowed program has none
-    shown = name is not None and (terminal or "ipykernel" in sys.modules)
+    shown = wanted and (terminal or "ipykernel" in sys.modules)
     return tqdm(
         desc=name,
         total=1.0,

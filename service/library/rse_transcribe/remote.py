@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
@@ -14,7 +15,7 @@ import numpy as np
 from model.config import PITCHES
 from rse_transcribe.recordings import IncompleteError
 from rse_transcribe.transcription import Transcription
-from service.notes.events import BendEvent, Event, NoteEvent, PedalEvent
+from service.notes.events import BendEvent, NoteEvent, PedalEvent
 from service.notes.score import Score
 from service.protocol.server_messages import Totals
 from service.stream.recording import Performance
@@ -22,8 +23,6 @@ from service.stream.recording import Performance
 PATH = "/transcribe"
 # Live streams are served first: a recording may wait a long time for its first answer.
 SILENCE_TIMEOUT_S = 600.0
-# The service or its disk (507) is full, or it goes down; a proxy finds none that is up (502, 504).
-BUSY = (429, 502, 503, 504, 507)
 BUSY_TRIES = 20
 _PIECE_BYTES = 1 << 16
 
@@ -61,52 +60,58 @@ def transcribe(
         NoServiceError, ServiceError: nothing was transcribed.
         IncompleteError: the recording is damaged, or the answer broke off.
         ValueError: impossible address.
-        OSError: the recording cannot be read.
     """
-    for tries in range(1, BUSY_TRIES + 1):
+    for tries in range(BUSY_TRIES - 1):
         try:
             return _gather(_messages(file, url, options), progress)
         except NoServiceError as error:
-            if error.retry_after_s is None or not file.seekable() or tries == BUSY_TRIES:
+            if error.retry_after_s is None or not file.seekable():
                 raise
-            if tries == 1:
+            if not tries:
                 say(f"{error}; waiting")
             time.sleep(error.retry_after_s)
             file.seek(0)
-    raise AssertionError
+    return _gather(_messages(file, url, options), progress)
 
 
 def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None]) -> Transcription:
-    score, started, done, fault = Score(), {}, None, None
+    score, started, totals, fault = Score(), dict[str, Any](), None, None
     frame, time_s = 0, 0.0
     try:
         for message in messages:
             match message.pop("type"):
                 case "started":
                     started = message
-                case "note_on" | "note_off" | "note_update" | "note_bend" | "pedal" as kind:
-                    score.add([_event(kind, message, score)])
+                case "note_on":
+                    score.add([NoteEvent("note_on", **message)])
+                case "note_off" | "note_update" as kind:  # which have less than the note_on
+                    (on,) = (n for n in score.sounding if n.note_id == message["note_id"])
+                    score.add([replace(on, kind=kind, **message)])
+                case "note_bend":
+                    score.add([BendEvent(**{**message, "cents": tuple(message["cents"])})])
+                case "pedal":
+                    score.add([PedalEvent(**message)])
                 case "progress":
                     frame, time_s = message["frames"], message["time_s"]
                     progress(message["fraction"] or 0.0)
                 case "error":
                     fault = f"{message['message']} ({message['code']})"
                 case "done":
-                    done = Totals(**message["totals"])
+                    totals = Totals(**message["totals"])
     except ServiceError as error:
         if not started:
             raise
         fault = fault or str(error)
-    if done is None:
+    if totals is None:
         fault = fault or "the service closed the connection"
-        ends = {"kind": "note_off", "frame": frame, "time_s": time_s}
-        score.add(
-            [_event("note_off", {**ends, "note_id": n.note_id}, score) for n in score.sounding]
-        )
-        done = Totals(
+        for note in score.sounding:
+            score.add([replace(note, kind="note_off", frame=frame, time_s=time_s)])
+        totals = Totals(
             notes=score.begun, frames=frame, audio_s=time_s, received_samples=0, dropped_samples=0
         )
-    performance = Performance(notes=score.notes, pedal=score.pedal, totals=done, midi=score.midi())
+    performance = Performance(
+        notes=score.notes, pedal=score.pedal, totals=totals, midi=score.midi()
+    )
     nothing = np.zeros((0, PITCHES), np.float32)
     transcription = Transcription(performance, nothing, 0.0, started)
     if fault is not None:
@@ -114,30 +119,14 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
     return transcription
 
 
-def _event(kind: Any, message: Mapping[str, Any], score: Score) -> Event:
-    if kind == "pedal":
-        return PedalEvent(**message)
-    if kind == "note_bend":
-        return BendEvent(**{**message, "cents": tuple(message["cents"])})
-    if kind == "note_on":
-        return NoteEvent(kind, **message)
-    (on,) = (note for note in score.sounding if note.note_id == message["note_id"])
-    return NoteEvent(**{**_fields(on), **message, "kind": kind})
-
-
-def _fields(event: NoteEvent) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in NoteEvent.__dataclass_fields__}
-
-
 def _messages(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The lines of the answer."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"not a service address: {url!r}")
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     try:
-        connection = (HTTPSConnection if parts.scheme == "https" else HTTPConnection)(
-            parts.netloc, timeout=SILENCE_TIMEOUT_S
-        )
+        connection = kind(parts.netloc, timeout=SILENCE_TIMEOUT_S)
     except HTTPException:  # such as a port that is no number
         raise ValueError(f"not a service address: {url!r}") from None
     chosen = {name: value for name, value in options.items() if value is not None}
@@ -150,8 +139,6 @@ def _messages(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[
             raise _refused(answer)
         for line in answer:
             yield json.loads(line)
-    except _ReadError as error:
-        raise OSError(f"the recording cannot be read: {error}") from error
     except (OSError, HTTPException, ValueError) as error:
         raise ServiceError(f"the connection was lost: {error}") from error
     finally:
@@ -180,20 +167,13 @@ def _ask(connection: HTTPConnection, target: str, file: BinaryIO) -> HTTPRespons
     return connection.getresponse()
 
 
-class _ReadError(Exception):
-    """The recording, and not the connection, failed."""
-
-
 def _form(file: BinaryIO, boundary: str) -> Iterable[bytes]:
     # ``read1`` returns what a pipe has; ``read`` would wait for a full piece.
     read: Any = getattr(file, "read1", file.read)
     disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
     yield f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
-    try:
-        while piece := read(_PIECE_BYTES):
-            yield piece
-    except OSError as error:
-        raise _ReadError(str(error)) from error
+    while piece := read(_PIECE_BYTES):
+        yield piece
     yield f"\r\n--{boundary}--\r\n".encode()
 
 
@@ -204,8 +184,7 @@ def _refused(answer: HTTPResponse) -> ServiceError:
         words = f"{problem['detail']} ({problem['code']})"
     except (ValueError, LookupError, TypeError):
         words = f"the service answered {answer.status} {answer.reason}"
-    if answer.status in BUSY:
+    if answer.status == 429 or answer.status > 500:  # full, going down, or behind a proxy
         later = answer.getheader("Retry-After", "")
-        soon = answer.status in (429, 503) and later.isdigit()  # a full disk seldom passes soon
-        return NoServiceError(words, float(later) if soon else None)
+        return NoServiceError(words, float(later) if later.isdigit() else None)
     return ServiceError(words)

@@ -1,6 +1,5 @@
 """``Stream``: live audio to notes, block by block, without a server."""
 
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Self
@@ -9,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
-from rse_transcribe.models import Model, loaded
+from rse_transcribe.models import Model, claim_process, loaded
 from rse_transcribe.transcription import Note, notes_of
 from service.audio.channels import Downmix
 from service.engine.local import LocalComputer
@@ -66,7 +65,7 @@ class Stream:
         transcriber = loaded(model, device)
         audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=as_rate(sample_rate))
         options = stream_options(
-            _DEFAULTS, transcriber.config, lookahead_ms, instruments, tuning_hz, bends, block_frames
+            _DEFAULTS, lookahead_ms, instruments, tuning_hz, bends, block_frames
         )
         self._updates = updates
         self._downmix = Downmix(audio.sample_rate_hz)
@@ -76,7 +75,6 @@ class Stream:
         self._stream = stream.Stream(transcriber.config, settings, audio, options)
         self._features = self._computer.open_stream(self._stream.positions)
         self._state = "open"
-        self._process = os.getpid()
 
     @property
     def note_on_delay_ms(self) -> float:
@@ -132,8 +130,7 @@ class Stream:
         return events
 
     def _check(self, call: str) -> None:
-        if os.getpid() != self._process:  # its thread stayed there: nobody would answer
-            raise RuntimeError("a forked process cannot use the stream")
+        claim_process()
         if self._state == "failed" and call == "push":
             raise RuntimeError("the stream failed at an earlier block; it can only be finished")
         if self._state in ("finished", "closed"):

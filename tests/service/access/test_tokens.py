@@ -12,7 +12,7 @@ ALICE = Client("key alice", max_sessions=3)
 
 
 def keys(*secrets: str) -> KeyRing:
-    return KeyRing([(hash_key(secret), Client(f"key {secret}")) for secret in secrets])
+    return KeyRing({hash_key(secret): Client(f"key {secret}") for secret in secrets})
 
 
 def test_every_process_with_the_same_keys_accepts_a_token() -> None:

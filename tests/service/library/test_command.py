@@ -17,7 +17,7 @@ import soundfile
 from rse_transcribe import Note, command
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
-from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, pitches_of, sound_file
+from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of, sound_file
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +47,13 @@ def test_a_recording_becomes_a_midi_file(
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
 
 
-@pytest.mark.parametrize("out", ["midi", "midi.2024/"])
-def test_folders_and_patterns(album: Path, tmp_path: Path, out: str) -> None:
-    assert command.main([str(album), "-o", str(tmp_path / "both")]) == 0
-    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["one.mid", "two.mid"]
-    assert command.main([str(album / "t*.wav"), "-o", f"{tmp_path}/{out}"]) == 0
-    assert pitches_of((tmp_path / out / "two.mid").read_bytes()) == PITCHES
+def test_a_folder(album: Path, tmp_path: Path) -> None:
+    assert command.main([str(album), "-o", f"{tmp_path}/both.2024/"]) == 0
+    assert sorted(path.name for path in (tmp_path / "both.2024").iterdir()) == [
+        "one.mid",
+        "two.mid",
+    ]
+    assert pitches_of((tmp_path / "both.2024" / "two.mid").read_bytes()) == PITCHES
 
 
 def test_each_instrument_has_its_file(
@@ -154,7 +155,7 @@ def test_one_bad_recording_does_not_stop_the_others(
     said = capsys.readouterr()
     assert said.out.count("3 notes") == 2
     assert said.err.splitlines() == [
-        f"{album / 'gone.wav'}: does not exist",
+        f"{album / 'gone.wav'}: No such file or directory",
         f"{album / 'low.wav'}: sample_rate must be a whole number from 8000 to 192000 Hz, not 4000",
         f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
         "others are)",
@@ -211,10 +212,7 @@ def test_a_folder_that_cannot_be_read_is_named(
 def test_an_output_that_cannot_be_written_is_found_before_the_work(
     album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path.parent))
-
-    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(command, "_transcription", pytest.fail)
     assert command.main([str(album / "one.wav")]) == 1
     assert capsys.readouterr().err == f"{album / 'one.wav'}: {album}: Permission denied\n"
@@ -227,24 +225,20 @@ def test_a_full_disk_leaves_no_half_file(
     result = album / f"one.{ending}"
     result.write_text("of yesterday")
 
-    def full(path: Path, data: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(data[:10])
-        raise OSError(28, "No space left on device", str(path))
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert command.main([str(album / "one.wav"), "-o", str(result), "--force"]) == 1
     assert "No space left on device" in capsys.readouterr().err
     assert result.read_text() == "of yesterday"
     assert sorted(path.name for path in album.iterdir()) == [f"one.{ending}", "one.wav", "two.wav"]
 
 
-@pytest.mark.parametrize("pcm", [False, True])
-def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch, pcm: bool) -> None:
-    data = pcm16(melody()) if pcm else (album / "one.wav").read_bytes()
+def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = (album / "one.wav").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    asked = ["--pcm", str(RATE_HZ)] if pcm else []
-    assert command.main(["-", "-o", str(album / "in.mid"), *asked]) == 0
+    assert command.main(["-", "-o", str(album / "in.mid")]) == 0
     assert pitches_of((album / "in.mid").read_bytes()) == PITCHES
 
 
@@ -287,7 +281,10 @@ def test_without_standard_error(album: Path) -> None:
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
         (["{one}", "-o", "x.json", "--split"], "--split and --quantize need a MIDI file as output"),
         (["{one}", "-o", "-", "--quantize"], "--split and --quantize need a MIDI file as output"),
-        (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be 46 to 372 ms, not 0.0"),
+        (
+            ["{one}", "--lookahead-ms", "0"],
+            "lookahead_ms must be a positive number of milliseconds, not 0.0",
+        ),
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
         (["{one}", "--bpm", "fast"], "argument --bpm: a number from 20 to 400, not"),
         ([], "the following arguments are required: RECORDING"),

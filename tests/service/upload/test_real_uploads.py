@@ -17,7 +17,6 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from service.upload import answer as answers
-from service.upload import form
 from tests.service.apps import (
     PITCHES,
     RATE_HZ,
@@ -121,15 +120,12 @@ async def ask(
     ("trickle_s", "idle_timeout_s", "detail"),
     [
         (None, 0.3, "no data of the upload for 0.3 s"),
-        (0.01, 600.0, "the upload took longer than 0.3 s to arrive"),
         (0.01, 0.2, "the upload came more slowly than 2 kB/s"),
     ],
 )
-def test_an_upload_that_stands_still_or_takes_too_long_is_given_up(
-    trickle_s: float | None, idle_timeout_s: float, detail: str, monkeypatch: pytest.MonkeyPatch
+def test_an_upload_that_stands_still_or_is_too_slow_is_given_up(
+    trickle_s: float | None, idle_timeout_s: float, detail: str
 ) -> None:
-    if idle_timeout_s > 1:
-        monkeypatch.setattr(form, "MAX_RECEIVE_S", 0.3)
     with serving(idle_timeout_s=idle_timeout_s) as (client, _):
         assert client.portal is not None
         ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, trickle_s)

@@ -87,17 +87,6 @@ def test_lines_are_notes_as_they_are_found(client: TestClient, wav: bytes) -> No
     assert midi_pitches(done["midi_base64"]) == PITCHES
 
 
-@pytest.mark.parametrize(("encoding", "dtype"), [("pcm_s16le", "<i2"), ("pcm_f32le", "<f4")])
-def test_raw_pcm_is_heard_as_the_query_says(client: TestClient, encoding: str, dtype: str) -> None:
-    scale = 32767 if dtype == "<i2" else 1
-    stereo = np.stack([melody() * scale] * 2, axis=1).astype(dtype).tobytes()
-    format: dict[str, Any] = {"encoding": encoding, "sample_rate": RATE_HZ, "channels": 2}
-    body = post(client, stereo, "json", **format).json()
-    assert [note["pitch"] for note in body["notes"]] == PITCHES
-    assert body["duration_s"] == pytest.approx(DURATION_S)
-    check_problem(post(client, stereo[:-1], **format), 422, "undecodable")
-
-
 # -- bad input ------------------------------------------------------------------------------------
 
 
@@ -159,7 +148,6 @@ def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> Non
         ({"lookahead_ms": -5}, "lookahead_ms must be greater than 0"),
         ({"mode": "sideways"}, "mode must be "),
         ({"answer": "html"}, "answer must be "),
-        ({"encoding": "pcm_s16le"}, "raw PCM needs both encoding and sample_rate"),
         ({"mode": "anytime", "block_frames": 16}, "block_frames must be "),
         ({"instruments": "piano,kazoo"}, "instruments must be among piano, "),
     ],
@@ -175,13 +163,13 @@ def test_another_model_is_refused(client: TestClient, wav: bytes) -> None:
     check_problem(post(client, wav, model="other"), 422, "unknown_model")
 
 
-def test_the_mode_of_live_sessions_is_not_that_of_recordings(wav: bytes) -> None:
+def test_each_mode_has_its_own_block(wav: bytes) -> None:
     queries: list[dict[str, Any]] = [
         {},
         {"mode": "anytime"},
         {"mode": "anytime", "block_frames": 8},
     ]
-    with serving(mode="anytime") as (client, _):
+    with serving() as (client, _):
         bodies = [post(client, wav, "json", **query).json() for query in queries]
     used = [(body["mode"], body["block_frames"]) for body in bodies]
     assert used == [("block", 32), ("anytime", 2), ("anytime", 8)]

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Integral
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
 from service.protocol.faults import ErrorCode, ProtocolError
@@ -163,7 +164,7 @@ def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
 
 
 def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=32)  # nobody waits for a frame

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -60,8 +59,8 @@ def as_rate(sample_rate: Rate) -> int:
     Raises OptionsError, a ValueError.
     """
     rate: Any = sample_rate
-    if isinstance(sample_rate, Real) and float(sample_rate).is_integer():
-        rate = int(float(sample_rate))
+    if float(sample_rate).is_integer():
+        rate = int(sample_rate)
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate).sample_rate_hz
 
 

@@ -44,7 +44,7 @@ LAYERS = [
     ["training.presets"],
     ["training.evaluation"],
     ["training.shipping"],
-    ["training.run", "training.evaluate", "training.align"],
+    ["training.run", "training.evaluate"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 PACKAGES = sorted({room.partition(".")[0] for room in HEIGHT})

@@ -27,7 +27,7 @@ from model.config import HOP, PITCHES, SAMPLE_RATE
 from model.storage import WeightsError, load
 from service.protocol.options import StreamOptions
 from training.evaluation.real import evaluate_collection, score
-from training.evaluation.reports.report import Report, interval, report
+from training.evaluation.report import Report, interval, report
 from training.music.metrics import NoteList, note_list
 from training.music.recordings import Recording, read_collection
 
@@ -124,7 +124,7 @@ def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:
 
 
 def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_s: float) -> Report:
-    """As ``reports.report.report``, and ``times_real_time``. Raises PeerError."""
+    """As ``report.report``, and ``times_real_time``. Raises PeerError."""
     with tempfile.TemporaryDirectory() as folder:
         transcribe(peer, package, Path(folder), [recording.audio for recording in found])
         results, audio_s, took_s = {}, 0.0, 0.0

@@ -10,23 +10,20 @@ from training.evaluate import main
 from training.music.metrics import DELAY_FIGURES, FIGURES
 
 
-def test_the_command_writes_json_and_pictures(
+def test_the_command_writes_json(
     tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "deep" / "out.json"
     where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
-    status = main(["real", *where, "--label-shift-ms", "10", "--pictures", str(tmp_path / "png")])
-    assert status == 0
+    assert main(["real", *where, "--label-shift-ms", "10"]) == 0
     report = json.loads(out.read_text())
     figures = {*FIGURES, *DELAY_FIGURES}
     assert set(report["mean"]) == set(report["recordings"]["tones"]) == figures
     assert all(np.isfinite(report["mean"][name]) for name in FIGURES)
     assert all(report["mean"][name] is None for name in DELAY_FIGURES)  # no note was matched
     assert set(report["definitions"]) == figures
-    assert [path.suffix for path in (tmp_path / "png").iterdir()] == [".png"]
     printed = capsys.readouterr().out
-    for word in (*FIGURES, "95 % interval", "octaves", "polyphony"):
-        assert word in printed
+    assert all(word in printed for word in (*FIGURES, "95 % interval"))
 
 
 @pytest.mark.parametrize(

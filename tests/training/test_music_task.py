@@ -56,13 +56,13 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert card["training"]["steps"] == 3
     assert 0 <= card["validation"]["ap_200ms"] <= 1
 
-    monkeypatch.setattr(ship, "PARTS", ship.PARTS[:2])  # names of many passages take long
+    monkeypatch.delitem(ship.PARTS, "naming")  # of many passages it takes long
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     folders += ["--windows", "8"]
     status = ship.main(
-        [str(out), "--name", "small", "--pieces", "1", "--seconds", "2", "--out", str(weights)]
+        [str(out), "--name", "small", "--passages", "1", "--seconds", "2", "--out", str(weights)]
         + folders
     )
     assert status == 0
@@ -97,7 +97,7 @@ def test_a_run_on_musicnet_alone_is_shipped_without_sources_of_rendered_audio(
     save_weights(TranscriptionModel(PAPER_TINY), card, tmp_path / "best.safetensors")
     grid = {"min_note_frames": (4, 8)}
     monkeypatch.setattr("training.shipping.tune.GRID", grid)
-    arguments = [str(tmp_path), "--name", "small", "--pieces", "1", "--seconds", "2"]
+    arguments = [str(tmp_path), "--name", "small", "--passages", "1", "--seconds", "2"]
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     out = tmp_path / "weights"
     assert ship.main([*arguments, *folders, "--windows", "8", "--out", str(out)]) == 0

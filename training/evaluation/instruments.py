@@ -7,7 +7,7 @@ on the held-out pianos, for the pedal. All are of validation scores, in rooms an
 training, and go through the service's streaming pipeline.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS
 from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
-from service.notes.events import PedalPress
+from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
-from training.evaluation.reports.report import named_confusion
 from training.music.metrics import (
     NoteList,
     confusion,
@@ -56,6 +55,7 @@ class Passage:
     kind: str
     """"solo", "ensemble" or "piano"."""
     audio: NDArray[np.float32]
+    sample_rate: int
     notes: NoteList
     pedal: NDArray[np.float64] | None
     """[presses, 3]: begin s, end s, depth; None without a pedal."""
@@ -66,6 +66,68 @@ class Passage:
         return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
 
 
+class Tally:
+    """What is right over some passages."""
+
+    def __init__(self) -> None:
+        self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
+        self._f1: list[float] = []
+        # Up and down: frames of both, of the labels, as heard.
+        self._pedal = np.zeros((2, 3), np.int64)
+
+    def add(self, passage: Passage, notes: list[Note], pedal: Sequence[PedalPress] = ()) -> None:
+        """What was heard of a passage."""
+        found = estimated_notes(notes)
+        matched = matched_onsets(passage.notes, found)
+        self.confusion += confusion(passage.notes, found, matched)
+        self._f1.append(multi_onset_f1(passage.notes, found, matched))
+        if passage.kind == "piano" and passage.pedal is not None:
+            frames = int(len(passage.audio) / passage.sample_rate / PEDAL_FRAME_S)
+            label = _down(passage.pedal[passage.pedal[:, 2] >= HALF_PEDAL, :2], frames)
+            presses = np.array([(press.onset_s, press.offset_s) for press in pedal])
+            heard = _down(presses.reshape(-1, 2), frames)
+            for down in (0, 1):
+                one, other = label == down, heard == down
+                self._pedal[down] += [(one & other).sum(), one.sum(), other.sum()]
+
+    @property
+    def accuracy(self) -> float:
+        """Of the instruments of the notes found."""
+        return float(self.confusion.trace() / max(1, self.confusion.sum()))
+
+    @property
+    def pedal_f1(self) -> tuple[float, float]:
+        """In frames of PEDAL_FRAME_S: of the pedal that is up, and that is down."""
+        up, down = 2 * self._pedal[:, 0] / np.maximum(1, self._pedal[:, 1:].sum(axis=1))
+        return float(up), float(down)
+
+    @property
+    def always_down_f1(self) -> float:
+        """F1 of a pedal that is held down throughout, to compare with."""
+        up, down = self._pedal[:, 1].tolist()
+        return 2 * down / max(1, up + 2 * down)
+
+    def figures(self) -> dict[str, Any]:
+        """Plain values; the confusion by names, without zeros."""
+        return {
+            "notes": int(self.confusion.sum()),
+            "instrument_accuracy": self.accuracy,
+            "multi_onset_f1": float(np.mean(self._f1)) if self._f1 else 0.0,
+            "confusion": {
+                played: {found: n for found, n in zip(INSTRUMENTS, row, strict=True) if n}
+                for played, row in zip(INSTRUMENTS, self.confusion.tolist(), strict=True)
+                if any(row)
+            },
+        }
+
+
+def _down(presses: NDArray[np.float64], frames: int) -> NDArray[np.bool_]:
+    """[frames]: whether the pedal is down in the middle of each; presses: [n, 2] in s."""
+    middle = (np.arange(frames) + 0.5) * PEDAL_FRAME_S
+    begins, ends = presses[:, :1], presses[:, 1:]
+    return np.asarray(((begins <= middle) & (middle < ends)).any(axis=0))
+
+
 def evaluate_instruments(
     transcriber: EngineModel,
     options: StreamOptions,
@@ -74,125 +136,54 @@ def evaluate_instruments(
     seconds: float,
     show: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Plain values: of ``solo`` and ``ensemble`` the ``instrument_accuracy`` of the notes found and
-    ``multi_onset_f1``; of ``ensemble`` also the accuracy with the classes that play given to the
-    stream (``given``; of a solo, it would always be 1); ``classes``, the solo accuracy of each
-    class, and their mean; ``pedal_f1`` in frames of 50 ms, and what it would be with the pedal
-    always down; ``confusion``.
+    """Plain values: of ``solo`` and ``ensemble`` the ``instrument_accuracy`` of the notes found,
+    ``multi_onset_f1`` and ``confusion``; of ``ensemble`` also the accuracy with the classes that
+    play given to the stream (``given``; of a solo, it would always be 1); ``classes``, the solo
+    accuracy of each class, and their mean; ``pedal_f1`` in frames of 50 ms, and what it would be
+    with the pedal always down.
 
     passages: of each held-out entry; of ensembles and of pianos there are ten times as many;
     seconds: of a passage, at most; show: is given lines to print.
     """
-    tallies = {kind: _Tally() for kind in ("solo", "ensemble", "piano")}
-    given = _Tally()
+    tallies = {kind: Tally() for kind in ("solo", "ensemble", "piano")}
+    given = Tally()
     with LocalComputer(transcriber) as computer:
-        for passage, rate in rendered_passages(config, passages, seconds):
+        for passage in rendered_passages(config, passages, seconds):
             tally = tallies[passage.kind]
-            hear = partial(transcribe_array, passage.audio, rate, computer)
-            free = hear(options)
-            tally.add(passage, estimated_notes(free.notes))
-            if passage.pedal is not None:
-                tally.press(passage.pedal, free.pedal, len(passage.audio) / rate)
-            line = f"{passage.kind:10}{', '.join(passage.instruments):60}{tally.line}"
+            hear = partial(transcribe_array, passage.audio, passage.sample_rate, computer)
+            heard = hear(options)
+            tally.add(passage, heard.notes, heard.pedal)
+            who = ", ".join(passage.instruments)
+            line = f"{passage.kind:10}{who:60}accuracy {tally.accuracy:.3f}"
             if passage.kind == "ensemble":
-                informed = hear(replace(options, instruments=passage.instruments))
-                given.add(passage, estimated_notes(informed.notes))
+                given.add(passage, hear(replace(options, instruments=passage.instruments)).notes)
                 line += f", given {given.accuracy:.3f}"
             show(line)
-    both = ("solo", "ensemble")
-    figures = {kind: tallies[kind].figures() for kind in both}
-    figures["ensemble"]["given"] = given.accuracy
     matched = tallies["solo"].confusion
     found = matched.sum(axis=1)
     classes = {
         INSTRUMENTS[n]: float(matched[n, n] / found[n]) for n in np.flatnonzero(found).tolist()
     }
     return {
-        **figures,
+        "solo": tallies["solo"].figures(),
+        "ensemble": tallies["ensemble"].figures() | {"given": given.accuracy},
         "classes": classes,
         "class_mean": float(np.mean(list(classes.values()))) if classes else None,
-        "pedal_f1": tallies["piano"].pedal_f1,
+        "pedal_f1": tallies["piano"].pedal_f1[1],
         "pedal_f1_if_always_down": tallies["piano"].always_down_f1,
-        "confusion": {kind: named_confusion(tallies[kind].confusion) for kind in both},
-        "counts": {kind: tallies[kind].confusion.tolist() for kind in both},
     }
 
 
-class _Tally:
-    """Counts over passages."""
-
-    def __init__(self) -> None:
-        self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
-        self._f1: list[float] = []
-        # Frames that are down in both, in labels, as predicted; and all.
-        self._pedal = np.zeros(4, np.int64)
-
-    def add(self, passage: Passage, found: NoteList) -> None:
-        """The notes found of a passage."""
-        matched = matched_onsets(passage.notes, found)
-        self.confusion += confusion(passage.notes, found, matched)
-        self._f1.append(multi_onset_f1(passage.notes, found, matched))
-
-    def press(
-        self, known: NDArray[np.float64], predicted: list[PedalPress], seconds: float
-    ) -> None:
-        found = np.array([(press.onset_s, press.offset_s) for press in predicted]).reshape(-1, 2)
-        labels, heard = down_frames(known, seconds), pedal_frames(found, seconds)
-        self._pedal += [(labels & heard).sum(), labels.sum(), heard.sum(), len(labels)]
-
-    @property
-    def pedal_f1(self) -> float | None:
-        """None if no pedal is ever down."""
-        both, labels, heard, _ = self._pedal.tolist()
-        return 2 * both / (labels + heard) if labels + heard else None
-
-    @property
-    def always_down_f1(self) -> float | None:
-        """The same of a pedal held down throughout, to compare with."""
-        _, labels, _, frames = self._pedal.tolist()
-        return 2 * labels / (labels + frames) if frames else None
-
-    @property
-    def accuracy(self) -> float:
-        return float(self.confusion.trace() / max(1, self.confusion.sum()))
-
-    @property
-    def line(self) -> str:
-        pedal = self.pedal_f1
-        return f"accuracy {self.accuracy:.3f}" + ("" if pedal is None else f", pedal {pedal:.3f}")
-
-    def figures(self) -> dict[str, float | int]:
-        return {
-            "notes": int(self.confusion.sum()),
-            "instrument_accuracy": self.accuracy,
-            "multi_onset_f1": float(np.mean(self._f1)) if self._f1 else 0.0,
-        }
-
-
-def pedal_frames(presses: NDArray[np.float64], seconds: float) -> NDArray[np.bool_]:
-    """[frames of 50 ms]: whether the pedal is down in the middle of each; presses: [n, 2] in s."""
-    middle = (np.arange(int(seconds / PEDAL_FRAME_S)) + 0.5) * PEDAL_FRAME_S
-    begins, ends = presses[:, :1], presses[:, 1:]
-    return np.asarray(((begins <= middle) & (middle < ends)).any(axis=0))
-
-
-def down_frames(pedal: NDArray[np.float64], seconds: float) -> NDArray[np.bool_]:
-    """The same of a passage's labels, where the pedal is at least half down."""
-    return pedal_frames(pedal[pedal[:, 2] >= HALF_PEDAL, :2], seconds)
-
-
-def rendered_passages(
-    config: SynthConfig, passages: int, seconds: float
-) -> Iterator[tuple[Passage, int]]:
-    """Solo, ensemble and piano passages with their sample rate; the same in every run."""
+def rendered_passages(config: SynthConfig, passages: int, seconds: float) -> Iterator[Passage]:
+    """Solo, ensemble and piano passages; the same in every run."""
     rng = np.random.default_rng(config.seed)
     material = load_material(config, "validation")
     rate = material.bank.sample_rate
     held_out = [e for e in material.bank.instruments.values() if e.name in config.held_out]
 
-    def finished(kind: str, rendered: Rendered) -> tuple[Passage, int]:
+    def finished(kind: str, rendered: Rendered) -> Passage:
         audio = augmented(rendered.audio, material, config, rng)
-        return Passage(kind, audio, rendered_notes(rendered.notes), rendered.pedal), rate
+        return Passage(kind, audio, rate, rendered_notes(rendered.notes), rendered.pedal)
 
     def excerpt(piece: Piece, only: tuple[str, ...], settings: SynthConfig = config) -> Rendered:
         tuning = random_tuning(config, rng)

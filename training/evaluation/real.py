@@ -13,8 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -27,21 +26,11 @@ from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
 from service.stream.computer import EngineError
-from service.stream.recording import ArrayTranscription, transcribe_array
-from training.evaluation.reports.pictures import draw_confusion, draw_rolls
-from training.evaluation.reports.report import (
-    Report,
-    Result,
-    breakdowns,
-    confusion_of,
-    report,
-    row,
-    tables,
-)
+from service.stream.recording import transcribe_array
+from training.evaluation.report import Report, Result, report, row, table
 from training.music.metrics import (
     DEFINITIONS,
     NoteList,
-    confusion,
     estimated_notes,
     matched_onsets,
     note_on_delays,
@@ -53,18 +42,56 @@ END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio wi
 
 Show = Callable[[str], object]
 MakeTranscriber = Callable[[], EngineModel]
-T = TypeVar("T")
 
 
-class Heard(NamedTuple):
-    """A recording as one way of streaming hears it, beside its labels."""
+def evaluate_collection(
+    collection: Collection,
+    make_transcriber: MakeTranscriber,
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    jobs: int = 1,
+    show: Show = lambda _: None,
+) -> list[Report]:
+    """A report for each way of streaming; ``failures`` lists what is not scored.
 
-    name: str
-    options: StreamOptions
-    reference: NoteList
-    estimated: NoteList
-    transcription: ArrayTranscription
-    frame_s: float
+    Args:
+        make_transcriber: called once for each recording, in one of ``jobs`` processes; picklable.
+        label_shift_s: added to the labels' times.
+        show: is given lines to print: a row for each recording as it goes, then tables.
+    """
+    collection = checked(collection, label_shift_s, show)
+    name = make_transcriber().config.name
+    show(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
+    show(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
+    results: list[dict[str, Result]] = [{} for _ in streams]
+    attempt = partial(_attempt, make_transcriber, streams, label_shift_s)
+    recordings = collection.recordings
+    with _mapper(min(jobs, max(1, len(recordings)))) as mapped:
+        for recording, outcome in zip(recordings, mapped(attempt, recordings), strict=True):
+            if isinstance(outcome, str):
+                collection.failures[recording.name] = outcome
+                show(f"not scored: {outcome}")
+                continue
+            for options, result, so_far in zip(streams, outcome, results, strict=True):
+                so_far[recording.name] = result
+                show(row(recording.name, f"{options.lookahead_ms:g} ms", result.figures))
+    reports = []
+    for options, so_far in zip(streams, results, strict=True):
+        of_all = report(so_far)
+        show(f"\nlook-ahead {options.lookahead_ms:g} ms{table(of_all)}")
+        reports.append(
+            {
+                "model": name,
+                "mode": options.mode.value,
+                "lookahead_ms": options.lookahead_ms,
+                "block_frames": options.frames_per_window,
+                "label_shift_ms": 1000 * label_shift_s,
+                "failures": collection.failures,
+                "unlabelled": [str(path) for path in collection.unlabelled],
+                **of_all,
+            }
+        )
+    return reports
 
 
 def checked(collection: Collection, label_shift_s: float, show: Show) -> Collection:
@@ -85,73 +112,6 @@ def checked(collection: Collection, label_shift_s: float, show: Show) -> Collect
     return Collection(collection.name, found, failures, collection.unlabelled)
 
 
-def judged(
-    collection: Collection,
-    make_transcriber: MakeTranscriber,
-    streams: list[StreamOptions],
-    label_shift_s: float,
-    judge: Callable[[Heard], T],
-    jobs: int,
-    show: Show,
-) -> Iterator[tuple[str, list[T]]]:
-    """The name of each recording and what ``judge`` makes of each way of streaming it; failures are
-    added to those of the collection.
-
-    make_transcriber: called once for each recording, in one of ``jobs`` processes; picklable, like
-    ``judge``. label_shift_s: added to the labels' times.
-    """
-    recordings = collection.recordings
-    attempt = partial(_attempt, make_transcriber, streams, label_shift_s, judge)
-    with _mapper(min(jobs, max(1, len(recordings)))) as mapped:
-        for recording, outcome in zip(recordings, mapped(attempt, recordings), strict=True):
-            if isinstance(outcome, str):
-                collection.failures[recording.name] = outcome
-                show(f"not scored: {outcome}")
-            else:
-                yield recording.name, outcome
-
-
-def conditions(
-    collection: Collection, model: str, options: StreamOptions, label_shift_s: float
-) -> dict[str, Any]:
-    """Plain values for JSON: how a collection was streamed, and what was left out."""
-    return {
-        "model": model,
-        "mode": options.mode.value,
-        "lookahead_ms": options.lookahead_ms,
-        "block_frames": options.frames_per_window,
-        "label_shift_ms": 1000 * label_shift_s,
-        "failures": collection.failures,
-        "unlabelled": [str(path) for path in collection.unlabelled],
-    }
-
-
-def _attempt(
-    make_transcriber: MakeTranscriber,
-    streams: list[StreamOptions],
-    label_shift_s: float,
-    judge: Callable[[Heard], T],
-    recording: Recording,
-) -> list[T] | str:
-    """The judgements of a recording, or the reason for none."""
-    try:
-        samples, rate = read_audio(recording.audio)
-    except AudioError as error:
-        return str(error)
-    reference = recording.notes.shifted(label_shift_s)
-    out = []
-    with LocalComputer(make_transcriber()) as computer:
-        frame_s = HOP / computer.config.sample_rate
-        for options in streams:
-            try:
-                heard = transcribe_array(samples, rate, computer, options)
-            except (BadAudioError, OptionsError, EngineError) as error:
-                return f"{recording.audio}: {error}"
-            notes = estimated_notes(heard.notes)
-            out.append(judge(Heard(recording.name, options, reference, notes, heard, frame_s)))
-    return out
-
-
 def _check_length(recording: Recording, label_shift_s: float, show: Show) -> None:
     """Raises AudioError for audio without a readable header and LabelError if most labels lie
     beyond its end; reports it if some do."""
@@ -170,6 +130,31 @@ def _check_length(recording: Recording, label_shift_s: float, show: Show) -> Non
         show(words)
 
 
+def _attempt(
+    make_transcriber: MakeTranscriber,
+    streams: list[StreamOptions],
+    label_shift_s: float,
+    recording: Recording,
+) -> list[Result] | str:
+    """The scores of a recording, or the reason for none."""
+    try:
+        samples, rate = read_audio(recording.audio)
+    except AudioError as error:
+        return str(error)
+    reference = recording.notes.shifted(label_shift_s)
+    out = []
+    with LocalComputer(make_transcriber()) as computer:
+        frame_s = HOP / computer.config.sample_rate
+        for options in streams:
+            try:
+                heard = transcribe_array(samples, rate, computer, options)
+            except (BadAudioError, OptionsError, EngineError) as error:
+                return f"{recording.audio}: {error}"
+            notes, probabilities = estimated_notes(heard.notes), heard.frame_probabilities
+            out.append(score(reference, notes, probabilities, frame_s, heard.known_s))
+    return out
+
+
 @contextmanager
 def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
     """The built-in map, or one over processes that share the cores; both keep the order."""
@@ -181,57 +166,6 @@ def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
         yield pool.map
-
-
-def evaluate_collection(
-    collection: Collection,
-    make_transcriber: MakeTranscriber,
-    streams: list[StreamOptions],
-    label_shift_s: float,
-    jobs: int = 1,
-    pictures: Path | None = None,
-    show: Show = lambda _: None,
-) -> list[Report]:
-    """A report for each way of streaming; ``failures`` lists what is not scored.
-
-    Args:
-        make_transcriber, label_shift_s, jobs: see ``judged``.
-        pictures: folder for a picture of each recording and way of streaming, and of which
-            instruments are taken for which.
-        show: is given lines to print: a row for each recording as it goes, then tables.
-    """
-    collection = checked(collection, label_shift_s, show)
-    name = make_transcriber().config.name
-    show(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
-    show(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
-    results: list[dict[str, Result]] = [{} for _ in streams]
-    scored = partial(_scored, pictures)
-    for recording, outcome in judged(
-        collection, make_transcriber, streams, label_shift_s, scored, jobs, show
-    ):
-        for options, result, so_far in zip(streams, outcome, results, strict=True):
-            so_far[recording] = result
-            show(row(recording, _milliseconds(options), result.figures))
-    reports = []
-    for options, so_far in zip(streams, results, strict=True):
-        of_all = report(so_far)
-        show(f"\nlook-ahead {_milliseconds(options)}{tables(of_all)}")
-        if pictures and of_all["confusion"]:
-            path = pictures / f"confusion_{options.lookahead_ms:g}ms.png"
-            draw_confusion(path, f"Instruments, {name}", confusion_of(so_far))
-        reports.append(conditions(collection, name, options, label_shift_s) | of_all)
-    return reports
-
-
-def _scored(pictures: Path | None, heard: Heard) -> Result:
-    """The scores, and a picture in its folder."""
-    reference, estimated, frame_s = heard.reference, heard.estimated, heard.frame_s
-    probabilities = heard.transcription.frame_probabilities
-    if pictures:
-        name = f"{heard.name}, {_milliseconds(heard.options)} look-ahead"
-        path = pictures / f"{heard.name}_{heard.options.lookahead_ms:g}ms.png"
-        draw_rolls(path, name, probabilities, reference, estimated, frame_s)
-    return score(reference, estimated, probabilities, frame_s, heard.transcription.known_s)
 
 
 def score(
@@ -249,13 +183,5 @@ def score(
     figures = scores(reference, estimated, matched, probabilities, frame_s)
     if known_s is not None:
         figures |= note_on_delays(reference, matched, known_s)
-    return Result(
-        figures,
-        estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]],
-        *breakdowns(reference, estimated, matched, probabilities, frame_s),
-        confusion(reference, estimated, matched),
-    )
-
-
-def _milliseconds(options: StreamOptions) -> str:
-    return f"{options.lookahead_ms:g} ms"
+    late_s = estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]]
+    return Result(figures, late_s)

@@ -13,8 +13,6 @@ has no pedal of its own. pretty_midi does not keep the channels; mido does.
 """
 
 import csv
-import re
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,17 +28,14 @@ from service.protocol.midi_file import SUSTAIN
 from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
 
 DELIMITERS = ("\t", ",", ";")
-SPLIT = re.compile("[\t,;]")  # a header may use another delimiter than the rows
-AFTER_NAME = re.compile("(time)?(s|sec|secs|seconds?)?$")
 COLUMNS = {
     "onset": ("onset", "start", "begin"),
     "offset": ("offset", "end", "stop"),
-    "pitch": ("midipitch", "midinote", "midi", "notenumber", "pitch", "note"),
-    "velocity": ("velocity", "midivelocity", "vel"),
-    "program": ("program", "midiprogram"),
+    "pitch": ("midi_pitch", "midi_note", "pitch", "note"),
+    "velocity": ("velocity", "midi_velocity"),
+    "program": ("program", "midi_program"),
 }
-"""Column names, in any case and optionally followed by "time" or "s"; the last two may be
-missing."""
+"""How the names of columns begin, in any case; the last two columns may be missing."""
 AS_THEY_COME = {name: place for place, name in enumerate(COLUMNS)}
 
 
@@ -64,15 +59,14 @@ def read_table(path: Path) -> NoteList:
         if not any(cell.strip() for cell in cells):
             continue
         if not rows and not _is_number(cells[0]):
-            found = _places([name for cell in cells for name in SPLIT.split(cell)])
+            found = _places(cells)
             if not found and not cells[0].lstrip().startswith("#"):
                 raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {cells}")
             places = found or AS_THEY_COME
             continue
-        there = {name: cells[place] for name, place in places.items() if place < len(cells)}
         try:
             values: dict[str, float] = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
-            values |= {name: float(cell) for name, cell in there.items()}
+            values |= {name: float(cells[at]) for name, at in places.items() if at < len(cells)}
             if not _is_note(**values):
                 raise ValueError
         except (TypeError, ValueError):
@@ -94,12 +88,11 @@ def _read_rows(path: Path) -> list[list[str]]:
 
 def _places(names: list[str]) -> dict[str, int]:
     """The places of COLUMNS; empty if onset, offset or pitch are not named."""
-    plain = [AFTER_NAME.sub("", re.sub("[^a-z]", "", name.lower()), count=1) for name in names]
-    found = {
-        column: next(plain.index(name) for name in known if name in plain)
-        for column, known in COLUMNS.items()
-        if not set(known).isdisjoint(plain)
-    }
+    found: dict[str, int] = {}
+    for place, name in enumerate(names):
+        for column, beginnings in COLUMNS.items():
+            if name.strip("# ").lower().startswith(beginnings):
+                found.setdefault(column, place)
     return found if {"onset", "offset", "pitch"} <= found.keys() else {}
 
 
@@ -116,31 +109,8 @@ def _is_note(onset: float, offset: float, pitch: float, velocity: float, program
     return 0 <= onset <= offset < np.inf and 0 <= pitch < 128 and 0 <= velocity < 128 and known
 
 
-def read_alignment(alignment: Path, notes: Path, begin_s: float) -> NoteList:
-    """Estimated times of a score's notes, row for row."""
-    aligned, written = read_columns(alignment), read_columns(notes)
-    try:
-        rows = [
-            (float(time["start"]), float(time["end"]), int(note["pitch"]), int(note["velocity"]))
-            for time, note in zip(aligned, written, strict=True)
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise LabelError(f"cannot read {alignment} with {notes}: {error!r}") from None
-    if not rows:
-        raise LabelError(f"{alignment} has no notes")
-    return note_list(np.array(rows) + [begin_s, begin_s, 0, 0])
-
-
-def read_columns(path: Path) -> list[dict[str, str]]:
-    """Rows by the names in the first. Raises LabelError."""
-    head, *rows = _read_rows(path) or [[]]
-    return [dict(zip(head, cells, strict=False)) for cells in rows if cells]
-
-
 DRUMS = 9  # the channel of percussion in General MIDI, counted from 0
 PRESSED = 64  # smallest value that means down
-TEMPO = 500_000  # default microseconds per beat
-
 
 Row = tuple[float, float, int, int, int]
 """Onset s, offset s, pitch, velocity, class of the instrument."""
@@ -153,7 +123,7 @@ def read_midi(path: Path) -> NoteList:
     file names programs. Raises LabelError."""
     try:
         channels = _channels(mido.MidiFile(path))
-    except (OSError, ValueError, EOFError, LookupError, mido.KeySignatureError) as error:
+    except (OSError, ValueError, TypeError, EOFError, LookupError, mido.KeySignatureError) as error:
         raise LabelError(f"cannot read {path}: {error}") from error
     apart = [change for notes, pedal in channels if not notes for change in pedal]
     parts = [np.zeros((0, 5))]
@@ -167,51 +137,28 @@ def _channels(file: mido.MidiFile) -> list[tuple[list[Row], list[Change]]]:
     """Notes and pedal by channel. Raises ValueError for a file not timed in beats."""
     if file.ticks_per_beat <= 0:
         raise ValueError("its time is not counted in beats")
-    ticks, seconds, tempi = _tempo_map(file)
     channels: defaultdict[int, tuple[list[Row], list[Change]]] = defaultdict(lambda: ([], []))
     programs: dict[int, int] = {}  # by channel
-    for track in file.tracks:
-        struck: defaultdict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
-        tick = 0
-        for message in track:
-            tick += message.time
-            if message.is_meta or getattr(message, "channel", DRUMS) == DRUMS:
-                continue
-            last = bisect_right(ticks, tick) - 1
-            now_s = seconds[last] + (tick - ticks[last]) * tempi[last]
-            notes, pedal = channels[message.channel]
-            if message.type == "control_change" and message.control == SUSTAIN:
-                pedal.append((now_s, message.value >= PRESSED))
-            elif message.type == "program_change":
-                programs[message.channel] = message.program
-            elif message.type in ("note_on", "note_off"):
-                key = struck[message.channel, message.note]
-                if message.type == "note_on" and message.velocity:
-                    player = class_of(programs.get(message.channel, -1))
-                    key.append((now_s, message.velocity, player))
-                    continue
-                # A note struck at this very tick goes on if the event ends an earlier one.
-                ended = [strike for strike in key if strike[0] < now_s]
-                notes += [(on_s, now_s, message.note, v, player) for on_s, v, player in ended]
-                key[:] = key[len(ended) :] if ended else []
+    struck: defaultdict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
+    now_s = 0.0
+    for message in file:  # of all tracks, by time
+        now_s += message.time
+        if message.is_meta or getattr(message, "channel", DRUMS) == DRUMS:
+            continue
+        notes, pedal = channels[message.channel]
+        if message.type == "control_change" and message.control == SUSTAIN:
+            pedal.append((now_s, message.value >= PRESSED))
+        elif message.type == "program_change":
+            programs[message.channel] = message.program
+        elif message.type in ("note_on", "note_off"):
+            key = struck[message.channel, message.note]
+            if message.type == "note_on" and message.velocity:
+                player = class_of(programs.get(message.channel, -1))
+                key.append((now_s, message.velocity, player))
+            elif key:
+                on_s, velocity, player = key.pop(0)
+                notes.append((on_s, now_s, message.note, velocity, player))
     return list(channels.values())
-
-
-def _tempo_map(file: mido.MidiFile) -> tuple[list[int], list[float], list[float]]:
-    """For each tempo: its first tick and second, and the seconds per tick."""
-    changes = {0: TEMPO}
-    for track in file.tracks:
-        tick = 0
-        for message in track:
-            tick += message.time
-            if message.type == "set_tempo":
-                changes[tick] = message.tempo
-    ticks, seconds, tempi = [0], [0.0], [1e-6 * changes[0] / file.ticks_per_beat]
-    for tick in sorted(changes)[1:]:
-        seconds.append(seconds[-1] + (tick - ticks[-1]) * tempi[-1])
-        ticks.append(tick)
-        tempi.append(1e-6 * changes[tick] / file.ticks_per_beat)
-    return ticks, seconds, tempi
 
 
 def _held(notes: NDArray[np.float64], pedal: list[Change]) -> NDArray[np.float64]:
@@ -228,6 +175,28 @@ def _held(notes: NDArray[np.float64], pedal: list[Change]) -> NDArray[np.float64
     again = later[stroke.reshape(-1)]
     notes[:, 1] = np.maximum(offset, np.minimum(np.where(held, released, offset), again))
     return notes
+
+
+def read_alignment(alignment: Path, notes: Path, info: Path) -> NoteList:
+    """Estimated times of a score's notes, row for row, from the start that ``info`` gives."""
+    aligned, written = _read_columns(alignment), _read_columns(notes)
+    begin = {row.get("filename"): row.get("start", "") for row in _read_columns(info)}
+    try:
+        hours, minutes, seconds = map(int, begin[alignment.stem].split(":"))
+        rows = [
+            (float(time["start"]), float(time["end"]), int(note["pitch"]), int(note["velocity"]))
+            for time, note in zip(aligned, written, strict=True)
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabelError(f"cannot read {alignment} with {notes} and {info}: {error!r}") from None
+    begin_s = 3600 * hours + 60 * minutes + seconds
+    return note_list(np.array(rows).reshape(-1, 4) + [begin_s, begin_s, 0, 0])
+
+
+def _read_columns(path: Path) -> list[dict[str, str]]:
+    """Rows by the names in the first."""
+    head, *rows = _read_rows(path) or [[]]
+    return [dict(zip(head, cells, strict=False)) for cells in rows if cells]
 
 
 AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
@@ -308,23 +277,11 @@ def read_labels(candidates: list[Path], folder: Path) -> NoteList:
     }
     if len(places) == len(candidates) == 2:
         (alignment, parent), (notes, _) = places["alignments"], places["notes"]
-        begin = _start_seconds(parent.with_name("info.csv"), alignment.stem)
-        return read_alignment(alignment, notes, begin)
+        return read_alignment(alignment, notes, parent.with_name("info.csv"))
     if len(candidates) > 1:
         raise LabelError(f"several files of labels: {', '.join(map(str, candidates))}")
     (path,) = candidates
     return read_midi(path) if path.suffix.lower() in MIDI else read_table(path)
-
-
-def _start_seconds(info: Path, stem: str) -> float:
-    for row in read_columns(info):
-        if row.get("filename") == stem:
-            try:
-                hours, minutes, seconds = (int(part) for part in row["start"].split(":"))
-            except (KeyError, ValueError):
-                raise LabelError(f"{info}: {stem} has no start as hours:minutes:seconds") from None
-            return 3600.0 * hours + 60 * minutes + seconds
-    raise LabelError(f"{info} does not list {stem}")
 
 
 def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:

@@ -1,41 +1,34 @@
-"""Choose how sure early notes must be: ``python -m training.shipping.early --write``.
+"""How sure early notes of the anytime mode must be, chosen on passages of every family.
 
-Uses validation passages only, like ``training.shipping.tune``, whose settings stay. For each age of
-a frame it gathers all onset peaks of that age, and by how much the log-odds of each exceed those of
-the onset threshold that its passage's instruments have. What is added at an age is the least excess
-above which at most a share of NEW_FALSE are new false notes: no note begins there, and the full
-look-ahead would find none either. So early notes are almost as rarely false as late ones. It never
-rises with age.
+For each age of a frame it gathers all onset peaks of that age, and by how much the log-odds of each
+exceed those of the onset threshold that its passage's instruments have. What is added at an age is
+the least excess above which at most a share of NEW_FALSE are new false notes: no note begins there,
+and the full look-ahead would find none either. So early notes are almost as rarely false as late
+ones. It never rises with age.
 """
 
 import logging
-import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from model.config import INSTRUMENTS
+from model.config import INSTRUMENTS, WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
+from service.stream.due import Due
+from service.stream.windows import WindowSchedule
 from training.music.families import Passage
-from training.music.metrics import ONSET_TOLERANCE_S
+from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
-from training.shipping.pieces import (
-    chosen_passages,
-    full_age,
-    listened,
-    run_windows,
-    truth_of,
-)
-from training.shipping.tune import TuningPart, command
+from training.shipping.pieces import STREAM, chosen_passages, listened, truth_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +43,8 @@ class OnsetPeaks(NamedTuple):
     """Frames from the peak to the newest frame of its window."""
     excess: NDArray[np.float64]
     """Log-odds above those of the passage's onset threshold."""
-    false: NDArray[np.bool_]
-    """No note begins there."""
-    new: NDArray[np.bool_]
-    """The full look-ahead would find no note there either."""
+    new_false: NDArray[np.bool_]
+    """No note begins there, nor would the full look-ahead find one."""
     note: NDArray[np.int64]
     """The written note that begins there, counted over all pieces; -1 if none does."""
     waited: NDArray[np.float64]
@@ -66,8 +57,7 @@ def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> Track
     least = 0.0
     for age in range(last_age - 1, -1, -1):
         of_age = peaks.age == age
-        new_false = (peaks.false & peaks.new)[of_age]
-        least = max(least, lowest_excess(peaks.excess[of_age], new_false))
+        least = max(least, lowest_excess(peaks.excess[of_age], peaks.new_false[of_age]))
         odds.insert(0, least)
     chosen = replace(settings, early_odds=tuple(odds))
     needed = np.array([*odds, 0.0])[peaks.age]
@@ -102,40 +92,55 @@ def gather(
     tracker = AnytimeTracker(settings, frame_s, heads, last_age)
     peaks: list[tuple[int, int, int, float]] = []  # newest frame, row, pitch, probability
     full: list[NDArray[np.float32]] = []
-
-    def take(newest: int, window: NDArray[np.float32]) -> None:
+    for newest, window in every_window(computer, passage.audio, tracker.columns, last_age):
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
-
-    run_windows(computer, passage.audio, tracker.columns, last_age, take)
-    late = listened(settings, np.stack(full[last_age:], axis=1), frame_s, heads)
-    table = np.array(peaks).reshape(-1, 4)
-    newest, row, pitch = (table[:, column].astype(int) for column in range(3))
-    age = last_age - row
-    frame = newest - age
-    kept = (frame >= 0) & (frame < len(full) - last_age)
-    kept[kept] &= truth.knows(frame[kept] * frame_s, pitch[kept])
-    newest, age, pitch, frame, probability = (
-        column[kept] for column in (newest, age, pitch, frame, table[:, 3])
+    late = estimated_notes(
+        listened(settings, np.stack(full[last_age:], axis=1), frame_s, heads).notes
     )
+    table = np.array(peaks).reshape(-1, 4)
     # As once the belief is sure of who plays.
     players = Counter(INSTRUMENTS[n] for n in truth.notes.instrument.tolist() if n >= 0)
     threshold = settings.onset_threshold_for(players)
-    excess = logit(np.clip(probability, 1e-6, 1 - 1e-6)) - logit(threshold)
+    excess = logit(np.clip(table[:, 3], 1e-6, 1 - 1e-6)) - logit(threshold)
+    ends, rows, pitches = table[:, :3].astype(int).T
+    frames = ends - last_age + rows
+    kept = (frames >= 0) & (frames < len(full) - last_age) & (excess >= 0)
+    kept[kept] &= truth.knows(frames[kept] * frame_s, pitches[kept])
+    end, row, pitch, frame = (column[kept] for column in (ends, rows, pitches, frames))
     onset_s = truth.notes.onset_s
     note = nearest(onset_s, truth.notes.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
     near_s = (_NEAR_FRAMES + 0.5) * frame_s
     same = nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
-    waited = newest - onset_s[note] / frame_s if len(onset_s) else newest.astype(float)
-    at_least = excess >= 0
     return OnsetPeaks(
-        age[at_least],
-        excess[at_least],
-        note[at_least] < 0,
-        same[at_least] < 0,
-        np.where(note < 0, -1, note + notes)[at_least],
-        waited[at_least],
+        age=last_age - row,
+        excess=excess[kept],
+        new_false=(note < 0) & (same < 0),
+        note=np.where(note < 0, -1, note + notes),
+        waited=end - onset_s[note] / frame_s if len(onset_s) else end.astype(float),
     )
+
+
+def full_age(config: ModelConfig) -> int:
+    """The age in frames at which the anytime mode has a frame's full look-ahead."""
+    return STREAM.lookahead_hops(config.sample_rate) - config.newest_hops
+
+
+def every_window(
+    computer: LocalComputer, audio: NDArray[np.float32], columns: int, last_age: int
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The newest frame and the probabilities, [heads, columns, PITCHES], of each window in anytime
+    mode: of audio at the model's rate, a window every hop."""
+    schedule = WindowSchedule(computer.config.newest_hops, 1, columns - 1, last_age)
+    features = computer.open_stream(schedule.positions)
+    frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
+    after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)
+    padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])
+    for block in range(blocks):
+        end = schedule.end_sample(block)  # in the audio; a window later in what is padded
+        due = Due(padded[end : end + WINDOW], 1, 1, schedule.positions)
+        (heard,) = computer.compute(features, due)
+        yield block, heard[:, : max(0, frames - block + columns - 1)]
 
 
 def early_settings(
@@ -143,7 +148,8 @@ def early_settings(
 ) -> TrackerSettings:
     """The card's settings with what early notes need, from this many passages of each family."""
     settings = TrackerSettings.from_card(transcriber.card)
-    passages = list(chain.from_iterable(chosen_passages(synth, count, seconds).values()))
+    families = chosen_passages(synth, count, seconds)
+    passages = [passage for family in families.values() for passage in family]
     parts: list[OnsetPeaks] = []
     notes = 0
     with LocalComputer(transcriber) as computer:
@@ -153,14 +159,3 @@ def early_settings(
             logger.info("passage %d of %d", len(parts), len(passages))
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))
     return choose(peaks, settings, full_age(transcriber.config))
-
-
-PART = TuningPart(early_settings, pieces=2, seconds=10.0, heads=frozenset({"onset"}))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    return command("training.shipping.early", __doc__, PART, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

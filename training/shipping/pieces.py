@@ -11,17 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES, WINDOW, ModelConfig
+from model.config import HOP, PITCHES
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from service.stream.due import Due
 from service.stream.recording import transcribe_array
-from service.stream.setup import OnFrames
-from service.stream.windows import WindowSchedule
 from training.music.families import Passage, validation_passages
 from training.music.metrics import NoteList, estimated_notes, matched_onsets, rendered_notes
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN
@@ -31,11 +28,6 @@ STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)
 """How passages are heard."""
 SEED = 11
 """Of the passages, other than those that training is validated on."""
-
-
-def full_age(config: ModelConfig) -> int:
-    """The age in frames at which the anytime mode has a frame's full look-ahead."""
-    return STREAM.lookahead_hops(config.sample_rate) - config.newest_hops
 
 
 @dataclass(frozen=True)
@@ -82,9 +74,14 @@ class Piece:
     """[heads, frames, PITCHES]"""
     truth: Truth
 
+    def found(self, heads: tuple[str, ...], settings: TrackerSettings) -> NoteList:
+        return estimated_notes(
+            listened(settings, self.probabilities, self.truth.frame_s, heads).notes
+        )
+
     def score(self, heads: tuple[str, ...], settings: TrackerSettings) -> float:
         """The mean of onset F1, frame F1 and, if the ends are exact, onset + offset F1."""
-        found = listened(settings, self.probabilities, self.truth.frame_s, heads)
+        found = self.found(heads, settings)
         figures = [known_f1(self.truth, found), known_frame_f1(self.truth, found)]
         if self.truth.exact:
             figures.append(known_f1(self.truth, found, offsets=True))
@@ -101,10 +98,9 @@ class Pieces:
         self.families: dict[str, list[Piece]] = {}
         with LocalComputer(transcriber) as computer:
             for family, some in passages.items():
-                truths = [(passage, truth_of(passage)) for passage in some]
                 pieces = [
-                    Piece(heard(computer, passage), truth)
-                    for passage, truth in truths
+                    Piece(heard(computer, passage.audio, passage.sample_rate), truth)
+                    for passage, truth in zip(some, map(truth_of, some), strict=True)
                     if len(truth.notes)
                 ]
                 if pieces:
@@ -123,18 +119,15 @@ class Pieces:
 
     def onset_errors_s(self, settings: TrackerSettings) -> list[NDArray[np.float64]]:
         """Delays of the found notes, in seconds, of each family."""
-        return [
-            np.concatenate([_delays_s(piece, self.heads, settings) for piece in pieces])
-            for pieces in self.families.values()
-        ]
-
-
-def _delays_s(
-    piece: Piece, heads: tuple[str, ...], settings: TrackerSettings
-) -> NDArray[np.float64]:
-    found = listened(settings, piece.probabilities, piece.truth.frame_s, heads)
-    matched = matched_onsets(piece.truth.notes, found)
-    return np.asarray(found.onset_s[matched[:, 1]] - piece.truth.notes.onset_s[matched[:, 0]])
+        families = []
+        for pieces in self.families.values():
+            late_s = []
+            for piece in pieces:
+                written, found = piece.truth.notes, piece.found(self.heads, settings)
+                rows, columns = matched_onsets(written, found).T
+                late_s.append(found.onset_s[columns] - written.onset_s[rows])
+            families.append(np.concatenate(late_s))
+        return families
 
 
 def chosen_passages(synth: SynthConfig, count: int, seconds: float) -> dict[str, list[Passage]]:
@@ -142,10 +135,14 @@ def chosen_passages(synth: SynthConfig, count: int, seconds: float) -> dict[str,
     return validation_passages(synth, count, seconds, SEED)
 
 
-def heard(computer: LocalComputer, passage: Passage) -> NDArray[np.float16]:
-    return transcribe_array(
-        passage.audio, passage.sample_rate, computer, STREAM
-    ).probabilities.astype(np.float16)
+def heard(
+    computer: LocalComputer,
+    audio: NDArray[np.float32],
+    rate: int,
+    stream: StreamOptions = STREAM,
+) -> NDArray[np.float16]:
+    """Probabilities, [heads, frames, PITCHES]."""
+    return transcribe_array(audio, rate, computer, stream).probabilities.astype(np.float16)
 
 
 def listened(
@@ -153,29 +150,12 @@ def listened(
     probabilities: NDArray[np.float16],
     frame_s: float,
     heads: tuple[str, ...],
-) -> NoteList:
-    """Notes of [heads, frames, PITCHES]."""
+) -> Score:
+    """What is found in [heads, frames, PITCHES]."""
     listener, score = Listener(settings, frame_s, heads), Score()
     score.add(listener.push(0, probabilities.astype(np.float32)))
     score.add(listener.finish(probabilities.shape[1]))
-    return estimated_notes(score.notes)
-
-
-def run_windows(
-    computer: LocalComputer, audio: NDArray[np.float32], columns: int, last_age: int, take: OnFrames
-) -> None:
-    """Calls ``take`` with the newest frame and the probabilities of every window in anytime mode,
-    [heads, columns, PITCHES]: of audio at the model's rate, a window every hop."""
-    schedule = WindowSchedule(computer.config.newest_hops, 1, columns - 1, last_age)
-    features = computer.open_stream(schedule.positions)
-    frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
-    after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)
-    padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])
-    for block in range(blocks):
-        end = schedule.end_sample(block)  # in the audio; a window later in what is padded
-        due = Due(padded[end : end + WINDOW], 1, 1, schedule.positions)
-        (heard,) = computer.compute(features, due)
-        take(block, heard[:, : max(0, frames - block + columns - 1)])
+    return score
 
 
 def known_f1(truth: Truth, notes: NoteList, offsets: bool = False) -> float:

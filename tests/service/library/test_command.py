@@ -312,7 +312,7 @@ def test_wrong_usage_is_one_line(
     "arguments",
     [
         *("", "serve", "live", "keys", "keys new", "train", "train musicnet --preset live"),
-        *("evaluate", "evaluate real", "evaluate instruments", "evaluate errors"),
+        *("evaluate", "evaluate real", "evaluate instruments", "evaluate scores"),
         *("evaluate junk", "evaluate musicnet"),
     ],
 )

@@ -63,7 +63,7 @@ def test_folders_without_a_history_are_refused(
     assert "No such file" in capsys.readouterr().err
     (tmp_path / "metrics.jsonl").write_text('{"kind": "validation", "step": 1, "ap": 0.5}\n')
     assert main(command) == 1
-    assert "is it an algorithmic run" in capsys.readouterr().err
+    assert "has no validation with 'error'" in capsys.readouterr().err
 
 
 def test_tensorboard_events_lie_beside_the_metrics(tmp_path: Path) -> None:

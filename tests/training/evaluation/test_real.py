@@ -10,9 +10,8 @@ import soundfile
 
 from service.protocol.options import Mode, StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
-from tests.training.conftest import TONES
 from training.evaluation.real import checked, evaluate_collection
-from training.evaluation.reports.report import Report
+from training.evaluation.report import Report
 from training.music.metrics import FIGURES
 from training.music.recordings import Collection, read_collection
 
@@ -28,8 +27,6 @@ def test_a_transcription_is_scored(tones: Path) -> None:
     for figure in FIGURES:
         assert report["mean"][figure] > 0.9, figure
     assert abs(report["onset_error_ms"]["median"]) < 15
-    assert sum(row["notes"] for row in report["octaves"].values()) == len(TONES)
-    assert report["polyphony"]["1"]["onset_f1"] == 1.0
     assert report["interval"]["onset_f1"] is None  # of one recording
 
 

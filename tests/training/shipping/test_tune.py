@@ -1,6 +1,7 @@
 """The search for the tracker's settings, how notes are named, and what shipping makes of both."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,10 +17,10 @@ from tests.fakes import FakeTranscriber
 from tests.networks import TINY
 from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
-from training.shipping import naming, ship
-from training.shipping.naming import STREAM, NamingPieces, naming_settings
+from training.shipping import choose, ship
+from training.shipping.naming import STREAM, heard_passages, naming_settings, objective
 from training.shipping.pieces import Pieces
-from training.shipping.tune import GRID, MAX_CORRECTION, correction_frames, main, tune, value_of
+from training.shipping.tune import GRID, MAX_CORRECTION, correction_frames, tune, value_of
 
 FRAME_S = HOP / SAMPLE_RATE
 
@@ -65,16 +66,16 @@ def test_the_command_writes_what_it_finds_into_the_card(
 ) -> None:
     found = TrackerSettings(onset_threshold=0.45)
     monkeypatch.setattr("training.shipping.tune.tune", lambda *_: found)
-    monkeypatch.setattr("training.shipping.tune.write_card", lambda _, card: written.append(card))
+    monkeypatch.setattr("training.shipping.choose.write_card", lambda _, card: written.append(card))
     written: list[dict[str, Any]] = []
     where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    little = ["--pieces", "1", "--seconds", "4"]
-    assert main(["--model", str(tiny_weights), *where, *little]) == 0
+    command = ["tune", *where, "--passages", "1", "--seconds", "4", "--model"]
+    assert choose.main([*command, str(tiny_weights)]) == 0
     assert written == []
-    assert main(["--model", str(tiny_weights), *where, *little, "--write"]) == 0
+    assert choose.main([*command, str(tiny_weights), "--write"]) == 0
     assert written[0]["tracker"]["onset_threshold"] == 0.45
     assert written[0]["config"]
-    assert main(["--model", str(tmp_path / "none.safetensors"), *where, "--write"]) == 1
+    assert choose.main([*command, str(tmp_path / "none.safetensors"), "--write"]) == 1
 
 
 def test_shipping_says_what_it_lacks_and_writes_nothing(
@@ -101,16 +102,17 @@ def fake() -> TranscriptionModel:
 
 
 def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> None:
-    passages = NamingPieces(fake(), synth_config, 1, SECONDS)
+    passages = heard_passages(fake(), synth_config, 1, SECONDS)
+    found = partial(objective, passages, fake().config)
     measured = evaluate_instruments(FakeTranscriber(HEADS), STREAM, synth_config, 1, SECONDS)
     accuracy = sum(measured[kind]["instrument_accuracy"] for kind in ("solo", "ensemble"))
     always_down = measured["pedal_f1_if_always_down"]
     up = 1 - always_down / (2 - always_down)  # share of the frames
     always_up = 2 * up / (up + 1)
     # A pedal that nobody can press leaves only the frames with it up.
-    never = passages.objective(TrackerSettings(pedal_presence_threshold=1.0))
+    never = found(TrackerSettings(pedal_presence_threshold=1.0))
     assert never == pytest.approx(accuracy + always_up / 2)
-    pedal = 2 * (passages.objective(TrackerSettings()) - accuracy)
+    pedal = 2 * (found(TrackerSettings()) - accuracy)
     assert measured["pedal_f1"] < pedal < measured["pedal_f1"] + 1
 
 
@@ -132,5 +134,5 @@ def test_weights_without_these_heads_are_refused(
     config = replace(TINY, heads=HEADS[:5])
     weights = tmp_path / "pedal.safetensors"
     save_weights(TranscriptionModel(config), {"config": config.to_json()}, weights)
-    assert naming.main(["--model", str(weights), "--synth", str(tmp_path)]) == 1
+    assert choose.main(["naming", "--model", str(weights), "--synth", str(tmp_path)]) == 1
     assert "lacks the heads instrument:bassoon, " in capsys.readouterr().err

@@ -179,9 +179,6 @@ def _ends(
     return np.maximum(np.minimum(end_s, again_s), onset_s)
 
 
-COLUMNS = ("onset_s", "offset_s", "pitch", "velocity", "confidence")
-
-
 @dataclass(frozen=True)
 class Activations:
     """A model's probabilities for a recording, (frames, PITCHES), ``frame_s`` apart."""
@@ -237,30 +234,3 @@ def unwritten(aligned: Aligned, activations: Activations) -> NDArray[np.float64]
     notes = aligned.notes
     near = nearest(notes.onset_s, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
     return np.stack([times_s, pitch, inner[frame, pitch]], axis=1)[~near]
-
-
-def write_labels(path: Path, aligned: Aligned) -> None:
-    """A TSV of COLUMNS with a heading, by onset, which ``training.evaluate`` reads as well."""
-    notes = aligned.notes
-    lines = [
-        f"{onset:.4f}\t{offset:.4f}\t{pitch}\t{velocity}\t{confidence:.3f}"
-        for onset, offset, pitch, velocity, confidence in zip(
-            notes.onset_s,
-            notes.offset_s,
-            notes.pitch,
-            notes.velocity,
-            aligned.confidence,
-            strict=True,
-        )
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["\t".join(COLUMNS), *lines, ""]), encoding="utf-8")
-
-
-def summary(aligned: Aligned) -> str:
-    """How good an alignment is, in a line."""
-    doubtful = int((aligned.confidence < FOUND).sum())
-    return (
-        f"{len(aligned.notes)} notes: {aligned.heard.mean():.1%} heard near their place, "
-        f"{doubtful} in doubt (confidence below {FOUND:g})"
-    )

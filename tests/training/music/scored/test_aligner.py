@@ -1,4 +1,4 @@
-"""Scores aligned with what a model hears, and the command that does it."""
+"""Scores aligned with what a model hears."""
 
 import dataclasses
 from pathlib import Path
@@ -11,9 +11,8 @@ from service.engine.local import LocalComputer
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.training.conftest import write_midi
 from tests.training.music.scored.conftest import FRAME_S
-from training.align import main
 from training.music.metrics import NoteList
-from training.music.recordings import LabelError, read_table
+from training.music.recordings import LabelError
 from training.music.scored.aligner import (
     FOUND,
     PLACED,
@@ -87,25 +86,6 @@ def test_files_are_aligned_through_the_service(tmp_path: Path) -> None:
     assert aligned.notes.onset_s == pytest.approx([1.0, 1.5, 2.1, 2.5, 3.0], abs=0.02)
     with LocalComputer(FakeTranscriber(heads=("frame",))) as computer, pytest.raises(LabelError):
         align_files(tmp_path / "a.wav", tmp_path / "a.mid", None, computer)
-
-
-def test_the_command_writes_labels_that_evaluation_reads(
-    tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_midi(tmp_path / "score.mid", [(0, [(0.0, 0.4, 69, 70), (0.5, 1.0, 57, 70)])])
-    coarse = tmp_path / "coarse.tsv"
-    coarse.write_text("# by hand\nscore_s\taudio_s\n0.0\t0.7\n0.5\t1.1\n")
-    out = tmp_path / "deep" / "labels.tsv"
-    command = [str(tones / "tones.wav"), str(tmp_path / "score.mid"), "--out", str(out)]
-    command += ["--coarse", str(coarse), "--model", str(tiny_weights)]
-    assert main(command) == 0
-    notes = read_table(out)
-    assert sorted(notes.pitch.tolist()) == [57, 69]
-    assert not notes.has_velocities
-    assert "2 notes" in capsys.readouterr().out
-    coarse.write_text("# none\nscore_s\taudio_s\n")
-    assert main(command) == 1
-    assert "coarse.tsv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rows", ["", "0\t1\n1\t0.5", "0\tone\n1\t2", "0\t1\n1\tnan"])

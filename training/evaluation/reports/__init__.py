@@ -1,4 +1,0 @@
-"""Measured scores pooled, tabulated and drawn.
-
-Nothing is transcribed here.
-"""

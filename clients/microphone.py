@@ -5,11 +5,10 @@ Notes in the terminal, and on a MIDI port with ``--midi-port``; Ctrl-C ends.
 
 import argparse
 import asyncio
-import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -191,19 +190,14 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
 
         task = asyncio.current_task()
         assert task is not None
-        lose_terminal = _end_on_signals(task)
+        _end_on_signals(task)
         client.start()
         watching = asyncio.create_task(watch())
         stack.callback(watching.cancel)
         try:
             try:
                 await follow()
-            except (asyncio.CancelledError, OSError) as error:
-                # Ctrl-C: the last notes still come, until a second one.
-                if isinstance(error, OSError):
-                    if error.errno != errno.EIO:
-                        raise
-                    lose_terminal()
+            except asyncio.CancelledError:  # Ctrl-C: the last notes still come, until a second one
                 microphone.close()
                 await asyncio.sleep(0)  # for the blocks that the device has handed over
                 client.finish()
@@ -224,29 +218,19 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     return 1 if microphone.stopped or recorder.failure is not None else 0
 
 
-def _end_on_signals(task: asyncio.Task[Any]) -> Callable[[], bool]:
-    """SIGTERM ends the take as Ctrl-C does, and so does a terminal that is closed; what is returned
-    says that it has been, if a write to it fails before the signal comes."""
+def _end_on_signals(task: asyncio.Task[Any]) -> None:
+    """SIGTERM ends the take as Ctrl-C does, and so does a terminal that is closed."""
     loop = asyncio.get_running_loop()
     written = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
-    hung_up = False
-
-    def lose_terminal() -> bool:
-        """Whether that is news."""
-        nonlocal hung_up
-        news, hung_up = not hung_up, True
-        _write_nowhere(written)
-        return news
 
     def hang_up() -> None:
-        if lose_terminal():
-            task.cancel()
+        _write_nowhere(written)
+        task.cancel()
 
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(signal.SIGHUP, hang_up)
-    return lose_terminal
 
 
 def _write_nowhere(streams: Iterable[TextIO]) -> None:

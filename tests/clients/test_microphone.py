@@ -192,17 +192,24 @@ async def test_a_full_disk_costs_the_audio_but_no_notes(
 
 
 INTERRUPTED = """
-import os, sys
+import os, signal, sys, traceback
 from clients import microphone
 from tests.clients.fakes.fake_devices import FakePort, FakeSounddevice
 
+url, midi, words = sys.argv[1:]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as from a shell, though these tests ignore it
 os.open(os.ttyname(0), os.O_RDWR)  # the first of a session's leader is its own
 port = FakePort()
 microphone.load_sounddevice = lambda: FakeSounddevice(seconds=None)
 microphone.open_port = lambda name: port
-status = microphone.main(["--url", sys.argv[1], "--midi-port", "synth", "--midi", sys.argv[2]])
-assert port.closed and not port.sounding, port.messages
-assert any(message.type == "note_on" for message in port.messages)
+try:
+    status = microphone.main(["--url", url, "--midi-port", "synth", "--midi", midi])
+    assert port.closed and not port.sounding, port.messages
+    assert any(message.type == "note_on" for message in port.messages)
+except BaseException:
+    with open(words, "w") as file:  # there may be no terminal any more
+        traceback.print_exc(file=file)
+    raise
 sys.exit(status)
 """
 
@@ -211,14 +218,15 @@ sys.exit(status)
 async def test_ctrl_c_and_a_closed_terminal_end_the_take_with_its_last_notes_and_files(
     tmp_path: Path, hangs_up: bool
 ) -> None:
-    midi, log = tmp_path / "take.mid", tmp_path / "log"
+    midi, log, words = (tmp_path / name for name in ("take.mid", "log", "words"))
+    words.touch()
     terminal, end = pty.openpty()
     loop = asyncio.get_running_loop()
     loop.add_reader(terminal, os.read, terminal, 65_536)
     async with FakeService().running() as service:
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-c", INTERRUPTED, service.url, str(midi)],
+                [sys.executable, "-c", INTERRUPTED, service.url, str(midi), str(words)],
                 cwd=REPOSITORY,
                 stdin=end,
                 stdout=end if hangs_up else output,
@@ -240,7 +248,7 @@ async def test_ctrl_c_and_a_closed_terminal_end_the_take_with_its_last_notes_and
             process.kill()
             process.wait()
             os.close(end)
-        assert process.returncode == 0, log.read_text()
+        assert process.returncode == 0, log.read_text() + words.read_text()
         assert service.sessions[0].stopped
     assert any(message.type == "note_on" for message in mido.MidiFile(midi))
     assert "Traceback" not in log.read_text()

@@ -23,9 +23,7 @@ When window n arrives, the pitch
       f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold,
       o_n[f - k] < o_n[f] for k = 1 ... r,    o_n[f] >= o_n[f + k] for k = 1 ... r, f + k <= n.
 
-  Its time is that of the peak, interpolated between frames (``tracking.onset_shift``). In models
-  without an onset head it begins, if silent, at f = n - A if y_n[f ... f + r] all reach
-  frame_on_threshold;
+  Its time is that of the peak, interpolated between frames (``onset_shift``);
 * is struck again if it sounds and the same holds. The old note ends where the evidence that it
   sounds was greatest (``service.notes.base_tracker``), or else where the new one begins;
 * ends by that evidence. Frame f is weighed with y_n[f] of the window in which it has the age
@@ -156,12 +154,7 @@ class AnytimeTracker(Tracker):
     def _peaks(self, known: NDArray[np.float32]) -> list[Peak]:
         """Every peak f = n - A ... n that the frame probability confirms."""
         last, radius = self._last, self.settings.onset_radius_frames
-        if self._onset is None:
-            lowest = known[self._frame, last : last + radius + 1].min(axis=0)
-            sure = np.flatnonzero(lowest >= self.settings.frame_on_threshold).tolist()
-            return [Peak(0, pitch, float(known[self._frame, last, pitch])) for pitch in sure]
-        onset = known[self._onset]
-        found = peaks(onset, radius, self.settings.least_onset_threshold)[last:]
+        found = peaks(known[self._onset], radius, self.settings.least_onset_threshold)[last:]
         return [
             Peak(row, pitch, self._chance(known, last + row, pitch))
             for row, pitch in zip(*(part.tolist() for part in found.nonzero()), strict=True)
@@ -176,19 +169,12 @@ class AnytimeTracker(Tracker):
         for row, pitch, chance in found:
             at = self._last + row
             frame = first + at
-            sounds = pitch in self._sounding
-            if frame < self._free[pitch]:
+            if frame < self._free[pitch] or chance < add_odds(self._least, self._doubt[at]):
                 continue
-            if self._onset is None:
-                if sounds:
-                    continue
-            elif chance < add_odds(self._least, self._doubt[at]):
-                continue
-            shift = self.settings.onset_correction_frames
-            if self._onset is not None:
-                shift += onset_shift(known[self._onset, at - 1 : at + 2, pitch])
-            time_frames = max(float(self._free[pitch]), frame + shift)
-            if sounds:
+            shift = onset_shift(known[self._onset, at - 1 : at + 2, pitch])
+            time_frames = frame + shift + self.settings.onset_correction_frames
+            time_frames = max(float(self._free[pitch]), time_frames)
+            if pitch in self._sounding:
                 events.append(self._end_at_best(pitch, frame, time_frames))
             events.append(self._begin(known, at, frame, pitch, time_frames, chance))
         return events

@@ -91,8 +91,8 @@ class Tracker(ABC):
     ) -> None:
         """Args:
         frame_seconds: seconds from frame to frame.
-        heads: names of the rows of the probabilities; "frame" is required, "onset", "velocity" and
-            "pedal" are used if present.
+        heads: names of the rows of the probabilities; "frame" and "onset" are required, "velocity"
+            and "pedal" are used if present.
         weighed_after: frames from a frame to the newest when it is weighed as evidence of an end.
         """
         self.settings = settings
@@ -100,7 +100,7 @@ class Tracker(ABC):
         self._n_heads = len(heads)
         rows = {head: row for row, head in enumerate(heads)}
         self._frame = rows["frame"]
-        self._onset = rows.get("onset")
+        self._onset = rows["onset"]
         self._velocity = rows.get("velocity")
         self._pedal = rows.get("pedal")
         self._weighed_after = weighed_after
@@ -162,9 +162,11 @@ class Tracker(ABC):
         """``read`` and ``step`` for notes without names; in anytime mode for one window."""
         new = block.shape[1] if self.columns == 1 else 1
         self.read(block, new)
+        return self._stepped(new)
+
+    def _stepped(self, new: int) -> Known:
         known: Known = []
-        for _ in range(new):
-            frame = self._pushed
+        for frame in range(self._pushed, self._pushed + new):
             known += [(frame, event) for event in self.step()]
         return known
 
@@ -243,11 +245,10 @@ class Tracker(ABC):
         """MIDI velocity, 1 to 127, of a note that begins."""
         if self._velocity is None:
             return self.settings.default_velocity
-        if self._onset is not None:
-            # The head is trained around onsets: read it where an onset is likeliest.
-            radius = self.settings.onset_radius_frames
-            near = known[self._onset, at - radius : at + radius + 1, pitch]
-            at += int(np.argmax(near)) - radius
+        # The head is trained around onsets: read it where an onset is likeliest.
+        radius = self.settings.onset_radius_frames
+        near = known[self._onset, at - radius : at + radius + 1, pitch]
+        at += int(np.argmax(near)) - radius
         loudness = float(known[self._velocity, at, pitch])
         self.dynamics = self.dynamics.after(loudness)
         return self.dynamics.velocity(loudness)
@@ -271,7 +272,8 @@ class Tracker(ABC):
         )
 
     def _end_all(self, frame: int) -> list[NoteEvent]:
-        return [self._end_at_best(pitch, frame, frame) for pitch in sorted(self._sounding)]
+        ends = {p: max(frame, note.event.frame + 1) for p, note in self._sounding.items()}
+        return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
 
     def _seconds(self, frames: float) -> float:
         return round(frames * self._frame_seconds, 6)
@@ -293,6 +295,8 @@ def peaks(onset: NDArray[np.float32], radius: int, least: float) -> NDArray[np.b
     """Where [frames, PITCHES] is at least ``least``, which is above 0, above the ``radius`` frames
     before and not below those after: the first of equals is the peak. Outside there is silence."""
     found = onset >= least
+    if not found.any():
+        return found
     for shift in range(1, radius + 1):
         found[shift:] &= onset[shift:] > onset[:-shift]
         found[:-shift] &= onset[:-shift] >= onset[shift:]

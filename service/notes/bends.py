@@ -21,9 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from model.cents import RANGE_CENTS, cents
+from model.cents import RANGE_CENTS, SCALE_CENTS
 from model.config import PITCHES
 from service.notes.events import BendEvent, Event, NoteEvent
+from service.notes.frames import LatestFrames
 
 PIECE = 8
 """Frames from one report to the next."""
@@ -57,7 +58,8 @@ class Bender:
 
     def __init__(self, frame_seconds: float) -> None:
         self._frame_seconds = frame_seconds
-        self._rows = np.full((HISTORY_FRAMES, PITCHES), np.nan, np.float32)
+        self._frames = LatestFrames(1, HISTORY_FRAMES)
+        self._rows = np.zeros((0, PITCHES), np.float32)
         self._raised = [0.0] * HISTORY_FRAMES
         self._stop = 0  # the frame after the last row
         self._pitches: dict[int, int] = {}  # by note that sounds
@@ -73,9 +75,8 @@ class Bender:
 
     def remember(self, row: NDArray[np.float32], raised_cents: float) -> None:
         """The row CENTS of the next frames, [n, PITCHES], and what is to be added to it."""
-        kept = HISTORY_FRAMES + len(row)
-        self._rows = np.concatenate([self._rows, cents(row)])[-kept:]
-        self._raised = [*self._raised, *[raised_cents] * len(row)][-kept:]
+        (self._rows,) = self._frames.append(row[None])
+        self._raised = [*self._raised, *[raised_cents] * len(row)][-len(self._rows) :]
         self._stop += len(row)
 
     def step(self, frame: int, events: Iterable[Event]) -> list[Event]:
@@ -133,4 +134,5 @@ def _followed(row: NDArray[np.float32], pitch: int, before: float) -> float:
 
 
 def _at(row: NDArray[np.float32], pitch: int) -> float:
-    return float(row[min(PITCHES - 1, max(0, pitch))])
+    value = float(row[min(PITCHES - 1, max(0, pitch))])
+    return (value - 0.5) * SCALE_CENTS if value > 0 else math.nan

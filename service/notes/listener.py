@@ -1,6 +1,7 @@
 """All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +13,21 @@ from service.notes.belief import Belief
 from service.notes.bends import HISTORY_FRAMES, Bender, Curve
 from service.notes.dynamics import Dynamics
 from service.notes.events import Event, NoteEvent
-from service.notes.handover import HandoverTracker
+from service.notes.lines import PIANO
 from service.notes.naming import InstrumentNamer
 from service.notes.pedal import MEAN_FRAMES, PedalTracker
 from service.notes.resume import ResumePoint
-from service.notes.second_line import PIANO
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.midi_file import PEDALLED
+
+
+TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)
+"""Rows that trackers read."""
+CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "plucked", "mallets")
+"""Instruments that hardly play single lines: nothing waits for one if they are the only ones."""
+RISE = 3
+"""Frames over which the frame probability rises at an onset, for networks without a head for it."""
 
 
 class Listener:
@@ -46,33 +54,32 @@ class Listener:
             full look-ahead.
         bends: whether to follow the pitch of notes; only networks with a row CENTS can.
         """
-        # Trackers and pedal read no instrument but the piano; usually those come last.
-        named = [head.startswith("instrument:") or head == CENTS for head in heads]
-        self._tracked = len(heads) - named[::-1].index(False)
-        lines = settings.line is not None and last_age is None and "onset" in heads
-        if lines and PIANO in heads:
-            self._tracked = max(self._tracked, heads.index(PIANO) + 1)
-        tracked = heads[: self._tracked]
-        self._tracker: Tracker
-        if lines:
-            self._tracker = HandoverTracker(settings, frame_seconds, tracked)
-        elif last_age is None:
-            self._tracker = NoteTracker(settings, frame_seconds, tracked)
-        else:
-            self._tracker = AnytimeTracker(settings, frame_seconds, tracked, last_age)
         self._namer = InstrumentNamer(heads, frame_seconds, instruments, settings)
+        self.instruments = self._namer.classes
+        if last_age is not None or self.instruments and set(self.instruments) <= set(CHORDAL):
+            settings = replace(settings, line=None)
+        tracked = [name for name in TRACKED if name in heads]
+        self._rows = [heads.index(name) for name in tracked]
+        self._earlier: NDArray[np.float32] | None = None
+        if "onset" not in heads:
+            tracked.append("onset")
+            self._earlier = np.zeros((RISE, PITCHES), np.float32)
+        self._tracker: Tracker
+        if last_age is None:
+            self._tracker = NoteTracker(settings, frame_seconds, tuple(tracked))
+        else:
+            self._tracker = AnytimeTracker(settings, frame_seconds, tuple(tracked), last_age)
         self._pedal = PedalTracker(settings, frame_seconds)
         self._presence = settings.pedal_presence_threshold
-        self._pedal_row = heads.index("pedal") if "pedal" in heads else None
+        self._pedal_row = tracked.index("pedal") if "pedal" in heads else None
         self._resumed = 0  # earlier frames were decided elsewhere
-        self.instruments = self._namer.classes
         self.columns = self._tracker.columns
         self.on_delay_frames = self._tracker.on_delay_frames
         self.off_delay_frames = self._tracker.off_delay_frames
         self._cents_row = heads.index(CENTS) if bends and CENTS in heads else None
         self._bender = Bender(frame_seconds) if self._cents_row is not None else None
         frames = self._tracker.history_frames, self._namer.history_frames, MEAN_FRAMES
-        self.history_frames = max(*frames, HISTORY_FRAMES if self._bender else 0)
+        self.history_frames = RISE + max(*frames, HISTORY_FRAMES if self._bender else 0)
 
     @property
     def first_free_frames(self) -> Mapping[int, int]:
@@ -123,12 +130,17 @@ class Listener:
                 stream are not given, but in anytime mode still decide the frames before.
             raised_cents: by which the network's pitches lie above those that bends count from.
         """
-        known = as_probabilities(probabilities[: self._tracked])
+        known = as_probabilities(probabilities[self._rows])
         before = self.columns - 1
         settling = before - self._tracker.last_age  # column of the next frame with full look-ahead
         new = known.shape[1] - before if block_frames is None else block_frames
         settled = known[:, settling : settling + new]
         new = settled.shape[1]
+        if self._earlier is not None:
+            frames = np.concatenate([self._earlier, known[0]])
+            self._earlier = np.pad(frames, ((0, new), (0, 0)))[new : new + RISE]
+            rise = np.maximum(0, known[0] - frames[:-RISE])
+            known = np.concatenate([known, rise[None]])
         self._tracker.read(known, new)
         self._namer.remember(first_frame - before, probabilities, new)
         if self._bender:

@@ -20,6 +20,7 @@ from model.instruments import distinguished_by
 from service.notes.base_tracker import as_probabilities
 from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Note, NoteEvent
+from service.notes.frames import LatestFrames
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 
@@ -56,7 +57,8 @@ class InstrumentNamer:
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
         stored = self._stored.stop - self._stored.start
-        self._recent = np.zeros((stored, self.history_frames, PITCHES), np.float32)
+        self._frames = LatestFrames(stored, self.history_frames)
+        self._recent = np.zeros((stored, 0, PITCHES), np.float32)
         self._stop = 0  # the frame after the last column
         self._sounding: dict[int, NoteEvent] = {}
         self._due: deque[NoteEvent] = deque()  # notes to be considered again, in their order
@@ -84,9 +86,8 @@ class InstrumentNamer:
             probabilities: [heads, n, 128]; at the end of a stream n may leave out new frames.
         """
         if self.classes:
-            kept = self._recent[:, -self.history_frames :]
-            coming = np.zeros((len(kept), new, PITCHES), np.float32)
-            self._recent = np.concatenate([kept, coming], axis=1)
+            coming = np.zeros((len(self._recent), new, PITCHES), np.float32)
+            self._recent = self._frames.append(coming)
             self._stop += new
             at = first - self._first
             self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._stored]

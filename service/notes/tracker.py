@@ -1,13 +1,19 @@
 """Frame probabilities to notes: strictly causal, the same for a live stream and a file.
 
-When frame n has arrived, with r ``onset_radius_frames``, a pitch
+While several lines play (``service.notes.lines``), or if settings or instruments know no others, with
+n the newest frame and r ``onset_radius_frames``, a pitch
 
 * begins at frame n - r if the onset probability peaks above its threshold there and the frame
-  probability confirms it by frame n; in models without an onset head, if it is silent and the frame
-  probability has confirmed it in all of these frames;
+  probability confirms it by frame n;
 * is struck again if it already sounds and such a peak occurs: the old note ends where the evidence
   that it sounds was greatest (``service.notes.base_tracker``), or else where the new one begins;
 * ends by that evidence, of the frames up to n - r.
+
+A single line is the best path, which decides frame n - A (``ahead_frames``). A note of it begins at
+the peak of its onset head in the r frames after its first, if there is one, and is struck again at
+peaks of at least ``again_threshold``. When a second line enters, the frames from n - A on are
+undecided, and several are heard in them after all; when it falls silent, the path goes on from the
+last frame that is decided.
 
 Events are returned in the order in which they become known: a note may end before beginnings of
 other pitches that were returned earlier. Events of one pitch are in time order. Live events cannot
@@ -20,6 +26,8 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.base_tracker import WAIT, Known, Tracker, onset_shift, peaks
 from service.notes.events import NoteEvent
+from service.notes.frames import LatestFrames
+from service.notes.lines import LEAST_ONSET, LineListener, Paths, best_paths
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 
@@ -33,74 +41,97 @@ class NoteTracker(Tracker):
         frame_seconds: float,
         heads: tuple[str, ...] = ("frame", "onset", "velocity"),
     ) -> None:
-        self._delay = settings.onset_radius_frames
+        """With ``TrackerSettings.line``, single lines are read as such."""
+        self._delay = self._ahead = settings.onset_radius_frames
         super().__init__(settings, frame_seconds, heads, weighed_after=self._delay)
-        self._past = 2 * self._delay  # frames of history; silence precedes the stream
-        self._recent = np.zeros((self._n_heads, self._past, PITCHES), np.float32)
+        self._lines = None
+        self.history_frames = WAIT
+        if settings.line is not None:
+            self._lines = LineListener(settings.line, heads)
+            self._ahead = max(settings.line.ahead_frames, 2 * self._delay)
+            self.history_frames = max(WAIT, self._lines.history_frames)
+        # A line's note begins so late that frames before these would not be weighed.
+        self._held_frames = max(settings.min_note_frames, self._ahead - self._delay)
+        self._past = self._ahead + self._delay  # frames before a block
+        self.history_frames += self._past
+        self._frames = LatestFrames(len(heads), self._past)  # silence precedes the stream
+        self._recent = self._frames.append(np.zeros((len(heads), 0, PITCHES), np.float32))
         self._first = 0  # frame that is known
-        self._new = 0  # frames that are read but not stepped over
+        self._oldest = 0  # frame of column 0
+        self._decided = -self._ahead
+        self._now_several = self._lines is None
+        self._several = np.zeros(0, np.bool_)  # of the block, as the next two
         self._struck = np.zeros((0, PITCHES), np.bool_)
-        self.history_frames = self._past + WAIT
+        self._paths: Paths | None = None
         # Half a frame more than the wait itself: an onset may lie that far before its frame.
-        self.on_delay_frames = self._delay + 0.5 - min(0.0, settings.onset_correction_frames)
+        self.on_delay_frames = self._ahead + 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, self._delay + WAIT)
 
     @property
     def decided(self) -> int:
-        return max(self._pushed, self._resumed) - self._delay
+        return max(self._decided, self._resumed - self._ahead)
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
         self._first = first_frame
+        self._decided = first_frame - self._ahead
         super().resume(first_frame, point)
 
     def read(self, block: NDArray[np.float32], new: int) -> None:
-        kept = self._recent[:, self._recent.shape[1] - self._past :]
-        self._recent = np.concatenate([kept, block], axis=1)
-        self._new = new
-        delay, first = self._delay, self._past - self._delay
-        frame = self._recent[self._frame]
+        if self._lines is None:
+            self._take(block, np.ones(new, np.bool_), None)
+        elif new:
+            self._take(block, *self._lines.hear(block))
 
-        def confirmed(reduce: np.ufunc) -> NDArray[np.bool_]:
-            """Whether the greatest or least frame probability of frames n - r to n suffices."""
-            shifts = [frame[first + shift : first + shift + new] for shift in range(delay + 1)]
-            enough: NDArray[np.bool_] = reduce.reduce(shifts) >= self.settings.frame_on_threshold
-            return enough
-
-        if self._onset is None:
-            self._struck = confirmed(np.minimum)
-        else:
-            values = self._recent[self._onset, first - delay : first + new + delay]
-            found = peaks(values, delay, self.settings.least_onset_threshold)[delay : delay + new]
-            self._struck = found & confirmed(np.maximum)
+    def _take(
+        self,
+        block: NDArray[np.float32],
+        several: NDArray[np.bool_],
+        bias: NDArray[np.float32] | None,
+    ) -> None:
+        self._oldest = self._pushed - self._past
+        self._recent = self._frames.append(block)
+        self._several = several
+        frame, onset = self._recent[self._frame], self._recent[self._onset]
+        self._struck = peaks(onset, self._delay, self.settings.least_onset_threshold)
+        if self._struck.any():
+            confirmed = frame.copy()  # by the greatest probability of frames f to f + r
+            for shift in range(1, self._delay + 1):
+                np.maximum(confirmed[:-shift], frame[shift:], out=confirmed[:-shift])
+            self._struck &= confirmed >= self.settings.frame_on_threshold
+        if bias is not None and not several.all():
+            assert self.settings.line is not None
+            first = self._past - self._ahead
+            self._paths = best_paths(self.settings.line, frame[first:], onset[first:], bias)
 
     def step(self) -> list[NoteEvent]:
-        i = self._struck.shape[0] - self._new
-        at = self._past + i - self._delay  # the column of ``frame``
-        frame = self._pushed - self._delay
+        i = self._pushed - self._oldest - self._past
+        self._now_several = several = bool(self._several[i])
+        decided = self._pushed + 1 - (self._delay if several else self._ahead)
         events: list[NoteEvent] = []
-        if self._pushed >= self._resumed and self._struck[i].any():
-            events = self._strike(frame, at, np.flatnonzero(self._struck[i]).tolist())
-        if frame >= self._first:  # no silence instead of frames that are not known
+        if self._pushed >= self._resumed:
+            for frame in range(max(0, self._decided), decided):
+                events += self._strike(frame) if several else self._follow(frame, i)
+        self._decided = max(self._decided, decided)
+        at = self._past + i - self._delay
+        if not several:
+            self._hold_all()
+        elif self._pushed - self._delay >= self._first:  # no silence instead of unknown frames
             events += self._weigh(self._recent, at)
         self._pushed += 1
-        self._new -= 1
         return events
 
-    def _strike(self, frame: int, at: int, pitches: list[int]) -> list[NoteEvent]:
-        """What peaks of these pitches at the frame begin and end."""
+    # -- several lines ----------------------------------------------------------------------------
+
+    def _strike(self, frame: int) -> list[NoteEvent]:
+        """What peaks at the frame begin and end."""
+        at = frame - self._oldest
         ends: list[NoteEvent] = []
         begins: list[tuple[float, int, float]] = []  # time in frames, pitch, probability
-        head = self._frame if self._onset is None else self._onset
-        for pitch in pitches:
-            chance = float(self._recent[head, at, pitch])
-            if self._onset is not None:
-                chance = self._chance(self._recent, at, pitch)
-            if not self._enough(pitch, frame, chance):
+        for pitch in np.flatnonzero(self._struck[at]).tolist():
+            chance = self._chance(self._recent, at, pitch)
+            if chance < self._least or self._begun_lately(pitch, frame):
                 continue
-            shift = self.settings.onset_correction_frames
-            if self._onset is not None:
-                shift += onset_shift(self._recent[head, at - 1 : at + 2, pitch])
-            begin = max(0.0, frame + shift)
+            begin = self._onset_time(frame, at, pitch)
             begins.append((begin, pitch, chance))
             if pitch in self._sounding:
                 ends.append(self._end_at_best(pitch, frame, begin))
@@ -111,15 +142,69 @@ class NoteTracker(Tracker):
             for begin, pitch, chance in begins
         ]
 
-    def _enough(self, pitch: int, frame: int, chance: float) -> bool:
-        """Whether a peak of so much begins a note."""
-        if self._onset is None:
-            return pitch not in self._sounding
+    def _begun_lately(self, pitch: int, frame: int) -> bool:
         note = self._sounding.get(pitch)
-        far = note is None or frame - note.event.frame >= self.settings.min_note_frames
-        return far and chance >= self._least
+        return note is not None and frame - note.event.frame < self.settings.min_note_frames
+
+    def _onset_time(self, frame: int, at: int, pitch: int) -> float:
+        shift = onset_shift(self._recent[self._onset, at - 1 : at + 2, pitch])
+        return max(0.0, frame + shift + self.settings.onset_correction_frames)
+
+    # -- a single line ----------------------------------------------------------------------------
+
+    def _follow(self, frame: int, i: int) -> list[NoteEvent]:
+        """What the i-th of the paths, which begins at the frame, begins and ends."""
+        assert self._paths is not None
+        assert self.settings.line is not None
+        note, silent, begun = (part[i] for part in self._paths)
+        pitch = int(begun.argmax())
+        if not self._sounding:
+            return self._begin_after(frame, pitch) if begun[pitch] > silent else []
+        newest = max(sounding.event.frame for sounding in self._sounding.values())
+        if frame - newest < self.settings.line.least_frames:
+            return []
+        # There are others if several lines have left them.
+        held, *others = sorted(self._sounding, key=lambda one: (-note[one], one))
+        events = [self._end(other, frame, frame) for other in others]
+        if begun[pitch] > max(note[held], silent):
+            events += self._begin_after(frame, pitch)
+        elif silent > note[held]:
+            events.append(self._end(held, frame, frame))
+        elif self._struck_again(frame, held):
+            events += self._begin_after(frame, held)
+        return events
+
+    def _struck_again(self, frame: int, pitch: int) -> bool:
+        assert self.settings.line is not None
+        first = frame - self._oldest - self._delay
+        onset = self._recent[self._onset, first : first + 2 * self._delay + 1, pitch, None]
+        return bool(peaks(onset, self._delay, self.settings.line.again_threshold)[self._delay])
+
+    def _begin_after(self, frame: int, pitch: int) -> list[NoteEvent]:
+        """The note_on at the onset soon after a frame, or else there, and before it the note_off of
+        the note that sounds until then."""
+        at = frame - self._oldest
+        near = self._recent[self._onset, at : at + self._delay + 1, pitch]
+        later = int(near.argmax())
+        time_frames = max(0.0, frame + self.settings.onset_correction_frames)
+        if near[later] >= LEAST_ONSET:
+            frame, at = frame + later, at + later
+            time_frames = self._onset_time(frame, at, pitch)
+        ends = [self._end(sounding, frame, time_frames) for sounding in list(self._sounding)]
+        confidence = self._recent[self._frame, at : at + self._delay + 1, pitch].max()
+        return [*ends, self._begin(self._recent, at, frame, pitch, time_frames, float(confidence))]
+
+    def _hold_all(self) -> None:
+        """The notes of a line sound as long as its path says."""
+        for note in self._sounding.values():
+            held = note.event.frame + self._held_frames
+            note.fallen, note.best = 0.0, max(self._pushed + 1 - self._delay, held)
 
     def finish(self, end_frame: int) -> Known:
-        silence = np.zeros((self._n_heads, self._delay, PITCHES), np.float32)
-        last = self.push(silence)
-        return [*last, *((self._pushed, event) for event in self._end_all(end_frame))]
+        """The last frames are read as the newest one was."""
+        wait = self._delay if self._now_several else self._ahead
+        silence = np.zeros((self._n_heads, wait, PITCHES), np.float32)
+        bias = None if self._lines is None else self._lines.hear(silence)[1]
+        self._take(silence, np.full(wait, self._now_several), bias)
+        known = self._stepped(wait)
+        return [*known, *((self._pushed, event) for event in self._end_all(end_frame))]

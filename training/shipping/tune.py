@@ -14,8 +14,7 @@ import numpy as np
 
 from model.config import HOP, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
-from service.notes.line_settings import LineSettings
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracker_settings import LineSettings, TrackerSettings
 from training.music.families import FAMILIES
 from training.music.synth.config import SynthConfig
 from training.shipping.pieces import Pieces, chosen_passages

@@ -65,7 +65,7 @@ def _wild(chosen: st.SearchStrategy[TrackerSettings], *heads: tuple[str, ...]) -
     return st.tuples(wild_probabilities(), chosen, ages, clarity, st.sampled_from(heads))
 
 
-wild_windows = _wild(tracker_settings, ALL_HEADS, HEADS, HEADS[:2], HEADS[:1])
+wild_windows = _wild(tracker_settings, ALL_HEADS, HEADS, HEADS[:2])
 Wild = tuple[NDArray[np.float32], TrackerSettings, int, tuple[float, ...], tuple[str, ...]]
 
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from model.config import HEADS, INSTRUMENTS
 from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Event, Note, NoteEvent, PedalEvent
-from service.notes.line_settings import LineSettings
 from service.notes.listener import Listener
 from service.notes.naming import without_strays
 from service.notes.resume import ResumePoint
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 
 UPDATE_FRAMES = round(UPDATE_S / FRAME_S)

@@ -7,15 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
-from service.notes.handover import HandoverTracker
-from service.notes.line import LineTracker
-from service.notes.line_settings import LineSettings
+from service.notes.lines import PIANO
 from service.notes.resume import ResumePoint
-from service.notes.second_line import PIANO
 from service.notes.tracker import NoteTracker
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import (
     FRAME_S,
     HEADS,
@@ -29,16 +25,13 @@ from tests.service.notes.drawn_notes import (
 
 LINE_HEADS = (*HEADS, PIANO)
 CHOSEN = TrackerSettings(line=LineSettings(memory_frames=40), min_note_frames=4)
-KINDS = (LineTracker, HandoverTracker)
+NO_LINES = replace(CHOSEN, line=None)
 
 
 def track(
-    drawn: Probabilities,
-    chunks: tuple[int, ...] = (),
-    kind: type[Tracker] = HandoverTracker,
-    chosen: TrackerSettings = CHOSEN,
+    drawn: Probabilities, chosen: TrackerSettings = CHOSEN, chunks: tuple[int, ...] = ()
 ) -> list[NoteEvent]:
-    tracker = kind(chosen, FRAME_S, LINE_HEADS[: len(drawn)])  # type: ignore[call-arg]
+    tracker = NoteTracker(chosen, FRAME_S, LINE_HEADS[: len(drawn)])
     known = []
     for part in np.split(drawn, np.cumsum(chunks), axis=1):
         known += tracker.push(part)
@@ -66,7 +59,7 @@ def test_doubtful_connected_notes_are_found_that_have_no_onsets() -> None:
     assert [pitch for pitch, *_ in found] == [60, 62, 59]
     assert [onset for _, onset, _ in found] == pytest.approx([20, 50, 80], abs=2)
     assert found[-1][2] == pytest.approx(110, abs=2)
-    assert track(drawn, kind=NoteTracker) == []
+    assert track(drawn, NO_LINES) == []
 
 
 def test_vibrato_is_one_note() -> None:
@@ -120,8 +113,8 @@ def test_a_second_line_takes_nothing_from_either() -> None:
 
 def test_a_piano_is_read_like_several_lines() -> None:
     drawn = np.concatenate([duet(), np.full((1, 300, 128), 0.9, np.float32)])
-    assert track(drawn) == track(drawn, kind=NoteTracker)
-    assert track(duet()) != track(duet(), kind=NoteTracker)
+    assert track(drawn) == track(drawn, NO_LINES)
+    assert track(duet()) != track(duet(), NO_LINES)
 
 
 # -- what holds for any probabilities -------------------------------------------------------------
@@ -166,37 +159,38 @@ chosen_settings = st.builds(
 
 
 @settings(max_examples=40)
-@given(restless_probabilities(), chosen_settings, st.sampled_from(KINDS))
-def test_the_laws_of_events(
-    drawn: Probabilities, chosen: TrackerSettings, kind: type[Tracker]
-) -> None:
-    events = track(drawn, (), kind, chosen)
-    check_laws(events, chosen, drawn.shape[1])
-    if kind is LineTracker:  # one at a time
-        assert [event.kind for event in events] == ["note_on", "note_off"] * (len(events) // 2)
+@given(restless_probabilities(), chosen_settings)
+def test_the_laws_of_events(drawn: Probabilities, chosen: TrackerSettings) -> None:
+    check_laws(track(drawn, chosen), chosen, drawn.shape[1])
+
+
+@settings(max_examples=40)
+@given(restless_probabilities(), chosen_settings)
+def test_a_line_has_one_note_at_a_time(drawn: Probabilities, chosen: TrackerSettings) -> None:
+    drawn[0] = np.where(drawn[0] == drawn[0].max(axis=1, keepdims=True), drawn[0], 0)
+    drawn[3] = 0
+    kinds = [event.kind for event in track(drawn, chosen)]
+    assert kinds == ["note_on", "note_off"] * (len(kinds) // 2)
 
 
 @settings(max_examples=40)
 @given(
-    restless_probabilities(),
-    chosen_settings,
-    st.sampled_from(KINDS),
-    st.lists(st.integers(0, 40), max_size=8),
+    restless_probabilities(), chosen_settings, st.lists(st.integers(0, 40), max_size=8)
 )
 def test_events_do_not_depend_on_how_frames_are_pushed(
-    drawn: Probabilities, chosen: TrackerSettings, kind: type[Tracker], chunks: list[int]
+    drawn: Probabilities, chosen: TrackerSettings, chunks: list[int]
 ) -> None:
-    assert track(drawn, tuple(chunks), kind, chosen) == track(drawn, (), kind, chosen)
+    assert track(drawn, chosen, tuple(chunks)) == track(drawn, chosen)
 
 
 @settings(max_examples=60)
-@given(restless_probabilities(), chosen_settings, st.sampled_from(KINDS), st.data())
+@given(restless_probabilities(), chosen_settings, st.data())
 def test_another_tracker_goes_on_where_one_stopped(
-    drawn: Probabilities, chosen: TrackerSettings, kind: type[Tracker], data: st.DataObject
+    drawn: Probabilities, chosen: TrackerSettings, data: st.DataObject
 ) -> None:
     frames = drawn.shape[1]
     cut = data.draw(st.integers(0, frames))
-    one, other = (kind(chosen, FRAME_S, LINE_HEADS) for _ in range(2))  # type: ignore[call-arg]
+    one, other = (NoteTracker(chosen, FRAME_S, LINE_HEADS) for _ in range(2))
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     events = events_of(one.push(drawn[:, :cut]))
     begun, sounding = sounding_after(events)
@@ -205,18 +199,18 @@ def test_another_tracker_goes_on_where_one_stopped(
     )
     assert other.push(drawn[:, first:cut]) == []
     events += events_of([*other.push(drawn[:, cut:]), *other.finish(frames)])
-    assert events == track(drawn, (), kind, chosen)
+    assert events == track(drawn, chosen)
 
 
 @settings(max_examples=40)
-@given(restless_probabilities(), chosen_settings, st.sampled_from(KINDS), st.integers(0, 120))
+@given(restless_probabilities(), chosen_settings, st.integers(0, 120))
 def test_events_are_known_within_the_stated_delay(
-    drawn: Probabilities, chosen: TrackerSettings, kind: type[Tracker], cut: int
+    drawn: Probabilities, chosen: TrackerSettings, cut: int
 ) -> None:
     cut = min(cut, drawn.shape[1])
-    tracker = kind(chosen, FRAME_S, LINE_HEADS)  # type: ignore[call-arg]
+    tracker = NoteTracker(chosen, FRAME_S, LINE_HEADS)
     early = events_of(tracker.push(drawn[:, :cut]))
-    whole = track(drawn, (), kind, chosen)
+    whole = track(drawn, chosen)
     assert early == whole[: len(early)]  # what follows the cut changes nothing
     latest = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
     for event in whole[len(early) :]:
@@ -225,7 +219,7 @@ def test_events_are_known_within_the_stated_delay(
 
 @given(restless_probabilities(), st.integers(0, 120))
 def test_all_notes_end_if_the_stream_breaks_off(drawn: Probabilities, cut: int) -> None:
-    tracker = HandoverTracker(CHOSEN, FRAME_S, LINE_HEADS)
+    tracker = NoteTracker(CHOSEN, FRAME_S, LINE_HEADS)
     events = [*events_of(tracker.push(drawn[:, :cut])), *tracker.close()]
     begun, sounding = sounding_after(events)
     assert not sounding

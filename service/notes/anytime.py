@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import WAIT, Known, Tracker, add_odds, onset_shift, peaks
+from service.notes.base_tracker import WAIT, Tracker, add_odds, onset_shift, peaks
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
@@ -139,10 +139,9 @@ class AnytimeTracker(Tracker):
         free; to choose the thresholds with. Instead of ``push``, for each window in order."""
         return self._peaks(self._whole(window))
 
-    def finish(self, end_frame: int) -> Known:
-        """End all notes there at the latest; all windows that show a frame before it have been
-        pushed."""
-        return [(end_frame, event) for event in self._end_all(end_frame)]
+    def finish(self, end_frame: int) -> list[NoteEvent]:
+        """All windows that show a frame before ``end_frame`` have been read."""
+        return self._end_all(end_frame)
 
     def _whole(self, window: NDArray[np.float32]) -> NDArray[np.float32]:
         """The window with all its columns."""

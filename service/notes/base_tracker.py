@@ -41,9 +41,6 @@ ANY_PITCH = PITCHES // 2
 """The pedal's row is the same at every pitch that is heard."""
 _LEAST = 2e-3  # probabilities nearer to 0 or 1 are alike
 
-Known = list[tuple[int, NoteEvent]]
-"""Events, each with the frame that made it known."""
-
 
 @dataclasses.dataclass(slots=True)
 class _Sounding:
@@ -158,20 +155,8 @@ class Tracker(ABC):
         if note is not None and note.event.note_id == event.note_id:
             note.bias, note.pedal_bias = self.settings.biases_of(event.instrument)
 
-    def push(self, block: NDArray[np.float32]) -> Known:
-        """``read`` and ``step`` for notes without names; in anytime mode for one window."""
-        new = block.shape[1] if self.columns == 1 else 1
-        self.read(block, new)
-        return self._stepped(new)
-
-    def _stepped(self, new: int) -> Known:
-        known: Known = []
-        for frame in range(self._pushed, self._pushed + new):
-            known += [(frame, event) for event in self.step()]
-        return known
-
     @abstractmethod
-    def finish(self, end_frame: int) -> Known:
+    def finish(self, end_frame: int) -> list[NoteEvent]:
         """The stream ends before ``end_frame``: decide the last frames as if silence followed, and
         end all notes there at the latest."""
 

@@ -21,7 +21,6 @@ from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.midi_file import PEDALLED
 
-
 TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)
 """Rows that trackers read."""
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "plucked", "mallets")
@@ -181,13 +180,11 @@ class Listener:
     def finish(self, end_frame: int) -> list[Event]:
         """End the stream before ``end_frame``: decide the last frames as if silence followed, and
         end all notes there."""
-        events: list[Event] = []
-        for frame, event in self._tracker.finish(end_frame):
-            events += self._bent(end_frame, self._namer.step(frame, [event]))
-        return events + [*self._pedal.close(end_frame)]
+        return self._last(end_frame, self._tracker.finish(end_frame))
 
     def close(self) -> list[Event]:
-        events: list[Event] = []
-        for event in self._tracker.close():
-            events += self._bent(event.frame, self._namer.step(event.frame, [event]))
-        return events + [*self._pedal.close(self._tracker.decided)]
+        """End all notes where they stand."""
+        return self._last(self._tracker.decided, self._tracker.close())
+
+    def _last(self, frame: int, events: list[NoteEvent]) -> list[Event]:
+        return self._bent(frame, self._namer.step(frame, events)) + [*self._pedal.close(frame)]

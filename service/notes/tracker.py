@@ -1,7 +1,7 @@
 """Frame probabilities to notes: strictly causal, the same for a live stream and a file.
 
-While several lines play (``service.notes.lines``), or if settings or instruments know no others, with
-n the newest frame and r ``onset_radius_frames``, a pitch
+While several lines play (``service.notes.lines``), or if nothing else is considered, with n the
+newest frame and r ``onset_radius_frames``, a pitch
 
 * begins at frame n - r if the onset probability peaks above its threshold there and the frame
   probability confirms it by frame n;
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import WAIT, Known, Tracker, onset_shift, peaks
+from service.notes.base_tracker import WAIT, Tracker, onset_shift, peaks
 from service.notes.events import NoteEvent
 from service.notes.frames import LatestFrames
 from service.notes.lines import LEAST_ONSET, LineListener, Paths, best_paths
@@ -200,11 +200,11 @@ class NoteTracker(Tracker):
             held = note.event.frame + self._held_frames
             note.fallen, note.best = 0.0, max(self._pushed + 1 - self._delay, held)
 
-    def finish(self, end_frame: int) -> Known:
+    def finish(self, end_frame: int) -> list[NoteEvent]:
         """The last frames are read as the newest one was."""
         wait = self._delay if self._now_several else self._ahead
         silence = np.zeros((self._n_heads, wait, PITCHES), np.float32)
         bias = None if self._lines is None else self._lines.hear(silence)[1]
         self._take(silence, np.full(wait, self._now_several), bias)
-        known = self._stepped(wait)
-        return [*known, *((self._pushed, event) for event in self._end_all(end_frame))]
+        events = [event for _ in range(wait) for event in self.step()]
+        return events + self._end_all(end_frame)

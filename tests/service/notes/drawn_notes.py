@@ -1,20 +1,21 @@
-"""Notes drawn as the heads of a model are trained to show them, and a tracker that finds them."""
+"""Notes drawn as the heads of a model are trained to show them, wild ones, and trackers of both."""
 
 from collections.abc import Iterable
 
 import numpy as np
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.anytime import AnytimeTracker
-from service.notes.base_tracker import Known
+from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
+from service.notes.lines import PIANO
 from service.notes.tracker import NoteTracker
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracker_settings import LineSettings, TrackerSettings
 
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")
-ALL_HEADS = (*HEADS, "offset", "pedal")
+ALL_HEADS = (*HEADS, "pedal", PIANO)
 Probabilities = NDArray[np.float32]
 
 
@@ -25,29 +26,28 @@ def track(
     heads: tuple[str, ...] = HEADS,
 ) -> list[NoteEvent]:
     tracker = NoteTracker(tracker_settings or TrackerSettings(), FRAME_S, heads)
-    known, start = [], 0
-    for size in [*chunks, probabilities.shape[1]]:
-        part = probabilities[:, start : start + size]
-        known += tracker.push(part)
-        start += part.shape[1]
-    return events_of([*known, *tracker.finish(probabilities.shape[1])])
+    parts = np.split(probabilities, np.cumsum(list(chunks)), axis=1)
+    events = [event for part in parts for event in push(tracker, part)]
+    return events + tracker.finish(probabilities.shape[1])
 
 
-def hear(tracker: NoteTracker | AnytimeTracker, drawn: Probabilities) -> list[NoteEvent]:
+def push(tracker: Tracker, block: Probabilities) -> list[NoteEvent]:
+    """The events of new frames, in anytime mode those of one window."""
+    new = block.shape[1] if tracker.columns == 1 else 1
+    tracker.read(block, new)
+    return [event for _ in range(new) for event in tracker.step()]
+
+
+def hear(tracker: Tracker, drawn: Probabilities) -> list[NoteEvent]:
     """Of a whole stream, of which a window shows each frame as the others do."""
-    frames = drawn.shape[1]
-    if isinstance(tracker, NoteTracker):
-        return events_of([*tracker.push(drawn), *tracker.finish(frames)])
-    columns = tracker.columns
+    frames, columns = drawn.shape[1], tracker.columns
+    if columns == 1:
+        return push(tracker, drawn) + tracker.finish(frames)
     padded = np.pad(drawn, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
-    known: Known = []
+    events: list[NoteEvent] = []
     for newest in range(frames):
-        known += tracker.push(padded[:, newest : newest + columns])
-    return events_of([*known, *tracker.finish(frames)])
-
-
-def events_of(known: Known) -> list[NoteEvent]:
-    return [event for _, event in known]
+        events += push(tracker, padded[:, newest : newest + columns])
+    return events + tracker.finish(frames)
 
 
 def silence(frames: int, heads: int = 3) -> Probabilities:
@@ -110,3 +110,68 @@ def sounding_after(events: Iterable[NoteEvent]) -> tuple[int, tuple[NoteEvent, .
         else:
             del sounding[event.note_id]
     return notes, tuple(sounding.values())
+
+
+@st.composite
+def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
+    """Probabilities of a few busy pitches, with runs, jumps and plateaus."""
+    rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
+    frames, levels = draw_from(st.integers(0, 80)), draw_from(st.integers(2, 40))
+    out = silence(frames, len(ALL_HEADS))
+    steps = rng.integers(0, levels + 1, (len(ALL_HEADS), frames, 4)) / levels
+    hold = rng.random((len(ALL_HEADS), frames, 4)) < draw_from(st.floats(0, 0.95))
+    for i in range(1, frames):
+        steps[:, i] = np.where(hold[:, i], steps[:, i - 1], steps[:, i])
+    out[:, :, [0, 60, 61, 127]] = steps
+    return out
+
+
+tracker_settings = st.builds(
+    TrackerSettings,
+    onset_threshold=st.floats(0.1, 0.9),
+    onset_thresholds=st.just({}) | st.just({"piano": 0.6, "voice": 0.2}),
+    end_biases=st.just({}) | st.just({"piano": 1.0, "voice": -1.0}),
+    onset_radius_frames=st.integers(1, 4),
+    onset_correction_frames=st.floats(-0.49, 0.49),
+    frame_on_threshold=st.floats(0.3, 0.9),
+    end_bias=st.floats(-3, 3),
+    pedal_end_bias=st.floats(-1, 3),
+    min_note_frames=st.integers(2, 8),
+)
+
+
+@st.composite
+def lines(draw_from: st.DrawFn) -> Probabilities:
+    """One line, sometimes two, of doubtful and sure notes, with wild onsets."""
+    rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
+    out = silence(draw_from(st.integers(0, 120)), len(ALL_HEADS))
+    frames = out.shape[1]
+    out[:3] += 0.2 * rng.random((3, frames, PITCHES), np.float32) ** 8
+    for _ in range(frames // 8):
+        onset, length = int(rng.integers(frames)), int(rng.integers(2, 60))
+        pitch = int(rng.choice([0, 59, 60, 61, 72, 78, 127]))
+        out[0, onset : onset + length, pitch] = rng.random()
+        out[1, onset, pitch] = rng.random()
+        out[4, onset : onset + length] = rng.random() < 0.1
+    return out
+
+
+line_settings = st.builds(
+    TrackerSettings,
+    onset_radius_frames=st.integers(1, 4),
+    onset_correction_frames=st.floats(-0.49, 0.49),
+    min_note_frames=st.just(4),
+    line=st.builds(
+        LineSettings,
+        second_threshold=st.floats(0.2, 0.8),
+        second_frames=st.integers(1, 12),
+        memory_frames=st.integers(1, 60),
+        ahead_frames=st.integers(4, 16),
+        bias=st.floats(-1, 3),
+        doubt_bias=st.floats(0, 9),
+        cost=st.floats(0, 20),
+        onset_weight=st.floats(0, 4),
+        again_threshold=st.floats(0.1, 0.9),
+        least_frames=st.integers(4, 9),
+    ),
+)

@@ -23,11 +23,12 @@ from tests.service.notes.drawn_notes import (
     HEADS,
     check_laws,
     draw,
-    events_of,
+    push,
     silence,
     sounding_after,
+    tracker_settings,
+    wild_probabilities,
 )
-from tests.service.notes.test_tracker import tracker_settings, wild_probabilities
 
 Windows = list[NDArray[np.float32]]
 
@@ -54,9 +55,8 @@ def windows_of(
 
 def track(tracker: AnytimeTracker, windows: Windows) -> list[list[NoteEvent]]:
     """The events of each window, and last those of the end."""
-    known = [tracker.push(window) for window in windows]
-    known.append(tracker.finish(len(windows) - tracker.last_age))
-    return [events_of(events) for events in known]
+    events = [push(tracker, window) for window in windows]
+    return [*events, tracker.finish(len(windows) - tracker.last_age)]
 
 
 def _wild(chosen: st.SearchStrategy[TrackerSettings], *heads: tuple[str, ...]) -> Any:
@@ -126,7 +126,7 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     one, windows = opened(wild)
     whole = track(opened(wild)[0], windows)
     cut = data.draw(st.integers(0, len(windows)))
-    events = [events_of(one.push(window)) for window in windows[:cut]]
+    events = [push(one, window) for window in windows[:cut]]
     notes, sounding = sounding_after(event for reported in events for event in reported)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
     other = opened(wild)[0]
@@ -136,9 +136,9 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     )
     other.resume(first, point)
     for n in range(first, cut):
-        assert other.push(windows[n]) == []
-    events += [events_of(other.push(windows[n])) for n in range(cut, len(windows))]
-    assert [*events, events_of(other.finish(wild[0].shape[1]))] == whole
+        assert push(other, windows[n]) == []
+    events += [push(other, windows[n]) for n in range(cut, len(windows))]
+    assert [*events, other.finish(wild[0].shape[1])] == whole
 
 
 def test_a_resumed_note_begins_no_earlier_than_the_note_before_it_ended() -> None:
@@ -147,14 +147,14 @@ def test_a_resumed_note_begins_no_earlier_than_the_note_before_it_ended() -> Non
     after[:2, 19:40, 60] = [[0.9] * 21, [0.6, 0.9, *[0.0] * 19]]  # nearer to frame 19 than to 21
     one, other = (AnytimeTracker(TrackerSettings(), FRAME_S, HEADS, last_age=8) for _ in "12")
     windows = [*windows_of(before, one)[:28], *windows_of(after, one)[28:]]
-    known = [event for window in windows[:28] for event in events_of(one.push(window))]
+    known = [event for window in windows[:28] for event in push(one, window)]
     assert [event.frame for event in known] == [5, 20]
     other.resume(0, ResumePoint(frames=28, notes=1, free=one.first_free_frames))
     for window in windows[:28]:
-        other.push(window)
-    expected = events_of(one.push(windows[28]))
+        push(other, window)
+    expected = push(one, windows[28])
     assert [event.time_s for event in expected] == [known[-1].time_s]
-    assert events_of(other.push(windows[28])) == expected
+    assert push(other, windows[28]) == expected
 
 
 def test_the_surer_the_sooner() -> None:

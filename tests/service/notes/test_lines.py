@@ -5,37 +5,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from service.notes.events import NoteEvent
 from service.notes.lines import PIANO
-from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import (
+    ALL_HEADS,
     FRAME_S,
     HEADS,
     Probabilities,
-    check_laws,
     draw,
-    events_of,
+    hear,
+    line_settings,
+    lines,
     silence,
-    sounding_after,
 )
 
-LINE_HEADS = (*HEADS, PIANO)
 CHOSEN = TrackerSettings(line=LineSettings(memory_frames=40), min_note_frames=4)
 NO_LINES = replace(CHOSEN, line=None)
 
 
-def track(
-    drawn: Probabilities, chosen: TrackerSettings = CHOSEN, chunks: tuple[int, ...] = ()
-) -> list[NoteEvent]:
-    tracker = NoteTracker(chosen, FRAME_S, LINE_HEADS[: len(drawn)])
-    known = []
-    for part in np.split(drawn, np.cumsum(chunks), axis=1):
-        known += tracker.push(part)
-    return events_of([*known, *tracker.finish(drawn.shape[1])])
+def track(drawn: Probabilities, chosen: TrackerSettings = CHOSEN) -> list[NoteEvent]:
+    return hear(NoteTracker(chosen, FRAME_S, (*HEADS, PIANO)[: len(drawn)]), drawn)
 
 
 def notes(events: list[NoteEvent]) -> list[tuple[int, int, int]]:
@@ -117,110 +109,11 @@ def test_a_piano_is_read_like_several_lines() -> None:
     assert track(duet()) != track(duet(), NO_LINES)
 
 
-# -- what holds for any probabilities -------------------------------------------------------------
-
-
-@st.composite
-def restless_probabilities(draw_from: st.DrawFn) -> Probabilities:
-    """One line, sometimes two, of doubtful and sure notes, with wild onsets."""
-    rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
-    out = silence(draw_from(st.integers(0, 120)), len(LINE_HEADS))
-    frames = out.shape[1]
-    out[:3] += 0.2 * rng.random((3, frames, 128), np.float32) ** 8
-    for _ in range(frames // 8):
-        onset, length = int(rng.integers(frames)), int(rng.integers(2, 60))
-        pitch = int(rng.choice([0, 59, 60, 61, 72, 78, 127]))
-        out[0, onset : onset + length, pitch] = rng.random()
-        out[1, onset, pitch] = rng.random()
-        out[3, onset : onset + length] = rng.random() < 0.1
-    return out
-
-
-chosen_settings = st.builds(
-    lambda line, radius, correction: replace(
-        CHOSEN, line=line, onset_radius_frames=radius, onset_correction_frames=correction
-    ),
-    st.builds(
-        LineSettings,
-        second_threshold=st.floats(0.2, 0.8),
-        second_frames=st.integers(1, 12),
-        memory_frames=st.integers(1, 60),
-        ahead_frames=st.integers(4, 16),
-        bias=st.floats(-1, 3),
-        doubt_bias=st.floats(0, 9),
-        cost=st.floats(0, 20),
-        onset_weight=st.floats(0, 4),
-        again_threshold=st.floats(0.1, 0.9),
-        least_frames=st.integers(4, 9),
-    ),
-    st.integers(1, 4),
-    st.floats(-0.49, 0.49),
-)
-
-
 @settings(max_examples=40)
-@given(restless_probabilities(), chosen_settings)
-def test_the_laws_of_events(drawn: Probabilities, chosen: TrackerSettings) -> None:
-    check_laws(track(drawn, chosen), chosen, drawn.shape[1])
-
-
-@settings(max_examples=40)
-@given(restless_probabilities(), chosen_settings)
+@given(lines(), line_settings)
 def test_a_line_has_one_note_at_a_time(drawn: Probabilities, chosen: TrackerSettings) -> None:
     drawn[0] = np.where(drawn[0] == drawn[0].max(axis=1, keepdims=True), drawn[0], 0)
-    drawn[3] = 0
-    kinds = [event.kind for event in track(drawn, chosen)]
+    drawn[4] = 0
+    events = hear(NoteTracker(chosen, FRAME_S, ALL_HEADS), drawn)
+    kinds = [event.kind for event in events]
     assert kinds == ["note_on", "note_off"] * (len(kinds) // 2)
-
-
-@settings(max_examples=40)
-@given(
-    restless_probabilities(), chosen_settings, st.lists(st.integers(0, 40), max_size=8)
-)
-def test_events_do_not_depend_on_how_frames_are_pushed(
-    drawn: Probabilities, chosen: TrackerSettings, chunks: list[int]
-) -> None:
-    assert track(drawn, chosen, tuple(chunks)) == track(drawn, chosen)
-
-
-@settings(max_examples=60)
-@given(restless_probabilities(), chosen_settings, st.data())
-def test_another_tracker_goes_on_where_one_stopped(
-    drawn: Probabilities, chosen: TrackerSettings, data: st.DataObject
-) -> None:
-    frames = drawn.shape[1]
-    cut = data.draw(st.integers(0, frames))
-    one, other = (NoteTracker(chosen, FRAME_S, LINE_HEADS) for _ in range(2))
-    first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
-    events = events_of(one.push(drawn[:, :cut]))
-    begun, sounding = sounding_after(events)
-    other.resume(
-        first, ResumePoint(frames=cut, notes=begun, sounding=sounding, dynamics=one.dynamics)
-    )
-    assert other.push(drawn[:, first:cut]) == []
-    events += events_of([*other.push(drawn[:, cut:]), *other.finish(frames)])
-    assert events == track(drawn, chosen)
-
-
-@settings(max_examples=40)
-@given(restless_probabilities(), chosen_settings, st.integers(0, 120))
-def test_events_are_known_within_the_stated_delay(
-    drawn: Probabilities, chosen: TrackerSettings, cut: int
-) -> None:
-    cut = min(cut, drawn.shape[1])
-    tracker = NoteTracker(chosen, FRAME_S, LINE_HEADS)
-    early = events_of(tracker.push(drawn[:, :cut]))
-    whole = track(drawn, chosen)
-    assert early == whole[: len(early)]  # what follows the cut changes nothing
-    latest = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
-    for event in whole[len(early) :]:
-        assert event.time_s > (cut - 1 - latest[event.kind]) * FRAME_S - 1e-6
-
-
-@given(restless_probabilities(), st.integers(0, 120))
-def test_all_notes_end_if_the_stream_breaks_off(drawn: Probabilities, cut: int) -> None:
-    tracker = NoteTracker(CHOSEN, FRAME_S, LINE_HEADS)
-    events = [*events_of(tracker.push(drawn[:, :cut])), *tracker.close()]
-    begun, sounding = sounding_after(events)
-    assert not sounding
-    assert 2 * begun == len(events)

@@ -21,11 +21,15 @@ from tests.service.notes.drawn_notes import (
     Probabilities,
     check_laws,
     draw,
-    events_of,
     hear,
+    line_settings,
+    lines,
+    push,
     silence,
     sounding_after,
     track,
+    tracker_settings,
+    wild_probabilities,
 )
 
 
@@ -131,9 +135,8 @@ def test_doubt_ends_a_note_in_the_end() -> None:
     draw(drawn, 60, 10, 70)
     drawn[0, 70:, 60] = 0.49  # falls by little, for long
     tracker = NoteTracker(TrackerSettings(), FRAME_S, HEADS)
-    known = tracker.push(drawn)
-    assert [(event.kind, event.frame) for _, event in known] == [("note_on", 10), ("note_off", 70)]
-    assert known[1][0] <= 70 + tracker.off_delay_frames
+    events = push(tracker, drawn[:, : 71 + int(tracker.off_delay_frames)])
+    assert [(event.kind, event.frame) for event in events] == [("note_on", 10), ("note_off", 70)]
 
 
 def test_a_model_without_onset_head() -> None:
@@ -159,95 +162,61 @@ def test_a_card_sets_what_it_names() -> None:
 
 # -- what holds for any probabilities -------------------------------------------------------------
 
-
-@st.composite
-def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
-    """Probabilities of a few busy pitches, with runs, jumps and plateaus."""
-    seed = draw_from(st.integers(0, 2**32 - 1))
-    frames = draw_from(st.integers(0, 80))
-    levels = draw_from(st.integers(2, 40))
-    rng = np.random.default_rng(seed)
-    out = silence(frames, heads=len(ALL_HEADS))
-    steps = rng.integers(0, levels + 1, (len(ALL_HEADS), frames, 4)) / levels
-    hold = rng.random((len(ALL_HEADS), frames, 4)) < draw_from(st.floats(0, 0.95))
-    for i in range(1, frames):
-        steps[:, i] = np.where(hold[:, i], steps[:, i - 1], steps[:, i])
-    out[:, :, [0, 60, 61, 127]] = steps
-    return out
+Case = tuple[Probabilities, TrackerSettings]
+cases = st.tuples(wild_probabilities(), tracker_settings) | st.tuples(lines(), line_settings)
 
 
-tracker_settings = st.builds(
-    TrackerSettings,
-    onset_threshold=st.floats(0.1, 0.9),
-    onset_thresholds=st.just({}) | st.just({"piano": 0.6, "voice": 0.2}),
-    end_biases=st.just({}) | st.just({"piano": 1.0, "voice": -1.0}),
-    onset_radius_frames=st.integers(1, 4),
-    onset_correction_frames=st.floats(-0.49, 0.49),
-    frame_on_threshold=st.floats(0.3, 0.9),
-    end_bias=st.floats(-3, 3),
-    pedal_end_bias=st.floats(-1, 3),
-    min_note_frames=st.integers(2, 8),
-)
+def opened(case: Case) -> NoteTracker:
+    return NoteTracker(case[1], FRAME_S, ALL_HEADS)
 
 
-@settings(max_examples=80)
-@given(
-    wild_probabilities(),
-    tracker_settings,
-    st.sampled_from([ALL_HEADS, HEADS, HEADS[:2]]),
-)
-def test_the_laws_of_events(
-    probabilities: Probabilities, chosen: TrackerSettings, heads: tuple[str, ...]
-) -> None:
-    frames = probabilities.shape[1]
+@settings(max_examples=120)
+@given(cases, st.sampled_from([ALL_HEADS, HEADS, HEADS[:2]]))
+def test_the_laws_of_events(case: Case, heads: tuple[str, ...]) -> None:
+    probabilities, chosen = case
     events = track(probabilities[: len(heads)], (), chosen, heads)
-    check_laws(events, chosen, frames)
+    check_laws(events, chosen, probabilities.shape[1])
     begun_s = [event.time_s for event in events if event.kind == "note_on"]
-    assert begun_s == sorted(begun_s)
+    assert begun_s == sorted(begun_s) or chosen.line
 
 
-@settings(max_examples=80)
-@given(wild_probabilities(), tracker_settings, st.lists(st.integers(0, 9), max_size=30))
-def test_events_do_not_depend_on_how_frames_are_pushed(
-    probabilities: Probabilities, chosen: TrackerSettings, chunks: list[int]
-) -> None:
-    whole = track(probabilities, (), chosen, ALL_HEADS)
-    assert track(probabilities, chunks, chosen, ALL_HEADS) == whole
+@settings(max_examples=120)
+@given(cases, st.lists(st.integers(0, 9), max_size=30))
+def test_events_do_not_depend_on_how_frames_are_pushed(case: Case, chunks: list[int]) -> None:
+    assert track(case[0], chunks, case[1], ALL_HEADS) == hear(opened(case), case[0])
 
 
-@settings(max_examples=80)
-@given(wild_probabilities(), tracker_settings, st.data())
-def test_another_tracker_goes_on_where_one_stopped(
-    probabilities: Probabilities, chosen: TrackerSettings, data: st.DataObject
-) -> None:
+@settings(max_examples=120)
+@given(cases, st.data())
+def test_another_tracker_goes_on_where_one_stopped(case: Case, data: st.DataObject) -> None:
+    probabilities = case[0]
     frames = probabilities.shape[1]
     cut = data.draw(st.integers(0, frames))
-    one = NoteTracker(chosen, FRAME_S, ALL_HEADS)
+    one, other = opened(case), opened(case)
     first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
-    events = events_of(one.push(probabilities[:, :cut]))
+    events = push(one, probabilities[:, :cut])
     notes, sounding = sounding_after(events)
-    other = NoteTracker(chosen, FRAME_S, ALL_HEADS)
     point = ResumePoint(frames=cut, notes=notes, sounding=sounding, dynamics=one.dynamics)
     other.resume(first, point)
-    assert other.push(probabilities[:, first:cut]) == []
-    events += events_of([*other.push(probabilities[:, cut:]), *other.finish(frames)])
-    assert events == track(probabilities, (), chosen, ALL_HEADS)
+    assert push(other, probabilities[:, first:cut]) == []
+    events += push(other, probabilities[:, cut:]) + other.finish(frames)
+    assert events == hear(opened(case), probabilities)
 
 
-@settings(max_examples=80)
-@given(wild_probabilities(), tracker_settings, st.integers(0, 80))
-def test_events_are_known_within_the_stated_delay(
-    probabilities: Probabilities, chosen: TrackerSettings, cut: int
-) -> None:
+@settings(max_examples=120)
+@given(cases, st.integers(0, 120))
+def test_events_are_known_within_the_stated_delay(case: Case, cut: int) -> None:
     """What is said neither waits for nor depends on frames beyond the delay of its kind."""
-    cut = min(cut, probabilities.shape[1])
-    tracker = NoteTracker(chosen, FRAME_S, ALL_HEADS)
-    early = events_of(tracker.push(probabilities[:, :cut]))
-    whole = track(probabilities, (), chosen, ALL_HEADS)
+    cut = min(cut, case[0].shape[1])
+    tracker = opened(case)
+    early = push(tracker, case[0][:, :cut])
+    whole = hear(opened(case), case[0])
     assert early == whole[: len(early)]  # what follows the cut changes nothing
     latest_s = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
     for event in whole[len(early) :]:  # not said by frame cut - 1: too near to it
         assert event.time_s > (cut - 1 - latest_s[event.kind]) * FRAME_S - 1e-6
+    _, sounding = sounding_after([*early, *tracker.close()])
+    assert not sounding
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,14 @@
 """Windows of probabilities to notes that begin as soon as the evidence suffices.
 
-Successive windows predict the same frames again: the newest with almost no future audio, older ones
-with more. The tracker reads [heads, columns, 128] of each: its newest frame n and the columns - 1
-before it. A window with several new frames is read as if one had ended at each of them
-(``push_block``); frames are older than a then, except at the last. For one pitch, let
+Successive windows predict the same frames again, with more future audio each time. The tracker reads
+the newest frame n of each and the columns - 1 before it. A window with several new frames is read as
+if one had ended at each of them. For one pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
     p_n[f]            the probability that a note begins at f, a peak of o_n: o_n[f], or less at
                       overtones (``Tracker._chance``)
-    a = n - f         the age of the frame in that window
-    A                 the age at which a frame has its full look-ahead (``last_age``)
-    T(a)              the onset threshold, and for that age more (``early_odds``)
+    A                 the age n - f at which a frame has its full look-ahead (``last_age``)
+    T(a)              the onset threshold for a frame of age a: more for younger ones (``early_odds``)
     r, m              ``onset_radius_frames``, ``min_note_frames``
     free              the first frame that no earlier event of the pitch has claimed
                       (``first_free_frames``): max(m, 2 r + 1) frames after a beginning, or the
@@ -18,27 +16,21 @@ before it. A window with several new frames is read as if one had ended at each 
 
 When window n arrives, the pitch
 
-* begins at frame f, n - A <= f <= n, if
+* begins at frame f, n - A <= f <= n, if o_n peaks there (r frames either way, up to n) and
 
-      f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold,
-      o_n[f - k] < o_n[f] for k = 1 ... r,    o_n[f] >= o_n[f + k] for k = 1 ... r, f + k <= n.
+      f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold;
 
-  Its time is that of the peak, interpolated between frames (``onset_shift``);
 * is struck again if it sounds and the same holds. The old note ends where the evidence that it
   sounds was greatest (``service.notes.base_tracker``), or else where the new one begins;
 * ends by that evidence. Frame f is weighed with y_n[f] of the window in which it has the age
   ``END_AGE``, or A if that is less: the probability of younger frames is often still too low.
 
-T falls with age to T(A), the onset threshold: a clear onset begins its note at once, a doubtful one
-waits for more future audio, at most the full look-ahead. ``training.shipping.early`` chooses T(a)
-on validation material: the lowest threshold at which at most 3 % of the peaks of that age are false
-notes that the full look-ahead would not have begun. So early notes are about as reliable as late
-ones.
+So a clear onset begins its note at once, a doubtful one waits, at most for the full look-ahead.
+``training.shipping.early`` chooses T(a): the lowest threshold at which at most 3 % of the peaks of
+that age are false notes that the full look-ahead would not have begun.
 
-The peak of one onset moves by up to r frames from window to window, either way; ``free`` keeps it
-from beginning a second note. Events are never retracted. They come in the order in which they are
-decided, which between pitches need not be that of their times; of one pitch, each note ends before
-the next begins.
+The peak of one onset moves by up to r frames from window to window; ``free`` keeps it from beginning
+a second note. Events come in the order in which they are decided, and are never retracted.
 """
 
 from typing import NamedTuple
@@ -47,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import WAIT, Tracker, add_odds, onset_shift, peaks
+from service.notes.base_tracker import WAIT, Tracker, add_odds, confirmed, onset_shift, peaks
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
@@ -126,8 +118,9 @@ class AnytimeTracker(Tracker):
         if first < 0:  # before the stream
             known = known.copy()
             known[:, :-first] = 0
-        peaks = [] if self._pushed < self._resumed else self._peaks(known)
-        events = self._begin_all(first, known, peaks)
+        events: list[NoteEvent] = []
+        if self._pushed >= self._resumed:
+            events = self._begin_all(first, known, self._peaks(known))
         weighed = self.columns - 1 - self._weighed_after
         if weighed < given:  # not after the stream's end
             events += self._weigh(known, weighed)
@@ -152,12 +145,13 @@ class AnytimeTracker(Tracker):
 
     def _peaks(self, known: NDArray[np.float32]) -> list[Peak]:
         """Every peak f = n - A ... n that the frame probability confirms."""
-        last, radius = self._last, self.settings.onset_radius_frames
-        found = peaks(known[self._onset], radius, self.settings.least_onset_threshold)[last:]
+        last, chosen = self._last, self.settings
+        radius = chosen.onset_radius_frames
+        found = peaks(known[self._onset], radius, chosen.least_onset_threshold)
+        found &= confirmed(known[self._frame], radius, chosen.frame_on_threshold)
         return [
             Peak(row, pitch, self._chance(known, last + row, pitch))
-            for row, pitch in zip(*(part.tolist() for part in found.nonzero()), strict=True)
-            if self._confirmed(known, last + row, pitch)
+            for row, pitch in np.argwhere(found[last:]).tolist()
         ]
 
     def _begin_all(
@@ -177,11 +171,6 @@ class AnytimeTracker(Tracker):
                 events.append(self._end_at_best(pitch, frame, time_frames))
             events.append(self._begin(known, at, frame, pitch, time_frames, chance))
         return events
-
-    def _confirmed(self, known: NDArray[np.float32], at: int, pitch: int) -> bool:
-        """Whether the frame probability confirms an onset in column ``at``."""
-        frame = known[self._frame, at : at + self.settings.onset_radius_frames + 1, pitch]
-        return bool(frame.max() >= self.settings.frame_on_threshold)
 
     def _hold(self, event: NoteEvent) -> None:
         super()._hold(event)

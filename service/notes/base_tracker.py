@@ -288,6 +288,16 @@ def peaks(onset: NDArray[np.float32], radius: int, least: float) -> NDArray[np.b
     return found
 
 
+def confirmed(frame: NDArray[np.float32], radius: int, threshold: float) -> NDArray[np.bool_]:
+    """Where the greatest of the frame probabilities, [frames, PITCHES], from there until ``radius``
+    frames later reaches the threshold."""
+    enough = frame >= threshold
+    found = enough.copy()
+    for shift in range(1, radius + 1):
+        found[:-shift] |= enough[shift:]
+    return found
+
+
 def onset_shift(about: NDArray[np.float32]) -> float:
     """Frames from a peak to the onset, -0.5 to 0.5: about has the onset probabilities of the frame
     before, of the peak and, where it is known, of the frame after.

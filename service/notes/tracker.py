@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import WAIT, Tracker, onset_shift, peaks
+from service.notes.base_tracker import WAIT, Tracker, confirmed, onset_shift, peaks
 from service.notes.events import NoteEvent
 from service.notes.frames import LatestFrames
 from service.notes.lines import LEAST_ONSET, LineListener, Paths, best_paths
@@ -94,10 +94,7 @@ class NoteTracker(Tracker):
         frame, onset = self._recent[self._frame], self._recent[self._onset]
         self._struck = peaks(onset, self._delay, self.settings.least_onset_threshold)
         if self._struck.any():
-            confirmed = frame.copy()  # by the greatest probability of frames f to f + r
-            for shift in range(1, self._delay + 1):
-                np.maximum(confirmed[:-shift], frame[shift:], out=confirmed[:-shift])
-            self._struck &= confirmed >= self.settings.frame_on_threshold
+            self._struck &= confirmed(frame, self._delay, self.settings.frame_on_threshold)
         if bias is not None and not several.all():
             assert self.settings.line is not None
             first = self._past - self._ahead

@@ -1,14 +1,14 @@
 """Windows of probabilities to notes that begin as soon as the evidence suffices.
 
-Successive windows predict the same frames again, with more future audio each time. The tracker reads
-the newest frame n of each and the columns - 1 before it. A window with several new frames is read as
-if one had ended at each of them. For one pitch, let
+Successive windows predict the same frames again, with more future audio each time. The tracker
+reads the newest frame n of each and the columns - 1 before it. A window with several new frames is
+read as if one had ended at each of them. For one pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
     p_n[f]            the probability that a note begins at f, a peak of o_n: o_n[f], or less at
                       overtones (``Tracker._chance``)
     A                 the age n - f at which a frame has its full look-ahead (``last_age``)
-    T(a)              the onset threshold for a frame of age a: more for younger ones (``early_odds``)
+    T(a)              the onset threshold at the age a, higher for younger frames (``early_odds``)
     r, m              ``onset_radius_frames``, ``min_note_frames``
     free              the first frame that no earlier event of the pitch has claimed
                       (``first_free_frames``): max(m, 2 r + 1) frames after a beginning, or the
@@ -29,8 +29,8 @@ So a clear onset begins its note at once, a doubtful one waits, at most for the 
 ``training.shipping.early`` chooses T(a): the lowest threshold at which at most 3 % of the peaks of
 that age are false notes that the full look-ahead would not have begun.
 
-The peak of one onset moves by up to r frames from window to window; ``free`` keeps it from beginning
-a second note. Events come in the order in which they are decided, and are never retracted.
+The peak of one onset moves by up to r frames from window to window; ``free`` keeps it from
+beginning a second note. Events come as they are decided, and are never retracted.
 """
 
 from typing import NamedTuple

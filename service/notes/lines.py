@@ -85,7 +85,7 @@ class LineListener:
 
 def _counts(flags: NDArray[np.bool_], latest: int) -> NDArray[np.int64]:
     """How many of the ``latest`` are set, up to each; the last axis."""
-    total = np.cumsum(flags, axis=-1)
+    total: NDArray[np.int64] = np.cumsum(flags, axis=-1, dtype=np.int64)
     total[..., latest:] -= total[..., :-latest].copy()
     return total
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from service.notes.anytime import AnytimeTracker
 from service.notes.dynamics import MEAN_VELOCITY
+from service.notes.events import NoteEvent
 from service.notes.listener import Listener
 from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
@@ -148,6 +149,7 @@ def test_a_model_without_onset_head() -> None:
             events += listener.push(first, part)
             first += part.shape[1]
         on, off = events
+        assert isinstance(on, NoteEvent)
         assert (on.frame, off.frame) == (20, 40)
         assert on.velocity == TrackerSettings().default_velocity
 

@@ -61,7 +61,6 @@ Trains a network; Ctrl-C stops and saves, --resume continues.
   {prog} algorithmic
   {prog} musicnet --preset live --data-dir SYNTH --out runs/live
 """
-MORE = "  --help-all       every option of TASK and PRESET, with units\n"
 
 logger = logging.getLogger(__name__)
 
@@ -79,15 +78,17 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     known, rest = parser.parse_known_args(arguments)
     known.out = known.out or Path("runs") / known.command
     kept = read_run(known.out) if known.resume and (known.out / CONFIG).is_file() else None
-    if kept is None:
+    if kept:
+        base = kept
+        found = (("task", _command(kept), known.command), ("preset", kept.preset, known.preset))
+        for name, there, asked in found:
+            _check_same(known.out, name, there, asked or there)
+    else:
         preset = known.preset or DEFAULT_PRESET
         chosen = presets_of(known.command, known.task or "addition")
         if preset not in chosen:
             parser.error(f"{known.command} has no preset {preset!r}: {', '.join(sorted(chosen))}")
         base = replace(chosen[preset], preset=preset)
-    else:
-        _check_kept(kept, known)
-        base = kept
     given = {argument.partition("=")[0] for argument in rest}
     if "--loop.steps" in given and "--loop.minutes" not in given:  # which would come first
         base = replace(base, loop=replace(base.loop, minutes=0))
@@ -102,7 +103,7 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )
-    if kept is not None:
+    if kept:
         _check_changes(kept, run)
     return run
 
@@ -112,7 +113,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         prog=prog,
         usage=f"%(prog)s {'|'.join(sorted(COMMANDS))} [options]",
         description=DESCRIPTION.format(prog=prog),
-        epilog=MORE,
+        epilog="  --help-all       every option of TASK and PRESET, with units\n",
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=20),
         add_help=False,
         allow_abbrev=False,
@@ -121,8 +122,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("command", choices=sorted(COMMANDS), metavar="TASK", help=argparse.SUPPRESS)
     listed = [f"{name}: {', '.join(presets_of(name, 'addition'))}" for name in sorted(COMMANDS)]
     add("--preset", help=f"{'; '.join(listed)} (default: {DEFAULT_PRESET})")
-    problems = ", ".join(sorted(PROBLEMS))
-    text = f"for algorithmic: {problems}; also sets its number of blocks"
+    text = f"for algorithmic: {', '.join(sorted(PROBLEMS))}; also sets its number of blocks"
     add("--task", choices=sorted(PROBLEMS), metavar="NAME", help=text)
     add("--algorithmic.task", choices=sorted(PROBLEMS), dest="task", help=argparse.SUPPRESS)
     text = "for musicnet: synth (rendered), musicnet (the archive) or tones (made up)"
@@ -132,48 +132,43 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--resume", action="store_true", help="continue the run in that folder")
     add("--max-minutes", type=float, metavar="N", help="save and stop after N minutes")
     add("--tensorboard", action="store_true", help="write TensorBoard events too")
-    add("--loop.tensorboard", action="store_true", dest="tensorboard", help=argparse.SUPPRESS)
     return parser
 
 
 def adjusted(run: Run, options: argparse.Namespace) -> Run:
     """A run with the options that are shorter than its fields. Raises ValueError for options that
     it has no use for."""
-    loop = run.loop
+    loop, folder = run.loop, options.data_dir
     if options.max_minutes is not None:
         loop = replace(loop, max_minutes=options.max_minutes)
-    if options.tensorboard:
-        loop = replace(loop, tensorboard=True)
+    loop = replace(loop, tensorboard=loop.tensorboard or options.tensorboard)
     run = replace(run, loop=loop, out=options.out, resume=options.resume)
     if options.task and not isinstance(run, AlgorithmicRun):
         raise ValueError(f"--task is for algorithmic, not for {options.command}")
     if options.data and not isinstance(run, MusicRun):
         raise ValueError(f"--data is for musicnet, not for {options.command}")
     match run:
-        case AlgorithmicRun() if options.data_dir:
-            raise ValueError("algorithmic makes its data itself: leave out --data-dir")
-        case LambadaRun(lambada=data) if options.data_dir:
+        case AlgorithmicRun(algorithmic=data):
+            if folder:
+                raise ValueError("algorithmic makes its data itself: leave out --data-dir")
+            return replace(run, algorithmic=replace(data, task=options.task or data.task))
+        case LambadaRun(lambada=data) if folder:
             paths: Any = {
-                name: _within(options.data_dir, path)
+                name: next(iter(sorted(folder.rglob(path.name))), folder / path.name)
                 for name in ("train", "validation", "vectors")
                 if (path := getattr(data, name))
             }
             return replace(run, lambada=replace(data, **paths))
         case MusicRun(music=music):
             music = replace(music, data=options.data or music.data)
-            if options.data_dir and music.data == "tones":
+            if folder and music.data == "tones":
                 raise ValueError("tones are made up: --data synth or musicnet reads --data-dir")
-            if options.data_dir:
-                name = "archive" if music.data == "musicnet" else "synth"
-                part = replace(getattr(music, name), root=options.data_dir)
-                music = replace(music, **{name: part})
+            if folder and music.data == "musicnet":
+                music = replace(music, archive=replace(music.archive, root=folder))
+            elif folder:
+                music = replace(music, synth=replace(music.synth, root=folder))
             return replace(run, music=music)
     return run
-
-
-def _within(folder: Path, path: Path) -> Path:
-    """The file of this name in a folder or below it."""
-    return next(iter(sorted(folder.rglob(path.name))), folder / path.name)
 
 
 def read_run(folder: Path) -> Run:
@@ -200,42 +195,34 @@ def _command(run: Run) -> str:
     return next(name for name, kind in COMMANDS.items() if isinstance(run, kind))
 
 
-def _check_kept(kept: Run, options: argparse.Namespace) -> None:
-    """Raises WeightsError if options ask for another task or preset than a folder's."""
-    found = [("task", _command(kept), options.command), ("preset", kept.preset, options.preset)]
-    if isinstance(kept, AlgorithmicRun):
-        found.append(("algorithmic.task", kept.algorithmic.task, options.task))
-    for name, there, asked in found:
-        if asked and asked != there:
-            raise WeightsError(
-                f"{options.out} has {name} {there}, not {asked}: choose another --out"
-            )
+def _check_same(folder: Path, name: str, there: Any, asked: Any) -> None:
+    """Raises WeightsError if something else than what the folder has is asked for."""
+    if there != asked:
+        raise WeightsError(f"{folder} has {name} {there}, not {asked}: choose another --out")
 
 
 def _check_changes(kept: Run, run: Run) -> None:
     """Raises WeightsError if a resumed run changes a fixed field; reports others."""
     before, after = _flat(kept), _flat(run)
-    for name in sorted(before | after):
+    for name in sorted((before | after).keys() - {"out", "resume"}):
         there, asked = before.get(name), after.get(name)
-        if there == asked or name in ("out", "resume"):
-            continue
         if name.startswith(FIXED):
-            raise WeightsError(f"{run.out} has {name} {there}, not {asked}: choose another --out")
-        logger.info("%s changes from %s to %s", name, there, asked)
+            _check_same(run.out, name, there, asked)
+        if there != asked:
+            logger.info("%s changes from %s to %s", name, there, asked)
 
 
 def _flat(run: Run) -> dict[str, Any]:
     """Fields by their options' names, without the dashes."""
 
-    def walk(fields: dict[str, Any], above: str = "") -> dict[str, Any]:
+    def walk(fields: dict[str, Any], above: str) -> dict[str, Any]:
         out: dict[str, Any] = {}
         for name, value in fields.items():
-            out |= (
-                walk(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
-            )
+            inner = walk(value, f"{above}{name}.") if isinstance(value, dict) else None
+            out |= {above + name: value} if inner is None else inner
         return out
 
-    return walk(TypeAdapter(type(run)).dump_python(run, mode="json"))
+    return walk(TypeAdapter(type(run)).dump_python(run, mode="json"), "")
 
 
 def train(run: Run) -> dict[str, float]:

@@ -78,6 +78,8 @@ def sentence_starts(tokens: list[str]) -> list[int]:
 
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
+NOVELS_OF_A_NAME = 4
+"""A name in at least this many novels is common."""
 
 
 class TextError(ValueError):
@@ -101,10 +103,19 @@ class Novels:
     books: NDArray[np.int64]
     """Where novels begin in `text`."""
 
-    def spread(self) -> NDArray[np.int64]:
-        """(words,) in how many novels each occurs."""
+    def shared_words(self) -> tuple[list[str], list[str]]:
+        """The words that other novels will share, most frequent first, and the common names.
+
+        Names that fewer than half of the novels have are not shared: with numbered symbols in
+        their place, a network learns what names do and not who Alice is. Those of several novels
+        are common; rarer ones look like any unknown word, as names do that are in no novel here.
+        """
         novels = [np.unique(novel) for novel in np.split(self.text, self.books[1:])]
-        return np.bincount(np.concatenate(novels), minlength=len(self.words))
+        spread = np.bincount(np.concatenate(novels), minlength=len(self.words))
+        shared = ~self.names | (2 * spread >= len(self.books))
+        common = self.names & (spread >= NOVELS_OF_A_NAME)
+        known, names = ([self.words[at] for at in np.flatnonzero(m)] for m in (shared, common))
+        return known, names
 
 
 def is_collection(path: Path) -> bool:
@@ -134,24 +145,21 @@ def read_novels(path: Path) -> Novels:
                     capital[word] += token[0].isupper()
     if not text:
         raise TextError(f"{path} holds no prose: .txt files of whole sentences are expected")
-    flat = np.array(text, dtype=np.int32)
-    counts = np.bincount(flat, minlength=len(index))
+    counts = np.bincount(text, minlength=len(index))
     order = np.argsort(-counts, kind="stable")
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
     words = list(index)
     return Novels(
         words=tuple(words[at] for at in order),
         counts=counts[order],
         names=np.array([2 * capital[at] > within[at] and len(words[at]) > 1 for at in order]),
-        text=rank[flat],
+        text=np.argsort(order).astype(np.int32)[text],
         starts=np.array(starts, dtype=np.int64),
         books=np.array(books, dtype=np.int64),
     )
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """The .txt files of a folder or an archive, in the order of their names."""
+    """The .txt files of a folder, in the order of their names, or of an archive."""
     if path.is_dir():
         for file in sorted(path.rglob("*.txt")):
             yield file.read_text(encoding="utf-8", errors="replace")
@@ -159,7 +167,7 @@ def _texts(path: Path) -> Iterator[str]:
     try:
         with tarfile.open(path) as archive:
             for member in archive:
-                content = archive.extractfile(member) if member.isfile() else None
+                content = archive.extractfile(member)
                 if content is not None and member.name.endswith(".txt"):
                     yield content.read().decode("utf-8", errors="replace")
     except (tarfile.TarError, EOFError, OSError) as error:

@@ -1,68 +1,36 @@
 """Passages: some sentences of context and a target sentence, whose last word is the answer.
 
 They are read from LAMBADA's files, one a line, or cut from novels in the way LAMBADA was made
-(Paperno et al. 2016): the fewest whole sentences of at least 50 words as the context, then the
-target sentence up to its last word.
+(Paperno et al. 2016): the fewest whole sentences of at least CONTEXT words, then the target
+sentence up to the answer, which may be any of its words that is like an answer of LAMBADA's.
 """
 
 import logging
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.lambada.novels import CLOSING, TERMINAL, Novels, TextError
+from training.lambada.novels import Novels, TextError
 
 logger = logging.getLogger(__name__)
 
+LONGEST = 4096
+"""Words of a passage in a file; longer lines are an error."""
+CONTEXT, MOST = 50, 200
+"""Words before the target sentence, at least, and of a passage cut from novels, at most."""
+COMMON = 500
+"""Most frequent words that are no answers unless they are names."""
+APART = 12
+"""Words since the answer occurred last, at least."""
 DETERMINERS = frozenset(
     "the a an his her my your their our its this that these those no some any every".split()
 )
 NOUN_SHARE = 0.15
 """A word is a noun if at least this share of its occurrences follows a determiner."""
-APART = 12
-
-
-def nouns(novels: Novels) -> NDArray[np.bool_]:
-    """(words,) whether each is a noun by this rule, which passes some adjectives too."""
-    determiner = np.array([word in DETERMINERS for word in novels.words])
-    follows = novels.text[1:][determiner[novels.text[:-1]]]
-    after = np.bincount(follows, minlength=len(novels.words))
-    return after >= NOUN_SHARE * novels.counts
-
-
-def like_lambada(novels: Novels, previous: NDArray[np.int64], common: int) -> NDArray[np.bool_]:
-    """(tokens,) whether each would make an answer like LAMBADA's.
-
-    The rule follows the development passages. Of their answers, where they stand in the passage,
-    more than half are names and most others nouns; nine of ten last occurred 16 words before or
-    earlier; hardly any begins a sentence or follows an opening quotation mark. So in training
-
-    - the answer is a name, or a noun beyond the most frequent words;
-    - it last occurred at least APART words before;
-    - the word before it is a word or a comma.
-
-    previous: (tokens,) where each token occurred last before; common: most frequent words that
-    are excluded unless they are names.
-    """
-    words = nouns(novels) & ~novels.names
-    words[:common] = False
-    leads_on = np.array([word[0].isalpha() or word == "," for word in novels.words])
-    apart = np.arange(len(novels.text)) - previous >= APART
-    inside = np.append(False, leads_on[novels.text[:-1]])
-    return (novels.names | words)[novels.text] & apart & inside
-
-
-LONGEST = 4096
-"""Words of a passage; longer lines are an error."""
-PAUSES = (",", ";", ":", "--")
-
-Cut = Literal["sentence", "clause", "word"]
 
 
 @dataclass(frozen=True)
@@ -86,33 +54,14 @@ class Passages:
         part = self.text[self.begin[index] : self.answer[index] + 1]
         return [self.words[word] for word in part]
 
-
-@dataclass(frozen=True)
-class CutConfig:
-    """Which passages are cut from novels."""
-
-    ends: Cut = "sentence"
-    """Where a passage may end: at the last word of a sentence, as in LAMBADA, of a clause too, or
-    anywhere, which gives seven times as many."""
-    context: int = 50
-    """Words before the target sentence, at least; rounded up to whole sentences."""
-    longest: int = 200
-    """Words of a passage, at most; fewer if the network has fewer positions."""
-    common: int = 300
-    """This many of the most frequent words are excluded as answers: they can be guessed from the
-    last sentence alone, and such passages were removed from LAMBADA."""
-    targets: Literal["any", "lambada"] = "any"
-    """Every other word may be an answer, or only those that look like LAMBADA's, by the rule of
-    :func:`like_lambada`."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.context <= self.longest:
-            raise ValueError(f"context of {self.context} words in passages of {self.longest}")
+    def words_by_frequency(self) -> list[str]:
+        counts = np.bincount(self.text, minlength=len(self.words))
+        return [self.words[at] for at in np.argsort(-counts, kind="stable")]
 
 
 def read_passages(path: Path) -> list[list[str]]:
     """A file of LAMBADA: one tokenised passage a line. Raises OSError or TextError."""
-    return [line.split() for line in _lines(path)]
+    return list(_lines(path))
 
 
 def read_training_passages(path: Path, longest: int) -> Passages:
@@ -124,8 +73,7 @@ def read_training_passages(path: Path, longest: int) -> Passages:
     index: dict[str, int] = {}
     text, begin, answer = array("i"), array("q"), array("q")
     dropped = 0
-    for line in _lines(path):
-        words = line.split()
+    for words in _lines(path):
         if len(words) > longest or words[-1] not in words[:-1]:
             dropped += 1
             continue
@@ -144,34 +92,80 @@ def read_training_passages(path: Path, longest: int) -> Passages:
     )
 
 
-def cut_passages(novels: Novels, config: CutConfig) -> Passages:
-    """Every passage of novels whose answer occurs before it. Raises TextError without any."""
+def _lines(path: Path) -> Iterator[list[str]]:
+    """The words of each passage. Raises OSError, and TextError for anything else in the file."""
+    empty = True
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            words = line.split()
+            if words and not 2 <= len(words) <= LONGEST:
+                raise TextError(
+                    f"{path}, line {number}: {len(words)} words; a passage has 2 to {LONGEST}, "
+                    "one passage a line"
+                )
+            if words:
+                empty = False
+                yield words
+    if empty:
+        raise TextError(f"{path} holds no passages")
+
+
+def cut_passages(
+    novels: Novels, longest: int, context: int = CONTEXT, common: int = COMMON
+) -> Passages:
+    """Every passage of at most `longest` words whose answer occurs before it and is like one of
+    LAMBADA's. Raises TextError without any."""
     text, starts = novels.text, novels.starts
     place = np.arange(len(text))
     sentence = np.searchsorted(starts, place, side="right") - 1
     # The last sentence start that leaves enough context is where the passage begins.
-    first = np.searchsorted(starts, starts - config.context, side="right") - 1
+    first = np.searchsorted(starts, starts - context, side="right") - 1
     book = np.searchsorted(novels.books, starts, side="right")
     whole = (first >= 0) & (book[first] == book)
     begin = starts[np.maximum(first, 0)][sentence]
-    answers = np.array([word[0].isalpha() for word in novels.words])
     previous = _previous(text)
-    if config.targets == "lambada":
-        allowed = like_lambada(novels, previous, config.common)
-    else:
-        answers[: config.common] = False
-        allowed = answers[text]
     chosen = (
         whole[sentence]
-        & answers[text]
-        & allowed
+        & like_lambada(novels, previous, common)
         & (previous >= begin)
-        & (place - begin < config.longest)
-        & _may_end(novels, config.ends)
+        & (place - begin < min(longest, MOST))
     )
     if not chosen.any():
         raise TextError("the novels hold no passage whose last word occurs before it")
     return Passages(novels.words, text, begin[chosen], place[chosen])
+
+
+def like_lambada(novels: Novels, previous: NDArray[np.int64], common: int) -> NDArray[np.bool_]:
+    """(tokens,) whether each would make an answer like LAMBADA's.
+
+    The rule follows the development passages. Of their answers, where they stand in the passage,
+    more than half are names and most others nouns; nine of ten last occurred 16 words before or
+    earlier; hardly any begins a sentence or follows an opening quotation mark. So in training
+
+    - the answer is a name, or a noun beyond the most frequent words;
+    - it last occurred at least APART words before;
+    - the word before it is a word or a comma.
+
+    previous: (tokens,) where each token occurred last before.
+    """
+    determiner = np.array([word in DETERMINERS for word in novels.words])
+    follows = novels.text[1:][determiner[novels.text[:-1]]]
+    nouns = np.bincount(follows, minlength=len(novels.words)) >= NOUN_SHARE * novels.counts
+    nouns[:common] = False
+    letters = np.array([word[0].isalpha() for word in novels.words])
+    leads_on = letters | np.array([word == "," for word in novels.words])
+    apart = np.arange(len(novels.text)) - previous >= APART
+    inside = np.append(False, leads_on[novels.text[:-1]])
+    return (letters & (novels.names | nouns))[novels.text] & apart & inside
+
+
+def _previous(text: NDArray[np.int32]) -> NDArray[np.int64]:
+    """(tokens,) where each token occurred last before, or -1."""
+    order = np.argsort(text, kind="stable")
+    again = text[order][1:] == text[order][:-1]
+    previous = np.full(len(text), -1, dtype=np.int64)
+    previous[order[1:][again]] = order[:-1][again]
+    return previous
 
 
 NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
@@ -188,51 +182,3 @@ def made_up_passages(rng: np.random.Generator, count: int) -> str:
             f"`` {called} ! '' they called . `` yes ? '' said {called}\n"
         )
     return "".join(lines)
-
-
-def words_by_frequency(passages: Passages) -> list[str]:
-    """The distinct words, most frequent first."""
-    counts = np.bincount(passages.text, minlength=len(passages.words))
-    return [passages.words[at] for at in np.argsort(-counts, kind="stable") if counts[at]]
-
-
-def most_frequent(passages: Sequence[Sequence[str]], count: int) -> set[str]:
-    counts = Counter(word for words in passages for word in words)
-    return {word for word, _ in counts.most_common(count)}
-
-
-def _may_end(novels: Novels, ends: Cut) -> NDArray[np.bool_]:
-    """(tokens,) whether a passage may end with each token."""
-    if ends == "word":
-        return np.ones(len(novels.text), dtype=bool)
-    marks = TERMINAL if ends == "sentence" else (*TERMINAL, *PAUSES, *CLOSING)
-    ending = np.array([word in marks for word in novels.words])[novels.text]
-    return np.append(ending[1:], False)
-
-
-def _previous(text: NDArray[np.int32]) -> NDArray[np.int64]:
-    """(tokens,) where each token occurred last before, or -1."""
-    order = np.argsort(text, kind="stable")
-    again = text[order][1:] == text[order][:-1]
-    previous = np.full(len(text), -1, dtype=np.int64)
-    previous[order[1:][again]] = order[:-1][again]
-    return previous
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Lines that are passages. Raises OSError, and TextError for anything else in the file."""
-    empty = True
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, start=1):
-            words = len(line.split())
-            if words == 0:
-                continue
-            if not 2 <= words <= LONGEST:
-                raise TextError(
-                    f"{path}, line {number}: {words} words; a passage has 2 to {LONGEST}, "
-                    "one passage a line"
-                )
-            empty = False
-            yield line
-    if empty:
-        raise TextError(f"{path} holds no passages")

@@ -19,22 +19,14 @@ from model.storage import read_tensors, write_whole
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
 from training.lambada.novels import Novels, is_collection, read_novels
 from training.lambada.passages import (
-    CutConfig,
     Passages,
     cut_passages,
     made_up_passages,
     read_passages,
     read_training_passages,
-    words_by_frequency,
 )
 from training.lambada.reader import PREPROCESSING, Encoded, Reader, place
-from training.lambada.words import (
-    Vocabulary,
-    common_names,
-    corpus_vectors,
-    known_words,
-    read_vectors,
-)
+from training.lambada.words import Vocabulary, corpus_vectors, read_vectors
 from training.loop.parallel import WHOLE, Shard, is_first, shuffled_rows
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 
@@ -108,8 +100,6 @@ class LambadaConfig:
     in the passage or more often. Clean preprocessing only."""
     corpus_vectors: bool = False
     """Begin the learnt embedding with word vectors trained on the novels; without `vectors`."""
-    cut: CutConfig = field(default_factory=CutConfig)
-    """Which passages are cut from novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))
     """The network."""
     length: int = 256
@@ -216,19 +206,13 @@ class LambadaTask:
         card = {"name": "lambada", "config": self.symbols.to_json(), "data": data}
         return card | ({"vectors": VECTORS} if self.config.vectors else {})
 
-    def _read_passages(self) -> tuple[Passages, Sequence[str], Sequence[str], Novels | None]:
-        """The passages, their words, most frequent first, the names that are known, and the
-        novels that the passages are cut from."""
+    def _read_passages(self) -> tuple[Passages, Novels | None]:
+        """The passages, and the novels that they are cut from."""
         config = self.config
         if not is_collection(config.train):
-            passages = read_training_passages(config.train, config.length)
-            return passages, words_by_frequency(passages), (), None
+            return read_training_passages(config.train, config.length), None
         novels = read_novels(config.train)
-        cut = replace(config.cut, longest=min(config.cut.longest, config.length))
-        passages = cut_passages(novels, cut)
-        if config.preprocessing == "released":
-            return passages, novels.words, (), novels
-        return passages, known_words(novels), common_names(novels), novels
+        return cut_passages(novels, config.length), novels
 
     def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
         """Makes and keeps the vocabulary and, if there are vectors, their table.
@@ -237,14 +221,22 @@ class LambadaTask:
         """
         config = self.config
         released = config.preprocessing == "released"
+        words: Sequence[str]
         names: Sequence[str] = ()
-        novels = table = start = None
+        table = start = None
         if config.vectors:
             vectors = read_vectors(config.vectors, config.vocabulary)
-            words: Sequence[str] = vectors.words
+            words = vectors.words
         else:
-            self._passages, frequent, names, novels = self._read_passages()
-            words = frequent[: config.vocabulary or None]
+            self._passages, novels = self._read_passages()
+            if novels is None or released:
+                words = self._passages.words_by_frequency()
+            else:
+                words, names = novels.shared_words()
+            words = words[: config.vocabulary or None]
+            if config.corpus_vectors and novels:
+                drawn = corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
+                start = torch.from_numpy(drawn)
         if released:
             vocabulary = Vocabulary.released(words, config.vectors is not None)
         else:
@@ -255,9 +247,6 @@ class LambadaTask:
             vocabulary.save(folder / VOCABULARY)
             if table is not None:
                 write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
-        if config.corpus_vectors and novels is not None:
-            drawn = corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
-            start = torch.from_numpy(drawn)
         return vocabulary, table, start
 
 

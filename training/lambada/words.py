@@ -1,10 +1,5 @@
 """Words as the symbols of a network, and word vectors: from text files, or from the novels
-themselves by gensim's word2vec.
-
-Files are fastText's .vec or in GloVe's format, read line by line. A line is a word and its numbers,
-separated by spaces; fastText's first line holds the number of words and of dimensions, GloVe has
-none. (Not by gensim, which takes three times as long and lets damaged lines pass.)
-"""
+themselves by word2vec."""
 
 from __future__ import annotations
 
@@ -25,8 +20,6 @@ KINDS = 4
 """Of unknown words: names or not, of each those that occur once in a passage and more often."""
 UNKNOWN = 1
 """Symbol of any unknown word (released code), or of what is unknown and no word; 0 is padding."""
-NOVELS_OF_A_NAME = 4
-"""A name in at least this many novels is common."""
 
 
 @dataclass(frozen=True)
@@ -87,25 +80,6 @@ class Vocabulary:
         return cls(**{**data, **lists})
 
 
-def known_words(novels: Novels) -> list[str]:
-    """The words of novels that other novels will share, most frequent first.
-
-    Names that fewer than half of the novels have are left out: with numbered symbols in their
-    place, a network learns what names do and not who Alice is.
-    """
-    shared = ~novels.names | (2 * novels.spread() >= len(novels.books))
-    return [novels.words[at] for at in np.flatnonzero(shared)]
-
-
-def common_names(novels: Novels) -> list[str]:
-    """Names of several novels, which others may have too.
-
-    Rarer names look like any unknown word, as names do that are in none of these novels.
-    """
-    common = novels.names & (novels.spread() >= NOVELS_OF_A_NAME)
-    return [novels.words[at] for at in np.flatnonzero(common)]
-
-
 SEED = 0  # of the vectors of special symbols, which no file has
 CORPUS_SEED = 1
 EPOCHS = 2
@@ -139,42 +113,33 @@ class WordVectors:
 def read_vectors(path: Path, most: int = 0) -> WordVectors:
     """The first `most` words of a file and their vectors; 0 for all. A repeated word counts once.
 
-    Raises OSError, and TextError for files that are empty or no word vectors and for vectors of
-    different dimensions.
+    A line is a word and its numbers, separated by spaces. fastText's .vec begins with a line of the
+    numbers of words and dimensions; GloVe's files do not.
+
+    (gensim reads it in three times the time.) Raises OSError, and TextError for anything else.
     """
     words: dict[str, None] = {}
     numbers = array("f")  # grows in place: a million vectors of 300 take 1.2 GB
-    dimensions = 0
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, start=1):
-            fields = line.rstrip().split(" ")
-            if number == 1 and len(fields) == 2 and all(map(str.isdecimal, fields)):
-                dimensions = int(fields[1])
+            word, *values = line.rstrip().split(" ")
+            if number == 1 and len(values) == 1 and word.isdecimal():
                 continue
-            word, *values = fields
-            dimensions = dimensions or len(values)
-            vector = _vector(values, dimensions, f"{path}, line {number}")
             if word not in words:
+                try:
+                    vector = np.array(values, np.float32)
+                except ValueError as error:
+                    raise TextError(f"{path}, line {number}: no word vector: {error}") from error
+                if not len(vector) or len(numbers) != len(words) * len(vector):
+                    raise TextError(f"{path}, line {number}: a vector of {len(vector)} numbers")
                 words[word] = None
                 numbers.frombytes(vector.tobytes())
             if len(words) == most:
                 break
-    if not words:
-        raise TextError(f"{path} holds no word vectors")
-    return WordVectors(tuple(words), np.frombuffer(numbers, np.float32).reshape(-1, dimensions))
-
-
-def _vector(values: list[str], dimensions: int, where: str) -> NDArray[np.float32]:
-    """Raises TextError."""
-    if not values or len(values) != dimensions:
-        raise TextError(f"{where}: {len(values)} numbers, expected a word and {dimensions}")
-    try:
-        vector = np.array(values, dtype=np.float32)
-    except ValueError as error:
-        raise TextError(f"{where}: not a word and its vector: {error}") from error
-    if not np.isfinite(vector).all():
-        raise TextError(f"{where}: a vector that is not finite")
-    return vector
+    vectors = np.frombuffer(numbers, np.float32)
+    if not words or not np.isfinite(vectors).all():
+        raise TextError(f"{path} holds no word vectors, or some that are not finite")
+    return WordVectors(tuple(words), vectors.reshape(len(words), -1))
 
 
 @dataclass(frozen=True)
@@ -209,9 +174,8 @@ def corpus_vectors(
         epochs=EPOCHS,
     )
     model.build_vocab_from_freq({word: int(novels.counts[index[word]]) for word in words})
-    model.train(
-        _Sentences(novels), total_examples=len(novels.starts), epochs=EPOCHS
-    )  # other words are passed over
+    # Other words are passed over.
+    model.train(_Sentences(novels), total_examples=len(novels.starts), epochs=EPOCHS)
     vectors: NDArray[np.float32] = model.wv[list(words)]
     vectors -= vectors.mean(axis=0)
     return vectors * (deviation / vectors.std())

@@ -30,8 +30,6 @@ class LoopConfig:
     optimizer: Literal["radam", "muon", "released"] = "radam"
     """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
     "released": the released code's variant, with its own clipping and no warm-up."""
-    accumulate: Count = 1
-    """Batches per optimiser step; their gradients are averaged."""
     gradient_clip: NotNegative = 5.0
     """Maximum norm of the gradient over all parameters; 0 does not clip."""
     average: _BelowOne = 0.999
@@ -40,8 +38,6 @@ class LoopConfig:
     """Minutes of training between validations; each also saves."""
     validate_steps: FromZero = 0
     """Optimiser steps between validations; 0 uses `validate_minutes`."""
-    patience: FromZero = 0
-    """Stop after this many validations in a row without a better score; 0 never stops early."""
     log_steps: Count = 50
     """Optimiser steps between lines of training loss; at least one line every half minute."""
     tensorboard: Flag = False

@@ -14,7 +14,6 @@ import signal
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -101,12 +100,6 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices
         self.best = -math.inf
-        self.stale = 0  # validations since the best one
-
-    @property
-    def done(self) -> bool:
-        """Whether the schedule has come to its end or patience ran out."""
-        return self.progress >= 1 or 0 < self.config.patience <= self.stale
 
     @property
     def leads(self) -> bool:
@@ -132,16 +125,16 @@ class Trainer:
     def resume(self) -> None:
         """Continues from the state saved in the folder.
 
-        Raises WeightsError if it is missing, damaged or of another configuration.
+        Raises WeightsError if it is missing, damaged or of another network.
         """
-        state = read_state(self.folder, self.device, self.task.card()["config"])
+        state = read_state(self.folder, self.device)
         try:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
         except RuntimeError as error:
             raise WeightsError(f"{self.folder} trains another network: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
-        self.earlier, self.stale, self.best = state["earlier"], state["stale"], state["best"]
+        self.earlier, self.best = state["earlier"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
         if not self.leads:  # random states of other processes are not saved: seed them again
             torch.manual_seed(self.config.seed + self.shard.index + self.step)
@@ -167,18 +160,18 @@ class Trainer:
             bar_format="{l_bar}{bar}| {elapsed}<{remaining} {postfix}",
             disable=not self.leads,
         )
-        first, interrupted = self.step * config.accumulate, 0.0
-        batches = contextlib.closing(self.task.batches(config.seed, first, self.shard))
+        interrupted = 0.0
+        batches = contextlib.closing(self.task.batches(config.seed, self.step, self.shard))
         with batches as stream, bar, deferred_signals() as received:
             try:
-                while not self.done and self.seconds < slice_end and self.step < last_step:
+                while self.progress < 1 and self.seconds < slice_end and self.step < last_step:
                     began = time.monotonic()
-                    loss, parts = self.train_step(list(islice(stream, config.accumulate)))
+                    losses = self.train_step(next(stream))
                     # All processes share one clock and stop after the same step.
                     elapsed, interrupted = self._largest(time.monotonic() - began, bool(received))
                     self.seconds += elapsed
                     if self.step % config.log_steps == 0 or self.seconds >= next_report:
-                        self._report(bar, {"loss": loss, **parts})
+                        self._report(bar, losses)
                         next_report = self.seconds + _REPORT_S
                     if interrupted:
                         logger.warning("interrupted at step %d; saving", self.step)
@@ -188,8 +181,6 @@ class Trainer:
                         due = self.step % config.validate_steps == 0 and self.progress < 1
                     if due:
                         self.save()
-                        if config.patience:  # other processes do not validate
-                            self.stale = int(self._largest(self.stale)[0])
                         next_validation = self.seconds + 60 * config.validate_minutes
             except FloatingPointError:
                 raise  # the weights are of no use: what was saved before stays
@@ -211,40 +202,33 @@ class Trainer:
         own = torch.stack([part.float() for part in parts.values()])
         values = dict(zip(parts, reduce(self.fabric, own, "mean"), strict=True))
         steps_s = self.step / max(1e-9, self.seconds)
-        windows_s = steps_s * self.task.windows * self.config.accumulate
+        windows_s = steps_s * self.task.windows
         self.log("train", {**values, "windows_per_s": windows_s})
         bar.n = self.progress
         bar.set_postfix_str(
             f"loss {values['loss']:.4f} {steps_s:.2f} steps/s {windows_s:.1f} windows/s"
         )
 
-    def train_step(self, batches: Sequence[Any]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """One optimiser step: backward through every batch, clip, step, zero.
+    def train_step(self, batch: Any) -> Mapping[str, Tensor]:
+        """One optimiser step: backward, clip, step, zero.
 
-        Returns the mean loss and its parts. Raises FloatingPointError if it is not finite.
+        Returns the loss and its parts. Raises FloatingPointError if it is not finite.
         """
         network = self.task.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        losses, parts = [], []
-        for number, batch in enumerate(batches, start=1):
-            # Processes exchange their gradients once, after the last batch.
-            with self.fabric.no_backward_sync(self.objective, enabled=number < len(batches)):
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
-                    loss, of_loss = self.objective(batch)
-                if not torch.isfinite(loss):
-                    raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
-                self.fabric.backward(loss / len(batches))
-            losses.append(loss.detach())
-            parts.append(of_loss)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
+            loss, parts = self.objective(batch)
+        if not torch.isfinite(loss):
+            raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
+        self.fabric.backward(loss)
         if self.config.gradient_clip and self.config.optimizer != "released":
             nn.utils.clip_grad_norm_(network.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
         self.average.update_parameters(network)
-        means = {name: torch.stack([p[name] for p in parts]).mean() for name in parts[0]}
-        return torch.stack(losses).mean(), means
+        return {"loss": loss.detach(), **parts}
 
     def save(self, validate: bool = True) -> dict[str, float]:
         """Validates the averaged weights, then saves last and best weights and the state; without
@@ -275,9 +259,8 @@ class Trainer:
         save_weights(network, card, self.folder / "last.safetensors")
         if metrics:
             score = metrics[self.task.score]
-            self.stale += 1
             if score > self.best:
-                self.best, self.stale = score, 0
+                self.best = score
                 save_weights(network, card, self.folder / "best.safetensors")
         state = {
             "network": self.task.network.state_dict(),
@@ -286,10 +269,8 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,
-            "stale": self.stale,
             "earlier": self.earlier,
             "random": torch.get_rng_state(),
-            "config": card["config"],
         }
         if torch.cuda.is_available():
             state["random_cuda"] = torch.cuda.get_rng_state_all()

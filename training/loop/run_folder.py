@@ -64,17 +64,14 @@ STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume 
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Writes the state of a run, which includes ``config``, to its folder atomically."""
+    """Writes the state of a run to its folder atomically."""
     buffer = io.BytesIO()
-    torch.save({**state, "config": _jsonable(state["config"])}, buffer)
+    torch.save(state, buffer)
     write_whole(folder / STATE, buffer.getvalue())
 
 
-def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any]:
-    """The state of the run in this folder.
-
-    Raises WeightsError if it is missing, damaged or of another configuration.
-    """
+def read_state(folder: Path, device: torch.device) -> dict[str, Any]:
+    """The state of the run in this folder. Raises WeightsError if it is missing or damaged."""
     path = folder / STATE
     if not path.is_file():
         raise WeightsError(f"nothing to resume: no {path}")
@@ -82,34 +79,7 @@ def read_state(folder: Path, device: torch.device, config: Any) -> dict[str, Any
         with zipfile.ZipFile(path) as archive:
             if damaged := archive.testzip():  # torch does not compare the checksums
                 raise zipfile.BadZipFile(f"{damaged} is damaged")
-        state = torch.load(path, weights_only=True, map_location=device)
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
     except (OSError, RuntimeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise WeightsError(f"cannot read {path}: {error}") from error
-    ours = _jsonable(config)
-    theirs = _completed(state["config"], ours)  # an older version had fewer fields
-    if theirs != ours:
-        raise WeightsError(f"{folder} trains another configuration: {_differences(theirs, ours)}")
     return state
-
-
-def _jsonable(values: Any) -> Any:
-    """As read back from JSON, so that saved values compare equal."""
-    return json.loads(json.dumps(values))
-
-
-def _completed(theirs: Any, ours: Any) -> Any:
-    """Theirs with the fields of ours that it lacks."""
-    if not (isinstance(theirs, dict) and isinstance(ours, dict)):
-        return theirs
-    return ours | {name: _completed(value, ours.get(name)) for name, value in theirs.items()}
-
-
-def _differences(theirs: Any, ours: Any, path: str = "") -> str:
-    """The fields that differ between two configurations, with both values."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
-        return ", ".join(
-            _differences(theirs.get(name), ours.get(name), f"{path}.{name}".strip("."))
-            for name in names
-        )
-    return f"{path} is {theirs!r} there and {ours!r} here"

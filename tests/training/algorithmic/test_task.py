@@ -51,9 +51,8 @@ def test_it_learns_and_its_checkpoint_comes_back(tmp_path: Path) -> None:
     assert loaded.config.rse == rse
 
 
-RUN = AlgorithmicRun(
-    TINY, LoopConfig(steps=12, learning_rate=0.01, average=0.5, log_steps=4, bfloat16=False)
-)
+LOOP = LoopConfig(steps=12, learning_rate=0.01, average=0.5, log_steps=4, bfloat16=False)
+RUN = AlgorithmicRun(algorithmic=TINY, loop=LOOP)
 
 
 @pytest.mark.parametrize("optimizer", ["radam", "muon", "released"])

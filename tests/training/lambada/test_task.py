@@ -31,7 +31,7 @@ def test_it_learns_to_point(tiny_config: LambadaConfig, tmp_path: Path) -> None:
     task = make_task(tiny_config, tmp_path / "fresh")
     before = task.validate(task.network)["accuracy"]
     loop = replace(LOOP, steps=250, average=0.9)
-    after = train(LambadaRun(tiny_config, loop, tmp_path / "run"))["accuracy"]
+    after = train(LambadaRun(lambada=tiny_config, loop=loop, out=tmp_path / "run"))["accuracy"]
     assert before < 0.7
     assert after > 0.95
 
@@ -64,7 +64,7 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
 ) -> None:
     config = replace(tiny_config, vectors=vectors_file, validation_passages=4)
-    train(LambadaRun(config, LOOP, tmp_path))
+    train(LambadaRun(lambada=config, loop=LOOP, out=tmp_path))
     name = "embedding.weight"
     assert name not in read_tensors(tmp_path / "best.safetensors")
     state = torch.load(tmp_path / "state.pt", weights_only=True)

@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 from service.protocol.midi_file import STEADY, Tempo, midi_file, played
-from service.protocol.mpe import bent
 from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
 
 
@@ -104,5 +103,4 @@ class ReceivedNotes:
         """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
         pedal = [(move.time_s, move.down) for move in self.pedal]
         notes = [note for note in self.notes if only in (None, note.instrument)]
-        file = midi_file(notes, pedal, self.programs, tempo, only)
-        return bent(file, notes) if any(note.bends for note in notes) else file
+        return midi_file(notes, pedal, self.programs, tempo, only)

@@ -9,7 +9,6 @@ from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
 from service.notes.naming import without_strays
 from service.protocol import midi_file as files
-from service.protocol.mpe import bent
 
 
 @dataclass(slots=True)
@@ -107,9 +106,7 @@ def midi_file(
     tempo: files.Tempo = files.STEADY,
     only: str | None = None,
 ) -> bytes:
-    """With a track for each instrument, by class number, or for one of them ``only``; with bends
-    (``service.protocol.mpe``) if the notes have them."""
+    """With a track for each instrument, by class number, or for one of them ``only``."""
     notes = [note for note in notes if only in (None, note.instrument)]
     moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
-    file = files.midi_file(notes, moves, PROGRAMS, tempo, only)
-    return bent(file, notes) if any(note.bends for note in notes) else file
+    return files.midi_file(notes, moves, PROGRAMS, tempo, only)

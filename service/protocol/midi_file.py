@@ -14,6 +14,8 @@ import mido
 from pretty_midi import ControlChange, Instrument, Note, PrettyMIDI
 from pretty_midi.pretty_midi import MAX_TICK
 
+from service.protocol.mpe import bent_file, track_of
+
 TICKS_PER_BEAT = 480
 """1.04 ms per tick at 120 BPM; halved until a long file has fewer ticks than readers take."""
 PEDALLED = ("piano", "electric piano")
@@ -111,22 +113,16 @@ class TempoMap:
     def longest_tick_s(self) -> float:
         return max(us for _, us in self.changes) / self.ticks_per_beat / 1e6
 
-    def empty_file(self) -> PrettyMIDI:
-        """With tempo, metre and key, and no notes."""
-        events = [(tick, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in self.changes]
+    def track(self) -> mido.MidiTrack:
+        """Tempo, metre and key."""
+        events = [(tick, 0, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in self.changes]
         events += [
-            (tick, mido.MetaMessage("time_signature", numerator=above, denominator=below))
+            (tick, 0, mido.MetaMessage("time_signature", numerator=above, denominator=below))
             for tick, above, below in self.signatures
         ]
         if self._key is not None:
-            events.append((0, mido.MetaMessage("key_signature", key=self._key)))
-        track, now = mido.MidiTrack(), 0
-        for tick, event in sorted(events, key=lambda event: event[0]):
-            track.append(event.copy(time=tick - now))
-            now = tick
-        return PrettyMIDI(
-            mido_object=mido.MidiFile(tracks=[track], ticks_per_beat=self.ticks_per_beat)
-        )
+            events.append((0, 0, mido.MetaMessage("key_signature", key=self._key)))
+        return track_of(events)
 
 
 def played(notes: Iterable[FileNote], programs: Mapping[str, int]) -> list[str]:
@@ -135,8 +131,15 @@ def played(notes: Iterable[FileNote], programs: Mapping[str, int]) -> list[str]:
     return [name for name in programs if name in names] + sorted(names - programs.keys())
 
 
+class WrittenNote(FileNote, Protocol):
+    """``bends``: cents above the pitch from the onset on, one a frame."""
+
+    @property
+    def bends(self) -> Sequence[float] | None: ...
+
+
 def midi_file(
-    notes: Sequence[FileNote],
+    notes: Sequence[WrittenNote],
     pedal: Sequence[tuple[float, bool]],
     programs: Mapping[str, int],
     tempo: Tempo = STEADY,
@@ -144,7 +147,8 @@ def midi_file(
 ) -> bytes:
     """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
     program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
-    one track without a name for notes without an instrument.
+    one track without a name for notes without an instrument. Notes that bend have channels of their
+    own (``service.protocol.mpe``).
 
     Every note lasts at least a tick, as readers drop those that do not.
 
@@ -162,19 +166,29 @@ def midi_file(
     ticks = TempoMap(tempo)
     while ticks.tick(last_s) > MAX_TICK * 0.99:
         ticks = TempoMap(tempo, ticks.ticks_per_beat // 2)
-    file, least_s = ticks.empty_file(), 1.001 * ticks.longest_tick_s
+    least_s, parts = 1.001 * ticks.longest_tick_s, []
     names = [name for name in played(notes, programs) if only in (None, name)]
     unnamed = only is None and any(note.instrument is None for note in notes)
     for name in [*([None] if unnamed or not names else []), *names]:
         part = Instrument(programs.get(name, 0) if name else 0, name=name or "")
-        part.notes = [
-            Note(note.velocity, note.pitch, note.onset_s, max(end_s, note.onset_s + least_s))
+        ended = [
+            (note, end_s)
             for note in notes
             if note.instrument == name and (end_s := note.offset_s) is not None
         ]
+        part.notes = [
+            Note(note.velocity, note.pitch, note.onset_s, max(end_s, note.onset_s + least_s))
+            for note, end_s in ended
+        ]
         if name in PEDALLED or not names:
             part.control_changes = _pedal(pedal, least_s)
-        file.instruments.append(part)
+        parts.append((part, [note.bends for note, _ in ended]))
+    if any(note.bends for note in notes):
+        return bent_file(ticks.track(), parts, ticks.ticks_per_beat, ticks.tick)
+    file = PrettyMIDI(
+        mido_object=mido.MidiFile(tracks=[ticks.track()], ticks_per_beat=ticks.ticks_per_beat)
+    )
+    file.instruments = [part for part, _ in parts]
     memory = io.BytesIO()
     file.write(memory)
     return memory.getvalue()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.protocol.midi_file import midi_file
-from service.protocol.mpe import FRAME_S, MEMBERS, RANGE_SEMITONES, bent
+from service.protocol.mpe import FRAME_S, MEMBERS, RANGE_SEMITONES
 
 
 @dataclass
@@ -54,8 +54,7 @@ def test_each_note_bends_alone() -> None:
         Sung(64, 0.6, 1.5, None),
         Sung(67, 0.7, 1.2, (-20.0,) * 30),
     ]
-    file = midi_file(notes, [], {"voice": 53})
-    first, second, third = heard(bent(file, notes))
+    first, second, third = heard(midi_file(notes, [], {"voice": 53}))
     assert [note[0] for note in (first, second, third)] == [60, 64, 67]
     assert first[1:3] == pytest.approx((0.5, 1.5), abs=0.002)
     for number, cents in enumerate(rising):
@@ -68,9 +67,7 @@ def test_each_note_bends_alone() -> None:
 
 def test_the_zone_is_declared_and_programs_follow_the_notes() -> None:
     notes = [Sung(60, 0.0, 1.0, (5.0,)), Sung(48, 0.1, 1.0, (1.0,), "cello")]
-    midi = mido.MidiFile(
-        file=io.BytesIO(bent(midi_file(notes, [], {"cello": 42, "voice": 53}), notes))
-    )
+    midi = mido.MidiFile(file=io.BytesIO(midi_file(notes, [], {"cello": 42, "voice": 53})))
     messages = list(mido.merge_tracks(midi.tracks))
     controls = [(m.channel, m.control, m.value) for m in messages if m.type == "control_change"]
     assert controls[:3] == [(0, 101, 0), (0, 100, 6), (0, 6, 15)]
@@ -98,7 +95,7 @@ def test_as_many_notes_as_there_are_channels_never_share_one(
         (sum(a.onset_s <= b.onset_s < a.offset_s + 0.01 for a in notes) for b in notes), default=0
     )
     if most <= len(MEMBERS):
-        found = heard(bent(midi_file(notes, [], {}), notes))
+        found = heard(midi_file(notes, [], {}))
         assert [note[0] for note in found] == [
             n.pitch for n in sorted(notes, key=lambda n: round(n.onset_s * 960))
         ] or len({round(n.onset_s * 960) for n in notes}) < len(notes)
@@ -114,7 +111,7 @@ def test_music21_and_pretty_midi_import_a_take_with_bends(tmp_path: Path) -> Non
         for step in range(6)
     ]
     path = tmp_path / "take.mid"
-    path.write_bytes(bent(midi_file(notes, [], {"voice": 53}), notes))
+    path.write_bytes(midi_file(notes, [], {"voice": 53}))
     parts = pretty_midi.PrettyMIDI(str(path)).instruments
     found = [note for part in parts for note in part.notes]
     assert sorted(note.pitch for note in found) == [note.pitch for note in notes]

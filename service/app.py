@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from pydantic.json_schema import models_json_schema
 from starlette.middleware.cors import CORSMiddleware
 
 from service import page
 from service.access import problems
 from service.access.gate import Gate
-from service.access.problems import ProblemDetails
 from service.access.tokens import token_router
 from service.engine.cores import available_cores
 from service.engine.load import load_shipped
@@ -25,7 +23,6 @@ from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
 from service.upload import score
-from service.upload.answer import Transcript
 from service.workers.messages import LoadModel, Setup
 from service.workers.pool import Pool
 from service.workers.process import PROCESSES
@@ -78,6 +75,7 @@ def create_app(
         summary="Real-time transcription of music to MIDI.",
         description="The live protocol, `WS /ws/transcribe`, is described in PROTOCOL.md.",
         lifespan=lifespan,
+        responses=problems.RESPONSES,
         # These pages load external scripts, which the content security policy forbids.
         docs_url=None,
         redoc_url=None,
@@ -101,7 +99,6 @@ def create_app(
             expose_headers=["Retry-After", "Content-Disposition"],
         )
     page.serve(app)
-    describe(app)
     return app
 
 
@@ -120,20 +117,3 @@ async def load(state: ServiceState, on_failure: Callable[[], None] | None) -> No
         return
     state.loaded = True
     logger.info("model %s is ready on %s", pool.config.name, pool.device)
-
-
-def describe(app: FastAPI) -> None:
-    """Adds the schemas that the OpenAPI document refers to by name."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, object]:
-        document = generate()
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        _, described = models_json_schema(
-            [(ProblemDetails, "validation"), (Transcript, "validation")],
-            ref_template="#/components/schemas/{model}",
-        )
-        schemas.update(described["$defs"])
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 
 from service.access.clients import Client, client_of
 from service.access.keys import KeyRing
-from service.access.problems import responses
-from service.protocol.faults import ErrorCode
 
 LIFETIME_S = 30
 
@@ -47,16 +45,7 @@ class Token(BaseModel):
 def token_router(tokens: Tokens) -> APIRouter:
     router = APIRouter(tags=["access"])
 
-    @router.post(
-        "/token",
-        summary="A token for a websocket",
-        responses=responses(
-            ErrorCode.UNAUTHORIZED,
-            ErrorCode.TOO_MANY_SESSIONS,
-            ErrorCode.NOT_READY,
-            ErrorCode.DRAINING,
-        ),
-    )
+    @router.post("/token", summary="A token for a websocket")
     async def new_token(request: Request, response: Response) -> Token:
         """For pages, which cannot send a key with a websocket's handshake."""
         response.headers["Cache-Control"] = "no-store"

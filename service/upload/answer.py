@@ -18,10 +18,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access.clients import Client
-from service.access.problems import Problem, responses
+from service.access.problems import Problem
 from service.notes.events import BendEvent, Note, NoteEvent, PedalEvent, PedalPress, is_update
 from service.ops.metrics import Metrics
-from service.protocol.faults import ErrorCode, ProtocolError, internal_error
+from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.options import Mix
 from service.protocol.server_messages import Done, Error
 from service.stream.recording import FileItem, FileProgress, Performance
@@ -30,7 +30,6 @@ from service.stream.wire import event_message
 logger = logging.getLogger(__name__)
 
 MIDI = "audio/midi"
-JSON = "application/json"
 NDJSON = "application/x-ndjson"
 MUSICXML = "application/vnd.recordare.musicxml+xml"
 
@@ -61,24 +60,16 @@ class Transcript(BaseModel):
     mix: Mix
 
 
-NOT_OF_UPLOADS = {
-    ErrorCode.HOST_NOT_ALLOWED,
-    ErrorCode.TOO_MANY_SESSIONS,
-    ErrorCode.NOT_FOUND,
-    ErrorCode.METHOD_NOT_ALLOWED,
-}
-
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The notes, in the form given by `answer`",
+        "model": Transcript,  # of JSON
         "content": {
             MIDI: {"schema": {"type": "string", "contentMediaType": MIDI}},
-            JSON: {"schema": {"$ref": "#/components/schemas/Transcript"}},
             MUSICXML: {"schema": {"type": "string"}},
             NDJSON: {"schema": {"type": "string", "description": "one JSON object per line"}},
         },
     },
-    **responses(*(code for code in ErrorCode if code.status and code not in NOT_OF_UPLOADS)),
 }
 
 

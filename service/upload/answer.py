@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.access.clients import Client
 from service.access.problems import Problem
-from service.notes.events import BendEvent, Note, NoteEvent, PedalEvent, PedalPress, is_update
+from service.notes.events import Note, PedalPress, is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.options import Mix
@@ -88,11 +88,12 @@ class Tally:
     audio_s: float = 0.0
     performance: Performance | None = None
 
-    def take(self, item: FileItem) -> None:
-        if isinstance(item, FileProgress):
-            self.audio_s = item.time_s
-        elif isinstance(item, Performance):
-            self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
+    def take(self, step: list[FileItem]) -> None:
+        for item in step:
+            if isinstance(item, FileProgress):
+                self.audio_s = item.time_s
+            elif isinstance(item, Performance):
+                self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
 
 
 @contextmanager
@@ -143,8 +144,8 @@ class HoldingResponse(StreamingResponse):
 
 
 async def write_lines(
-    first: FileItem,
-    items: AsyncGenerator[FileItem, None],
+    first: list[FileItem],
+    steps: AsyncGenerator[list[FileItem], None],
     tally: Tally,
     held: AsyncExitStack,
     chosen: dict[str, Any],
@@ -155,21 +156,21 @@ async def write_lines(
     The first, `started`, states what the server chose: model, mode, look-ahead and block. The
     upload's place is freed before the last line, so its client may send the next at once.
     """
-    item: FileItem | None = first
+    step: list[FileItem] | None = first
     problem: Problem | None = None
     yield json.dumps({"type": "started", **chosen}) + "\n"
-    while item is not None:
-        tally.take(item)
-        if isinstance(item, NoteEvent | BendEvent | PedalEvent):
-            if updates or not is_update(item):
+    while step is not None:
+        tally.take(step)
+        for item in step:
+            if isinstance(item, FileProgress):
+                yield item.model_dump_json() + "\n"
+            elif not isinstance(item, Performance) and (updates or not is_update(item)):
                 message = event_message(item)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
-        elif isinstance(item, FileProgress):
-            yield item.model_dump_json() + "\n"
         try:
-            item = await anext(items, None)
+            step = await anext(steps, None)
         except Exception as error:
-            problem, item = as_problem(error), None
+            problem, step = as_problem(error), None
             tally.outcome = problem.code
     await held.aclose()
     if problem is not None:

@@ -5,7 +5,7 @@ only the notes of the whole recording are kept in memory.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import PurePath
 from typing import Annotated
@@ -30,7 +30,6 @@ from service.upload.answer import (
     MUSICXML,
     Answer,
     HoldingResponse,
-    Tally,
     counted,
     file_name,
     write_lines,
@@ -81,16 +80,19 @@ async def transcribe_recording(
             max_notes=MAX_NOTES,
             wishes=choices.wishes,
         )
-        items = await stack.enter_async_context(aclosing(in_thread(recording)))
+        steps = await stack.enter_async_context(aclosing(in_thread(recording)))
         if choices.answer is Answer.NDJSON:
             # Bad files usually fail at once, while the answer can still have an error status.
-            first = await anext(items)
+            first = await anext(steps)
             held = stack.pop_all()
-            lines = write_lines(first, items, tally, held, made, choices.updates)
+            lines = write_lines(first, steps, tally, held, made, choices.updates)
             return HoldingResponse(lines, held)
-        await run(request, items, tally)
-        if (performance := tally.performance) is None:
-            return Response()  # to nobody
+        async for step in steps:
+            tally.take(step)
+            if await request.is_disconnected():
+                return Response()  # to nobody
+        performance = tally.performance
+        assert performance is not None
         if choices.answer is Answer.JSON:
             return JSONResponse({**performance.body, **made})
         if choices.answer is Answer.MUSICXML:
@@ -101,13 +103,12 @@ async def transcribe_recording(
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
 
 
-async def in_thread(items: Generator[FileItem, None, None]) -> AsyncGenerator[FileItem, None]:
-    """The items of a recording, decoded and tracked in another thread."""
+async def in_thread(items: Generator[FileItem, None, None]) -> AsyncGenerator[list[FileItem], None]:
+    """The items of a recording, decoded and tracked in another thread, up to each progress."""
     steps = in_steps(items)
     try:
         while (step := await asyncio.to_thread(next, steps, None)) is not None:
-            for item in step:
-                yield item
+            yield step
     finally:
         # A step that was under way when its caller was cancelled ends before the file is closed.
         with anyio.CancelScope(shield=True):
@@ -120,7 +121,7 @@ async def in_thread(items: Generator[FileItem, None, None]) -> AsyncGenerator[Fi
 
 
 def in_steps(items: Generator[FileItem, None, None]) -> Generator[list[FileItem], None, None]:
-    """The items up to each progress: handing every one to another thread would take longer."""
+    """The items up to each progress, to the last, or to the fault that they end with."""
     step: list[FileItem] = []
     with closing(items):
         try:
@@ -133,31 +134,4 @@ def in_steps(items: Generator[FileItem, None, None]) -> Generator[list[FileItem]
             if step:
                 yield step
             raise
-        if step:
-            yield step
-
-
-async def run(request: Request, items: AsyncIterator[FileItem], tally: Tally) -> None:
-    """Takes the whole recording, unless the client leaves."""
-
-    async def listen() -> None:
-        async for item in items:
-            tally.take(item)
-
-    listening = asyncio.create_task(listen())
-    leaving = asyncio.create_task(wait_until_gone(request))
-    try:
-        # The model may be busy for a long time; a client that has left must not hold a place.
-        await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
-        if listening.done():
-            await listening
-    finally:
-        for task in (listening, leaving):
-            task.cancel()
-        await asyncio.wait([listening, leaving])
-
-
-async def wait_until_gone(request: Request) -> None:
-    """Returns once the client has closed the connection; its body has been read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        yield step

@@ -58,39 +58,26 @@ class ResidualShuffleExchange(rse.ResidualShuffleExchange):
         super().__init__(config)
         self.dim = dim
 
-    def forward(
-        self, x: Tensor, lengths: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """(batch, length, dim) -> the same shape.
 
-        Padding, by ``lengths`` or ``mask``, has no influence: it enters as zeros and comes out as
-        zeros. A sequence in a batch is computed as it would be alone if both are padded to the same
-        power of two.
+        Padding has no influence: it enters as zeros and comes out as zeros. A sequence in a batch
+        is computed as it would be alone if both are padded to the same power of two.
 
         Args:
             x: floats; any length from 1. Inside, zeros pad it to a power of two.
-            lengths: (batch,) integers; elements from there on are padding.
-            mask: (batch, length) truth values, True for elements and False for padding.
+            lengths: (batch,) integers; elements from there on are padding. None: there is none.
 
         Raises:
-            ValueError: a shape does not fit ``dim`` or ``x``, or both lengths and mask are given.
+            ValueError: a shape does not fit ``dim`` or ``x``.
         """
         if x.ndim != 3 or x.shape[2] != self.dim:
             shape = tuple(x.shape)
             raise ValueError(f"expected (batch, length, dim) with dim = {self.dim}, got {shape}")
-        if lengths is None and mask is None:
+        if lengths is None:
             return super().forward(x)
-        if lengths is not None and mask is not None:
-            raise ValueError("lengths and mask say the same: give one of them")
-        if lengths is not None:
-            if lengths.shape != x.shape[:1]:
-                raise ValueError(
-                    f"expected lengths of shape ({len(x)},), got {tuple(lengths.shape)}"
-                )
-            mask = torch.arange(x.shape[1], device=x.device) < lengths.to(x.device)[:, None]
-        assert mask is not None
-        if mask.shape != x.shape[:2]:
-            shape = tuple(x.shape[:2])
-            raise ValueError(f"expected a mask of shape {shape}, got {tuple(mask.shape)}")
-        padding = ~mask.bool()[..., None]
+        if lengths.shape != x.shape[:1]:
+            raise ValueError(f"expected lengths of shape ({len(x)},), got {tuple(lengths.shape)}")
+        here = torch.arange(x.shape[1], device=x.device) < lengths.to(x.device)[:, None]
+        padding = ~here[..., None]
         return super().forward(x.masked_fill(padding, 0)).masked_fill(padding, 0)

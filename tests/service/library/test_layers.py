@@ -36,8 +36,6 @@ def test_padding_has_no_influence(unit: Any) -> None:
     layer = ResidualShuffleExchange(6, unit=unit).eval()
     x, lengths = torch.randn(3, 8, 6), torch.tensor([5, 8, 7])
     together = layer(x, lengths)
-    mask = torch.arange(8) < lengths[:, None]
-    assert torch.equal(together, layer(x, mask=mask))
     for row, length in enumerate(lengths.tolist()):
         alone = layer(x[row : row + 1, :length])
         torch.testing.assert_close(together[row : row + 1, :length], alone)
@@ -54,14 +52,6 @@ def test_padding_has_no_influence(unit: Any) -> None:
         (lambda layer: layer(torch.zeros(2, 8, 6)), r"with dim = 4, got \(2, 8, 6\)"),
         (lambda layer: layer(torch.zeros(2, 0, 4)), "at least one element"),
         (lambda layer: layer(torch.zeros(2, 8, 4), torch.ones(3)), r"lengths of shape \(2,\)"),
-        (
-            lambda layer: layer(torch.zeros(2, 8, 4), mask=torch.ones(2, 7)),
-            r"mask of shape \(2, 8\)",
-        ),
-        (
-            lambda layer: layer(torch.zeros(2, 8, 4), torch.ones(2), torch.ones(2, 8)),
-            "give one of them",
-        ),
     ],
 )
 def test_errors_say_what_does_not_fit(

@@ -20,8 +20,8 @@ _owner: int | None = None  # the process that has begun to compute
 
 AUTO = "auto"
 BEST_FIRST = ("accurate", "live", "light")
-"""Mean over the families of validation passages (onset F1, onset + offset F1, frame F1; 28 passages
-of 14 s, read as files are): .794 / .515 / .775, .780 / .474 / .757 and .765 / .476 / .761."""
+"""By the mean over the families of validation passages, read as files are: onset F1 .739, .723 and
+.704; onset + offset F1 .419, .395 and .387; frame F1 .734, .730 and .707 (training/RESULTS.md)."""
 MOST_OF_LENGTH = 0.25
 """Longest that ``AUTO`` lets computing take, as a part of the recording's length."""
 

@@ -105,6 +105,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
     if totals is None:
         fault = fault or "the service closed the connection"
         for note in score.sounding:
+            frame, time_s = max(frame, note.frame), max(time_s, note.time_s)
             score.add([replace(note, kind="note_off", frame=frame, time_s=time_s)])
         totals = Totals(
             notes=score.begun, frames=frame, audio_s=time_s, received_samples=0, dropped_samples=0

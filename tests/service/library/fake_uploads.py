@@ -1,6 +1,5 @@
 """A small server that takes recordings, for tests without the service."""
 
-import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 STARTED = {"model": "fake", "mode": "block", "lookahead_ms": 197.0, "block_frames": 16}
+_TOTALS = {"notes": 3, "audio_s": 3.0, "frames": 258, "received_samples": 1, "dropped_samples": 0}
 
 
 @dataclass
@@ -27,10 +27,10 @@ class Uploads:
     refusals: int = 0
     fail_at_s: int | None = None
     drop_at_s: int | None = None
-    queries: list[dict[str, str]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
+    queries: list[dict[str, str]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
     url: str = ""
 
     @contextmanager
@@ -55,10 +55,10 @@ class Uploads:
                 thread.join()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        query = parse_qs(urlsplit(request.path).query)
-        self.queries.append({name: values[0] for name, values in query.items()})
-        self.paths.append(urlsplit(request.path).path)
-        self.headers.append(dict(request.headers))
+        target = urlsplit(request.path)
+        self.paths.append(target.path)
+        self.queries.append({name: values[0] for name, values in parse_qs(target.query).items()})
+        self.keys.append(request.headers.get("Authorization", ""))
         body = b""
         while size := int(request.rfile.readline() or b"0", 16):
             body += request.rfile.read(size)
@@ -68,17 +68,15 @@ class Uploads:
         head, _, rest = body.partition(b"\r\n\r\n")
         assert b'name="file"' in head
         self.bodies.append(rest.removesuffix(b"\r\n--" + boundary + b"--\r\n"))
-        refused = len(self.bodies) <= self.refusals
-        request.send_response(429 if refused else self.status)
-        if refused:
+        lines: list[dict[str, Any]] = list(self.lines())
+        status = 429 if len(self.bodies) <= self.refusals else self.status
+        request.send_response(status)
+        if status != 200:
+            lines = [{"detail": "all places are taken", "code": "too_many_uploads"}]
+        if status == 429:
             request.send_header("Retry-After", "0")
         request.end_headers()
-        if refused or self.status != 200:
-            problem = {"detail": "all places are taken", "code": "too_many_uploads"}
-            request.wfile.write(json.dumps(problem).encode())
-            return
-        for line in self.lines():
-            request.wfile.write(json.dumps(line).encode() + b"\n")
+        request.wfile.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
     def lines(self) -> Iterator[dict[str, Any]]:
         yield {"type": "started", **STARTED}
@@ -88,20 +86,26 @@ class Uploads:
             if second == self.drop_at_s:
                 return
             note = {"note_id": second, "pitch": 60 + second}
-            on = {"type": "note_on", **note, "velocity": 80, "confidence": 0.9}
-            frame, time_s = 4 * second + 1, second + 0.25
-            yield {**on, "frame": frame, "time_s": time_s}
-            frame, time_s = frame + 1, time_s + 0.25
+            sure = {"velocity": 80, "confidence": 0.9}
+            yield {
+                "type": "note_on",
+                **note,
+                **sure,
+                "frame": 4 * second + 1,
+                "time_s": second + 0.25,
+            }
+            if second != self.fail_at_s:
+                heard = {"frames": 4 * second + 2, "time_s": second + 0.5}
+                yield {"type": "progress", **heard, "fraction": 0.5}
+            if second + 1 != self.drop_at_s:
+                yield {
+                    "type": "note_off",
+                    **note,
+                    "frame": 4 * second + 3,
+                    "time_s": second + 0.75,
+                }
             if second == self.fail_at_s:
-                yield {"type": "note_off", **note, "frame": frame, "time_s": time_s}
                 yield {"type": "error", "code": "bad_audio", "message": "NaN in audio"}
                 break
-            yield {"type": "progress", "frames": frame, "time_s": time_s, "fraction": time_s / 3}
-            frame, time_s = frame + 1, time_s + 0.25
-            if second + 1 != self.drop_at_s:
-                yield {"type": "note_off", **note, "frame": frame, "time_s": time_s}
             yield {"type": "of a newer protocol"}
-        totals = {"notes": 3, "audio_s": 3.0, "frames": 258}
-        totals |= {"received_samples": 48_000, "dropped_samples": 0}
-        midi = base64.b64encode(b"MThd").decode()
-        yield {"type": "done", "reason": "stop", "totals": totals, "midi_base64": midi}
+        yield {"type": "done", "reason": "stop", "totals": _TOTALS, "midi_base64": ""}

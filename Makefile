@@ -25,7 +25,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constr
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
-.PHONY: fuzz fuzz-api load soak lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate clean
+.PHONY: fuzz load lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -38,11 +38,6 @@ test: lint ## format check, lint, types, tests
 
 fuzz: $(VENV)/.installed-dev ## INPUTS=105000 random inputs to protocol, parser and decoders
 	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q
-
-fuzz-api: $(VENV)/.installed-dev ## requests that schemathesis makes from the OpenAPI document
-	@test -x build/fuzz/bin/st || { $(PY) -m venv build/fuzz \
-	  && build/fuzz/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5; }
-	$(PY) -m tests.fuzz.api build/fuzz/bin/st
 
 lint: $(VENV)/.installed-dev ## format check, lint and types
 	$(PY) -m ruff format --check .
@@ -61,10 +56,7 @@ bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pac
 	$(PY) -m tests.benchmarks live $(AUDIO) $(if $(MODEL),--model $(MODEL))
 
 load: $(VENV)/.installed-dev ## 1, half, all and twice the admitted sessions (QUICK=1, JSON=FILE)
-	$(PY) -m tests.benchmarks.load $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
-
-soak: $(VENV)/.installed-dev ## two hours of audio as fast as they are taken (JSON=FILE)
-	$(PY) -m tests.benchmarks.soak $(if $(MODEL),--model $(MODEL)) $(if $(JSON),--json $(JSON))
+	$(PY) -m tests.benchmarks load $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 
 train: train-$(or $(MODEL),live) ## weights MODEL=live, light or accurate, from SHARED/synth and real_train; call again to resume
 

@@ -19,9 +19,9 @@ from clients.client import TranscriptionClient
 from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
-from clients.options import add_service_options
 from service.protocol.client_messages import Start, protocol_error
 from service.protocol.command_line import add_result_options, kept, write_whole
+from service.protocol.options import Mode
 from service.protocol.server_messages import NoteOn, Pedal
 
 try:
@@ -41,6 +41,7 @@ try:
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
+DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_LOOKAHEAD_MS = 100.0
 ANYTIME_LOOKAHEAD_MS = 200.0
 # With the 2 s of audio that may be under way unanswered, a line that stalls is noticed within 5 s.
@@ -77,22 +78,25 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         description=(__doc__ or "").partition("\n\n")[2].replace("``", "") + KEY_HELP,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=27),
     )
-    parser.add_argument(
-        "--list-devices", action="store_true", help="list the input devices and exit"
-    )
-    parser.add_argument("--device", help="number or part of the name (default: the system's)")
+    add = parser.add_argument
+    add("--list-devices", action="store_true", help="list the input devices and exit")
+    add("--device", help="number or part of the name (default: the system's)")
     channel_help = "the one input to hear (default: the first two)"
-    parser.add_argument("--channel", type=int, metavar="N", help=channel_help)
-    add_service_options(
-        parser,
-        "audio used after each frame (default: "
-        f"{DEFAULT_LOOKAHEAD_MS:g}; anytime: {ANYTIME_LOOKAHEAD_MS:g})",
-        "block, centre, or anytime (default for a MIDI port)",
+    add("--channel", type=int, metavar="N", help=channel_help)
+    add("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
+    lookahead_help = (
+        f"audio used after each frame (default: {DEFAULT_LOOKAHEAD_MS:g}; "
+        f"anytime: {ANYTIME_LOOKAHEAD_MS:g})"
     )
+    add("--lookahead-ms", type=float, metavar="MS", help=lookahead_help)
+    add("--block-frames", type=int, metavar="N", help="frames emitted together")
+    mode_help = "block, centre, or anytime (default for a MIDI port)"
+    add("--mode", choices=list(Mode), metavar="MODE", help=mode_help)
+    add("--model", help="name of the weights")
     port_help = f"send notes to this MIDI port; {VIRTUAL}: a new one"
-    parser.add_argument("--midi-port", metavar="NAME", help=port_help)
-    parser.add_argument("--save", type=Path, metavar="TAKE.wav", help="write the audio")
-    parser.add_argument("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
+    add("--midi-port", metavar="NAME", help=port_help)
+    add("--save", type=Path, metavar="TAKE.wav", help="write the audio")
+    add("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
     add_result_options(parser)
     add_beat_options(parser)
     return parser
@@ -178,15 +182,10 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 terminal.event(event)
 
         async def watch() -> None:
-            was_late = False
             while True:
                 await asyncio.sleep(CHECK_S)
-                late = client.ready is not None and client.behind_s > TOO_LATE_S
-                if late and midi_out is not None:
+                if midi_out is not None and client.behind_s > TOO_LATE_S:
                     midi_out.silence()
-                if late and not was_late:
-                    terminal.late()
-                was_late = late
 
         task = asyncio.current_task()
         assert task is not None

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from model.instruments import INSTRUMENT_HEADS as INSTRUMENT_HEADS
+from model.instruments import INSTRUMENTS as INSTRUMENTS
 from model.ranges import Count, Flag, Fraction, FromZero, NotNegative, Positive, checked
 
 HOP = 128  # samples between two frames
@@ -23,28 +25,6 @@ FRAMES = WINDOW // HOP - 1  # 63: frame i describes sample HOP * (i + 1) of the 
 CENTRE_FRAME = FRAMES // 2  # 31: describes sample 4096, the middle of the window
 SAMPLE_RATE = 11_025  # Hz, of the networks trained here; 86.13 frames a second
 
-INSTRUMENTS = (
-    "piano",
-    "electric piano",
-    "harpsichord",
-    "organ",
-    "plucked",
-    "violin",
-    "viola",
-    "cello",
-    "contrabass",
-    "flute",
-    "oboe",
-    "clarinet",
-    "bassoon",
-    "saxophone",
-    "horn",
-    "brass",
-    "voice",
-    "mallets",
-)
-"""Instrument classes; the index is the class number."""
-INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
 CENTS = "cents"

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from model.config import INSTRUMENT_HEADS, INSTRUMENTS
-
 PROGRAMS: Mapping[str, int] = {
     "piano": 0,
     "electric piano": 4,
@@ -25,6 +23,10 @@ PROGRAMS: Mapping[str, int] = {
     "mallets": 12,
 }
 """The program that plays each instrument class in MIDI files."""
+
+INSTRUMENTS = tuple(PROGRAMS)
+"""Instrument classes; the index is the class number."""
+INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 
 UNKNOWN = -1
 """The class number of notes of which it is not known what plays them."""
@@ -66,7 +68,7 @@ def instrument_of(program: int) -> str | None:
 
 
 def class_of(program: int) -> int:
-    """The number of that class in ``model.config.INSTRUMENTS``; -1 if there is none."""
+    """The number of that class in ``INSTRUMENTS``; -1 if there is none."""
     name = instrument_of(program)
     return UNKNOWN if name is None else INSTRUMENTS.index(name)
 

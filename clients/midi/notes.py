@@ -1,11 +1,9 @@
-"""Events gathered into notes, as JSON values or as a MIDI file."""
+"""Events gathered into notes, and a MIDI file of them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass
 
-from service.protocol.midi_file import STEADY, Tempo, midi_file, played
+from service.protocol.midi_file import STEADY, Tempo, midi_file
 from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
 
 
@@ -51,11 +49,6 @@ class ReceivedNotes:
     def pedal_down(self) -> bool:
         return bool(self.pedal) and self.pedal[-1].down
 
-    @property
-    def instruments(self) -> list[str]:
-        """Those that play, in the order in which the service states their programs."""
-        return played(self.notes, self.programs)
-
     def event(self, event: object) -> None:
         """Process an event; events other than notes and the pedal are ignored."""
         match event:
@@ -80,27 +73,7 @@ class ReceivedNotes:
             case Pedal():
                 self.pedal.append(event)
 
-    def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        """``notes`` and presses of the ``pedal`` as plain values, as in the service's JSON answer;
-        a pedal that is still down has no press yet."""
-        optional = ("instrument", "instrument_probability", "bends")
-        notes = [
-            {
-                name: value
-                for name, value in note.items()
-                if value is not None or name not in optional
-            }
-            for note in map(asdict, self.notes)
-        ]
-        presses = [
-            {"onset_s": down.time_s, "offset_s": up.time_s}
-            for down, up in pairwise(self.pedal)
-            if down.down and not up.down
-        ]
-        return {"notes": notes, "pedal": presses}
-
-    def midi(self, tempo: Tempo = STEADY, only: str | None = None) -> bytes:
+    def midi(self, tempo: Tempo = STEADY) -> bytes:
         """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
         pedal = [(move.time_s, move.down) for move in self.pedal]
-        notes = [note for note in self.notes if only in (None, note.instrument)]
-        return midi_file(notes, pedal, self.programs, tempo, only)
+        return midi_file(self.notes, pedal, self.programs, tempo)

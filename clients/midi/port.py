@@ -58,7 +58,7 @@ def open_port(name: str) -> Any:
 
 class MidiOut:
     """Sends events to a port, on a channel for each instrument in the order in which they are first
-    heard. ``close`` ends every sounding note.
+    heard; from the 16th on they share. ``close`` ends every sounding note.
 
     Args:
         port: a mido output port, or one like it: ``send(message)`` and ``close()``.
@@ -69,8 +69,7 @@ class MidiOut:
         # A pitch may sound in two notes at once; a port knows channels and pitches only.
         self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
         self._programs: Mapping[str, int] = {}
-        self._channels: dict[str, int] = {}  # by instrument; from the 16th on they share
-        self._players: dict[int, str | None] = {}  # the instrument that a channel is set up for
+        self._channels: dict[str | None, int] = {}  # by instrument, if it is known
         self._pedal_down = False
 
     def event(self, event: object) -> None:
@@ -90,41 +89,35 @@ class MidiOut:
             case Pedal():
                 self._pedal_down = event.down
                 for channel in self._pedalled:
-                    self._sustain(channel)
+                    self._send("control_change", channel, control=SUSTAIN, value=127 * event.down)
 
     def _channel(self, instrument: str | None) -> int:
-        """Its channel, set up for it; the first without a name."""
-        channel = CHANNELS[0]
-        if instrument is not None:
-            following = CHANNELS[len(self._channels) % len(CHANNELS)]
-            channel = self._channels.setdefault(instrument, following)
-        if channel not in self._players or self._players[channel] != instrument:
-            self._players[channel] = instrument
+        """Its channel, set up for it."""
+        channel = self._channels.get(instrument)
+        if channel is None:
+            channel = CHANNELS[len(self._channels) % len(CHANNELS)]
+            self._channels[instrument] = channel
             if instrument is not None:
                 program = self._programs.get(instrument, 0)
                 self._send("program_change", channel, program=program)
-            if self._pedal_down:
-                self._sustain(channel)
+            if self._pedal_down and channel in self._pedalled:
+                self._send("control_change", channel, control=SUSTAIN, value=127)
         return channel
 
     @property
     def _pedalled(self) -> list[int]:
-        return [channel for channel in self._players if self._has_pedal(channel)]
-
-    def _has_pedal(self, channel: int) -> bool:
-        """Notes without a name have it: if no instrument is known, any may be a piano's."""
-        instrument = self._players[channel]
-        return instrument is None or instrument in PEDALLED
-
-    def _sustain(self, channel: int) -> None:
-        pressed = self._pedal_down and self._has_pedal(channel)
-        self._send("control_change", channel, control=SUSTAIN, value=127 if pressed else 0)
+        """Channels with a pedal: of notes without a name too, as they may be a piano's."""
+        return [
+            channel
+            for instrument, channel in self._channels.items()
+            if instrument is None or instrument in PEDALLED
+        ]
 
     def _send(self, kind: str, channel: int, **values: int) -> None:
         self._port.send(mido.Message(kind, channel=channel, **values))
 
     def silence(self) -> None:
-        """End what sounds, for notes that come too late to be played."""
+        """End what sounds."""
         for channel, pitch in self._sounding.values():
             self._send("note_off", channel, note=pitch)
         self._sounding.clear()
@@ -132,23 +125,8 @@ class MidiOut:
             self.event(Pedal(down=False, frame=0, time_s=0.0))
 
     def close(self) -> None:
-        """End all notes and close the port.
-
-        Raises the port's errors, but only after everything has been tried.
-        """
-        silence = [
-            mido.Message("note_off", note=pitch, channel=channel)
-            for channel, pitch in self._sounding.values()
-        ]
-        controls = [(channel, SUSTAIN) for channel in self._pedalled]
-        used = sorted({CHANNELS[0], *self._players})
-        controls += [(channel, ALL_NOTES_OFF) for channel in used]
-        silence += [
-            mido.Message("control_change", control=control, value=0, channel=channel)
-            for channel, control in controls
-        ]
-        self._sounding.clear()
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._port.close)
-            for message in reversed(silence):  # the stack calls them from the last to the first
-                stack.callback(self._port.send, message)
+        """End all notes and close the port, whatever it says to that."""
+        with contextlib.closing(self._port):
+            self.silence()
+            for channel in sorted({CHANNELS[0], *self._channels.values()}):
+                self._send("control_change", channel, control=ALL_NOTES_OFF, value=0)

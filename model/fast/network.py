@@ -1,4 +1,4 @@
-"""A transcription network arranged for inference: the answers of ``TranscriptionModel``, faster.
+"""A filterbank network arranged for inference: the answers of ``TranscriptionModel``, faster.
 
 Built from a transcriber that has its weights and its ``compute_dtype``. Batch norms are folded into
 the preceding convolutions, convolutions run channels last, and the shuffle-exchange network is
@@ -8,7 +8,6 @@ The result for a window does not depend on the rest of the batch. Thread-safety:
 several threads at a time.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import TypeVar
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import FRAMES, HOP, LOGIT_OFFSET, PITCHES, WINDOW
+from model.config import FRAMES, LOGIT_OFFSET, PITCHES
 from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf
 from model.fast.shuffle_exchange import FastShuffleExchange
@@ -28,7 +27,6 @@ from model.transcriber import (
     IMPOSSIBLE,
     FeatureStream,
     FilterbankNetwork,
-    StridedNetwork,
     TranscriptionModel,
     pool_pedal,
     windows_of,
@@ -39,104 +37,25 @@ ALL_FRAMES = slice(0, FRAMES)
 LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
-class FastNetwork(ABC):
+def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
+    """The fast arrangement of a transcriber; None for the kinds of network that have none: without
+    a filterbank, or with the settings of the authors' code or the paper's text."""
+    network, rse = transcriber.network, transcriber.config.rse
+    if not isinstance(network, FilterbankNetwork):
+        return None
+    positions = network.patches.positions
+    usual = (rse.unit, rse.shuffle) == ("residual", "released") and rse.norm != "sequence"
+    return FastNetwork(transcriber, network) if usual and not positions & (positions - 1) else None
+
+
+class FastNetwork:
     """Replaces ``TranscriptionModel.predict``."""
 
-    _rse: FastShuffleExchange
-    _length: int  # positions of its sequence
-
-    def __init__(self, transcriber: TranscriptionModel) -> None:
-        self._transcriber = transcriber
-        self._dtype = transcriber.compute_dtype
-
-    @property
-    def sample_rate(self) -> int:
-        """Hz of the windows."""
-        return self._transcriber.config.sample_rate
-
-    @property
-    def context(self) -> int:
-        """Samples before a window that its frames depend on."""
-        return self._transcriber.config.context
-
-    @torch.inference_mode()
-    def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """Windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream`` ->
-        probabilities of the frames at `positions`, (batch, outputs, positions, PITCHES) float32."""
-        return self._predict(windows, range(FRAMES)[positions])
-
-    def open_stream(self, positions: slice) -> FeatureStream:
-        """The state of a stream of audio; its rows go to :meth:`predict_rows`."""
-        return self._transcriber.open_stream()
-
-    @torch.inference_mode()
-    def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
-        """Rows of this network's streams -> the same as :meth:`predict`.
-
-        The streams must have been opened with the same positions.
-        """
-        return self.predict(torch.stack(list(rows)), positions)
-
-    def _probabilities(self, logits: Tensor) -> Tensor:
-        return torch.sigmoid(self._transcriber.calibrate(logits.float()))
-
-    def indices(self, positions: slice, device: torch.device) -> list[Tensor]:
-        """See ``FastShuffleExchange.indices``."""
-        return self._rse.indices(self._length, self._read(range(FRAMES)[positions]), device)
-
-    @abstractmethod
-    def _read(self, frames: range) -> range:
-        """The positions of the sequence that predict these frames."""
-
-    @abstractmethod
-    def _predict(self, windows: Tensor, frames: range) -> Tensor:
-        """See :meth:`predict`."""
-
-
-def fast_network(transcriber: TranscriptionModel) -> FastNetwork | None:
-    """The fast arrangement of a transcriber; None for gated units and windows below WINDOW, which
-    have none."""
-    match transcriber.network:
-        case _ if transcriber.network.rse.gated:
-            return None
-        case StridedNetwork(window=window) if window < WINDOW:
-            return None
-        case FilterbankNetwork() as network:
-            return FastFilterbankNetwork(transcriber, network)
-        case StridedNetwork() as network:
-            return FastStridedNetwork(transcriber, network)
-
-
-class FastStridedNetwork(FastNetwork):
-    """The paper's network; the RSE outputs only the positions of the frames that are read."""
-
-    def __init__(self, transcriber: TranscriptionModel, network: StridedNetwork) -> None:
-        super().__init__(transcriber)
-        self._front_end = network.front_end
-        self._rse = FastShuffleExchange(network.rse, self._dtype)
-        self._head = network.head
-        self._heads = network.heads
-        self._step = HOP // network.front_end.stride  # positions a frame
-        self._length = WINDOW // network.front_end.stride
-
-    def _read(self, frames: range) -> range:
-        return range(frames.start * self._step, frames.stop * self._step, self._step)
-
-    def _predict(self, windows: Tensor, frames: range) -> Tensor:
-        reduced = self._dtype != torch.float32
-        with torch.autocast(windows.device.type, self._dtype, enabled=reduced):
-            sequence = self._front_end(windows_of(windows, 0)[0])
-            raw: Tensor = self._head(self._rse(sequence, self._read(frames)))
-        logits = (raw + LOGIT_OFFSET).unflatten(2, (-1, PITCHES)).transpose(1, 2)
-        return self._probabilities(pool_pedal(logits, self._heads))
-
-
-class FastFilterbankNetwork(FastNetwork):
-    """The filterbank network; the RSE outputs only the patches of the frames that are read."""
-
     def __init__(self, transcriber: TranscriptionModel, network: FilterbankNetwork) -> None:
-        super().__init__(transcriber)
-        bank, convolutions, dtype = network.filterbank, network.convolutions, self._dtype
+        dtype = transcriber.compute_dtype
+        bank, convolutions = network.filterbank, network.convolutions
+        self._transcriber = transcriber
+        self._dtype = dtype
         self._heads = network.heads
         self._filterbank = bank
         self._halo = convolutions.halo
@@ -158,7 +77,6 @@ class FastFilterbankNetwork(FastNetwork):
         self._embed = _copied(network.embed, dtype)
         self._octave = octave.float().repeat(self._patches.columns, 1)  # (positions, m)
         self._rse = FastShuffleExchange(network.rse, dtype)
-        self._length = self._patches.positions
         self._unembed = _head_first(_copied(network.unembed, dtype), len(self._heads))
         skip = _copied(network.skip, dtype)
         self._skip = skip.weight.flatten(1)  # (heads, channels)
@@ -168,24 +86,50 @@ class FastFilterbankNetwork(FastNetwork):
         # (heads, 1, 1, octaves, semitones)
         self._bias = bias.view(len(self._heads), 1, 1, self._patches.octaves, SEMITONES)
         self._streamed: tuple[ColumnNetwork, FirstHalf] | None = None
-        powers_of_two = not self._patches.octaves & (self._patches.octaves - 1)
-        on_processor = octave.device.type == "cpu"  # a GPU computes windows in full
-        if self._halo and self._rse.streams and powers_of_two and on_processor:
+        if self._halo and octave.device.type == "cpu":  # a GPU computes windows in full
             columns = ColumnNetwork(network, self._layers, dtype)
             half = FirstHalf(self._rse, self._patches, columns.reach, self._embed_columns)
             self._streamed = columns, half
 
+    @property
+    def sample_rate(self) -> int:
+        """Hz of the windows."""
+        return self._transcriber.config.sample_rate
+
+    @property
+    def context(self) -> int:
+        """Samples before a window that its frames depend on."""
+        return self._transcriber.config.context
+
+    @torch.inference_mode()
+    def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
+        """Windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream`` ->
+        probabilities of the frames at `positions`, (batch, outputs, positions, PITCHES) float32."""
+        frames = range(FRAMES)[positions]
+        windows, shift = windows_of(windows, self.context)
+        features = self._filterbank.retuned(self._filterbank(windows), shift)
+        x = self._convolved(features)  # (batch, channels, pitches, GRID)
+        sequence = self._embed(self._patches.cut(x)) + self._octave
+        out = self._rse(sequence, self._read(frames))
+        read = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)
+        peaks = self._peaks.of_windows(features[..., self._halo :], frames)
+        return self._with_peaks(out, read, frames, peaks)
+
     def open_stream(self, positions: slice) -> FeatureStream:
-        """With history, a stream that keeps what later windows reuse (``model.fast.stream``)."""
+        """The state of a stream of audio; its rows go to :meth:`predict_rows`. With history it
+        keeps what later windows reuse (``model.fast.stream``)."""
         if self._streamed is None:
-            return super().open_stream(positions)
+            return self._transcriber.open_stream()
         return NetworkStream(*self._streamed, range(FRAMES)[positions])
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
-        """See ``FastNetwork``."""
+        """Rows of this network's streams -> the same as :meth:`predict`.
+
+        The streams must have been opened with the same positions.
+        """
         if self._streamed is None:
-            return super().predict_rows(rows, positions)
+            return self.predict(torch.stack(list(rows)), positions)
         frames = range(FRAMES)[positions]
         together = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
         sizes = [self._octave.numel(), -len(frames) * PITCHES]
@@ -204,19 +148,15 @@ class FastFilterbankNetwork(FastNetwork):
         cells = cells.movedim(2, 4).reshape(len(columns), -1, self._embed.in_features)
         return self._embed(cells) + self._octave[-cells.shape[1] :]
 
-    def _predict(self, windows: Tensor, frames: range) -> Tensor:
-        windows, shift = windows_of(windows, self.context)
-        features = self._filterbank.retuned(self._filterbank(windows), shift)
-        x = self._convolved(features)  # (batch, channels, pitches, GRID)
-        sequence = self._embed(self._patches.cut(x)) + self._octave
-        out = self._rse(sequence, self._read(frames))
-        read = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)
-        peaks = self._peaks.of_windows(features[..., self._halo :], frames)
-        return self._with_peaks(out, read, frames, peaks)
+    def indices(self, positions: slice, device: torch.device) -> list[Tensor]:
+        """See ``FastShuffleExchange.indices``."""
+        read = self._read(range(FRAMES)[positions])
+        return self._rse.indices(self._patches.positions, read, device)
 
     def _with_peaks(self, out: Tensor, x: Tensor, frames: range, peaks: Tensor) -> Tensor:
         """The probabilities of the heads and, last, the peaks, (batch, frames, PITCHES)."""
-        outputs = self._probabilities(self._read_out(out, x, frames))
+        logits = self._read_out(out, x, frames).float()
+        outputs = torch.sigmoid(self._transcriber.calibrate(logits))
         outputs[:, -1] = peaks
         return outputs
 
@@ -240,6 +180,7 @@ class FastFilterbankNetwork(FastNetwork):
         return placed[:, :, first : first + len(frames), :PITCHES]
 
     def _read(self, frames: range) -> range:
+        """The positions of the sequence that predict these frames."""
         per, octaves = self._patches.frames, self._patches.octaves
         return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
 

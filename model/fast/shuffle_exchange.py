@@ -1,7 +1,8 @@
 """The Residual Shuffle-Exchange network arranged for inference.
 
 Unlike ``model.rse``, it uses fast switch units and skips those that nothing reads
-(``model.fast.pruning``).
+(``model.fast.pruning``). It takes sequences of a power of two, the released shuffle and norms
+within a unit.
 
 Thread-safety: may be called from several threads at a time.
 """
@@ -12,10 +13,9 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from model.fast.pruning import prune
-from model.fast.switch import PIECE_PAIRS, FastSwitch
+from model.fast.switch import FastSwitch
 from model.rse import BenesBlock, ResidualShuffleExchange
 from model.shuffle import Direction
 from model.switch import ResidualSwitchUnit
@@ -32,44 +32,32 @@ class FastShuffleExchange:
     """Beneš blocks and the final switch layer, computed for the positions that are read."""
 
     def __init__(self, network: ResidualShuffleExchange, dtype: torch.dtype) -> None:
-        """dtype: of the matrix products. Raises ValueError for gated units."""
-        if network.gated:
-            raise ValueError("gated units have no fast arrangement")
+        """dtype: of the matrix products."""
         self._units: dict[tuple[int | None, bool], FastSwitch] = {}
         for number, block in enumerate(network.blocks):
             assert isinstance(block, BenesBlock)
             self._units[number, False] = fast_switch(block.forward_switch, dtype)
             self._units[number, True] = fast_switch(block.reverse_switch, dtype)
-            self._shuffle = block.directions[0]
         assert isinstance(network.last, ResidualSwitchUnit)
         self._units[None, False] = fast_switch(network.last, dtype)
         self.first_unit = self._units[0, False]
         """Of the first half of the first block."""
         self._blocks = len(network.blocks)
-        # A norm over the sequence needs every unit of a layer.
-        self._prunable = not self._units[None, False].sequence_norm
         self._plans = lru_cache(_READ_PATTERNS)(self._make_plan)
 
     def __call__(self, x: Tensor, positions: range) -> Tensor:
-        """(batch, length, m) -> (batch, len(positions), m) float32, the output at `positions`."""
-        length = x.shape[1]
-        x = F.pad(x.float(), (0, 0, 0, (1 << _bits(length)) - length)).contiguous()
-        return self._run(x, self._plans(_bits(length), positions, x.device))
-
-    @property
-    def streams(self) -> bool:
-        """Whether :class:`model.fast.exchange.FirstHalf` applies: neighbours are paired first, and
-        a unit sees only its own pair."""
-        return self._shuffle == "deinterleave" and self._prunable
+        """(batch, n, m) -> (batch, len(positions), m) float32, the output at `positions`."""
+        return self._run(x.float().contiguous(), self._plans(x.shape[1], positions, x.device))
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
         """Everything after the first half of the first block.
 
-        x: (batch, n, m) float32, that half's output in the order that b - 1 shuffles leave
+        x: (batch, n, m) float32, that half's output in the order that its shuffles leave
         (:func:`model.shuffle.interleave`) -> the same as for the whole network.
         """
-        bits = _bits(x.shape[1])
-        return self._run(x, self._plans(bits, positions, x.device)[bits - 1 :])
+        length = x.shape[1]
+        first_half = length.bit_length() - 2  # layers
+        return self._run(x, self._plans(length, positions, x.device)[first_half:])
 
     def _run(self, x: Tensor, plan: Plan) -> Tensor:
         for unit, direction, gather in plan:
@@ -84,31 +72,22 @@ class FastShuffleExchange:
         A cache evicts them after many other positions; a recording of the work (a CUDA graph) must
         keep them alive.
         """
-        plan = self._plans(_bits(length), positions, device)
+        plan = self._plans(length, positions, device)
         return [gather for _, _, gather in plan if gather is not None]
 
-    def _make_plan(self, bits: int, positions: range, device: torch.device) -> Plan:
-        read = tuple(positions) if self._prunable else tuple(range(2**bits))
+    def _make_plan(self, length: int, positions: range, device: torch.device) -> Plan:
         plan: Plan = []
-        for layer in prune(bits, self._blocks, self._shuffle, read):
+        for layer in prune(length.bit_length() - 1, self._blocks, positions):
             unit = self._units[layer.block, layer.reverse]
             if layer.gather is None:
                 plan.append((unit, layer.shuffle, None))
                 continue
             gather = torch.tensor(layer.gather, device=device)
             outputs = {place % 2 for place in layer.gather}  # of each pair
-            if len(outputs) == 1 and unit.halves and layer.units <= PIECE_PAIRS:
+            if len(outputs) == 1 and unit.halves:
                 unit, gather = unit.half(outputs == {1}), gather // 2
             plan.append((unit, "none", gather))
-        if not self._prunable and len(positions) < 2**bits:
-            unit, direction, _ = plan[-1]
-            plan[-1] = (unit, direction, torch.tensor(positions, device=device))
         return plan
-
-
-def _bits(length: int) -> int:
-    """Address bits of a sequence padded to a power of two."""
-    return max(1, (length - 1).bit_length())
 
 
 def fast_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:

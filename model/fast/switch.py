@@ -23,11 +23,8 @@ from model.switch import (
     FEATURE_NORM_EPSILON,
     FeatureNorm,
     ResidualSwitchUnit,
-    SequenceNorm,
     activate,
 )
-
-PIECE_PAIRS = 1 << 12  # pairs of a sequence computed at once
 
 
 class FastSwitch:
@@ -40,7 +37,6 @@ class FastSwitch:
         """dtype: of the matrix products."""
         self.dtype = dtype
         self.activation = unit.activation
-        self.sequence_norm = isinstance(unit.norm, SequenceNorm)
         scale = 1.0 if unit.residual_scale == "none" else unit.update_scale
         self.z = by_input(unit.z.weight.detach().to(dtype))
         self.w = by_input((unit.w.weight.detach().float() * scale).to(dtype))
@@ -64,30 +60,20 @@ class FastSwitch:
         self._activate = F.gelu if self.activation == "gelu" else partial(activate, self.activation)
 
     def __call__(self, x: Tensor, direction: Direction) -> Tensor:
-        """x: (batch, n, m) float32, contiguous -> the same shape, permuted.
-
-        Long sequences are computed in pieces, so only input and output grow with the length (except
-        with a norm over the sequence).
-        """
+        """x: (batch, n, m) float32, contiguous -> the same shape, permuted."""
         batch, n, maps = x.shape
-        pieces = not self.sequence_norm and batch * n // 2 > PIECE_PAIRS
-        if self._computed or (direction == "none" and not pieces and not self.sequence_norm):
+        if direction == "none":
             return self.units(x.view(-1, 2 * maps)).view(batch, -1, maps)
         out = torch.empty_like(x)
         place = places(out, direction)
         pairs = x.view(place.shape)
-        if not pieces:
-            self._compute(pairs, place)
-            return out
-        for half, half_place in zip(pairs.unbind(1), place.unbind(1), strict=True):
-            split = half.split(PIECE_PAIRS, dim=1), half_place.split(PIECE_PAIRS, dim=1)
-            for piece, piece_place in zip(*split, strict=True):
-                self._compute(piece, piece_place)
+        update = self._update(pairs.flatten(1, -3).flatten(2)).view(pairs.shape)
+        torch.addcmul(update, pairs, self.residual.view(2, -1), out=place)
         return out
 
     def half(self, second: bool) -> FastSwitch:
-        """The same unit, which computes one output of a pair: (batch, n, m) -> (batch, n / 2, m).
-        Not with a norm over the sequence."""
+        """The same unit, which computes one output of a pair: (batch, n, m) -> (batch, n / 2, m)
+        in the order of the pairs."""
         maps = len(self.residual) // 2
         part = slice(maps, 2 * maps) if second else slice(maps)
         half = copy(self)
@@ -96,22 +82,15 @@ class FastSwitch:
         half._w_by_input = half.w.t()
         return half
 
-    def units(self, pairs: Tensor, out: Tensor | None = None) -> Tensor:
-        """(pairs, 2m) float32 -> the unit's output for each, (pairs, 2m); not with a norm over the
-        sequence."""
+    def units(self, pairs: Tensor) -> Tensor:
+        """(pairs, 2m) float32 -> the unit's output for each, (pairs, 2m)."""
         kept = pairs[:, self._computed] if self._computed else pairs
         if self.dtype is not torch.float32:
-            return torch.addcmul(self._update(pairs), kept, self.residual, out=out)
+            return torch.addcmul(self._update(pairs), kept, self.residual)
         hidden = self._activate(self._norm(torch.mm(pairs, self._z_by_input)))
         # The product adds to the residual in place: neither it nor the bias is copied first.
-        out = torch.addcmul(self.b, kept, self.residual, out=out)
+        out = torch.addcmul(self.b, kept, self.residual)
         return out.addmm_(hidden, self._w_by_input)
-
-    def _compute(self, pairs: Tensor, place: Tensor) -> None:
-        """Writes the unit's output for each pair to its place; both (batch, ..., 2, m)."""
-        update = self._update(pairs.flatten(1, -3).flatten(2))
-        residual = self.residual.view(2, -1)
-        torch.addcmul(update.view(pairs.shape), pairs, residual, out=place)
 
     def _update(self, rows: Tensor) -> Tensor:
         """(..., pairs, 2m) -> h * c."""

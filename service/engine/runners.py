@@ -64,9 +64,9 @@ class Runner(Protocol):
 
 
 class PlainRunner:
-    """Any transcriber: whole batches, all positions."""
+    """Any transcriber: all positions, each row alone, so that company changes no bit."""
 
-    batch_windows = 8
+    batch_windows = 1
 
     def __init__(self, transcriber: EngineModel) -> None:
         self._transcriber = transcriber
@@ -80,8 +80,8 @@ class PlainRunner:
         return [stream.advance(window, due.new_hops, shift) for window, shift in given]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        probabilities = self._transcriber.predict_features(torch.stack(list(rows)))
-        return probabilities[:, :, positions].cpu().numpy()
+        alone = [self._transcriber.predict_features(row[None]) for row in rows]
+        return torch.cat(alone)[:, :, positions].cpu().numpy()
 
 
 class CpuRunner:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from service.protocol.options import Mode
-from tests.benchmarks import machine
+from tests.benchmarks import load, machine
 from tests.benchmarks.network import arrangements, gpu
 from tests.benchmarks.service import file, host, live, start, streams
 
@@ -21,9 +21,11 @@ PARTS: dict[str, tuple[Part, str]] = {
     "streams": (streams.run, "the most concurrent real-time streams"),
     "host": (host.run, "what a stream costs a processor beside the model"),
     "model": (arrangements.run, "the network alone"),
-    "gpu": (gpu.run, "kernels, batches and streams on a GPU, against its measured rates"),
+    "gpu": (gpu.run, "batches and streams on a GPU, against its measured rate"),
     "start": (start.run, "start to ready"),
+    "load": (load.run, "the sessions that are admitted, and more"),
 }
+ALL = [name for name in PARTS if name != "load"]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,10 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
             options.audio, options.seconds, options.model, options.lookahead_ms, options.mode
         )
     else:
-        for name in PARTS if options.part == "all" else [options.part]:
-            print(f"{name}: {PARTS[name][1]} ...", file=sys.stderr)
+        for name in ALL if options.part == "all" else [options.part]:
+            part, about = PARTS[name]
+            print(f"{name}: {about} ...", file=sys.stderr)
             try:
-                figures[name] = PARTS[name][0](options)
+                figures[name] = part(options)
             except Exception as error:  # the other parts are worth having
                 traceback.print_exc()
                 figures[name], failed = {"failed": repr(error)}, True
@@ -87,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     stream.add_argument("--lookahead-ms", type=float, default=100.0)
     stream.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.BLOCK)
     _common(stream)
-    everything = "all of these, one after the other"
+    everything = "all of these but load, one after the other"
     for name, text in [*((name, text) for name, (_, text) in PARTS.items()), ("all", everything)]:
         part = parts.add_parser(name, help=text)
         part.add_argument("--quick", action="store_true", help="minutes: shorter and fewer runs")

@@ -89,9 +89,7 @@ async def test_notes_that_come_too_late_are_shown_but_not_played(
         assert await run(service, "--midi-port", "synth") == 1
     assert {message.type for message in port.messages} <= {"control_change"}
     assert all(message.value == 0 for message in port.messages)
-    said = capsys.readouterr().out
-    assert "1 notes in 1.0 s" in said
-    assert "s late" in said
+    assert "1 notes in 1.0 s" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("device")

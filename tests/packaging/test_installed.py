@@ -44,8 +44,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_the_readmes_show_runs(extended: Path, bare: Path, home: Path, tmp_path: Path) -> None:
-    """All at the same time, each in a folder of its own; tests/model/onnx has the export, which
-    takes some twenty seconds."""
+    """All at the same time, each in a folder of its own; tests/model/test_export_onnx.py has the
+    export, which takes some twenty seconds."""
     shell = {"PATH": f"{extended}:{bare}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
     assert "rse_transcribe" in shown("python")
     lines = {line.partition("  #")[0].rstrip() for line in shown("console").splitlines()}

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from model import storage
-from model.config import FRAMES, HOP, PAPER, WINDOW
+from model.config import FRAMES, HOP, WINDOW
 from model.fast.network import fast_network
 from model.storage import fastest_dtype
 from model.transcriber import FeatureStream, TranscriptionModel
@@ -43,7 +43,7 @@ Figures = dict[str, Any]
 
 
 def run(options: argparse.Namespace) -> Figures:
-    """Windows a second of the shipped models and of the paper's."""
+    """Windows a second of the shipped models."""
     runs = 3 if options.quick else 5
     rates = {
         dtype: matrix_rate(SIDE, dtype, CPU, 4 * runs, lambda: None)
@@ -58,12 +58,6 @@ def run(options: argparse.Namespace) -> Figures:
         for dtype, rate in rates.items():
             transcriber = storage.load(name, dtype=dtype)
             figures[name] |= model(transcriber, rate, BATCHES[: 2 if options.quick else 4], runs)
-    figures["paper"] = {}
-    for dtype, rate in rates.items():
-        torch.manual_seed(0)  # random weights take as long as trained ones
-        transcriber = TranscriptionModel(PAPER).eval().compute_in(dtype)
-        # It is forty times as large.
-        figures["paper"] |= model(transcriber, rate, BATCHES[: 1 if options.quick else 2], runs)
     return figures
 
 

@@ -1,8 +1,4 @@
-"""On a GPU: the switch unit's kernels, batches and streams, against the chip's measured rates.
-
-The floor of every figure is what the chip itself does here: the rate of a large bfloat16 product,
-and the bandwidth of a large copy.
-"""
+"""On a GPU: batches and streams, as fractions of the rate of a large bfloat16 product there."""
 
 import argparse
 from collections.abc import Callable
@@ -12,11 +8,8 @@ from typing import Any
 
 import torch
 
-from model.config import ACCURATE, HOP, LIVE, PAPER, WINDOW, ModelConfig, RSEConfig
+from model.config import ACCURATE, HOP, LIVE, WINDOW, ModelConfig
 from model.fast.network import fast_network
-from model.fast.shuffle_exchange import fast_switch
-from model.fast.switch import FastSwitch
-from model.switch import ResidualSwitchUnit
 from model.transcriber import TranscriptionModel
 from service.engine.cuda_graphs import GraphRunner
 from service.protocol.options import Mode, StreamOptions
@@ -28,11 +21,8 @@ WAYS = {
     "centre": StreamOptions(mode=Mode.CENTRE),
     "block of 8, 100 ms": StreamOptions(block_frames=8),
 }
-MAPS = (96, 192)
 BATCHES, QUICK_BATCHES = (8, 16, 32, 64, 128, 256), (8, 64)
-POSITIONS = 2048  # of the paper's network
 SIDE = 8192  # of the square product that gives the rate
-COPIED = 1 << 30  # bytes
 CUDA = torch.device("cuda")
 
 
@@ -42,16 +32,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return {"skipped": "no CUDA device"}
     runs = 5 if options.quick else 20
     rate = matrix_rate(SIDE, torch.bfloat16, CUDA, 3 + runs, torch.cuda.synchronize)
-    bandwidth = measured_bandwidth(runs)
     figures: dict[str, Any] = {
         "bf16_tflops": rate / 1e12,
-        "bandwidth_gb_s": bandwidth / 1e9,
         "triton": find_spec("triton") is not None,
     }
-    for maps in MAPS:
-        figures[f"switch layer, m={maps}"] = switch_layer(maps, rate, bandwidth, runs)
     batches = QUICK_BATCHES if options.quick else BATCHES
-    for config in (PAPER, LIVE, ACCURATE):
+    for config in (LIVE, ACCURATE):
         figures[config.name] = network(config, batches, rate, runs)
     return figures
 
@@ -66,33 +52,6 @@ def timed(work: Callable[[], object], runs: int) -> list[float]:
     for _ in range(3):
         whole()
     return seconds(whole, runs)
-
-
-def measured_bandwidth(runs: int) -> float:
-    """Bytes read and written a second by a large copy."""
-    a = torch.empty(COPIED, dtype=torch.uint8, device=CUDA)
-    b = torch.empty_like(a)
-    return 2 * COPIED / min(timed(lambda: b.copy_(a), runs))
-
-
-@torch.inference_mode()
-def switch_layer(maps: int, rate: float, bandwidth: float, runs: int) -> dict[str, Any]:
-    """One layer and its permutation by each way to compute it; fractions of the floors."""
-    batch = 64
-    plain = ResidualSwitchUnit(RSEConfig(maps=maps)).to(CUDA).eval()
-    x = 0.25 * torch.randn(batch, POSITIONS, maps, device=CUDA)
-    eager, best = FastSwitch(plain, torch.bfloat16), fast_switch(plain, torch.bfloat16)
-    work = batch * POSITIONS // 2 * 2 * 2 * (2 * maps) * (4 * maps)  # of two products for each pair
-    moved = 2 * x.numel() * x.element_size()
-    figures = {}
-    for unit in (eager, best):
-        times = timed(partial(unit, x, "deinterleave"), runs)
-        figures[type(unit).__name__] = {
-            "us": spread([1e6 * s for s in times]),
-            "fraction_of_bf16_rate": work / min(times) / rate,
-            "fraction_of_bandwidth": moved / min(times) / bandwidth,
-        }
-    return figures
 
 
 def network(

@@ -31,9 +31,6 @@ CONFIGS = {
         front_end=replace(_SMALL, lookahead=128, convolutions=0),
         rse=RSEConfig(maps=6, norm="none"),
     ),
-    "the paper's shuffle": replace(
-        LIVE, front_end=_SMALL, rse=RSEConfig(maps=6, shuffle="paper")
-    ),  # which has no kept half
 }
 ALL = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 HOPS = st.lists(st.one_of(st.integers(1, 33), st.sampled_from([2, 4, 8, 16])), max_size=6)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from model.released.tf_checkpoint import read_checkpoint
 from model.storage import WeightsError
-from tests.paths import SHARED
 
 # tensorflow.ckpt beside this file: by TensorFlow 2.21 (SaveV2, MergeV2Checkpoints), in two shards.
 VARIABLES: dict[str, NDArray] = {
@@ -23,7 +22,6 @@ VARIABLES: dict[str, NDArray] = {
     "b/half": np.ones((2, 1, 2), np.float16),
     "b/long": np.array([-1, 2**40], np.int64),
 }
-ORACLES = SHARED / "reference" / "oracles"
 
 
 def equal(found: dict[str, NDArray], expected: dict[str, NDArray]) -> bool:
@@ -75,18 +73,3 @@ def test_a_missing_shard_is_named(prefix: Path) -> None:
     Path(f"{prefix}.data-00001-of-00002").unlink()
     with pytest.raises(WeightsError, match="data-00001-of-00002: No such file"):
         read_checkpoint(prefix)
-
-
-@pytest.mark.parametrize("folder", sorted(ORACLES.glob("ckpt_*")), ids=lambda p: p.name)
-def test_checkpoints_of_the_released_code_are_read(folder: Path) -> None:
-    found = read_checkpoint(folder / "varWeights.ckpt")
-    with np.load(ORACLES / f"{folder.name.removeprefix('ckpt_')}.npz") as file:
-        after, slots = "after12/", "slot/"
-        expected = {
-            k.removeprefix(after).removeprefix(slots): file[k]
-            for k in file.files
-            if k.startswith(("var_lengths/", after, slots))
-        }
-    assert expected
-    assert equal({k: v for k, v in found.items() if k in expected}, expected)
-    assert all(v.shape == () for k, v in found.items() if k not in expected)

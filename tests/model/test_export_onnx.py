@@ -1,0 +1,106 @@
+"""The exported graphs give torch's numbers; a stream of steps gives those of its windows."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from model import export_onnx
+from model.config import FRAMES, HOP, WINDOW
+from model.onnx_graphs import StepGraph
+from model.storage import load
+from model.transcriber import TranscriptionModel
+from tests.networks import HISTORY, STRIDED
+
+PARITY = 1e-4
+
+Model = onnx.ModelProto
+
+
+def session(model: Model) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(model.SerializeToString())
+
+
+@pytest.fixture(scope="module")
+def live() -> TranscriptionModel:
+    return load("live", dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def step(live_onnx: Path) -> Model:
+    return onnx.load(live_onnx / "live.step.onnx")
+
+
+def step_difference(transcriber: TranscriptionModel, model: Model, seed: int) -> float:
+    """The largest, from the answers to whole windows whose audio began as a stream's does."""
+    running, facts = session(model), export_onnx.facts(model)
+    block, ahead = facts["block_frames"], facts["lookahead_hops"]
+    assert facts["first_frame"] == 1 - ahead
+    audio = np.random.default_rng(seed).normal(0, 0.1, HOP * 80).astype(np.float32)
+    state = {name: np.zeros((1, *shape), np.float32) for name, shape in facts["state"].items()}
+    stream = np.zeros(transcriber.config.context + WINDOW, np.float32)
+    newest, worst = FRAMES - ahead, 0.0
+    for new in audio.reshape(-1, 1, HOP * block):
+        found, *after = running.run(None, {"new": new, **state})
+        state = dict(zip(state, after, strict=True))
+        stream = np.concatenate([stream[HOP * block :], new[0]])
+        wanted = transcriber.predict(torch.from_numpy(stream)[None])[:, : len(facts["heads"])]
+        difference = found - wanted[:, :, newest - block + 1 : newest + 1].numpy()
+        worst = max(worst, abs(difference).max())
+    return worst
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_windows_of_noise_in_any_batch(
+    live: TranscriptionModel, live_onnx: Path, batch: int
+) -> None:
+    windows = onnx.load(live_onnx / "live.onnx")
+    noise = 0.1 * torch.randn(batch, export_onnx.facts(windows)["samples"])
+    (found,) = session(windows).run(None, {"windows": noise.numpy()})
+    np.testing.assert_allclose(found, live.predict(noise)[:, :-1], atol=PARITY, rtol=0)
+
+
+def test_a_stream_in_steps(live: TranscriptionModel, step: Model) -> None:
+    assert step_difference(live, step, seed=1) < PARITY
+
+
+def test_another_network_and_block() -> None:
+    transcriber = TranscriptionModel(HISTORY).eval()
+    model = export_onnx.exported(StepGraph(transcriber, lookahead_hops=32, block_frames=8))
+    assert step_difference(transcriber, model, seed=2) < PARITY
+
+
+def test_networks_without_a_filterbank_have_no_steps() -> None:
+    with pytest.raises(ValueError, match="needs a network with a filterbank"):
+        StepGraph(TranscriptionModel(STRIDED), lookahead_hops=9, block_frames=4)
+
+
+def test_streams_of_a_batch_do_not_meet(step: Model) -> None:
+    facts = export_onnx.facts(step)
+    noise = np.random.default_rng(3).normal(0, 0.1, (2, HOP * facts["block_frames"]))
+    state = {name: np.zeros((2, *shape), "f") for name, shape in facts["state"].items()}
+    both = session(step).run(None, {"new": noise.astype("f"), **state})
+    half = {name: value[:1] for name, value in state.items()}
+    alone = session(step).run(None, {"new": noise[:1].astype("f"), **half})
+    for together, single in zip(both, alone, strict=True):
+        np.testing.assert_allclose(together[:1], single, atol=PARITY)
+
+
+def test_metadata_says_what_a_host_needs(live: TranscriptionModel, step: Model) -> None:
+    facts = export_onnx.facts(step)
+    assert facts["sample_rate"] == live.config.sample_rate
+    assert tuple(facts["heads"]) == live.config.heads
+    assert facts["tracker"] == live.card["tracker"]
+    assert {entry.name for entry in step.graph.input} == {"new", *facts["state"]}
+
+
+def test_unknown_weights_are_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export_onnx.main(["nothing", str(tmp_path / "x.onnx")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: no weights 'nothing'")
+    assert said.count("\n") == 1

@@ -37,9 +37,6 @@ class LocalComputer:
         except RuntimeError as error:
             raise EngineError("the computer is closed") from error
 
-    def release(self, probabilities: Probabilities) -> None:
-        pass
-
     def close(self) -> None:
         """End the threads; what waits is cancelled."""
         self._pool.shutdown(wait=True, cancel_futures=True)

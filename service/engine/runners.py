@@ -167,7 +167,7 @@ def runner_of(transcriber: EngineModel) -> Runner:
         if fast is not None and device.type == "cpu":
             return CpuRunner(fast)
         if fast is not None and device.type == "cuda":
-            graphs = GraphRunner(fast, device, common_positions(fast.sample_rate))
+            graphs = GraphRunner(fast, device, common_positions(transcriber.config))
             graphs.warm_up()
             return graphs
     return PlainRunner(transcriber)

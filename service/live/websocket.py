@@ -227,7 +227,8 @@ class Connection:
 
     async def _read_to_end(self, session: Session, audio: AudioFormat) -> None:
         receive, began_s = self._websocket.receive, self._loop.time()
-        received_bytes, counted_s = 0, self._service.metrics.audio_s.labels("live")
+        received_s, byte_rate = 0.0, audio.byte_rate
+        counted_s = self._service.metrics.audio_s.labels("live")
         first = True
         while True:
             message = content_of(await receive())
@@ -238,23 +239,25 @@ class Connection:
                     raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
                 first = False
                 self._audio_s = now_s
-                received_bytes += len(message)
-                duration_s = len(message) / audio.byte_rate
-                audio_s = received_bytes / audio.byte_rate
-                if audio_s > self._settings.max_session_s:
+                duration_s = len(message) / byte_rate
+                received_s += duration_s
+                if received_s > self._settings.max_session_s:
                     raise self._too_long("of audio")
                 counted_s.inc(duration_s)
                 self._arrivals.arrived(duration_s)
-                await self._held(session.send(message))
+                if session.full:
+                    await self._held(session.room())
+                session.send(message)
                 # A client that is too fast gets no message: its socket fills up, and it waits.
-                ahead_s = audio_s - BURST_S - MAX_PACE * (now_s - began_s)
+                ahead_s = received_s - BURST_S - MAX_PACE * (now_s - began_s)
                 if ahead_s > 0:
                     await self._held(asyncio.sleep(ahead_s / MAX_PACE))
                 continue
             parsed = parse_message(message)
             match parsed:
                 case Flush():
-                    await self._held(session.flush(parsed.id))
+                    await self._held(session.room())
+                    session.flush(parsed.id)
                 case Keepalive():
                     pass
                 case Stop():

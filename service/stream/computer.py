@@ -37,7 +37,3 @@ class Computer(Protocol):
     def submit(self, segment: Due) -> Future[Probabilities]:
         """The probabilities of a segment, whose samples are copied; fails with EngineError."""
         ...
-
-    def release(self, probabilities: Probabilities) -> None:
-        """These probabilities, of a submitted segment, will not be read any more."""
-        ...

@@ -104,19 +104,11 @@ class _Segments:
 
     def _answers(self, under_way: int) -> Iterator[Probabilities]:
         while len(self._asked) > under_way:
-            probabilities = self._asked.popleft().result()
-            yield probabilities
-            self._computer.release(probabilities)
+            yield self._asked.popleft().result()
 
     def close(self) -> None:
-        while self._asked:
-            future = self._asked.popleft()
-            if not future.cancel():
-                future.add_done_callback(self._release)
-
-    def _release(self, future: Future[Probabilities]) -> None:
-        if not future.cancelled() and future.exception() is None:
-            self._computer.release(future.result())
+        for future in self._asked:
+            future.cancel()
 
 
 def transcribe_file(

@@ -12,7 +12,7 @@ The delay counts from the time a sound is sent until its event can be known:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,17 +50,16 @@ def set_up(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
 ) -> tuple[Listener, WindowSchedule]:
     """Both for a stream. Raises OptionsError if the model cannot tell its instruments apart."""
-    rate_hz, newest_hops = config.sample_rate, config.newest_hops
+    rate_hz, schedule = config.sample_rate, WindowSchedule.of(options, config)
     last_age = None
     if options.mode is Mode.ANYTIME:
-        last_age = max(0, options.lookahead_hops(rate_hz) - newest_hops)
+        last_age = max(0, options.lookahead_hops(rate_hz) - config.newest_hops)
     heads, bends = config.outputs, options.bends
     listener = Listener(settings, HOP / rate_hz, heads, options.instruments, last_age, bends)
     check_instruments(options.instruments, listener.instruments)
     if last_age is None:
-        return listener, WindowSchedule.of(options, rate_hz)
-    block, again = options.frames_per_window, listener.columns - 1
-    return listener, WindowSchedule(newest_hops, block, again, last_age)
+        return listener, schedule
+    return listener, replace(schedule, again_frames=listener.columns - 1, late_frames=last_age)
 
 
 def tuner(config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint) -> Tuner:

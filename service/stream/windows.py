@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.config import FRAMES, HOP
+from model.config import FRAMES, HOP, ModelConfig
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 
 
@@ -49,9 +49,12 @@ class WindowSchedule:
             )
 
     @classmethod
-    def of(cls, options: StreamOptions, model_rate_hz: int) -> WindowSchedule:
-        """The schedule of a stream with these options, in block or centre mode."""
-        return cls(options.lookahead_hops(model_rate_hz), options.frames_per_window)
+    def of(cls, options: StreamOptions, config: ModelConfig) -> WindowSchedule:
+        """The schedule of a stream with these options; in anytime mode of its newest frames."""
+        lookahead_hops = options.lookahead_hops(config.sample_rate)
+        if options.mode is Mode.ANYTIME:
+            lookahead_hops = config.newest_hops
+        return cls(lookahead_hops, options.frames_per_window)
 
     @property
     def positions(self) -> slice:
@@ -83,7 +86,7 @@ class WindowSchedule:
         return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
 
 
-def common_positions(model_rate_hz: int) -> list[slice]:
+def common_positions(config: ModelConfig) -> list[slice]:
     """Positions read for streams with default options."""
     options = (StreamOptions(), StreamOptions(mode=Mode.CENTRE), FILE_OPTIONS)
-    return [WindowSchedule.of(choice, model_rate_hz).positions for choice in options]
+    return [WindowSchedule.of(choice, config).positions for choice in options]

@@ -24,6 +24,8 @@ from service.workers.messages import (
 from service.workers.process import Started, WorkerProcess, WorkerThread
 from service.workers.slots import SLOTS, slot_values
 
+LONGEST_LOAD_S = 600.0
+"""A model may be compiled for a GPU."""
 LOOKS = 8
 """Looks without an answer after which a worker counts as hanging."""
 
@@ -62,7 +64,11 @@ class Link(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self, sock=self._started.socket)
         self.send(setup)
-        hello = await self._greeting
+        try:
+            async with asyncio.timeout(LONGEST_LOAD_S):
+                hello = await self._greeting
+        except TimeoutError:
+            raise EngineError(f"a worker has not started in {LONGEST_LOAD_S:.0f} s") from None
         if self.closed:
             raise EngineError("a worker ended as it had started")
         shape = SLOTS, sum(slot_values(hello.config))

@@ -6,20 +6,23 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 
+from model.config import ModelConfig
+from service.audio.resample import RateRatio
 from service.notes.score import Kept
 from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.server_messages import DoneReason
+from service.stream.windows import WindowSchedule
 from service.workers.link import Link
 from service.workers.messages import Drop, End, Flush, Known, Open, Refused, Said
 
 MAX_BUFFERED_S = 2.0
-"""Audio of a session that may await transcription; beyond it the socket is not read."""
+"""Audio of a session that may await transcription."""
 
 _MOST_SAID = 256
-"""Groups of messages that a slow client has not read; beyond them its socket is not read."""
+"""Groups of messages that a slow client has not read."""
 
 _MOST_FLUSHES = 64
-"""Of a session that await their answers; beyond them the socket is not read."""
+"""Of a session that await their answers."""
 
 _MOST_MOVES = 3
 """Workers that may end under a session between two checkpoints before it is to blame."""
@@ -32,8 +35,16 @@ class Session:
     at that checkpoint and is given this audio: it says what the first would have said next.
     """
 
-    def __init__(self, opening: Open) -> None:
+    def __init__(self, opening: Open, config: ModelConfig) -> None:
+        """config: of the model, which decides when a window is complete."""
         self._opening = opening
+        self._schedule = WindowSchedule.of(opening.options, config)
+        self._ratio = RateRatio.of(opening.audio.sample_rate_hz, config.sample_rate)
+        self._frame_bytes = opening.audio.frame_bytes
+        self._most = int(MAX_BUFFERED_S * opening.audio.byte_rate)
+        self._first = opening.checkpoint.from_sample if opening.checkpoint else 0
+        self._held: list[bytes] = []  # audio that completes no window: a worker need not wake
+        self._windows = 0  # complete in what was passed on
         self._link: Link | None = None
         self._log: deque[bytes | Flush] = deque()  # what came since the checkpoint
         self._log_from = 0  # byte of the session's audio at which the log begins
@@ -61,36 +72,53 @@ class Session:
 
     # -- for the socket ---------------------------------------------------------------------------
 
-    async def send(self, data: bytes) -> None:
-        """Pass audio on; waits while too much of it awaits transcription."""
-        await self._wait_for_room()
+    @property
+    def full(self) -> bool:
+        """Whether too much awaits transcription, or the client: it is not read meanwhile."""
+        return (
+            self._fed - self._taken > self._most
+            or self._unanswered >= _MOST_FLUSHES
+            or len(self._said) > _MOST_SAID
+        )
+
+    async def room(self) -> None:
+        """Wait until it is not full."""
+        while self.full:
+            self._room.clear()
+            await self._room.wait()
+
+    def send(self, data: bytes) -> None:
+        """Take audio, and pass it on once it completes a window."""
         self._fed += len(data)
+        self._held.append(data)
+        received = self._first + self._fed // self._frame_bytes
+        windows = self._schedule.complete(self._ratio.outputs(received))
+        if windows > self._windows:
+            self._windows = windows
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        if not self._held:
+            return
+        data = b"".join(self._held)
+        self._held.clear()
         self._log.append(data)
         if self._link is not None:
             self._link.send_audio(self.stream, data)
 
-    async def flush(self, name: str) -> None:
-        """Ask for `flushed` once all earlier audio has been transcribed; waits as ``send``."""
-        await self._wait_for_room()
+    def flush(self, name: str) -> None:
+        """Ask for `flushed` once all earlier audio has been transcribed."""
+        self._pass_on()
         flush = Flush(self.stream, name)
         self._unanswered += 1
         self._log.append(flush)
         if self._link is not None:
             self._link.send(flush)
 
-    async def _wait_for_room(self) -> None:
-        most = int(MAX_BUFFERED_S * self._opening.audio.byte_rate)
-        while (
-            self._fed - self._taken > most
-            or self._unanswered >= _MOST_FLUSHES
-            or len(self._said) > _MOST_SAID
-        ):
-            self._room.clear()
-            await self._room.wait()
-
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
         """No more audio comes."""
         if self._end is None:
+            self._pass_on()
             self._end = End(self.stream, reason, (error.code, error.message) if error else None)
             if self._link is not None:
                 self._link.send(self._end)
@@ -181,9 +209,8 @@ class Session:
     @property
     def _checkpoint_byte(self) -> int:
         """Byte of the session's audio that the last checkpoint needs first."""
-        first = self._opening.checkpoint.from_sample if self._opening.checkpoint else 0
-        now = self._known.checkpoint.from_sample if self._known.checkpoint else first
-        return (now - first) * self._opening.audio.frame_bytes
+        now = self._known.checkpoint.from_sample if self._known.checkpoint else self._first
+        return (now - self._first) * self._frame_bytes
 
     def _forget(self) -> None:
         """Audio that no checkpoint to come will need."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -51,8 +51,8 @@ class Observer(Protocol):
 class Pool:
     """Workers with a copy of the model each (``service.stream.computer.Computer`` for recordings).
 
-    Everything is for the event loop that ``start`` runs in, except the methods of ``Computer``,
-    which may be called from any other thread.
+    Everything is for the event loop that ``start`` runs in, except ``submit``, which may be called
+    from any other thread.
 
     Attributes:
         config, card: of the model; known after ``start``, as what follows.
@@ -167,7 +167,7 @@ class Pool:
 
     def open_session(self, opening: Open) -> Session:
         """Open a session in the worker that has least to do; its number is set here."""
-        session = Session(replace(opening, stream=next(self._numbers)))
+        session = Session(replace(opening, stream=next(self._numbers)), self.config)
         self._place(session)
         return session
 
@@ -189,7 +189,7 @@ class Pool:
     def _load(self, session: Session) -> float:
         return self.config.sample_rate / HOP * session.windows_per_hop
 
-    # -- recordings: for other threads ------------------------------------------------------------
+    # -- recordings -------------------------------------------------------------------------------
 
     @property
     def workers(self) -> int:
@@ -197,20 +197,11 @@ class Pool:
 
     def submit(self, segment: Due) -> Future[Probabilities]:
         asked = Asked(segment)
-        if not (self._running and self._soon(self._segments.ask, asked)):
-            raise EngineError(ENDED)
-        return asked.future
-
-    def release(self, probabilities: Probabilities) -> None:
-        self._soon(self._segments.free, probabilities)
-
-    def _soon(self, call: Callable[[Any], None], argument: object) -> bool:
-        """Call this in the event loop; False if that has ended."""
         try:
-            self._loop.call_soon_threadsafe(call, argument)
-        except RuntimeError:
-            return False
-        return True
+            self._loop.call_soon_threadsafe(self._segments.ask, asked)
+        except RuntimeError:  # it has ended
+            asked.fail(ENDED)
+        return asked.future
 
     # -- workers ----------------------------------------------------------------------------------
 

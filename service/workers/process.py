@@ -12,6 +12,7 @@ import gc
 import logging
 import mmap
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -167,20 +168,16 @@ def run(
             window_ms=one_ms,
         )
         service.sendall(message_frame([hello]))
+        arrivals = select.poll()
+        arrivals.register(service, select.POLLIN)
         while True:
             # Not before it must be asked again; at once if there is work.
-            service.settimeout(0.0 if worker.busy else None if worker.idle else LOOK_S)
-            try:
-                data = service.recv(_READ_BYTES)
-            except (BlockingIOError, TimeoutError):
-                pass
-            else:
-                if not data:
+            if arrivals.poll(0 if worker.busy else None if worker.idle else 1000 * LOOK_S):
+                if not (data := service.recv(_READ_BYTES)):
                     return
                 for stream, content in frames.take(data):
                     worker.take(stream, content)
             if replies := worker.step():
-                service.settimeout(None)
                 service.sendall(message_frame(replies))
     except OSError:
         return  # the service has ended

@@ -46,7 +46,7 @@ class Asked:
 
 
 class Segments:
-    """Those that wait, are computed, or are being read. Used from the event loop."""
+    """Those that wait or are computed. Used from the event loop."""
 
     def __init__(self, links: Sequence[Link], numbers: Iterator[int]) -> None:
         """links: the workers, as they come and go."""
@@ -54,7 +54,6 @@ class Segments:
         self._numbers = numbers
         self._waiting: deque[Asked] = deque()
         self._computing: dict[int, tuple[Asked, Link, int]] = {}  # by number: with its slot
-        self._read: dict[int, tuple[Link, int]] = {}  # by address: slots that are being read
         self._closed = False
 
     def ask(self, asked: Asked) -> None:
@@ -92,21 +91,14 @@ class Segments:
     def computed(self, done: Computed) -> None:
         """A worker has written a segment's probabilities into its slot, or failed on it."""
         asked, link, slot = self._computing.pop(done.number)
+        link.free.append(slot)
         if done.error is not None:
-            link.free.append(slot)
             asked.fail(done.error)
         else:
-            values = link.probabilities(slot)[: math.prod(done.shape)].reshape(done.shape)
-            self._read[_address(values)] = link, slot
-            asked.future.set_result(values)
+            # Copied: whoever reads it may be slow.
+            values = link.probabilities(slot)[: math.prod(done.shape)].copy()
+            asked.future.set_result(values.reshape(done.shape))
         self.share_out()
-
-    def free(self, probabilities: Probabilities) -> None:
-        """These have been read: their slot may hold others."""
-        if (place := self._read.pop(_address(probabilities), None)) is not None:
-            link, slot = place
-            link.free.append(slot)
-            self.share_out()
 
     def lost(self, link: Link) -> None:
         """A worker has ended: others compute what it had."""
@@ -122,7 +114,3 @@ class Segments:
             asked.fail(ENDED)
         self._waiting.clear()
         self._computing.clear()
-
-
-def _address(probabilities: Probabilities) -> int:
-    return int(probabilities.__array_interface__["data"][0])

@@ -85,6 +85,11 @@ class LiveSession:
             self._put(self._ready(config))
             self._draft.opened = self.stream.totals
 
+    @property
+    def number(self) -> int:
+        """Of the stream, between the service and the worker."""
+        return self._opening.stream
+
     # -- what comes in ----------------------------------------------------------------------------
 
     def feed(self, audio: bytes) -> None:
@@ -151,7 +156,7 @@ class LiveSession:
             return None
         self._said_bytes, self._draft = taken, _Draft()
         return Said(
-            stream=self._opening.stream,
+            stream=self.number,
             texts=draft.texts,
             taken_bytes=taken,
             flushed=self._flushed,

@@ -4,7 +4,7 @@ from model.config import FRAMES, HOP, PITCHES, WINDOW, ModelConfig
 from service.stream.due import SEGMENT_FRAMES
 
 SLOTS = 2
-"""Segments that a worker has: one that it computes, one that waits or is being read."""
+"""Segments that a worker has: one that it computes, one that waits."""
 
 
 def slot_values(config: ModelConfig) -> tuple[int, int]:

@@ -107,25 +107,18 @@ class Worker:
         """Audio of a stream, or a message of stream 0."""
         match content:
             case bytes():
-                if (live := self._live.get(stream)) is not None:
-                    live.session.feed(content)
-                    self._queue(live)
+                self._tell(stream, lambda session: session.feed(content))
             case Open():
                 self._open(content)
             case Flush():
-                if (live := self._live.get(content.stream)) is not None:
-                    live.session.flush(content.id)
+                self._tell(content.stream, lambda session: session.flush(content.id))
             case End():
-                if (live := self._live.get(content.stream)) is not None:
-                    error = ProtocolError(*content.error) if content.error else None
-                    live.session.end(content.reason, error)
-                    self._queue(live)
+                error = ProtocolError(*content.error) if content.error else None
+                self._tell(content.stream, lambda session: session.end(content.reason, error))
             case Segment():
                 self._start(content)
             case Drop():
-                dropped = self._live.pop(content.stream, None)
-                if dropped is not None and dropped.waiting:
-                    self._waiting.remove(dropped)
+                self._drop(content.stream)
             case Trial():
                 self._replies.append(Measured(self._measure(content.seconds)))
             case Ping():
@@ -142,6 +135,8 @@ class Worker:
             self._looked_s = now_s
             for live in list(self._live.values()):
                 self._say(live, now_s)
+        elif all(isinstance(reply, Stepped) for reply in self._replies):
+            return []  # counted with the next words, or look
         replies, self._replies = self._replies, []
         return replies
 
@@ -160,6 +155,17 @@ class Worker:
             return
         live = self._live[opening.stream] = _Live(session)
         self._say(live, time.monotonic())
+
+    def _tell(self, stream: int, tell: Callable[[LiveSession], None]) -> None:
+        if (live := self._live.get(stream)) is None:
+            return
+        try:
+            tell(live.session)
+        except Exception:
+            logger.exception("a session cannot take what has come")
+            self._fail(live)
+        else:
+            self._queue(live)
 
     def _queue(self, live: _Live) -> None:
         if live.waiting:
@@ -227,15 +233,35 @@ class Worker:
 
     def _fail(self, live: _Live) -> None:
         """The fault is confined to this session, whose notes are still ended."""
-        live.session.fail()
-        self._say(live, time.monotonic())
+        try:
+            live.session.fail()
+        except Exception:
+            self._give_up(live)
+        else:
+            self._say(live, time.monotonic())
 
     def _say(self, live: _Live, now_s: float) -> None:
-        said = live.session.said(now_s)
+        try:
+            said = live.session.said(now_s)
+        except Exception:
+            self._give_up(live)
+            return
         if said is not None:
             self._replies.append(said)
             if said.ended is not None:
-                self._live.pop(said.stream, None)
+                self._drop(said.stream)
+
+    def _give_up(self, live: _Live) -> None:
+        """Of a session that cannot even say that it failed."""
+        logger.exception("a session cannot end its notes")
+        fault = internal_error()
+        self._replies.append(Refused(live.session.number, fault.code, fault.message))
+        self._drop(live.session.number)
+
+    def _drop(self, stream: int) -> None:
+        dropped = self._live.pop(stream, None)
+        if dropped is not None and dropped.waiting:
+            self._waiting.remove(dropped)
 
     # -- recordings -------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def part_of_length(network: TranscriptionModel) -> float:
     if device_of(network).type != "cpu":
         return 0.0
     rate = network.config.sample_rate
-    schedule = WindowSchedule.of(FILE_OPTIONS, rate)
+    schedule = WindowSchedule.of(FILE_OPTIONS, network.config)
     with ThreadPoolExecutor(1, "measure", prepare_thread) as thread:
         measured = thread.submit(
             window_ms, runner_of(network), time.thread_time, schedule.positions

@@ -85,7 +85,7 @@ def model(
     window = (0.1 * torch.randn(WINDOW)).numpy()
     figures[f"{precision}, arranged, workers"] = workers
     for way, stream in STREAMS.items():
-        schedule = stream and WindowSchedule.of(stream, sample_rate)
+        schedule = stream and WindowSchedule.of(stream, transcriber.config)
         positions = schedule.positions if schedule else slice(0, FRAMES)
         hops = schedule.block_frames if schedule else FRAMES // 2
         work = streamed_flops(fast, positions, hops)

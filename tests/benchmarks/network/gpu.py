@@ -62,7 +62,7 @@ def network(
     transcriber = TranscriptionModel(config).eval()
     fast = fast_network(transcriber)
     assert fast is not None
-    schedules = {way: WindowSchedule.of(stream, config.sample_rate) for way, stream in WAYS.items()}
+    schedules = {way: WindowSchedule.of(stream, config) for way, stream in WAYS.items()}
     work = {  # on the processor: a GPU's own kernel is not counted
         way: window_flops(transcriber, fast, schedule.positions)
         for way, schedule in schedules.items()

@@ -64,7 +64,7 @@ def test_streamed_frames_are_those_of_whole_windows(
     file = streamed(transcriber, samples, options, None)
     np.testing.assert_allclose(file, live, atol=TOLERANCE)
 
-    schedule = WindowSchedule.of(options, rate_hz)
+    schedule = WindowSchedule.of(options, config)
     length = config.context + WINDOW
     padding = np.zeros(length, np.float32)
     padded = np.concatenate([padding, samples, padding])

@@ -166,7 +166,8 @@ async def test_a_client_that_claims_to_know_events_can_go_on_in_another_worker()
                 await asyncio.sleep(0.7)  # it has been reported how far it is
                 pool._links[0].kill()
                 await until(lambda: pool.ready)
-            await session.send(chunk)
+            await session.room()
+            session.send(chunk)
             if known_events > 100:
                 kept = sum(len(item) for item in session._log if isinstance(item, bytes))
                 most.append(kept / 2 / FAKE_RATE_HZ)
@@ -185,9 +186,10 @@ async def test_a_client_that_claims_to_know_events_can_go_on_in_another_worker()
 
 
 async def test_a_client_cannot_pile_up_flushes() -> None:
-    session = Session(opening(0))
+    session = Session(opening(0), FakeTranscriber().config)
     for _ in range(64):
-        await session.flush("a")
+        assert not session.full
+        session.flush("a")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await session.flush("a")
+            await session.room()

@@ -15,7 +15,7 @@ from service.engine.cores import available_cores
 from service.engine.runners import EngineModel, compute, device_of, runner_of
 from service.engine.threads import prepare_thread
 from service.stream.computer import EngineError, Probabilities
-from service.stream.due import MOST_WINDOWS, Due
+from service.stream.windows import MOST_WINDOWS, Due
 
 
 class LocalComputer:

@@ -22,8 +22,7 @@ from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
 from service.engine.cuda_graphs import GraphRunner
 from service.stream.computer import Probabilities
-from service.stream.due import MOST_WINDOWS, Due
-from service.stream.windows import common_positions
+from service.stream.windows import MOST_WINDOWS, Due, common_positions
 
 _TRIED = slice(48, 56)  # a usual block's positions
 _TIMED_RUNS = 3

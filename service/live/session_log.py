@@ -14,7 +14,11 @@ logger = logging.getLogger(__name__)
 
 
 class SessionLog:
-    """Records the life of a session; `closed` takes effect once, however the session ends."""
+    """Records the life of a session; `closed` takes effect once, however the session ends.
+
+    An event is late by its own audio: a sample arrives when it is received, but never before the
+    earlier ones have played, so a stream sent faster than real time is not late because it waits.
+    """
 
     def __init__(self, metrics: Metrics, client: Client) -> None:
         self._metrics = metrics
@@ -24,20 +28,38 @@ class SessionLog:
         self._totals: Totals | None = None
         self._done = False
         self._fields: dict[str, object] = {}
+        self._audio_s = metrics.audio_s.labels("live")
+        self._arrived_s, self._end_s = 0.0, monotonic()  # of the audio, and when its end was played
         self.messages = 0  # sent
 
-    def opening(self, name: str, **fields: object) -> None:
-        """The session has a name; the fields describe its options."""
+    def opening(self, name: str, begin_s: float, **fields: object) -> None:
+        """The session has a name; its audio begins there; the fields describe its options."""
         session_id.set(name)
+        self._arrived_s = begin_s
         self._fields = fields
+
+    def arrived(self, duration_s: float) -> None:
+        """The next seconds of audio have been received."""
+        self._audio_s.inc(duration_s)
+        self._end_s = max(self._end_s, monotonic()) + duration_s
+        self._arrived_s += duration_s
 
     def said(self, said: Said) -> None:
         """What the session says: at first that it is open, at last its totals."""
+        metrics = self._metrics
         self.messages += len(said.texts)
+        metrics.notes.inc(said.note_ons)
+        metrics.behind_s.observe(said.behind_s)
+        if said.lagging:
+            metrics.lagging.inc()
+        now_s = monotonic()
+        for due_s in said.due_s:
+            played_s = self._end_s - (self._arrived_s - due_s)
+            metrics.event_lateness_s.observe(max(0.0, now_s - played_s))
         if said.opened is not None:
             # The totals of the sessions that it resumes, which have logged them already.
             self._before = said.opened
-            self._metrics.opened.inc()
+            metrics.opened.inc()
             fields = {"client": self._client.name, **self._fields}
             logger.info("session opened", extra={"fields": fields})
         if said.ended is not None:

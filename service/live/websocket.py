@@ -17,7 +17,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.clients import Reservation, client_of
 from service.access.problems import chosen_subprotocol, record_refusal, refuse
-from service.live.arrivals import ArrivalClock
 from service.live.session_log import SessionLog
 from service.protocol.client_messages import (
     Flush,
@@ -34,7 +33,7 @@ from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
 from service.stream.stream import MAX_NOTES
 from service.workers.live import MAX_BUFFERED_S, Session
-from service.workers.messages import Open, Said
+from service.workers.messages import Open
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
@@ -88,7 +87,6 @@ class Connection:
         self._deadline_s = self._loop.time() + state.settings.max_session_s
         self._message_s = self._audio_s = self._loop.time()  # of the last of each
         self._holds = False
-        self._arrivals = ArrivalClock()  # set when it is known where the audio begins
 
     async def run(self) -> None:
         """Serves the client; the session has always ended when this returns."""
@@ -159,8 +157,7 @@ class Connection:
         if self._place is not None and not self._place.resize(sessions.size(options)):
             raise sessions.refusal(options)
         resume = start.resume
-        if resume is not None:
-            self._arrivals = ArrivalClock(resume.from_sample / start.sample_rate)
+        begin_s = resume.from_sample / start.sample_rate if resume else 0.0
         opening = Open(
             stream=0,
             session_id=resume.session_id if resume else secrets.token_hex(8),
@@ -180,7 +177,8 @@ class Connection:
             heat=start.frames,
         )
         asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
-        self._log.opening(opening.session_id, resumed=resume is not None, **asked)
+        resumed = resume is not None
+        self._log.opening(opening.session_id, begin_s, resumed=resumed, **asked)
         return self._service.pool.open_session(opening)
 
     # -- the session ------------------------------------------------------------------------------
@@ -193,7 +191,7 @@ class Connection:
         try:
             while True:
                 said = await session.said()
-                self._count(said)
+                self._log.said(said)
                 for text in said.texts:
                     await self._send(text)
                 if said.ended is not None:
@@ -203,16 +201,6 @@ class Connection:
             reader.cancel()
             watcher.cancel()
             self._service.pool.close_session(session)
-
-    def _count(self, said: Said) -> None:
-        metrics, log = self._service.metrics, self._log
-        log.said(said)
-        metrics.notes.inc(said.note_ons)
-        metrics.behind_s.observe(said.behind_s)
-        if said.lagging:
-            metrics.lagging.inc()
-        for due_s in said.due_s:
-            metrics.event_lateness_s.observe(self._arrivals.age_s(due_s))
 
     async def _read(self, session: Session, audio: AudioFormat) -> None:
         """Passes the client's messages on, up to its last."""
@@ -228,7 +216,6 @@ class Connection:
     async def _read_to_end(self, session: Session, audio: AudioFormat) -> None:
         receive, began_s = self._websocket.receive, self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate
-        counted_s = self._service.metrics.audio_s.labels("live")
         first = True
         while True:
             message = content_of(await receive())
@@ -243,8 +230,7 @@ class Connection:
                 received_s += duration_s
                 if received_s > self._settings.max_session_s:
                     raise self._too_long("of audio")
-                counted_s.inc(duration_s)
-                self._arrivals.arrived(duration_s)
+                self._log.arrived(duration_s)
                 if session.full:
                     await self._held(session.room())
                 session.send(message)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import ModelConfig
-from service.stream.due import Due
+from service.stream.windows import Due
 
 Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
 

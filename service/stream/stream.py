@@ -29,9 +29,9 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
-from service.stream.due import MOST_WINDOWS, SEGMENT_FRAMES, Due
 from service.stream.replay import Replay
 from service.stream.setup import Delay, OnFrames, set_up, stated_delay, tuner, with_full_lookahead
+from service.stream.windows import MOST_WINDOWS, SEGMENT_FRAMES, Due
 
 MAX_NOTES = 200_000
 """Of a session or a recording in the service: as many as its clients can make it keep."""

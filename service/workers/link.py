@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from service.stream.computer import EngineError
 from service.workers.messages import (
+    SLOTS,
     Failed,
     Frames,
     Hello,
@@ -20,9 +21,9 @@ from service.workers.messages import (
     Setup,
     audio_frame,
     message_frame,
+    slot_values,
 )
 from service.workers.process import Started, WorkerProcess, WorkerThread
-from service.workers.slots import SLOTS, slot_values
 
 LONGEST_LOAD_S = 600.0
 """A model may be compiled for a GPU."""

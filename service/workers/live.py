@@ -44,7 +44,8 @@ class Session:
         self._most = int(MAX_BUFFERED_S * opening.audio.byte_rate)
         self._first = opening.checkpoint.from_sample if opening.checkpoint else 0
         self._held: list[bytes] = []  # audio that completes no window: a worker need not wake
-        self._windows = 0  # complete in what was passed on
+        # Complete in what was passed on: the first audio is at once, and may be found to be none.
+        self._windows = -1
         self._link: Link | None = None
         self._log: deque[bytes | Flush] = deque()  # what came since the checkpoint
         self._log_from = 0  # byte of the session's audio at which the log begins

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from model.config import ModelConfig
+from model.config import FRAMES, HOP, PITCHES, WINDOW, ModelConfig
 from service.notes.score import Kept
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import ErrorCode
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import DoneReason, Limits, Totals
+from service.stream.windows import SEGMENT_FRAMES
 
 _HEADER = struct.Struct("<IQ")  # stream, or 0 for a pickled message; bytes
 _PICKLED = 0
@@ -24,6 +25,16 @@ _PICKLED = 0
 LoadModel = Callable[[str, str], Any]
 """Loads weights, by name or path, onto a device, either of which may be `auto`: a function that can
 be imported, for workers are processes."""
+
+SLOTS = 2
+"""Segments that a worker has: one that it computes, one that waits."""
+
+
+def slot_values(config: ModelConfig) -> tuple[int, int]:
+    """float32 values of a slot: a segment's samples, then its probabilities."""
+    hops = SEGMENT_FRAMES + config.refill_hops + FRAMES
+    return WINDOW + hops * HOP, len(config.outputs) * SEGMENT_FRAMES * PITCHES
+
 
 # -- to a worker ----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from model.config import HOP, ModelConfig
 from service.protocol.faults import internal_error
 from service.stream.computer import EngineError, Probabilities
-from service.stream.due import Due
+from service.stream.windows import Due
 from service.workers.link import LOOKS, Link
 from service.workers.live import Session
 from service.workers.messages import (

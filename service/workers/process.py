@@ -25,8 +25,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from service.workers.messages import Failed, Frames, Hello, Setup, message_frame
-from service.workers.slots import SLOTS
+from service.workers.messages import SLOTS, Failed, Frames, Hello, Setup, message_frame
 
 PROCESSES = hasattr(os, "memfd_create")  # Linux
 LONGEST_STEP_MS = 25.0  # a live window waits for one step at most

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from service.stream.computer import EngineError, Probabilities
-from service.stream.due import Due
+from service.stream.windows import Due
 from service.workers.link import Link
 from service.workers.messages import Computed, Segment
 

@@ -22,8 +22,8 @@ from service.engine.runners import EngineModel, Runner, compute
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.stream.due import MOST_WINDOWS, Due
 from service.stream.stream import Stream
+from service.stream.windows import MOST_WINDOWS, Due
 from service.workers.messages import (
     Computed,
     Drop,
@@ -37,13 +37,13 @@ from service.workers.messages import (
     Segment,
     Stepped,
     Trial,
+    slot_values,
 )
 from service.workers.session import LiveSession
-from service.workers.slots import slot_values
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.05
+LOOK_S = 0.25
 """How often sessions without windows are asked whether they have something to say."""
 
 _TRIAL_RATE_HZ = 48_000

@@ -12,9 +12,9 @@ from service.notes.events import Event
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
-from service.stream.due import MOST_WINDOWS
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
+from service.stream.windows import MOST_WINDOWS
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 
 FRAME_S = HOP / FAKE_RATE_HZ

@@ -22,8 +22,7 @@ from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
-from service.stream.due import Due
-from service.stream.windows import WindowSchedule
+from service.stream.windows import Due, WindowSchedule
 from training.music.families import Passage
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import nearest

@@ -23,8 +23,7 @@ from model.transcriber import FeatureStream, TranscriptionModel
 from service.engine.cores import available_cores
 from service.engine.runners import CpuRunner
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from service.stream.due import Due
-from service.stream.windows import WindowSchedule
+from service.stream.windows import Due, WindowSchedule
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.network.work import matrix_rate, streamed_flops
 

@@ -14,7 +14,7 @@ from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
 from service.engine.cuda_graphs import GraphRunner, Replay
-from service.stream.due import Due
+from service.stream.windows import Due
 from tests.networks import FILTERBANK, HISTORY, noise
 
 POSITIONS = slice(50, 54)

@@ -19,7 +19,7 @@ from service.engine import cores as cores_module
 from service.engine.cores import available_cores
 from service.engine.local import LocalComputer
 from service.engine.runners import CpuRunner, Runner, runner_of
-from service.stream.due import Due
+from service.stream.windows import Due
 from tests.networks import FILTERBANK, HISTORY, STRIDED, noise
 
 BOTH = pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from service.access.clients import Client
 from service.access.problems import MEDIA_TYPE
-from service.stream.due import SEGMENT_FRAMES
+from service.stream.windows import SEGMENT_FRAMES
 from service.upload import endpoint
 from tests.fakes import FakeTranscriber
 from tests.service.apps import (

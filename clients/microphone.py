@@ -20,7 +20,7 @@ from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
 from service.protocol.client_messages import Start, protocol_error
-from service.protocol.command_line import add_result_options, kept, write_whole
+from service.protocol.command_line import add_result_options, keep, write_whole
 from service.protocol.options import Mode
 from service.protocol.server_messages import NoteOn, Pedal
 
@@ -111,8 +111,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
         parser.error(f"--midi {args.midi}: not a file in a folder that exists")
     takes = [path for path in (args.midi, args.save) if path is not None]
-    if complaint := kept(takes, args.force):
-        parser.error(complaint)
+    try:
+        keep(takes, args.force)
+    except FileExistsError as error:
+        parser.error(str(error))
     try:
         sounddevice = load_sounddevice()
         if args.list_devices:

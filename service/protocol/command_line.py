@@ -39,14 +39,13 @@ def print_any_name() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def kept(files: Iterable[Path], force: bool) -> str:
-    """What to say instead of replacing files; empty if they may be written."""
+def keep(files: Iterable[Path], force: bool) -> None:
+    """Raises FileExistsError if one of the files is not to be replaced."""
     for file in files:
         if file.is_dir():
-            return f"{file} is a folder"
+            raise FileExistsError(f"{file} is a folder")
         if file.exists() and not force:
-            return f"{file} exists; --force replaces it"
-    return ""
+            raise FileExistsError(f"{file} exists; --force replaces it")
 
 
 def write_whole(file: Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -22,7 +22,7 @@ from rse_transcribe.files import MIDI, STANDARD, TABLES, find_recordings, listed
 from service.protocol.command_line import (
     add_result_options,
     check_writable,
-    kept,
+    keep,
     print_any_name,
     write_whole,
 )
@@ -111,6 +111,8 @@ def _run(program: str, arguments: list[str]) -> int:
 
 
 def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    from service.protocol.options import StreamOptions
+
     args = parser.parse_args(arguments)
     print_any_name()
     found = find_recordings(args.recordings)
@@ -120,19 +122,21 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
     try:
         work = targets(found.recordings, args.output)
+        wanted = {"instruments": args.instruments or (), "tuning_hz": args.tuning_hz}
+        StreamOptions(lookahead_ms=args.lookahead_ms, **wanted)
     except ValueError as error:
         parser.error(str(error))
     _check_results(parser, args, work.values())
     statuses = {INCOMPLETE} if found.complaints else {WHOLE}
-    with ExitStack() as stack:  # one transcriber for all files, if there are any
-        opened = cache(lambda: stack.enter_context(_transcriber(parser, args, len(work) > 1)))
+    with ExitStack() as stack:
+        batch = _Batch(parser, args, len(work) > 1, stack)
         taken: dict[Path, Path] = {}
         for path, target in work.items():
-            if (first := taken.setdefault(target, path)) is not path:
+            if (first := taken.setdefault(target, path)) is path:
+                statuses.add(batch.transcribe(path, target))
+            else:
                 _say(f"{path}: {target} is that of {first}")
                 statuses.add(INCOMPLETE)
-                continue
-            statuses.add(_transcribe_file(parser, path, target, args, opened))
     if found.left_out:
         _say(f"left out, as no recordings: {listed(found.left_out)}")
     failures = statuses - {WHOLE}
@@ -160,142 +164,122 @@ def _check_results(
             parser.error(str(missing))
 
 
-def _transcriber(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, several: bool
-) -> Transcriber:
-    from model.storage import WeightsError
-    from rse_transcribe.models import AUTO, DeviceError
-    from rse_transcribe.recordings import Transcriber
-    from service.workers.pool import MOST_WORKERS
+class _Batch:
+    """Recordings to files, by one transcriber for all of them, if it is needed."""
 
-    try:
-        # Processes take seconds to start, about as long as a single piece of music.
-        processes = MOST_WORKERS if several else 0
-        return Transcriber(model=args.model or AUTO, device=args.device, worker_processes=processes)
-    except (WeightsError, DeviceError) as error:
-        parser.error(str(error))
+    def __init__(
+        self,
+        parser: argparse.ArgumentParser,
+        args: argparse.Namespace,
+        several: bool,
+        stack: ExitStack,
+    ) -> None:
+        self._parser, self._args, self._several, self._stack = parser, args, several, stack
 
+    @cached_property
+    def _transcriber(self) -> Transcriber:
+        from model.storage import WeightsError
+        from rse_transcribe.models import AUTO, DeviceError
+        from rse_transcribe.recordings import Transcriber
+        from service.workers.pool import MOST_WORKERS
 
-def _transcribe_file(
-    parser: argparse.ArgumentParser,
-    path: Path,
-    target: Path,
-    args: argparse.Namespace,
-    opened: Callable[[], Transcriber],
-) -> int:
-    """One recording to its files; what goes wrong is said in a line, and the others go on."""
-
-    def say(words: object) -> None:
-        _say(f"{path}: {words}")
-
-    try:
-        if target != STANDARD:  # known without the seconds that torch takes to load
-            target.parent.mkdir(parents=True, exist_ok=True)
-            check_writable(target)
-            if not (args.split and target.suffix.lower() in MIDI) and (
-                complaint := kept([target], args.force)
-            ):
-                raise FileExistsError(complaint)
-        from rse_transcribe.recordings import IncompleteError
-        from service.protocol.faults import ErrorCode
-        from service.protocol.options import OptionsError
-
-        fault: IncompleteError | None = None
+        model, device = self._args.model or AUTO, self._args.device
         try:
-            transcription = _transcription(path, args, opened, say)
-        except IncompleteError as error:
-            transcription, fault = error.transcription, error
-        except OptionsError as error:
-            # The sample rate is the recording's, the other options are the same for all.
-            if error.code is not ErrorCode.BAD_SAMPLE_RATE:
-                parser.error(str(error))
-            raise
-        if (mix := transcription.performance.totals.mix) in ("left", "right"):
-            say(f"its two channels cancel each other: only the {mix} one is heard")
-        if fault is not None:
-            say(fault)
-        # What broke off before its first note replaces no earlier file.
-        if fault is None or transcription.notes:
-            _save(transcription, path, target, args, say)
-        return WHOLE if fault is None else INCOMPLETE
-    except OSError as error:
-        say(f"{error.filename}: {error.strerror}" if error.filename else error)
-        return INCOMPLETE
-    except (ValueError, RuntimeError) as error:
-        say(error)
-        return NO_SERVICE if type(error).__name__ == "NoServiceError" else INCOMPLETE
+            # Processes take seconds to start, about as long as a single piece of music.
+            processes = MOST_WORKERS if self._several else 0
+            transcriber = Transcriber(model=model, device=device, worker_processes=processes)
+            return self._stack.enter_context(transcriber)
+        except (WeightsError, DeviceError) as error:
+            self._parser.error(str(error))
 
+    def transcribe(self, path: Path, target: Path) -> int:
+        """One recording; what goes wrong is said in a line, and the others go on."""
 
-def _transcription(
-    path: Path,
-    args: argparse.Namespace,
-    opened: Callable[[], Transcriber],
-    say: Callable[[object], None],
-) -> Transcription:
-    if args.server is None:
-        return opened().transcribe(
-            sys.stdin.buffer if path == STANDARD else path,
-            lookahead_ms=args.lookahead_ms,
-            instruments=args.instruments,
-            tuning_hz=args.tuning_hz,
-            bends=args.bends,
-        )
-    from rse_transcribe import remote
-    from rse_transcribe.recordings import progress_bar
+        def say(words: object) -> None:
+            _say(f"{path}: {words}")
 
-    options = {
-        "lookahead_ms": args.lookahead_ms,
-        "model": args.model,
-        "instruments": ",".join(args.instruments) if args.instruments else None,
-        "tuning_hz": args.tuning_hz,
-        "bends": "true" if args.bends else None,
-    }
-    with ExitStack() as stack:
-        file = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
-        bar = stack.enter_context(progress_bar(path.name))
-        return remote.transcribe(
-            file, args.server, options, lambda part: bar.update(part - bar.n), say
-        )
+        try:
+            if target != STANDARD:  # known without the seconds that torch takes to load
+                target.parent.mkdir(parents=True, exist_ok=True)
+                check_writable(target)
+                if not (self._args.split and target.suffix.lower() in MIDI):
+                    keep([target], self._args.force)
+            from rse_transcribe.recordings import IncompleteError
 
+            fault: IncompleteError | None = None
+            try:
+                transcription = self._hear(path, say)
+            except IncompleteError as error:
+                transcription, fault = error.transcription, error
+            if (mix := transcription.performance.totals.mix) in ("left", "right"):
+                say(f"its two channels cancel each other: only the {mix} one is heard")
+            if fault is not None:
+                say(fault)
+            # What broke off before its first note replaces no earlier file.
+            if fault is None or transcription.notes:
+                saved = ", ".join(map(str, self._save(transcription, target, say)))
+                if target != STANDARD:
+                    print(f"{path}: {len(transcription.notes)} notes -> {saved}", flush=True)
+            return WHOLE if fault is None else INCOMPLETE
+        except OSError as error:
+            say(f"{error.filename}: {error.strerror}" if error.filename else error)
+            return INCOMPLETE
+        except (ValueError, RuntimeError) as error:
+            say(error)
+            return NO_SERVICE if type(error).__name__ == "NoServiceError" else INCOMPLETE
 
-def _save(
-    transcription: Transcription,
-    path: Path,
-    target: Path,
-    args: argparse.Namespace,
-    say: Callable[[object], None],
-) -> None:
-    """Raises OSError: a file cannot be written, or exists and is not to be replaced."""
-    from rse_transcribe.transcription import write_csv
-    from service.score.analysis import NO_BEAT, analyse, wishes_of
+    def _hear(self, path: Path, say: Callable[[object], None]) -> Transcription:
+        args = self._args
+        options = {"lookahead_ms": args.lookahead_ms, "tuning_hz": args.tuning_hz}
+        if args.server is None:
+            recording = sys.stdin.buffer if path == STANDARD else path
+            options |= {"instruments": args.instruments, "bends": args.bends}
+            return self._transcriber.transcribe(recording, **options)
+        from rse_transcribe import remote
+        from rse_transcribe.recordings import progress_bar
 
-    wishes = wishes_of(args)
-    if target == STANDARD:
-        write_csv(transcription.notes, sys.stdout)
-        return
-    saved = [target]
-    if target.suffix.lower() in TABLES:
-        transcription.save(target)
-    elif target.suffix.lower() in SCORES:
-        score = transcription.score(target.stem, wishes)
-        if not score.analysis.steady:
-            say(NO_BEAT)
-        saved = score.save(target)
-    else:
-        names = transcription.instruments if args.split else ()
-        files: dict[Path, str | None] = {
-            target.with_suffix(f".{name}{target.suffix}"): name for name in names
-        } or {target: None}
-        if complaint := kept(files, args.force):
-            raise FileExistsError(complaint)
-        tempo = analyse(transcription.performance.notes, wishes).tempo
-        if args.quantize:
-            transcription = transcription.quantized(wishes)
-        for file, only in files.items():
-            write_whole(file, transcription.midi(tempo, only))
-        saved = list(files)
-    where = ", ".join(map(str, saved))
-    print(f"{path}: {len(transcription.notes)} notes -> {where}", flush=True)
+        options |= {
+            "model": args.model,
+            "instruments": ",".join(args.instruments) if args.instruments else None,
+            "bends": "true" if args.bends else None,
+        }
+        with ExitStack() as stack:
+            file = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
+            bar = stack.enter_context(progress_bar(path.name))
+            return remote.transcribe(
+                file, args.server, options, lambda part: bar.update(part - bar.n), say
+            )
+
+    def _save(
+        self, transcription: Transcription, target: Path, say: Callable[[object], None]
+    ) -> Iterable[Path]:
+        """The files. Raises OSError: one cannot be written, or exists and is to be kept."""
+        from rse_transcribe.transcription import write_csv
+        from service.score.analysis import NO_BEAT, analyse, wishes_of
+
+        args, wishes = self._args, wishes_of(self._args)
+        if target == STANDARD:
+            write_csv(transcription.notes, sys.stdout)
+        elif target.suffix.lower() in TABLES:
+            transcription.save(target)
+        elif target.suffix.lower() in SCORES:
+            score = transcription.score(target.stem, wishes)
+            if not score.analysis.steady:
+                say(NO_BEAT)
+            return score.save(target)
+        else:
+            tempo = analyse(transcription.performance.notes, wishes).tempo
+            if args.quantize:
+                transcription = transcription.quantized(wishes)
+            names = transcription.instruments if args.split else ()
+            files: dict[Path, str | None] = {
+                target.with_suffix(f".{name}{target.suffix}"): name for name in names
+            } or {target: None}
+            keep(files, args.force)
+            for file, only in files.items():
+                write_whole(file, transcription.midi(tempo, only))
+            return files
+        return [target]
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_work(
     album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setattr(command, "_transcription", pytest.fail)
+    monkeypatch.setattr("rse_transcribe.recordings.loaded", pytest.fail)
     assert command.main([str(album / "one.wav")]) == 1
     assert capsys.readouterr().err == f"{album / 'one.wav'}: {album}: Permission denied\n"
 

@@ -9,8 +9,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.access.problems import Problem, deny
-from service.protocol.faults import ErrorCode
+from service.access.problems import deny
+from service.protocol.faults import ErrorCode, ProtocolError
 
 STATIC = Path(__file__).parent / "static"
 
@@ -67,7 +67,7 @@ def serve(app: FastAPI) -> None:
         if scope["type"] == "http":
             await files(scope, receive, send)
         elif scope["type"] == "websocket":
-            fault = Problem(ErrorCode.NOT_FOUND, "there is no websocket at this address")
+            fault = ProtocolError(ErrorCode.NOT_FOUND, "there is no websocket at this address")
             await deny(WebSocket(scope, receive, send), fault)
         else:
             await not_found(scope, receive, send)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from service.access.clients import Client, Room, RoomPerClient
 from service.access.keys import KeysError, read_keys
-from service.access.problems import Problem, busy, record_refusal
+from service.access.problems import record_refusal
 from service.access.tokens import Tokens
 from service.ops.capacity import SessionRoom
 from service.ops.metrics import Metrics
@@ -91,17 +91,17 @@ class ServiceState:
         return self.running and not self.draining.is_set()
 
     def check_model(self, model: str | None) -> None:
-        """Raises Problem unless this is the model that is loaded here; None asks for any."""
+        """Raises ProtocolError unless this is the model that is loaded here; None asks for any."""
         loaded = self.pool.config.name  # not the path that it may come from
         if model not in (None, self.settings.model, loaded):
-            raise Problem(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+            raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 
     def most_sessions(self, client: Client) -> int:
         """Sessions that a client may have: if nobody set a number, it leaves half to others."""
         most = client.max_sessions or self.settings.max_sessions_per_client
         return min(MAX_SESSIONS_PER_CLIENT, _half(self.sessions.limit)) if most == "auto" else most
 
-    def session_refusal(self, placed: bool, client_placed: bool) -> Problem | None:
+    def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
         """Why a session is refused; None if it is admitted."""
         fault = self._fault()
         if fault is None and not placed:
@@ -109,11 +109,11 @@ class ServiceState:
         if fault is None and not client_placed:
             message = "this client has its maximum number of sessions"
             fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
-        return busy(fault.code, fault.message) if fault else None
+        return fault
 
     @contextmanager
     def upload_place(self, client: Client) -> Iterator[None]:
-        """Hold a client's place while the block runs. Raises Problem if there is none."""
+        """Hold a client's place while the block runs. Raises ProtocolError if there is none."""
         most = min(MAX_UPLOADS_PER_CLIENT, _half(self.settings.max_uploads))
         with (
             self.uploads.take() as placed,
@@ -129,7 +129,7 @@ class ServiceState:
                 fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
             if fault is not None:
                 record_refusal(self.metrics.refused, fault, client)
-                raise busy(fault.code, fault.message)
+                raise fault
             yield
 
     def _fault(self) -> ProtocolError | None:

@@ -23,9 +23,9 @@ from service.access.origins import (
     host_is_private,
     origin_allowed,
 )
-from service.access.problems import Problem, deny, offered_token, record_refusal, refuse
+from service.access.problems import answer_to, deny, offered_token, record_refusal, refuse
 from service.access.tokens import Tokens
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
@@ -85,24 +85,26 @@ class Gate:
         client = self._authenticate(scope, headers)
         if client is None and scope["path"] not in OPEN_PATHS:
             message = "a valid API key or token is needed"
-            fault = Problem(ErrorCode.UNAUTHORIZED, message, {"WWW-Authenticate": "Bearer"})
+            fault = ProtocolError(ErrorCode.UNAUTHORIZED, message)
             await self._answer(fault, scope, receive, send)
             return
         if client is not None:
             set_client(scope, client)
         await self.app(scope, receive, send)
 
-    def _foreign(self, scope: Scope, headers: Headers) -> Problem | None:
+    def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
         """A fault if the request is meant for another server or comes from a foreign page."""
         host = headers.get("host")
         any_private = self._open and not self._hosts
         if not (host_is_private(host) if any_private else host_allowed(host, self._hosts)):
-            return Problem(ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS")
+            return ProtocolError(
+                ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS"
+            )
         if scope["type"] == "http" and scope["method"] in _HARMLESS_METHODS:
             return None
         if not origin_allowed(headers.get("origin"), host, self.settings.allowed_origins):
             message = "this origin is not in RSE_ALLOWED_ORIGINS"
-            return Problem(ErrorCode.ORIGIN_NOT_ALLOWED, message)
+            return ProtocolError(ErrorCode.ORIGIN_NOT_ALLOWED, message)
         return None
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
@@ -117,7 +119,7 @@ class Gate:
 
     async def _answer(
         self,
-        fault: Problem,
+        fault: ProtocolError,
         scope: Scope,
         receive: Receive,
         send: Send,
@@ -126,7 +128,7 @@ class Gate:
         """Refuses; `hidden` does not open a socket to tell a page the reason."""
         record_refusal(self.refused, fault, client_of(scope))
         if scope["type"] == "http":
-            await fault.response()(scope, receive, send)
+            await answer_to(fault)(scope, receive, send)
         else:
             websocket = WebSocket(scope, receive, send)
             await (deny if hidden else refuse)(websocket, fault)

@@ -3,15 +3,15 @@ websockets, with a reason that the client sees."""
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter
 from pydantic import BaseModel, ConfigDict
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
@@ -39,43 +39,30 @@ class ProblemDetails(BaseModel):
     code: ErrorCode
 
 
-class Problem(ProtocolError):
-    """An HTTP error; `extra` members go into the body."""
-
-    def __init__(
-        self, code: ErrorCode, message: str, headers: dict[str, str] | None = None, **extra: Any
-    ) -> None:
-        super().__init__(code, message)
-        self.headers = headers or {}
-        self.extra = extra
-
-    @classmethod
-    def of(cls, error: ProtocolError) -> Self:
-        return cls(error.code, error.message)
-
-    def response(self) -> Response:
-        status = self.code.status
-        details = ProblemDetails(
-            type=f"urn:rse-transcribe:problem:{self.code}",
-            title=HTTPStatus(status).phrase,
-            status=status,
-            detail=self.message,
-            code=self.code,
-            **self.extra,
-        )
-        return JSONResponse(
-            details.model_dump(mode="json"), status, self.headers, media_type=MEDIA_TYPE
-        )
-
-
 RETRY_AFTER_S = 5
+
+
+def answer_to(error: ProtocolError, headers: Mapping[str, str] | None = None) -> Response:
+    """A problem document, which says when to try again if that may help."""
+    code, fields = error.code, dict(headers or {})
+    if code.retryable:
+        fields["Retry-After"] = str(RETRY_AFTER_S)
+    if code is ErrorCode.UNAUTHORIZED:
+        fields["WWW-Authenticate"] = "Bearer"
+    details = ProblemDetails(
+        type=f"urn:rse-transcribe:problem:{code}",
+        title=HTTPStatus(code.status).phrase,
+        status=code.status,
+        detail=error.message,
+        code=code,
+        **error.extra,
+    )
+    content = details.model_dump(mode="json")
+    return JSONResponse(content, code.status, fields, media_type=MEDIA_TYPE)
+
 
 _LOGGED_EACH_S = 1.0
 _unlogged = [0.0, 0]  # when a refusal was logged last, and how many were not since then
-
-
-def busy(code: ErrorCode, message: str) -> Problem:
-    return Problem(code, message, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 def record_refusal(refused: Counter, error: ProtocolError, client: Client) -> None:
@@ -109,42 +96,36 @@ _CODE_BY_STATUS = {
 def install(app: FastAPI) -> None:
     """Makes every HTTP error of `app` a problem document, including the framework's."""
 
-    @app.exception_handler(Problem)
-    async def on_problem(request: Request, error: Problem) -> Response:
-        return error.response()
+    @app.exception_handler(ProtocolError)
+    async def on_problem(request: Request, error: ProtocolError) -> Response:
+        return answer_to(error)
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
         code = _CODE_BY_STATUS.get(error.status_code, ErrorCode.INTERNAL)
-        return Problem(code, str(error.detail), dict(error.headers or {})).response()
+        return answer_to(ProtocolError(code, str(error.detail)), error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def on_validation(request: Request, error: RequestValidationError) -> Response:
         complaints = [explained({**one, "loc": one["loc"][1:]}) for one in error.errors()]
-        return Problem(ErrorCode.BAD_PARAMETER, "; ".join(complaints)).response()
+        return answer_to(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(complaints)))
 
     @app.exception_handler(Exception)
     async def on_fault(request: Request, error: Exception) -> Response:
         # The text may name files and settings: it is logged, not sent.
-        return Problem.of(internal_error()).response()
+        return answer_to(internal_error())
 
 
-def asks_for_status(headers: Headers) -> bool:
-    """Whether a proxy that can try another server sent the request (docker/nginx.conf).
-
-    Any other client that sends the header only changes its own answer.
-    """
-    return headers.get("x-refuse-with") == "status"
-
-
-async def refuse(websocket: WebSocket, error: Problem) -> None:
+async def refuse(websocket: WebSocket, error: ProtocolError) -> None:
     """Refuses before the upgrade, or for a browser on an accepted socket.
 
-    Browsers hide the HTTP answer to a handshake from the page; only they send `Origin`.
+    Browsers hide the HTTP answer to a handshake from the page; only they send `Origin`. A proxy
+    that can try another server asks for a status (docker/nginx.conf).
     """
-    elsewhere = error.code.status == HTTPStatus.SERVICE_UNAVAILABLE
+    full = error.code.status == HTTPStatus.SERVICE_UNAVAILABLE
+    for_proxy = full and websocket.headers.get("x-refuse-with") == "status"
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if "origin" in websocket.headers and not (elsewhere and asks_for_status(websocket.headers)):
+        if "origin" in websocket.headers and not for_proxy:
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
             await websocket.send_text(Error.of(error).model_dump_json())
             await websocket.close(error.code.close_code, error.code)
@@ -152,9 +133,9 @@ async def refuse(websocket: WebSocket, error: Problem) -> None:
             await deny(websocket, error)
 
 
-async def deny(websocket: WebSocket, error: Problem) -> None:
+async def deny(websocket: WebSocket, error: ProtocolError) -> None:
     """Answers the handshake with an HTTP error."""
-    await websocket.send_denial_response(error.response())
+    await websocket.send_denial_response(answer_to(error))
 
 
 SUBPROTOCOL = "rse.v1"

@@ -6,8 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from service.access.problems import busy
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.state import NOT_RUNNING, ServiceState
 
 DISTRIBUTION = "rse-transcribe"
@@ -33,7 +32,7 @@ def health_router(state: ServiceState) -> APIRouter:
     async def healthz() -> dict[str, str]:
         """200 while the event loop runs and no worker hangs that cannot be replaced."""
         if pool.hangs:
-            raise busy(ErrorCode.NOT_READY, "the model's worker hangs")
+            raise ProtocolError(ErrorCode.NOT_READY, "the model's worker hangs")
         return {"status": "ok"}
 
     @router.get("/readyz", summary="Is it ready for work")
@@ -41,9 +40,9 @@ def health_router(state: ServiceState) -> APIRouter:
         """200 once the weights are loaded; 503 before, while shutting down, and while there is no
         worker."""
         if state.draining.is_set():
-            raise busy(ErrorCode.DRAINING, "the server is shutting down")
+            raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
         if not state.running:
-            raise busy(ErrorCode.NOT_READY, state.load_error or NOT_RUNNING)
+            raise ProtocolError(ErrorCode.NOT_READY, state.load_error or NOT_RUNNING)
         response.headers["Cache-Control"] = "no-store"
         return {"status": "ready", "sessions": sessions.count, "max_sessions": sessions.limit}
 

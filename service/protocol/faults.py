@@ -90,12 +90,17 @@ class ErrorCode(StrEnum):
 
 
 class ProtocolError(ValueError):
-    """A fault that ends a session or request: a code for programs and a sentence for people."""
+    """A fault that ends a session or request: a code for programs and a sentence for people.
+
+    Attributes:
+        extra: further members of the body of an HTTP answer.
+    """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.extra: dict[str, str] = {}
 
     def __str__(self) -> str:
         return self.message

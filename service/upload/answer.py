@@ -18,7 +18,6 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access.clients import Client
-from service.access.problems import Problem
 from service.notes.events import Note, PedalPress, is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
@@ -157,7 +156,7 @@ async def write_lines(
     upload's place is freed before the last line, so its client may send the next at once.
     """
     step: list[FileItem] | None = first
-    problem: Problem | None = None
+    problem: ProtocolError | None = None
     yield json.dumps({"type": "started", **chosen}) + "\n"
     while step is not None:
         tally.take(step)
@@ -191,12 +190,9 @@ def file_name(uploaded: str | None, ending: str = ".mid") -> dict[str, str]:
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
 
 
-def as_problem(error: Exception) -> Problem:
+def as_problem(error: Exception) -> ProtocolError:
     """The problem that a client sees for a fault of the recording or the server."""
-    match error:
-        case Problem():
-            return error
-        case ProtocolError() if error.code.status:  # 0: of the websocket alone
-            return Problem.of(error)
+    if isinstance(error, ProtocolError) and error.code.status:  # 0: of the websocket alone
+        return error
     logger.error("an upload failed", exc_info=error)
-    return Problem.of(internal_error())
+    return internal_error()

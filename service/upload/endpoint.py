@@ -16,9 +16,8 @@ from starlette.responses import JSONResponse, Response
 
 from model.instruments import distinguished_by
 from service.access.clients import client_of
-from service.access.problems import Problem
 from service.protocol.client_messages import Choices
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, OptionsError, check_instruments
 from service.state import ServiceState
 from service.stream.recording import FileItem, FileProgress, transcribe_file
@@ -68,7 +67,7 @@ async def transcribe_recording(
             options = choices.options(FILE_OPTIONS)
             check_instruments(options.instruments, distinguished_by(config.heads))
         except OptionsError as error:
-            raise Problem(ErrorCode.BAD_PARAMETER, str(error)) from None
+            raise ProtocolError(ErrorCode.BAD_PARAMETER, str(error)) from None
         tally = stack.enter_context(counted(state.metrics, client))
         upload = await receive_file(request, state, stack, tally)
         made = chosen(options, config)

@@ -10,8 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from service.access.problems import Problem, busy
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.state import ServiceState
 from service.upload.answer import Tally
 
@@ -50,12 +49,14 @@ async def receive_file(
     """The file of the form, spooled; it lives as long as the stack."""
     settings, loop = state.settings, asyncio.get_running_loop()
     max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
-    too_large = Problem(
+    too_large = ProtocolError(
         ErrorCode.UPLOAD_TOO_LARGE, f"the file is larger than {max_bytes / 1024**2:g} MiB"
     )
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > max_bytes:
         raise too_large
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise ProtocolError(ErrorCode.BAD_UPLOAD, EXPECTED)
     began_s = loop.time()
     draining = asyncio.create_task(state.draining.wait())
     stack.callback(draining.cancel)
@@ -63,15 +64,13 @@ async def receive_file(
     async def counted() -> Message:
         receiving = asyncio.ensure_future(request.receive())
         try:
-            await asyncio.wait(
-                [receiving, draining], timeout=patience_s, return_when="FIRST_COMPLETED"
-            )
+            coming = [receiving, draining]
+            await asyncio.wait(coming, timeout=patience_s, return_when="FIRST_COMPLETED")
             if state.draining.is_set():
-                detail = "the server is shutting down"
-                raise busy(ErrorCode.DRAINING, detail)
+                raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
             if not receiving.done():
                 detail = f"no data of the upload for {patience_s:g} s"
-                raise Problem(ErrorCode.IDLE_TIMEOUT, detail)
+                raise ProtocolError(ErrorCode.IDLE_TIMEOUT, detail)
         finally:
             receiving.cancel()
         message = receiving.result()
@@ -80,26 +79,24 @@ async def receive_file(
             raise too_large
         if tally.received < MIN_BYTES_PER_S * (loop.time() - began_s - patience_s):
             detail = f"the upload came more slowly than {MIN_BYTES_PER_S / 1000:g} kB/s"
-            raise Problem(ErrorCode.IDLE_TIMEOUT, detail)
+            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, detail)
         return message
 
-    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise Problem(ErrorCode.BAD_UPLOAD, EXPECTED)
     bounded = Request(request.scope, counted)
     try:
         form = await stack.enter_async_context(
             bounded.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         )
     except ClientDisconnect:
-        raise Problem(ErrorCode.BAD_UPLOAD, "the upload broke off") from None
+        raise ProtocolError(ErrorCode.BAD_UPLOAD, "the upload broke off") from None
     except HTTPException as error:  # the form is malformed
-        raise Problem(ErrorCode.BAD_UPLOAD, error.detail) from None
+        raise ProtocolError(ErrorCode.BAD_UPLOAD, error.detail) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        detail = "not enough disk space for the upload"  # other uploads may hold it
-        raise busy(ErrorCode.DISK_FULL, detail) from error
+        # Other uploads may hold it.
+        raise ProtocolError(ErrorCode.DISK_FULL, "not enough disk space for the upload") from error
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
-        raise Problem(ErrorCode.BAD_UPLOAD, EXPECTED)
+        raise ProtocolError(ErrorCode.BAD_UPLOAD, EXPECTED)
     return upload

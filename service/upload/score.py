@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from service.access.clients import client_of
-from service.access.problems import Problem
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, FileNote
 from service.score.beats import Wishes
 from service.score.sheet import ScoreExtraMissing
@@ -96,19 +95,21 @@ async def _body(request: Request) -> ScoreRequest:
     async for piece in request.stream():
         received += piece
         if len(received) > MAX_BYTES:
-            raise Problem(ErrorCode.UPLOAD_TOO_LARGE, f"more than {MAX_BYTES >> 20} MiB of notes")
+            raise ProtocolError(
+                ErrorCode.UPLOAD_TOO_LARGE, f"more than {MAX_BYTES >> 20} MiB of notes"
+            )
     try:
         return ScoreRequest.model_validate_json(bytes(received))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise Problem(ErrorCode.BAD_PARAMETER, f"{place}: {first['msg']}") from None
+        raise ProtocolError(ErrorCode.BAD_PARAMETER, f"{place}: {first['msg']}") from None
 
 
 async def written(
     notes: list[Any], wishes: Wishes | None, title: str, form: str, width: int = 2100
 ) -> bytes | dict[str, Any]:
-    """A score in the process that writes them. Raises Problem if its libraries are missing."""
+    """A score, made in a process of its own. Raises ProtocolError if its libraries are missing."""
     try:
         limiter = _ONE_AT_A_TIME.get()
     except LookupError:
@@ -118,7 +119,7 @@ async def written(
             _write, notes, wishes, title, form, width, cancellable=True, limiter=limiter
         )
     except ScoreExtraMissing as missing:
-        raise Problem(ErrorCode.BAD_PARAMETER, str(missing)) from None
+        raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
 
 
 def _write(

@@ -16,6 +16,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from service.live.websocket import MAX_MESSAGE_BYTES
@@ -29,6 +30,36 @@ logger = logging.getLogger(__name__)
 HARD_SIZE_FACTOR = 4
 
 UNREAD_MS = 30_000  # how long the system keeps what a client does not read
+MAX_WAITING = 512  # connections without a request: each holds one of the process's files
+
+
+class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """One that asks for nothing ends after a while, or gives way to a newer one."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self.since_s = self.loop.time()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+        if len(self.connections) <= MAX_WAITING:
+            return
+        waiting = [one for one in self.connections if isinstance(one, HttpConnection) and one.waits]
+        if len(waiting) > MAX_WAITING:
+            oldest = min(waiting, key=lambda one: one.since_s)
+            oldest.transport.write(_TIMED_OUT)
+            oldest.transport.close()
+
+    @property
+    def waits(self) -> bool:
+        closing = self.transport.is_closing()
+        return not closing and (self.cycle is None or self.cycle.response_complete)
+
+
+_TIMED_OUT = (
+    b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: 33\r\n\r\ntoo many connections ask nothing\n"
+)
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
@@ -44,6 +75,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         app,
         host=settings.host,
         port=settings.port,
+        http=HttpConnection,
         ws=SocketConnection,
         ws_max_size=HARD_SIZE_FACTOR * MAX_MESSAGE_BYTES,
         ws_max_queue=4,

@@ -104,11 +104,14 @@ async def test_probes_answer_beside_hundreds_of_silent_connections(
     server = start_server(*TONES)
     resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
     with contextlib.ExitStack() as stack:
-        for _ in range(400):
+        silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            for _ in range(1200)
+        ]
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             for probe in ("/healthz", "/readyz"):
                 assert (await client.get(probe)).status_code == 200
+        assert silent[0].recv(1000).startswith(b"HTTP/1.1 408 ")  # it gave way to a newer one
         await transcribes(server)
 
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from clients.client import TranscriptionClient
 from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
-from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, open_port
+from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, MpeOut, open_port
 from service.protocol.client_messages import Start, protocol_error
 from service.protocol.command_line import add_result_options, keep, write_whole
 from service.protocol.options import Mode
@@ -164,7 +164,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             stack.callback(_save_midi, client, args.midi, wishes_of(args))
         midi_out = None
         if args.midi_port is not None:
-            midi_out = MidiOut(open_port(args.midi_port))
+            midi_out = (MpeOut if args.bends else MidiOut)(open_port(args.midi_port))
             stack.callback(midi_out.close)
         recorder = Recorder(client, _sound_file(args.save, microphone, stack))
         stack.enter_context(terminal)

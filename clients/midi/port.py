@@ -8,7 +8,8 @@ import mido
 
 from clients.events import Connected
 from service.protocol.midi_file import CHANNELS, PEDALLED, SUSTAIN
-from service.protocol.server_messages import NoteOff, NoteOn, Pedal
+from service.protocol.mpe import MASTER, MEMBERS, bend, setup
+from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, Pedal
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
@@ -130,3 +131,36 @@ class MidiOut:
             self.silence()
             for channel in sorted({CHANNELS[0], *self._channels.values()}):
                 self._send("control_change", channel, control=ALL_NOTES_OFF, value=0)
+
+
+class MpeOut(MidiOut):
+    """Sends pitch bends too, each note on a channel of its own (MPE)."""
+
+    def __init__(self, port: Any) -> None:
+        super().__init__(port)
+        self._members = list(MEMBERS)  # the longest unused first
+        self._players: dict[int, str | None] = {}  # by channel
+        for message in setup():
+            port.send(message)
+
+    def event(self, event: object) -> None:
+        if isinstance(event, NoteBend) and event.note_id in self._sounding:
+            channel, _ = self._sounding[event.note_id]
+            self._port.send(bend(channel, event.cents[-1]))
+        super().event(event)
+
+    def _channel(self, instrument: str | None) -> int:
+        used = [channel for channel, _ in self._sounding.values()]
+        channel = min(self._members, key=used.count)
+        self._members.remove(channel)
+        self._members.append(channel)
+        if self._players.get(channel) != instrument:
+            self._players[channel] = instrument
+            program = self._programs.get(instrument or "", 0)
+            self._send("program_change", channel, program=program)
+        self._port.send(bend(channel, 0.0))
+        return channel
+
+    @property
+    def _pedalled(self) -> list[int]:
+        return [MASTER]

@@ -43,10 +43,7 @@ def bent_file(
     """
     file = mido.MidiFile(ticks_per_beat=ticks_per_beat)
     file.tracks.append(conductor)
-    conductor[:0] = [
-        *_parameter(MASTER, _ZONE, 15),
-        *(m for channel in MEMBERS for m in _parameter(channel, _RANGE, RANGE_SEMITONES)),
-    ]
+    conductor[:0] = setup()
     tracks: list[list[Moment]] = []
     for part, _ in parts:
         name = mido.MetaMessage("track_name", name=part.name)
@@ -72,13 +69,13 @@ def bent_file(
             change = mido.Message("program_change", program=wanted, channel=channel)
             track.append((begin, _SETS, change))
         cents = bends or (0.0,)
-        track.append((begin, _SETS, _bend(channel, cents[0])))
+        track.append((begin, _SETS, bend(channel, cents[0])))
         track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
         last = cents[0]
         for frame, value in enumerate(cents):
             if abs(value - last) >= _LEAST_CENTS:
                 at = max(begin, tick_of(note.start + frame * FRAME_S))
-                track.append((at, _SETS, _bend(channel, value)))
+                track.append((at, _SETS, bend(channel, value)))
                 last = value
         track.append((end, _ENDS, _note(channel, note.pitch, 0)))
     file.tracks += map(track_of, tracks)
@@ -96,6 +93,14 @@ def track_of(moments: Iterable[Moment]) -> mido.MidiTrack:
     return track
 
 
+def setup() -> list[mido.Message]:
+    """The zone, and the range of its channels' bends."""
+    return [
+        *_parameter(MASTER, _ZONE, 15),
+        *(m for channel in MEMBERS for m in _parameter(channel, _RANGE, RANGE_SEMITONES)),
+    ]
+
+
 def _parameter(channel: int, number: int, value: int) -> list[mido.Message]:
     controls = ((101, 0), (100, number), (6, value), (101, 127), (100, 127))
     return [_control(channel, control, level) for control, level in controls]
@@ -109,6 +114,6 @@ def _note(channel: int, pitch: int, velocity: int) -> mido.Message:
     return mido.Message("note_on", channel=channel, note=pitch, velocity=velocity)
 
 
-def _bend(channel: int, cents: float) -> mido.Message:
+def bend(channel: int, cents: float) -> mido.Message:
     units = min(8191, max(-8192, round(cents * _UNITS)))
     return mido.Message("pitchwheel", channel=channel, pitch=units)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.events import Connected
-from clients.midi.port import VIRTUAL_NAME, MidiOut, MidiPortError, open_port
-from service.protocol.server_messages import Pedal
+from clients.midi.port import VIRTUAL_NAME, MidiOut, MidiPortError, MpeOut, open_port
+from service.protocol.server_messages import NoteBend, Pedal
 from tests.clients.fakes.events import off, on
 from tests.clients.fakes.fake_devices import FakePort
 
@@ -60,6 +60,24 @@ def test_a_silence_ends_what_sounds_once_and_later_notes_sound_again() -> None:
     out.event(on(1, 62))
     said = [(m.type, *m.bytes()[1:]) for m in port.messages]
     assert said == [("note_off", 60, 64), ("control_change", 64, 0), ("note_on", 62, 80)]
+
+
+def test_bends_are_those_of_one_note() -> None:
+    port = FakePort()
+    out = MpeOut(port)
+    assert len(port.messages) == 5 * 15  # the zone, and the range of its 14 channels
+    for event in (on(0, 60), on(1, 64), Pedal(down=True, frame=0, time_s=0.0)):
+        out.event(event)
+    out.event(NoteBend(note_id=1, pitch=64, frame=0, time_s=0.0, cents=(0.0, 24.0)))
+    out.event(NoteBend(note_id=7, pitch=64, frame=0, time_s=0.0, cents=(9.0,)))  # has ended
+    first, second = (m.channel for m in port.messages if m.type == "note_on")
+    assert 0 < first < second
+    *_, pedal, wheel = port.messages
+    assert (pedal.channel, pedal.control, pedal.value) == (0, 64, 127)
+    assert (wheel.channel, wheel.pitch) == (second, round(24 * 8192 / 4800))
+    out.close()
+    ended = {(m.channel, m.note) for m in port.messages if m.type == "note_off"}
+    assert ended == {(first, 60), (second, 64)}
 
 
 def test_notes_without_an_instrument_have_the_pedal() -> None:

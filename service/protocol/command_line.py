@@ -39,6 +39,14 @@ def print_any_name() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def one_line(words: object) -> str:
+    """For a terminal: a file's name may have line breaks and control characters."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in str(words)
+    )
+
+
 def keep(files: Iterable[Path], force: bool) -> None:
     """Raises FileExistsError if one of the files is not to be replaced."""
     for file in files:

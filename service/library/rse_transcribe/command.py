@@ -23,6 +23,7 @@ from service.protocol.command_line import (
     add_result_options,
     check_writable,
     keep,
+    one_line,
     print_any_name,
     write_whole,
 )
@@ -145,7 +146,7 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
 
 def _say(words: object) -> None:
     if sys.stderr is not None:
-        print(words, file=sys.stderr)
+        print(one_line(words), file=sys.stderr)
 
 
 def _check_results(
@@ -219,10 +220,15 @@ class _Batch:
             if fault is None or transcription.notes:
                 saved = ", ".join(map(str, self._save(transcription, target, say)))
                 if target != STANDARD:
-                    print(f"{path}: {len(transcription.notes)} notes -> {saved}", flush=True)
+                    notes = len(transcription.notes)
+                    print(one_line(f"{path}: {notes} notes -> {saved}"), flush=True)
             return WHOLE if fault is None else INCOMPLETE
+        except BrokenPipeError:
+            raise
         except OSError as error:
-            say(f"{error.filename}: {error.strerror}" if error.filename else error)
+            elsewhere = error.filename and Path(os.fsdecode(error.filename)) != path
+            why = error.strerror or error
+            say(f"{error.filename}: {why}" if elsewhere else why)
             return INCOMPLETE
         except (ValueError, RuntimeError) as error:
             say(error)

@@ -12,8 +12,9 @@ from service.score import SCORES
 SUFFIXES = frozenset(
     f".{kind}"
     for kind in (
-        "wav wave w64 aif aiff aifc caf au snd flac ogg oga opus mp3 mp2 aac m4a m4b wma amr wv "
-        "mp4 m4v mov mkv mka webm wmv asf avi 3gp 3g2 ts mts m2ts"
+        "wav wave w64 aif aiff aifc caf au snd voc flac ogg oga opus spx mp3 mp2 aac m4a m4b wma "
+        "amr wv tta ape dsf dff mp4 m4v mov mkv mka webm wmv asf avi 3gp 3g2 ts mts m2ts mpg mpeg "
+        "vob flv f4v"
     ).split()
 )
 MIDI = (".mid", ".midi")
@@ -22,7 +23,7 @@ RESULTS = MIDI + TABLES + SCORES
 STANDARD = Path("-")
 """Standard input or output."""
 
-_URL = re.compile(r"[a-z]+://")
+_URL = re.compile(r"[a-z]+://", re.IGNORECASE)
 _ENDING = re.compile(r"\.\w+")  # unlike ". 5 in C"
 
 
@@ -71,7 +72,8 @@ def _search(folder: Path, found: Found) -> None:
         folders[:] = [name for name in folders if not name.startswith(".")]
         files += [Path(root, name) for name in names if not name.startswith(".")]
     for file in sorted(files):
-        if file.suffix.lower() in SUFFIXES:
+        special = os.path.exists(file) and not os.path.isfile(file)  # a pipe would never end
+        if file.suffix.lower() in SUFFIXES and not special:
             found.recordings.setdefault(file, file.relative_to(folder))
         elif file.suffix.lower() not in RESULTS:
             found.left_out.append(file)

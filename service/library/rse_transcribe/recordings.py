@@ -44,7 +44,7 @@ Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor
 
 _BAR_AFTER_S = 1.0  # shorter work shows no bar
 _SPOOLED_BYTES = 1 << 26  # of a pipe, before it goes to disk
-_URL = re.compile(r"https?://|ftp://")
+_URL = re.compile(r"https?://|ftp://", re.IGNORECASE)
 
 
 class IncompleteError(ValueError):
@@ -149,7 +149,7 @@ def transcribe(
             (``service.audio.container``); or samples of shape [n] or [n, channels]: an array or
             tensor of floats (full scale 1), int8, int16, int32 or uint8 (128 is silence), or a
             list of floats.
-        sample_rate: of samples, a whole number of Hz from 8,000 to 192,000; files state theirs.
+        sample_rate: of samples, a whole number of Hz from 8,000 to 384,000; files state theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned;
             ``auto``: the most accurate weights that take this machine at most a quarter of the
             recording's length.

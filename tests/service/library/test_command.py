@@ -145,8 +145,9 @@ def test_a_batch_survives_each_of_its_files(
     soundfile.write(album / "low.wav", melody()[:8_000], 4_000)
     (album / "Sonata No. 5 in C").write_bytes((album / "one.wav").read_bytes())
     (album / "one.flac").write_bytes(sound_file(kind="FLAC"))
-    (album / "cover.jpg").touch()
+    (album / "cover\n.jpg").touch()
     (album / "one.mid").touch()
+    os.mkfifo(album / "pipe.wav")  # nobody writes to it
     (album / "locked").mkdir()
     long, out = "a" * 252, tmp_path / "midi"
     (album / long).write_bytes((album / "one.wav").read_bytes())  # its result's name is too long
@@ -172,13 +173,13 @@ def test_a_batch_survives_each_of_its_files(
         f"{'b' * 300}: File name too long",
         "https://a.org/b.wav: a URL is not read: download the recording first",
         f"{album / 'gone.wav'}: No such file or directory",
-        f"{album / 'low.wav'}: sample_rate must be a whole number from 8000 to 192000 Hz, not 4000",
+        f"{album / 'low.wav'}: sample_rate must be a whole number from 8000 to 384000 Hz, not 4000",
         f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
         "others are)",
         f"{album / 'two.wav'}: {out / 'two.mid'} is a folder",
         f"{album / long}: {out / long}.mid: File name too long",
         f"left out, as no recordings: {album / 'Sonata No. 5 in C'}, {album / long}, "
-        f"{album / 'cover.jpg'}",
+        f"{album}/cover\\n.jpg, {album}/pipe.wav",
     ]
 
 

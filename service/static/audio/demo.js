@@ -26,7 +26,7 @@ const TAIL_S = 1.6;
 const STEPS = [0, 1, 2, 3, 4, 2, 3, 4]; // of a chord's notes in half a bar
 
 /** The piece as notes: pitch, velocity, onset and offset in seconds. */
-export function demoNotes() {
+function demoNotes() {
   const notes = [];
   let time = LEAD_S;
   for (const chord of CHORDS) {
@@ -46,8 +46,8 @@ export function demoNotes() {
   return notes;
 }
 
-/** The piece as sound at `rate`: an AudioBuffer of one channel. */
-export async function renderDemo(rate) {
+/** An AudioBuffer of one channel. */
+async function renderDemo(rate) {
   const notes = demoNotes();
   const seconds = notes.at(-1).offset + TAIL_S / 2;
   const context = new OfflineAudioContext(1, Math.ceil(seconds * rate), rate);

@@ -13,8 +13,7 @@ export class Microphone extends PcmSource {
   #deviceId;
   #stream = null;
   #missing = false; // unplugged: the take goes on with it, or with the next default one
-  #deviceRate = 0;
-  #onDevices = () => (this.#missing ? this.#takeUp() : this.#compareRate());
+  #onDevices = () => this.#missing && this.#takeUp();
   #revive = () => INTERRUPTED.has(this.context?.state) && this.context.resume().catch(() => {});
 
   /** Names of the inputs; empty names until the user has allowed a microphone once. */
@@ -62,7 +61,6 @@ export class Microphone extends PcmSource {
   /** The node of the stream, and what may happen to it in words. */
   #listen() {
     const [track] = this.#stream.getAudioTracks();
-    this.#deviceRate = track.getSettings().sampleRate;
     track.addEventListener("ended", () => {
       this.#missing = true;
       this.emit("notice", "The microphone is gone; the take goes on once it is back.");
@@ -104,19 +102,6 @@ export class Microphone extends PcmSource {
         this.emit("notice", "");
       }
     });
-  }
-
-  /** The context keeps its rate for the whole take; a device that changes its own is converted. */
-  #compareRate() {
-    const rate = this.#stream?.getAudioTracks()[0]?.getSettings().sampleRate;
-    if (!rate || rate === this.#deviceRate) return;
-    this.#deviceRate = rate;
-    const kilohertz = (hertz) => `${hertz / 1000} kHz`;
-    this.emit(
-      "notice",
-      `The input now runs at ${kilohertz(rate)}; the browser converts it to ` +
-        `${kilohertz(this.rate)} and the take continues.`,
-    );
   }
 
   async close() {

@@ -45,7 +45,8 @@ class PcmWorklet extends AudioWorkletProcessor {
       let sample = 0;
       for (let c = 0; c < count; c += 1) {
         const value = channels[c][i];
-        this.sums[c] += value * value;
+        this.sums[c] += value;
+        this.squares[c] += value * value;
         this.shares[c] += (this.goals[c] - this.shares[c]) * this.fade;
         sample += value * this.shares[c];
       }
@@ -61,7 +62,8 @@ class PcmWorklet extends AudioWorkletProcessor {
 
   begin(count) {
     const zeros = () => new Array(count).fill(0);
-    this.sums = zeros(); // of squares in this chunk
+    this.sums = zeros(); // in this chunk
+    this.squares = zeros();
     this.powers = zeros(); // their running means
     this.product = this.common = 0; // the same of the first two channels' product
     this.goals = zeros();
@@ -70,9 +72,15 @@ class PcmWorklet extends AudioWorkletProcessor {
   }
 
   post() {
-    this.powers = this.powers.map((power, c) => this.settled(power, this.sums[c]));
-    this.common = this.settled(this.common, this.product);
+    // Without what is constant: an input's offset is no sound.
+    const offset = (a, b) => (this.sums[a] * this.sums[b]) / this.chunkSamples;
+    const { squares } = this;
+    this.powers = this.powers.map((p, c) => this.settled(p, squares[c] - offset(c, c)));
+    if (squares.length === 2) {
+      this.common = this.settled(this.common, this.product - offset(0, 1));
+    }
     this.sums.fill(0);
+    this.squares.fill(0);
     this.product = 0;
     this.choose();
     const { buffer } = this.view;

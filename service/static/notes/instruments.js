@@ -8,7 +8,7 @@ const HUES = {
 };
 const UNKNOWN_HUE = 0; // of an instrument that only a newer server knows
 const PEDALLED = ["piano", "electric piano"];
-const SOFT = 25; // velocities from which on opacity grows, and up to which
+const SOFT = 25;
 const LOUD = 105;
 
 /** A CSS colour; `lightness` 0 to 1 is that of the page's scheme. */
@@ -17,7 +17,10 @@ export const colourOf = (instrument, lightness) =>
 
 /** Of a note whose colour is its instrument: loudness, never so faint that it cannot be seen. */
 export const loudness = (velocity) =>
-  0.3 + 0.7 * Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)));
+  0.3 + 0.7 * force(velocity);
+
+/** 0 to 1 within the velocities that players seldom leave: colours and opacity are spent there. */
+export const force = (velocity) => Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)));
 
 /** instrument -> number of its notes, in the order of the instruments' programs. */
 export function countInstruments(notes, programs) {

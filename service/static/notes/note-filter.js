@@ -9,7 +9,6 @@ export class NoteFilter extends EventTarget {
   seconds = 0; // least length
   #muted = new Set(); // instruments
   #solo = new Set();
-  #counted = { take: null }; // of a take's ended notes, `ended` are counted and `passed` pass
 
   get neutral() {
     const chosen = this.#muted.size + this.#solo.size;
@@ -58,7 +57,6 @@ export class NoteFilter extends EventTarget {
   }
 
   #changed() {
-    this.#counted = { take: null };
     this.dispatchEvent(new Event("change"));
   }
 
@@ -72,19 +70,7 @@ export class NoteFilter extends EventTarget {
   }
 
   notesOf(take) {
+    if (this.neutral) return take.notes;
     return take.notes.filter((note) => this.passes(note, take.head));
-  }
-
-  /** How many `notesOf` would give; asked after every event, it looks only at what is new. */
-  count(take) {
-    if (this.neutral) return take.notes.length;
-    if (take !== this.#counted.take) this.#counted = { take, ended: 0, passed: 0 };
-    const counted = this.#counted;
-    for (; counted.ended < take.ended.length; counted.ended += 1) {
-      if (this.passes(take.ended[counted.ended], take.head)) counted.passed += 1;
-    }
-    let count = counted.passed;
-    for (const note of take.open.values()) if (this.passes(note, take.head)) count += 1;
-    return count;
   }
 }

@@ -36,7 +36,7 @@ export function jsonOf(take, filter) {
 }
 
 /** [{name, blob}] of one take: MIDI, JSON, and the sound if the page recorded it. */
-export function filesOf(take, filter, stem = stemOf(take)) {
+function filesOf(take, filter, stem = stemOf(take)) {
   const files = [
     { name: `${stem}.mid`, blob: midiOf(take, filter) },
     { name: `${stem}.json`, blob: jsonOf(take, filter) },

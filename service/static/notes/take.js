@@ -13,7 +13,6 @@ export class Take extends EventTarget {
     this.name = name;
     this.notes = [];
     this.open = new Map(); // note key -> note
-    this.ended = []; // notes in the order in which they ended: nothing about them changes any more
     this.head = 0; // seconds transcribed so far
     this.length = 0; // seconds of audio, once known
     this.live = true; // notes may still come
@@ -52,7 +51,6 @@ export class Take extends EventTarget {
     if (!note) return;
     this.open.delete(key);
     note.offset = Math.max(offset, note.onset);
-    this.ended.push(note);
     this.head = Math.max(this.head, note.offset);
     this.#changed();
   }

@@ -14,7 +14,7 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   return value;
 });
 
-export async function crc32(blob) {
+async function crc32(blob) {
   let crc = 0xffffffff;
   const reader = blob.stream().getReader();
   for (;;) {

@@ -6,10 +6,6 @@ import { LiveTake } from "../service/live.js";
 import { Take } from "../notes/take.js";
 
 const LATE_S = [2, 5, 10, 20, 40, 80, 160, 320]; // steps in which a lag is told: each is read out
-const TAB_LOCK = "rse-transcribe-listening";
-const TWO_TABS =
-  "Another tab of this page listens too: each has its own take and its own place on the server.";
-const IN_BACKGROUND = "Listening continues in the background; the picture pauses.";
 
 const $ = (id) => document.getElementById(id);
 
@@ -27,7 +23,6 @@ export class LivePanel extends EventTarget {
   #silent = ""; // words, while the input is
   #late = 0; // one of LATE_S, or 0
   #screen = null; // the lock that keeps it on
-  #leaveTab = () => {};
 
   constructor({ stage, takes, say, filter, midi, choices }) {
     super();
@@ -45,7 +40,8 @@ export class LivePanel extends EventTarget {
     $("demo").addEventListener("click", () => this.#begin(new Demo(), "Demo"));
     addEventListener("beforeunload", (event) => this.#live && event.preventDefault());
     addEventListener("pagehide", () => this.#midi.silence());
-    document.addEventListener("visibilitychange", () => this.#showVisibility());
+    // The system lets go of the lock as the page is hidden.
+    document.addEventListener("visibilitychange", () => document.hidden || this.#keepScreenOn());
   }
 
   get state() {
@@ -107,7 +103,6 @@ export class LivePanel extends EventTarget {
       const median = median_delay_ms ? `${inWords(median_delay_ms / 1000)}, at most ` : "";
       $("delay").textContent = median + inWords(delay_ms / 1000);
       this.#readOut();
-      if (live.reconnects === 0) this.#enterTab(); // only now: `ready` takes older words back
     });
     on("sound", (chunk) => {
       this.#showTrouble(this.#input.hear(chunk));
@@ -126,7 +121,6 @@ export class LivePanel extends EventTarget {
     on("silence", () => this.#midi.silence());
     on("abandoned", () => this.#end());
     on("finish", () => {
-      this.#leaveTab();
       if (take.notes.length) this.#takes.add(take);
       this.#stage.show(take);
       this.#takes.mark(take);
@@ -163,34 +157,11 @@ export class LivePanel extends EventTarget {
     $("reconnects").textContent = reconnects;
   }
 
-  #showVisibility() {
-    if (!this.#live) return;
-    if (document.hidden) this.#say(IN_BACKGROUND);
-    else {
-      this.#keepScreenOn(); // the system lets go of the lock as the page is hidden
-      this.#changed();
-    }
-  }
-
   async #keepScreenOn() {
+    if (!this.#live) return;
     const screen = await navigator.wakeLock?.request("screen").catch(() => null);
     if (this.#live) this.#screen = screen;
     else screen?.release();
-  }
-
-  /** One tab at a time holds the lock; a second one may still listen, with a notice. */
-  #enterTab() {
-    navigator.locks?.request(TAB_LOCK, { ifAvailable: true }, (lock) => {
-      if (!this.#live) return null; // it has ended meanwhile
-      if (!lock) {
-        this.#notice ||= TWO_TABS;
-        this.#changed();
-        return null;
-      }
-      return new Promise((leave) => {
-        this.#leaveTab = leave;
-      });
-    });
   }
 }
 

@@ -4,39 +4,35 @@
  */
 
 import { colourOf, countInstruments } from "../notes/instruments.js";
-import { coalesce } from "./coalesce.js";
+import { TakeView } from "./take-view.js";
 
 const UPDATE_MS = 300;
 
-/** Emits `save` with the name of an instrument. */
-export class Legend extends EventTarget {
+export class Legend extends TakeView {
   #list;
   #filter;
-  #take = null;
+  #save;
   #rows = new Map(); // instrument -> {item, program, count, mute, solo, save}
-  #soon = coalesce(() => this.#fill(), () => UPDATE_MS);
 
-  constructor(list, filter) {
-    super();
+  /** `save` is called with the name of an instrument. */
+  constructor(list, filter, save) {
+    super(() => this.#fill(), () => UPDATE_MS);
+    this.#save = save;
     this.#list = list;
     this.#filter = filter;
     filter.addEventListener("change", () => this.#press());
   }
 
   show(take) {
-    if (take !== this.#take) this.#filter.hearAll();
-    this.#take?.removeEventListener("change", this.#soon);
-    this.#take?.removeEventListener("finish", this.#soon);
-    this.#take = take;
-    take.addEventListener("change", this.#soon);
-    take.addEventListener("finish", this.#soon);
+    if (take !== this.take) this.#filter.hearAll();
+    super.show(take);
     this.#rows.clear();
     this.#list.replaceChildren();
     this.#fill();
   }
 
   #fill() {
-    const { notes, programs, live } = this.#take;
+    const { notes, programs, live } = this.take;
     const counts = countInstruments(notes, programs);
     for (const name of counts.keys()) {
       if (!this.#rows.has(name)) this.#add(name, programs[name] ?? 128);
@@ -70,9 +66,7 @@ export class Legend extends EventTarget {
       count: item.querySelector(".instrument-count"),
       mute: button("mute", "Mute", () => this.#filter.mute(name)),
       solo: button("solo", "Solo", () => this.#filter.solo(name)),
-      save: button("save-one", "Download MIDI of", () =>
-        this.dispatchEvent(new CustomEvent("save", { detail: name })),
-      ),
+      save: button("save-one", "Download MIDI of", () => this.#save(name)),
     };
     const next = [...this.#rows.values()].filter((other) => other.program > program);
     next.sort((a, b) => a.program - b.program);

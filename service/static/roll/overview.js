@@ -1,47 +1,39 @@
 /** The whole take in a thin strip under the roll; the seek slider lies on top of it. */
 
-import { coalesce } from "./coalesce.js";
 import { Palette } from "./palette.js";
 import { pitchRange } from "../notes/pitch.js";
+import { TakeView } from "./take-view.js";
 
 const LIVE_WAIT_MS = 250;
 
-export class Overview {
+export class Overview extends TakeView {
   #canvas;
   #context;
   #palette = new Palette();
   #filter;
-  #take = null;
-  #soon = coalesce(() => this.#draw(), () => (this.#take?.live ? LIVE_WAIT_MS : 0));
 
   constructor(canvas, filter) {
+    super(() => this.#draw(), () => (this.take?.live ? LIVE_WAIT_MS : 0));
     this.#canvas = canvas;
     this.#filter = filter;
-    filter.addEventListener("change", this.#soon);
+    filter.addEventListener("change", this.soon);
     this.#context = canvas.getContext("2d");
-    new ResizeObserver(this.#soon).observe(canvas);
+    new ResizeObserver(this.soon).observe(canvas);
     Palette.onChange(() => {
       this.#palette = new Palette();
-      this.#soon();
+      this.soon();
     });
-  }
-
-  show(take) {
-    this.#take?.removeEventListener("change", this.#soon);
-    this.#take = take;
-    take.addEventListener("change", this.#soon);
-    this.#soon();
   }
 
   #draw() {
     const ratio = devicePixelRatio || 1;
     const { clientWidth: width, clientHeight: height } = this.#canvas;
-    if (!this.#take || width === 0) return;
+    if (width === 0) return;
     this.#canvas.width = Math.round(width * ratio);
     this.#canvas.height = Math.round(height * ratio);
     const context = this.#context;
     context.scale(ratio, ratio);
-    const { notes, duration, head } = this.#take;
+    const { notes, duration, head } = this.take;
     if (notes.length === 0) return;
     const { low, high } = pitchRange(notes);
     const row = (height - 8) / Math.max(13, high - low + 1);

@@ -3,11 +3,7 @@
  * Velocity runs soft -> middle -> loud through three hues that also differ in lightness.
  */
 
-import { colourOf, loudness } from "../notes/instruments.js";
-
-// Players rarely leave this range of velocity: all colours are spent within it.
-const SOFT = 25;
-const LOUD = 105;
+import { colourOf, force, loudness } from "../notes/instruments.js";
 
 const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
@@ -32,7 +28,7 @@ export class Palette {
     this.font = style.fontFamily;
     const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));
     this.velocities = Array.from({ length: 128 }, (_, velocity) =>
-      ramp(stops, Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)))),
+      ramp(stops, force(velocity)),
     );
   }
 

@@ -33,6 +33,7 @@ export class Roll extends EventTarget {
   #cursor = 0;
   #passage = null;
   #heat = false;
+  #counted = false; // the notes, since they changed
   #onChange = () => this.#changed();
   #onFinish = () => this.fit();
 
@@ -198,14 +199,20 @@ export class Roll extends EventTarget {
 
   #changed() {
     const { notes, open } = this.#take;
-    const count = this.#filter.count(this.#take);
-    this.#canvas.dataset.noteCount = count;
-    this.#canvas.dataset.openCount = open.size;
     // The latest note is not always the last: one that took longer to decide may begin before.
     const sounding = [...open.values(), ...notes.slice(-1)];
     if (this.#take.live) for (const { pitch } of sounding) this.#view.include(pitch);
-    this.#canvas.setAttribute("aria-label", `Piano roll, ${countText(count, "note")}`);
+    this.#counted = false;
     this.redraw();
+  }
+
+  #count() {
+    if (this.#counted) return;
+    this.#counted = true;
+    const count = this.#filter.notesOf(this.#take).length;
+    this.#canvas.dataset.noteCount = count;
+    this.#canvas.dataset.openCount = this.#take.open.size;
+    this.#canvas.setAttribute("aria-label", `Piano roll, ${countText(count, "note")}`);
   }
 
   #resize() {
@@ -235,6 +242,7 @@ export class Roll extends EventTarget {
   }
 
   #draw() {
+    this.#count();
     const { sounding, drawn } = this.#painter.paint({
       take: this.#take,
       view: this.#view.now,

@@ -8,6 +8,7 @@ import { Player } from "../audio/player.js";
 import { Roll } from "./roll.js";
 import { dragOut, jsonOf, midiOf, midiOfOne, save, stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
+import { TakeView } from "./take-view.js";
 
 const ZOOM_STEP = 1.5;
 const SEEK_STEP_S = 1;
@@ -20,7 +21,7 @@ export class Stage {
   #overview;
   #noteList;
   #legend;
-  #describe = () => this.#showCount();
+  #counts;
   #name = () => ($("take-name").textContent = this.take.name);
   #frame = 0; // of the clock that runs while it plays
   take = new Take("New take");
@@ -30,7 +31,10 @@ export class Stage {
     this.roll = new Roll($("roll"), filter);
     this.#overview = new Overview($("overview"), filter);
     this.#noteList = new NoteList($("notes-panel"), $("notes"), filter);
-    this.#legend = new Legend($("instruments"), filter);
+    this.#legend = new Legend($("instruments"), filter, (name) =>
+      this.#save(`${name}.mid`, midiOfOne(this.take, filter, name)),
+    );
+    this.#counts = new TakeView(() => this.#showCount(), () => 0);
     this.player = new Player(filter);
     this.#listen();
     this.roll.show(this.take);
@@ -38,20 +42,18 @@ export class Stage {
 
   show(take) {
     this.player.load(take);
-    this.take.removeEventListener("change", this.#describe);
     this.take.removeEventListener("about", this.#name);
     this.take = take;
-    take.addEventListener("change", this.#describe);
     take.addEventListener("about", this.#name);
     this.roll.show(take);
     this.#overview.show(take);
     this.#noteList.show(take);
     this.#legend.show(take);
+    this.#counts.show(take);
     $("empty").hidden = true;
     $("to-now").hidden = true;
     this.#name();
     this.#showLoop();
-    this.#showCount();
     this.showPosition();
   }
 
@@ -90,7 +92,7 @@ export class Stage {
 
   #showCount() {
     const all = this.take.notes.length;
-    const count = this.#filter.count(this.take);
+    const count = this.#filter.notesOf(this.take).length;
     const text = countText(all, "note");
     $("note-count").textContent = count === all ? text : `${count} of ${text}`;
   }
@@ -162,16 +164,9 @@ export class Stage {
     press("zoom-out", () => zoom(ZOOM_STEP));
     press("zoom-fit", () => roll.fit());
     dragOut($("save-midi"), () => this.take, this.#filter);
-    const saveAs = (ending, blob) => {
-      save(blob, `${stemOf(this.take)}.${ending}`);
-      this.take.wasSaved();
-    };
-    press("save-midi", () => saveAs("mid", midiOf(this.take, this.#filter)));
-    press("save-json", () => saveAs("json", jsonOf(this.take, this.#filter)));
-    press("save-wav", () => saveAs("wav", this.take.recording.wav()));
-    this.#legend.addEventListener("save", ({ detail }) =>
-      saveAs(`${detail}.mid`, midiOfOne(this.take, this.#filter, detail)),
-    );
+    press("save-midi", () => this.#save("mid", midiOf(this.take, this.#filter)));
+    press("save-json", () => this.#save("json", jsonOf(this.take, this.#filter)));
+    press("save-wav", () => this.#save("wav", this.take.recording.wav()));
     $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
     roll.addEventListener("seek", ({ detail }) => !this.take.live && this.#seek(detail));
     roll.addEventListener("passage", ({ detail }) => this.#loop(detail));
@@ -185,7 +180,12 @@ export class Stage {
     });
     $("balance").addEventListener("input", () => this.#balance());
     this.#balance();
-    this.#filter.addEventListener("change", this.#describe);
+    this.#filter.addEventListener("change", this.#counts.soon);
+  }
+
+  #save(ending, blob) {
+    save(blob, `${stemOf(this.take)}.${ending}`);
+    this.take.wasSaved();
   }
 
   #toggleLoop() {

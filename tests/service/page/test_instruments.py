@@ -158,32 +158,3 @@ def test_a_hidden_tab_plays_a_midi_port_in_time_with_the_pedal(page_of: Tab, tri
     tab.press("Play")
     page.wait_for_function(f"() => {piano}.length >= 2")
     assert page.evaluate(f"{piano}[0][2]") == 127
-
-
-def test_the_legend_can_be_used_while_notes_arrive(page_of: Tab) -> None:
-    focused, muted = page_of.run(
-        """async () => {
-          const { Legend } = await import('./roll/legend.js');
-          const { NoteFilter } = await import('./notes/note-filter.js');
-          const { Take } = await import('./notes/take.js');
-          const list = document.body.appendChild(document.createElement('ul'));
-          const filter = new NoteFilter();
-          const take = new Take('live');
-          take.programs = { piano: 0, violin: 40 };
-          const note = (key) => take.noteOn(
-            key, { pitch: 60 + key, velocity: 64, confidence: 1, instrument: 'violin' }, key);
-          note(0);
-          const legend = new Legend(list, filter);
-          legend.show(take);
-          const mute = list.querySelector('.mute');
-          mute.focus();
-          mute.click();
-          note(1);
-          await new Promise((resolve) => setTimeout(resolve, 700));
-          const focused = document.activeElement === mute;
-          legend.show(take);  // as at the end of a take
-          return [focused, filter.isMuted('violin')];
-        }"""
-    )
-    assert focused
-    assert muted

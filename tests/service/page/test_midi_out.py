@@ -1,31 +1,39 @@
 """MIDI out: channels, programs, the pedal, notes handed over ahead of their time, none stuck."""
 
+from typing import Any
+
 from tests.service.page.browser import Tab
 
-FAKE_PORT = """async () => {
+
+def sent(bench: Tab, script: str) -> list[Any]:
+    """What a script's `out` sends to a port: [message, ms from the beginning, or 0: at once]."""
+    messages: list[Any] = bench.run(
+        f"""async () => {{
           const sent = [];
-          const times = [];
-          const send = (bytes, at) => {
-            sent.push([...bytes]);
-            times.push(at);
-          };
-          const port = { id: 'p', state: 'connected', send };
-          const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
+          const begun = performance.now();
+          const send = (bytes, at) => sent.push([[...bytes], at && at - begun]);
+          const port = {{ id: 'p', state: 'connected', send }};
+          const access = Object.assign(new EventTarget(), {{ outputs: new Map([['p', port]]) }});
           navigator.requestMIDIAccess = async () => access;
-          const { MidiOut } = await import('./notes/midi-out.js');
+          const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+          const {{ MidiOut }} = await import('./notes/midi-out.js');
           const out = new MidiOut();
           await out.open();
+          out.noteOn(0, {{ pitch: 50, velocity: 1 }});  // no port yet: nothing
           out.choose('p');
-          sent.length = times.length = 0;
-"""
+          sent.length = 0;
+          out.programs = {{ piano: 0, violin: 40 }};
+          {script}
+          return sent;
+        }}"""
+    )
+    return messages
 
 
-def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(bench: Tab) -> None:
-    sent = bench.run(
-        FAKE_PORT
-        + """
-          new MidiOut().noteOn(0, { pitch: 50, velocity: 1 });  // no port yet: nothing
-          out.programs = { piano: 0, violin: 40 };
+def test_each_instrument_has_a_channel_and_no_note_is_stuck(bench: Tab) -> None:
+    messages = sent(
+        bench,
+        """
           out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
           out.noteOn(2, { pitch: 60, velocity: 70, instrument: 'piano' });
           out.pedal(true);
@@ -36,98 +44,50 @@ def test_midi_out_has_a_channel_for_each_instrument_and_leaves_no_note_stuck(ben
           out.noteOff(4);
           out.silence();
           out.noteOff(3);
-          return sent;
-        }"""
+        """,
     )
-    ends = [[0x81, 60, 64], [0xB1, 64, 0], [0xB0, 123, 0], [0xB1, 123, 0]]
-    assert sent == [
-        [0xC0, 40],
-        [0x90, 60, 90],
-        [0xC1, 0],
-        [0x91, 60, 70],
-        [0xB1, 64, 127],
-        [0x80, 60, 64],
-        [0x91, 60, 50],
-        *ends,
-    ]
+    begun = [[0xC0, 40], [0x90, 60, 90], [0xC1, 0], [0x91, 60, 70], [0xB1, 64, 127], [0x80, 60, 64]]
+    ends = [[0x91, 60, 50], [0x81, 60, 64], [0xB1, 64, 0], [0xB0, 123, 0], [0xB1, 123, 0]]
+    assert [message for message, _ in messages] == begun + ends
 
 
-def test_midi_out_presses_the_pedal_of_a_channel_that_opens_while_it_is_down(bench: Tab) -> None:
-    sent = bench.run(
-        FAKE_PORT
-        + """
-          out.pedal(true);
-          out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
-          out.noteOn(2, { pitch: 61, velocity: 90, instrument: 'piano' });
-          out.silence();  // a pause: the pedal is up until it is pressed again
-          out.noteOn(3, { pitch: 62, velocity: 90, instrument: 'electric piano' });
-          return sent;
-        }"""
-    )
-    pedal = [[0xB0, 64, 0], [0xB1, 64, 127], [0xB1, 64, 0]]
-    assert [message for message in sent if message[1] == 64] == pedal
-    assert sent.index([0xB1, 64, 127]) < sent.index([0x91, 61, 90])
-
-
-def test_midi_out_moves_the_pedal_of_notes_without_an_instrument(bench: Tab) -> None:
-    sent = bench.run(
-        FAKE_PORT
-        + """
+def test_the_pedal_is_of_pianos_and_of_notes_without_an_instrument(bench: Tab) -> None:
+    messages = sent(
+        bench,
+        """
           out.pedal(true);
           out.noteOn(1, { pitch: 60, velocity: 90 });
-          out.pedal(false);
-          return sent;
-        }"""
+          out.noteOn(2, { pitch: 61, velocity: 90, instrument: 'violin' });
+          out.noteOn(3, { pitch: 62, velocity: 90, instrument: 'piano' });
+          out.pedal(false, 0.05);
+          while (sent.at(-1)[0][2] !== 0) await pause(10);
+          out.pedal(true, 0.1);
+          out.silence();  // a pause: the pedal is up until it is pressed again
+          await pause(300);
+        """,
     )
-    assert sent == [[0xB0, 64, 127], [0x90, 60, 90], [0xB0, 64, 0]]
+    pedal = [message for message, _ in messages if message[:1] < [0xC0] and message[1] == 64]
+    assert pedal[:2] == [[0xB0, 64, 127], [0xB0, 64, 0]]  # channel 1 becomes the violin's
+    assert pedal[2:4] == [[0xB1, 64, 127], [0xB1, 64, 0]]
+    assert all(message[2] == 0 for message in pedal[4:])
 
 
-def test_midi_out_moves_the_pedal_later_unless_it_is_silenced(bench: Tab) -> None:
-    sent = bench.run(
-        FAKE_PORT
-        + """
-          out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'piano' });
-          sent.length = 0;
-          out.pedal(true, 0.05);
-          const before = sent.length;
-          while (!sent.length) await new Promise((resolve) => setTimeout(resolve, 10));
-          out.pedal(false, 0.1);
-          out.pedal(true, 0.2);
-          out.silence();
-          await new Promise((resolve) => setTimeout(resolve, 400));
-          return [before, ...sent.filter(([, number]) => number === 64)];
-        }"""
-    )
-    assert sent == [0, [0xB0, 64, 127], [0xB0, 64, 0]]
-
-
-def test_repeated_notes_end_before_the_next_begins(bench: Tab) -> None:
-    sent = bench.run(
-        FAKE_PORT
-        + """
-          // Handed over ahead of time: the second begins after the first has ended.
+def test_notes_handed_over_early_end_and_are_silenced(bench: Tab) -> None:
+    messages = sent(
+        bench,
+        """
           out.play({ pitch: 60, velocity: 90, onset: 0, offset: 0.05 }, 0);
-          out.play({ pitch: 60, velocity: 90, onset: 60, offset: 60.05 }, 60);
-          await new Promise((resolve) => setTimeout(resolve, 500));
-          return sent;
-        }"""
-    )
-    assert [status for status, *_ in sent] == [0x90, 0x90, 0x80]
-
-
-def test_silence_ends_scheduled_notes_and_none_that_begin_later(bench: Tab) -> None:
-    now_ms, sent, times_ms = bench.run(
-        FAKE_PORT
-        + """
-          const now = performance.now();
-          out.play({ pitch: 60, velocity: 90, onset: 0, offset: 3 }, 0.4);
+          out.play({ pitch: 60, velocity: 90, onset: 9, offset: 9.05 }, 9);
+          await pause(400);
           out.silence();  // a seek
           out.play({ pitch: 64, velocity: 90, onset: 9, offset: 12 }, 0.08);
-          return [now, sent, times];
-        }"""
+        """,
     )
-    ends = [[0x80, 60], [0xB0, 64], [0xB0, 123]]
-    assert [message[:2] for message in sent] == [[0x90, 60], *ends, [0x90, 64]]
-    begin_ms, end_ms, _, all_off_ms, _ = times_ms
-    assert now_ms + 400 <= begin_ms < end_ms < begin_ms + 2
-    assert all_off_ms == 0  # at once
+    first, later, end, later_end, *controls, last = messages
+    assert [m[:2] for m, _ in (first, later, end, later_end)] == [
+        *([0x90, 60], [0x90, 60], [0x80, 60], [0x80, 60])
+    ]
+    assert end[1] == 0  # at once, before the later one begins
+    assert 9000 <= later[1] < later_end[1] < later[1] + 2
+    assert {at for _, at in controls} == {0}
+    assert last[0][:2] == [0x90, 64]

@@ -1,0 +1,31 @@
+/** What shows a take: draws it soon after it changes, once for all changes of a moment. */
+export class TakeView {
+  #draw;
+  #waitMs;
+  #pending = false;
+  take = null;
+
+  /** `waitMs` gives the time from a change to `draw`. */
+  constructor(draw, waitMs) {
+    this.#draw = draw;
+    this.#waitMs = waitMs;
+  }
+
+  soon = () => {
+    if (this.#pending) return;
+    this.#pending = true;
+    setTimeout(() => {
+      this.#pending = false;
+      if (this.take) this.#draw();
+    }, this.#waitMs());
+  };
+
+  show(take) {
+    for (const type of ["change", "finish"]) {
+      this.take?.removeEventListener(type, this.soon);
+      take.addEventListener(type, this.soon);
+    }
+    this.take = take;
+    this.soon();
+  }
+}

@@ -25,7 +25,7 @@ from service.protocol.options import Mix
 BLOCKS_PER_S = 10
 MIX_MS = 2 * 1000.0 / BLOCKS_PER_S
 """Most that ``resumable`` goes back."""
-_KEPT_BLOCKS = 40 * BLOCKS_PER_S  # choices that ``at`` can name
+_KEPT_BLOCKS = 40 * BLOCKS_PER_S  # whose mix ``resumable`` knows
 _FULL_SCALE = 32_768.0
 _LOUDEST = 4.0  # more is measured as this: the sums below stay exact
 # Powers relative to full scale, or to the channels'.
@@ -33,10 +33,11 @@ _AUDIBLE = 1e-6
 _DEAD, _ALIVE = 1e-5, 1e-4
 _CANCELLED, _PRESENT = 0.03, 0.15
 
-
 _WEIGHTS = {
-    mix: np.array(weights, np.float32)
-    for mix, weights in zip(Mix, [(0.5, 0.5), (1, 1), (1, 0), (0, 1)], strict=True)
+    Mix.MEAN: np.array((0.5, 0.5), np.float32),
+    Mix.SUM: np.array((1, 1), np.float32),
+    Mix.LEFT: np.array((1, 0), np.float32),
+    Mix.RIGHT: np.array((0, 1), np.float32),
 }
 
 
@@ -68,9 +69,8 @@ class Downmix:
         self._block = block_samples(rate_hz)
         self._position = position
         self._before = self.mix = mix
-        self._sums = np.zeros(
-            3
-        )  # of the squares of left, right and mid in this block, 16-bit steps
+        # Of left, right and mid in this block, and of their squares, in 16-bit steps.
+        self._sums = np.zeros((2, 3))
         self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
         self._cancelled: Mix | None = None
 
@@ -116,12 +116,13 @@ class Downmix:
     def _measure(self, values: NDArray[np.float32]) -> None:
         # Whole numbers below 2 ** 53, so that their sums do not depend on the order.
         steps = np.rint(np.clip(values, -_LOUDEST, _LOUDEST) * np.float64(_FULL_SCALE))
-        left, right = steps[:, 0].copy(), steps[:, 1].copy()
-        mid = (left + right) / 2
-        self._sums += (left @ left, right @ right, mid @ mid)
+        each = np.vstack([steps.T, steps.mean(axis=1)])
+        self._sums += each.sum(axis=1), (each * each).sum(axis=1)
 
     def _choose(self) -> None:
-        left, right, mid = self._sums / (self._block * _FULL_SCALE**2)
+        means, squares = self._sums / self._block
+        # An offset is no sound: an open input may have one.
+        left, right, mid = (squares - means**2) / _FULL_SCALE**2
         self._sums[:] = 0
         self._before = self.mix
         self.mix = _next(self.mix, left, right, mid)

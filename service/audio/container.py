@@ -21,35 +21,29 @@ from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
 CONTAINERS = frozenset(
-    "wav w64 aiff caf au flac ogg mp3 aac mov matroska asf avi mpegts amr wv".split()
+    "wav w64 aiff caf au voc flac ogg mp3 aac mov matroska asf avi mpegts mpeg flv amr wv "
+    "tta ape dsf iff".split()
 )
-_PCM = "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw".split()
+_PCM = "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw dvd bluray"
 CODECS = frozenset(
-    [f"pcm_{kind}" for kind in _PCM]
-    + "flac alac wavpack mp3float mp3 mp2float mp2 aac vorbis opus ac3 eac3".split()
-    + "wmav1 wmav2 wmapro wmalossless adpcm_ms adpcm_ima_wav".split()
-    + "amrnb amrwb libopencore_amrnb libopencore_amrwb".split()
+    [f"pcm_{kind}" for kind in _PCM.split()]
+    + [f"dsd_{bits}sbf{planar}" for bits in "lm" for planar in ("", "_planar")]
+    + "flac alac wavpack tta ape mp3float mp3 mp2float mp2 aac vorbis opus speex".split()
+    + "ac3 eac3 dca wmav1 wmav2 wmapro wmalossless adpcm_ms adpcm_ima_wav adpcm_ima_qt".split()
+    + "amrnb amrwb libopencore_amrnb libopencore_amrwb gsm gsm_ms g726 g726le".split()
 )
 _RAW = {Encoding.PCM_S16LE: "s16le", Encoding.PCM_F32LE: "f32le"}
 # Samples before the sound by codec: LAME's delay and the decoder's; a frame of AAC.
 _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
-_NO_DELAY_STATED = ("aac", "avi", "mpegts")
+_NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 # Where a time that is missing is no damage, or has been reported as such.
-_MAY_PAUSE = ("mov", "matroska", "asf", "avi", "mpegts", "mp3", "aac")
+_MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
 # How files begin, after rubbish or another file.
 _BEGINNINGS = {
-    **{mark: 0 for mark in (b"RIFF", b"riff\x2e\x91\xcf\x11", b"FORM", b"caff", b".snd", b"fLaC")},
-    **{
-        mark: 0
-        for mark in (
-            b"0&\xb2u\x8ef\xcf\x11",
-            b"OggS\0\2",
-            b"ID3",
-            b"\x1aE\xdf\xa3",
-            b"wvpk",
-            b"#!AMR",
-        )
-    },
+    **dict.fromkeys((b"RIFF", b"riff\x2e\x91\xcf\x11", b"FORM", b"caff", b".snd", b"fLaC"), 0),
+    **dict.fromkeys((b"OggS\0\2", b"\x1aE\xdf\xa3", b"ID3", b"wvpk", b"#!AMR"), 0),
+    **dict.fromkeys((b"FLV\1", b"TTA1", b"MAC ", b"DSD ", b"\0\0\1\xba"), 0),
+    b"0&\xb2u\x8ef\xcf\x11": 0,
     b"ftyp": 4,
 }
 _MARK_BYTES = max(at + len(mark) for mark, at in _BEGINNINGS.items())
@@ -83,7 +77,8 @@ class Container:
         head = file.read(8)
         self._container, self.begin = _open(file, begin, pcm), begin
         try:
-            self._packets, self._stream, where = self._first_packet()
+            first = self._begin()
+            where = first.pos if first is not None and first.pos else 0
             name = self._container.format.name.partition(",")[0]
             if name == "mp3" and where and not self._stream.start_time:
                 # FFmpeg reads the encoder's delay only from the very beginning.
@@ -92,13 +87,17 @@ class Container:
                 rubbish = b"" if head[:3] == b"ID3" else file.read(min(where, _RUBBISH))
                 self.begin += 1 + rubbish.find(b"ID3") or where
                 self._container = _open(file, self.begin, pcm)
-                self._packets, self._stream, _ = self._first_packet()
+                first = self._begin()
         except BaseException:
             self._container.close()
             raise
         stream, context = self._stream, self._stream.codec_context
         self.rate_hz: int = stream.rate
-        unstated = name in _NO_DELAY_STATED or (name == "mp3" and not stream.start_time)
+        unstated = (
+            name in _NO_DELAY_STATED
+            or (name == "mp3" and not stream.start_time)
+            or (name == "mov" and first is not None and first.pts == 0 and not _skips(first))
+        )
         self._unwanted = _DELAYS.get(context.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
         self._read = 0  # samples, per channel
@@ -139,8 +138,8 @@ class Container:
     def close(self) -> None:
         self._container.close()
 
-    def _first_packet(self) -> tuple[Iterator[Any], Any, int]:
-        """All packets, their stream, and the first byte of the first one."""
+    def _begin(self) -> Any:
+        """Set the stream and its packets; the first of them, None if there is none."""
         stream = self._container.streams.best("audio")
         if stream is None:
             raise NotAudioError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
@@ -148,11 +147,10 @@ class Container:
             name = stream.codec_context.name if stream.codec_context else "an unknown codec"
             message = f"not a readable audio file: its sound is coded with {name}"
             raise NotAudioError(ErrorCode.UNDECODABLE, message)
-        packets = self._demuxed(stream)
+        self._stream, packets = stream, self._demuxed(stream)
         first = next(packets, None)
-        if first is None:
-            return iter(()), stream, 0
-        return chain([first], packets), stream, first.pos or 0
+        self._packets = packets if first is None else chain([first], packets)
+        return first
 
     def _demuxed(self, stream: Any) -> Iterator[Any]:
         while True:
@@ -282,6 +280,11 @@ class _From:
 
     def tell(self) -> int:
         return self._file.tell() - self._begin
+
+
+def _skips(packet: Any) -> bool:
+    """Whether FFmpeg drops samples of it."""
+    return bool(packet.get_sidedata("skip_samples").data_size)
 
 
 def _values(frame: AudioFrame) -> NDArray[np.float32]:

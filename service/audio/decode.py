@@ -4,8 +4,8 @@ Memory is bounded by a block and what FFmpeg needs for one, regardless of the le
 """
 
 import io
-import threading
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO, Self
 
 import numpy as np
@@ -22,13 +22,13 @@ _BLOCK_SAMPLES = 1 << 14  # at least, but for the last
 
 
 class AudioDecoder:
-    """Mono float32 samples of an audio file, in blocks.
+    """Mono float32 samples of an audio file: iterate once over its blocks, shape [n].
 
     Files in one, such as the links of a chained OGG, are read one after the other, at the rate of
-    the first. What is damaged is silent, and the error comes at the end.
+    the first. What is damaged is silent. After the last block the iteration raises
 
-    Thread-safety: ``read`` and ``close`` may be called from different threads; ``close`` waits
-    for a ``read`` under way.
+    - ProtocolError: the limit is passed, or the file was damaged;
+    - BadAudioError: a sample of a float file is NaN or infinite.
     """
 
     def __init__(
@@ -47,10 +47,8 @@ class AudioDecoder:
             ProtocolError: not an audio file of a known kind, or one without a sample.
             OptionsError: a sample rate that the resampler is not made for.
         """
-        self._lock = threading.Lock()
         self._file, self._max_duration_s = file, max_duration_s
         self._position = 0
-        self._fault: ProtocolError | None = None  # of the rest
         size = file.seek(0, io.SEEK_END)
         if not size:
             raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
@@ -58,7 +56,6 @@ class AudioDecoder:
             message = "the PCM ends within a sample: are encoding and channels right?"
             raise ProtocolError(ErrorCode.UNDECODABLE, message)
         self._container = first(file, pcm)
-        self._closed = False
         try:
             self.stated_duration_s = self._container.stated_s
             """Length by the header, None if not stated; a damaged file may give less."""
@@ -67,10 +64,11 @@ class AudioDecoder:
             )
             self._check_duration((self.stated_duration_s or 0.0) * self.audio.sample_rate_hz)
             self._downmix = Downmix(self.audio.sample_rate_hz)
-            self._sound = self._mono(chained=pcm is None)
-            self._first = self._read_block()
-            if self._first is None:
+            blocks = self._blocks(chained=pcm is None)
+            block = next(blocks, None)  # what cannot be decoded at all is known at once
+            if block is None:
                 raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file holds no audio")
+            self._rest = chain([block], blocks)
         except BaseException:
             self.close()
             raise
@@ -80,29 +78,12 @@ class AudioDecoder:
         """How two channels were mixed (``Downmix.told``)."""
         return self._downmix.told
 
-    def read(self) -> NDArray[np.float32] | None:
-        """The next block, shape [n], the channels mixed; None at the end or once closed.
-
-        Raises:
-            ProtocolError: the limit is passed, or, after the last block, the file was damaged.
-            BadAudioError: a sample of a float file is NaN or infinite.
-        """
-        with self._lock:
-            if self._closed:
-                return None
-            block, self._first = self._first, None
-            return self._read_block() if block is None else block
-
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        while (block := self.read()) is not None:
-            yield block
+        return self._rest
 
     def close(self) -> None:
-        """Release the file without closing it; idempotent."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._container.close()
+        """Release the file without closing it."""
+        self._container.close()
 
     def __enter__(self) -> Self:
         return self
@@ -110,22 +91,23 @@ class AudioDecoder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _read_block(self) -> NDArray[np.float32] | None:
+    def _blocks(self, chained: bool) -> Iterator[NDArray[np.float32]]:
         parts: list[NDArray[np.float32]] = []
-        count = 0
+        fault: ProtocolError | None = None
         try:
-            if self._fault is not None:
-                raise self._fault
-            while count < _BLOCK_SAMPLES and (part := next(self._sound, None)) is not None:
+            for part in self._mono(chained):
                 self._check_duration(self._position + len(part))
-                parts.append(part)
-                count += len(part)
                 self._position += len(part)
+                parts.append(part)
+                if sum(map(len, parts)) >= _BLOCK_SAMPLES:
+                    yield np.concatenate(parts)
+                    parts = []
         except ProtocolError as error:
-            self._fault = error
-            if not parts:
-                raise
-        return np.concatenate(parts) if parts else None
+            fault = error
+        if parts:
+            yield np.concatenate(parts)
+        if fault is not None:
+            raise fault
 
     def _mono(self, chained: bool) -> Iterator[NDArray[np.float32]]:
         """The mixed frames of all containers, at the rate of the first.

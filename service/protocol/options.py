@@ -15,7 +15,7 @@ MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look
 MAX_ANYTIME_BLOCK_FRAMES = 8  # fits beside the frames that are read again
 
 MIN_SAMPLE_RATE_HZ = 8_000
-MAX_SAMPLE_RATE_HZ = 192_000
+MAX_SAMPLE_RATE_HZ = 384_000
 MAX_CHANNELS = 2
 
 MIN_TUNING_HZ, MAX_TUNING_HZ = 380.0, 480.0  # of A4, from Baroque France to Venice

@@ -137,7 +137,7 @@ def transcribe_file(
 
     Raises:
         ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, a
-            sample that is NaN or infinite, or a sample rate outside of 8,000 to 192,000 Hz (see its
+            sample that is NaN or infinite, or a sample rate outside of 8,000 to 384,000 Hz (see its
             ``code``).
         EngineError: the model failed.
     """
@@ -149,11 +149,13 @@ def transcribe_file(
         fault: Exception | None = None
         try:
             try:
-                while stream.fault is None and (block := decoder.read()) is not None:
+                for block in decoder:
                     stream.feed_samples(block)
                     for probabilities in segments.heard():
                         yield from stream.hear(probabilities)
                         yield _progress(stream, decoder.stated_duration_s)
+                    if stream.fault is not None:
+                        break
             except BadAudioError as error:
                 fault = error
                 if stream.fault is None:  # of the decoder

@@ -28,6 +28,8 @@ def stereo(*seconds: tuple[NDArray[np.float32], NDArray[np.float32]]) -> NDArray
         (SECOND, NOTHING, SECOND, Mix.SUM),
         (NOTHING, SECOND, SECOND, Mix.SUM),
         (SECOND, 1e-4 * OTHER, SECOND, Mix.SUM),  # the noise of an open input
+        (SECOND, NOTHING + np.float32(0.05), SECOND + np.float32(0.05), Mix.SUM),  # its offset
+        (SECOND + np.float32(0.05), -0.9 * SECOND, SECOND + np.float32(0.05), Mix.LEFT),
         (SECOND, -SECOND, SECOND, Mix.LEFT),
         (-0.8 * SECOND, SECOND, SECOND, Mix.RIGHT),
         (NOTHING, NOTHING, NOTHING, Mix.MEAN),

@@ -42,7 +42,7 @@ def test_start_overrides_the_defaults() -> None:
         (start_with(lookahead=50), ErrorCode.BAD_START, "unknown field: lookahead"),
         (start_with(encoding="opus"), ErrorCode.UNSUPPORTED_ENCODING, "encoding must be .*"),
         (start_with(sample_rate="8k"), ErrorCode.BAD_SAMPLE_RATE, ".* must be a valid integer"),
-        (start_with(sample_rate=192_001), ErrorCode.BAD_SAMPLE_RATE, "sample_rate must be .*"),
+        (start_with(sample_rate=384_001), ErrorCode.BAD_SAMPLE_RATE, "sample_rate must be .*"),
         (start_with(channels=3), ErrorCode.BAD_CHANNELS, "channels must be .* equal to 2"),
         (start_with(mode="window"), ErrorCode.BAD_MODE, "mode must be 'block', .* or 'anytime'"),
         (start_with(lookahead_ms=float("nan")), ErrorCode.BAD_LOOKAHEAD, "lookahead_ms must .*"),

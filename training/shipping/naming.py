@@ -69,4 +69,5 @@ def naming_settings(
     other = replace(synth, seed=synth.seed + 1)
     played = heard_passages(transcriber, other, passages, seconds)
     start = TrackerSettings.from_card(transcriber.card)
-    return tune(partial(objective, played, transcriber.config), start, GRID)
+    judge = partial(objective, played, transcriber.config)
+    return tune(lambda settings, _: judge(settings), start, GRID)

@@ -5,7 +5,7 @@ Approximate labels leave every onset open; there all notes count, since the tole
 wider than the error of the labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,16 +106,17 @@ class Pieces:
                 if pieces:
                     self.families[family] = pieces
 
-    def scores(self, settings: TrackerSettings) -> dict[str, float]:
-        """The mean score of the pieces of each family."""
+    def scores(self, settings: TrackerSettings, families: Sequence[str] = ()) -> dict[str, float]:
+        """The mean score of the pieces of each family, or of these."""
         return {
             family: float(np.mean([piece.score(self.heads, settings) for piece in pieces]))
             for family, pieces in self.families.items()
+            if not families or family in families
         }
 
-    def objective(self, settings: TrackerSettings) -> float:
-        """The mean over the families."""
-        return float(np.mean(list(self.scores(settings).values())))
+    def objective(self, settings: TrackerSettings, families: Sequence[str] = ()) -> float:
+        """The mean over the families, or over these."""
+        return float(np.mean(list(self.scores(settings, families).values())))
 
     def onset_errors_s(self, settings: TrackerSettings) -> list[NDArray[np.float64]]:
         """Delays of the found notes, in seconds, of each family."""

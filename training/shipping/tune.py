@@ -6,6 +6,7 @@ chosen for each family's classes of instruments, and for all others.
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -66,7 +67,7 @@ def tuned_settings(
     start = TrackerSettings.from_card(transcriber.card)
     # What is added by age is chosen for an onset threshold (training.shipping.early).
     start = replace(start, early_odds=(), line=start.line or LineSettings())
-    best = tune(pieces.objective, start, GRID)
+    best = tune(lambda settings, knob: pieces.objective(settings, heard_by(knob)), start, GRID)
     best = replace(best, onset_correction_frames=correction_frames(pieces, best))
     for family, score in pieces.scores(best).items():
         logger.info("%s: %.3f", family, score)
@@ -74,18 +75,20 @@ def tuned_settings(
 
 
 def tune(
-    objective: Callable[[TrackerSettings], float],
+    objective: Callable[[TrackerSettings, str], float],
     start: TrackerSettings,
     grid: Mapping[str, Sequence[Any]],
 ) -> TrackerSettings:
     """Coordinate search along a grid; combinations that make no sense are passed over.
 
+    ``objective`` is given the entry of the grid too: it need only judge what that one can change.
     Logs a warning for each setting that ends at the end of its grid: a wider one may be better.
     """
-    best, score, seen = start, objective(start), [start]
+    best, seen = start, [start]
+    standing: dict[str, float] = {}  # of the best, by entry
 
     def improves(name: str, value: Any) -> bool:
-        nonlocal best, score
+        nonlocal best, standing
         try:
             candidate = with_value(best, name, value)
         except ValueError:
@@ -93,10 +96,12 @@ def tune(
         if candidate in seen:
             return False
         seen.append(candidate)
-        found = objective(candidate)
-        if found <= score:
+        if name not in standing:
+            standing[name] = objective(best, name)
+        found = objective(candidate, name)
+        if found <= standing[name]:
             return False
-        best, score = candidate, found
+        best, standing = candidate, {name: found}
         return True
 
     def climb(name: str, step: int) -> None:
@@ -108,19 +113,25 @@ def tune(
             at += step
 
     for round_ in range(ROUNDS):
-        before = score
+        before = best
         for name, values in grid.items():
             for value in () if round_ else values[WIDE_STEP // 2 :: WIDE_STEP]:
                 improves(name, value)
             climb(name, 1)
             climb(name, -1)
-            logger.info("%s %s: %.4f", name, value_of(best, name), score)
-        if score == before:
+            logger.info("%s %s: %.4f", name, value_of(best, name), standing.get(name, math.nan))
+        if best is before:
             break
     for name, values in grid.items():
         if value_of(best, name) in (values[0], values[-1]):
             logger.warning("%s %s is at the end of its grid", name, value_of(best, name))
     return best
+
+
+def heard_by(knob: str) -> tuple[str, ...]:
+    """The families in which an entry of GRID matters; none for all."""
+    name, _, family = knob.partition(".")
+    return (family, "ensembles") if name in BY_CLASS else ()
 
 
 def value_of(settings: TrackerSettings, knob: str) -> Any:

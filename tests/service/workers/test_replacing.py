@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,18 @@ from torch import Tensor
 
 from model.config import HEADS, HOP, WINDOW
 from service.engine.local import LocalComputer
+from service.protocol.faults import ProtocolError
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.protocol.server_messages import Limits
 from service.stream import stream as streams
+from service.stream.computer import EngineError
 from service.stream.recording import transcribe_array
+from service.workers import link as links
 from service.workers import pool as pools
 from service.workers.live import Session
-from service.workers.messages import Open, Setup
+from service.workers.messages import Open, Said, Setup
 from service.workers.pool import Pool
+from service.workers.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
 from tests.service.apps import chunks, pcm16
 from tests.service.streams import performance
@@ -73,6 +78,10 @@ def load_once(name: str, device: str) -> Any:
     if len(loads) > 1:
         raise ValueError("no such weights")
     return FakeTranscriber()
+
+
+def load_never(name: str, device: str) -> Any:
+    time.sleep(1)
 
 
 async def until(holds: Any) -> None:
@@ -193,3 +202,35 @@ async def test_a_client_cannot_pile_up_flushes() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await session.room()
+
+
+async def test_a_session_that_cannot_speak_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    say = LiveSession.said
+
+    def said(self: LiveSession, now_s: float) -> Said | None:
+        if self.number == 1 and self.stream.frames:
+            raise RuntimeError("no words")
+        return say(self, now_s)
+
+    monkeypatch.setattr(LiveSession, "said", said)
+    pool = Pool(Setup(load=load, model="", device="cpu"), cores=1, processes=False)
+    await pool.start()
+    mute, other = (pool.open_session(opening(0)) for _ in range(2))
+    for chunk in chunks(pcm16(SAMPLES[: 2 * FAKE_RATE_HZ]), FAKE_RATE_HZ):
+        mute.send(chunk)
+        other.send(chunk)
+    other.end("stop")
+    with pytest.raises(ProtocolError, match="server"):
+        await hear_all(mute)
+    assert (await hear_all(other))[-1]["type"] == "done"
+    await pool.close()
+
+
+async def test_a_worker_that_stops_while_it_loads_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(links, "LONGEST_LOAD_S", 0.1)
+    pool = Pool(Setup(load=load_never, model="", device="cpu"), cores=1, processes=False)
+    with pytest.raises(EngineError, match="has not started"):
+        await pool.start()
+    await pool.close()

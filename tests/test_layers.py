@@ -38,7 +38,6 @@ LAYERS = [
     ["training.music.scored"],
     ["training.music.synth"],
     ["training.music.families"],
-    ["training.music.family_metrics"],
     ["training.musicnet"],
     ["training.music_task", "training.algorithmic", "training.lambada"],
     ["training.presets"],

@@ -27,8 +27,12 @@ from model.config import (
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.loop.parallel import WHOLE, Shard
-from training.music.families import validation_passages
-from training.music.family_metrics import Windows, family_metrics, family_windows
+from training.music.families import (
+    Windows,
+    family_metrics,
+    family_windows,
+    validation_passages,
+)
 from training.music.losses import (
     ClassShares,
     DistillationConfig,

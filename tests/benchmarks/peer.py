@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from model.config import HOP, PITCHES, SAMPLE_RATE
 from model.storage import WeightsError, load
 from service.protocol.options import StreamOptions
-from training.evaluation.real import evaluate_collection, score
-from training.evaluation.report import Report, interval, report
-from training.music.metrics import NoteList, note_list
+from training.evaluation.real import Report, evaluate_collection, interval, report, score
+from training.music.notes import Notes, notes_of_rows
 from training.music.recordings import Recording, read_collection
 
 PEERS = {"basic_pitch": "basic-pitch", "swift_f0": "swift-f0"}  # package: name
@@ -98,9 +97,9 @@ def find_peers(peer: Path) -> list[str]:
     raise PeerError(f"no peer is installed in {peer}; to install them: {hint}")
 
 
-def one_line(notes: NoteList) -> bool:
+def one_line(notes: Notes) -> bool:
     """Whether one note at a time sounds, but for less than a twentieth of the time."""
-    ends = int(np.ceil(notes.offset_s.max(initial=0) / FRAME_S))
+    ends = int(np.ceil(notes.offset.max(initial=0) / FRAME_S))
     sounding = notes.roll(ends, FRAME_S).sum(axis=1)
     return bool((sounding > 1).sum() < 0.05 * (sounding > 0).sum())
 
@@ -124,14 +123,14 @@ def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:
 
 
 def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_s: float) -> Report:
-    """As ``report.report``, and ``times_real_time``. Raises PeerError."""
+    """As ``real.report``, and ``times_real_time``. Raises PeerError."""
     with tempfile.TemporaryDirectory() as folder:
         transcribe(peer, package, Path(folder), [recording.audio for recording in found])
         results, audio_s, took_s = {}, 0.0, 0.0
         for recording in found:
             with np.load(Path(folder) / f"{recording.audio.stem}.npz") as said:
                 length_s = soundfile.info(recording.audio).duration
-                notes = note_list(said["notes"])
+                notes = notes_of_rows(said["notes"])
                 reference = recording.notes.shifted(label_shift_s)
                 if "frames" in said:
                     heard = on_our_frames(said["frames"], said["times"], length_s)

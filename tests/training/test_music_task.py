@@ -8,18 +8,15 @@ import pytest
 import torch
 
 from model.config import ModelConfig, RSEConfig
-from model.storage import load, save_weights
-from model.transcriber import TranscriptionModel
+from model.storage import load
 from tests.networks import TINY
 from training import run
-from training.loop.config import LoopConfig
-from training.loop.loop import Trainer
 from training.music.metrics import FIGURES
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.presets import MUSIC_PRESETS
 from training.shipping import card as card_page
-from training.shipping import ship
+from training.shipping import choose, ship
 
 PAPER_TINY = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
 
@@ -56,7 +53,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert card["training"]["steps"] == 3
     assert 0 <= card["validation"]["ap_200ms"] <= 1
 
-    monkeypatch.delitem(ship.PARTS, "naming")  # of many passages it takes long
+    monkeypatch.delitem(choose.PARTS, "naming")  # of many passages it takes long
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
@@ -86,34 +83,3 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert "| my set (1) | 100 ms | 4 frames | 0.123" in page
     assert load(weights / "small.safetensors").card["recordings"]["my set"][0]["count"] == 1
     assert str(synth_config.root) not in page + (weights / "small.json").read_text()
-
-
-def test_a_run_on_musicnet_alone_is_shipped_without_sources_of_rendered_audio(
-    synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = {"batch_size": 2, "archive": "MusicNet", "recordings": 320}
-    training = {"steps": 3, "hours": 0.0, "loop": {"learning_rate": 0.001}}
-    card = {"config": PAPER_TINY.to_json(), "data": data, "training": training}
-    save_weights(TranscriptionModel(PAPER_TINY), card, tmp_path / "best.safetensors")
-    grid = {"min_note_frames": (4, 8)}
-    monkeypatch.setattr("training.shipping.tune.GRID", grid)
-    arguments = [str(tmp_path), "--name", "small", "--passages", "1", "--seconds", "2"]
-    folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    out = tmp_path / "weights"
-    assert ship.main([*arguments, *folders, "--windows", "8", "--out", str(out)]) == 0
-    page = (out / "small.md").read_text()
-    assert "320 recordings of MusicNet" in page
-    assert "players" not in page
-    assert card_page.ATTRIBUTIONS not in page
-    assert not (out / card_page.ATTRIBUTIONS).exists()
-
-
-def test_a_validation_during_the_run_is_the_validation_of_what_was_saved(
-    synth_config: SynthConfig, tmp_path: Path
-) -> None:
-    task = MusicTask(music(synth_config))
-    loop = LoopConfig(steps=6, learning_rate=0.02, bfloat16=False)
-    during = Trainer(task, loop, tmp_path).run()
-    device = next(task.network.parameters()).device
-    after = task.validate(load(tmp_path / "last.safetensors", device, dtype=torch.float32))
-    assert during == pytest.approx(after, abs=1e-6)

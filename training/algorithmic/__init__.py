@@ -1,4 +1,1 @@
-"""The paper's algorithmic tasks: binary addition, binary multiplication and sorting.
-
-Nothing here knows of audio or words.
-"""
+"""The paper's algorithmic tasks: binary addition, binary multiplication and sorting."""

@@ -1,4 +1,1 @@
-"""Measures models through the service's own pipeline: reports and pictures.
-
-Uses the service's sessions; nothing is trained here.
-"""
+"""Measures models through the service's own pipeline; nothing is trained here."""

@@ -21,22 +21,16 @@ from service.engine.runners import EngineModel
 from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
-from training.music.metrics import (
-    NoteList,
-    confusion,
-    estimated_notes,
-    matched_onsets,
-    multi_onset_f1,
-    rendered_notes,
-)
+from training.music.metrics import confusion, estimated_notes, matched_onsets, multi_onset_f1
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
     Material,
+    Take,
     augmented,
     load_material,
     random_piece,
     random_tuning,
-    score_excerpt,
 )
 from training.music.synth.instruments.bank import Instrument
 from training.music.synth.instruments.casting import POLYPHONIC, REACH, ensemble_group
@@ -56,7 +50,7 @@ class Passage:
     """"solo", "ensemble" or "piano"."""
     audio: NDArray[np.float32]
     sample_rate: int
-    notes: NoteList
+    notes: Notes
     pedal: NDArray[np.float64] | None
     """[presses, 3]: begin s, end s, depth; None without a pedal."""
 
@@ -183,11 +177,11 @@ def rendered_passages(config: SynthConfig, passages: int, seconds: float) -> Ite
 
     def finished(kind: str, rendered: Rendered) -> Passage:
         audio = augmented(rendered.audio, material, config, rng)
-        return Passage(kind, audio, rate, rendered_notes(rendered.notes), rendered.pedal)
+        return Passage(kind, audio, rate, rendered.notes, rendered.pedal)
 
     def excerpt(piece: Piece, only: tuple[str, ...], settings: SynthConfig = config) -> Rendered:
-        tuning = random_tuning(config, rng)
-        return score_excerpt(material, settings, seconds, tuning, rng, only, piece)
+        take = Take(material, settings, rng, seconds, random_tuning(config, rng))
+        return take.of_score(only, piece)
 
     for entry in held_out:
         for _ in range(passages):

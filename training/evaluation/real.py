@@ -8,9 +8,10 @@ reported and listed in the collection's ``failures``; it does not stop the other
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import Any
@@ -27,18 +28,33 @@ from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
 from service.stream.computer import EngineError
 from service.stream.recording import transcribe_array
-from training.evaluation.report import Report, Result, report, row, table
 from training.music.metrics import (
     DEFINITIONS,
-    NoteList,
     estimated_notes,
     matched_onsets,
     note_on_delays,
     scores,
 )
+from training.music.notes import Notes
 from training.music.recordings import AudioError, Collection, LabelError, Recording, read_audio
 
 END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio without a message
+
+Report = dict[str, Any]
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of one recording with one way of streaming."""
+
+    figures: dict[str, float]
+    """Some of ``metrics.DEFINITIONS``."""
+    onset_errors_s: NDArray[np.float64]
+    """Delays of matched onsets."""
+
 
 Show = Callable[[str], object]
 MakeTranscriber = Callable[[], EngineModel]
@@ -119,7 +135,7 @@ def _check_length(recording: Recording, label_shift_s: float, show: Show) -> Non
         length_s = soundfile.info(recording.audio).duration
     except (soundfile.SoundFileError, OSError) as error:
         raise AudioError(f"cannot read {recording.audio}: {error}") from None
-    beyond = recording.notes.onset_s + label_shift_s > length_s + END_TOLERANCE_S
+    beyond = recording.notes.onset + label_shift_s > length_s + END_TOLERANCE_S
     if beyond.any():
         words = (
             f"{recording.name}: {beyond.sum()} of {len(beyond)} labels begin after the end of the "
@@ -169,8 +185,8 @@ def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
 
 
 def score(
-    reference: NoteList,
-    estimated: NoteList,
+    reference: Notes,
+    estimated: Notes,
     probabilities: NDArray[np.float32],
     frame_s: float,
     known_s: NDArray[np.float64] | None = None,
@@ -183,5 +199,82 @@ def score(
     figures = scores(reference, estimated, matched, probabilities, frame_s)
     if known_s is not None:
         figures |= note_on_delays(reference, matched, known_s)
-    late_s = estimated.onset_s[matched[:, 1]] - reference.onset_s[matched[:, 0]]
+    late_s = estimated.onset[matched[:, 1]] - reference.onset[matched[:, 0]]
     return Result(figures, late_s)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % bootstrap interval of the mean over recordings; None for fewer than two.
+
+    Percentiles of the means of RESAMPLES draws with replacement; the same values give the same
+    interval. NaN are left out.
+    """
+    known = np.array(values)
+    known = known[np.isfinite(known)]
+    if len(known) < 2:
+        return None
+    draws = np.random.default_rng(0).integers(len(known), size=(RESAMPLES, len(known)))
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(known[draws].mean(axis=1), [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def report(results: Mapping[str, Result]) -> Report:
+    """Plain values for JSON; NaN become None.
+
+    ``recordings`` holds the figures of each, ``mean`` and ``interval`` those over recordings.
+    """
+    values = {
+        name: [r.figures[name] for r in results.values() if name in r.figures]
+        for name in DEFINITIONS
+    }
+    values = {name: found for name, found in values.items() if found}
+    late_ms = 1000 * np.concatenate([np.zeros(0), *(r.onset_errors_s for r in results.values())])
+    low, median, high = (
+        np.percentile(late_ms, [25, 50, 75]).tolist() if len(late_ms) else 3 * [None]
+    )
+    return {
+        "recordings": {name: _plain(result.figures) for name, result in results.items()},
+        "mean": _plain({name: _mean(found) for name, found in values.items()}),
+        "interval": {name: interval(found) for name, found in values.items()},
+        "onset_error_ms": {"median": median, "quartiles": [low, high]},
+        "definitions": {name: DEFINITIONS[name] for name in values},
+    }
+
+
+def table(report: Report) -> str:
+    """The means with their intervals and the timing, as text."""
+    lines = ["", f"{'':24}{'mean':>8}    95 % interval over {len(report['recordings'])} recordings"]
+    for name, value in report["mean"].items():
+        ends = report["interval"][name]
+        between = f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-"
+        lines.append(f"{name:24}{_cell(value):>8}    {between}")
+    timing = report["onset_error_ms"]
+    if timing["median"] is not None:
+        low, high = timing["quartiles"]
+        lines.append(
+            f"matched onsets: {timing['median']:+.1f} ms in the median (positive: late), "
+            f"half of them from {low:+.1f} to {high:+.1f} ms"
+        )
+    return "\n".join(lines)
+
+
+def row(name: str, lookahead: str, figures: Mapping[str, Any]) -> str:
+    """One recording's line; give the names of the figures for the line above all."""
+    cells = [figures.get(name, "") for name in DEFINITIONS]
+    return f"{name:34}{lookahead:>10}" + "".join(f"{_cell(cell):>22}" for cell in cells)
+
+
+def _cell(value: object) -> str:
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _plain(figures: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if np.isfinite(value) else None for name, value in figures.items()}

@@ -25,7 +25,7 @@ from service.score.analysis import analyse
 from service.score.quantise import place_notes
 from service.score.sheet import load
 from service.stream.recording import transcribe_array
-from training.music.metrics import NoteList, estimated_notes, matched_onsets
+from training.music.metrics import estimated_notes, matched_onsets
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import load_bank
@@ -144,19 +144,17 @@ def performed(path: Path, seconds: float, rng: np.random.Generator) -> Played:
 def compared(played: Played, found: list[Note]) -> dict[str, float]:
     """The figures of one score."""
     notes, heard = played.notes, estimated_notes(found)
-    velocity = notes.velocity.astype(int)
-    reference = NoteList(notes.onset, notes.offset, notes.pitch.astype(int), velocity)
-    matched = matched_onsets(reference, heard)
+    matched = matched_onsets(notes, heard)
     places, rows = matched[np.argsort(matched[:, 0])].T
     analysis = analyse(found)
     beats = analysis.beats
-    placed = place_notes(heard.onset_s, heard.offset_s, heard.pitch, beats)
+    placed = place_notes(heard.onset, heard.offset, heard.pitch.astype(int), beats)
     own = np.array([float(note.onset * beats.quarters) for note in placed])
     file = PrettyMIDI()
     file.instruments = [Instrument(0)]
     file.instruments[0].notes = [MidiNote(1, n.pitch, n.onset_s, n.offset_s) for n in found]
-    sixteenth_s = 15 / (file.estimate_tempo() if len(np.unique(heard.onset_s)) > 1 else 120.0)
-    plain = np.round((heard.onset_s - heard.onset_s[:1]) / sixteenth_s) / 4
+    sixteenth_s = 15 / (file.estimate_tempo() if len(np.unique(heard.onset)) > 1 else 120.0)
+    plain = np.round((heard.onset - heard.onset[:1]) / sixteenth_s) / 4
     same_bar = float(beats.beats_per_bar * beats.quarters) == played.bar_quarters
     same_beats = beats.beats_per_bar == played.beats_per_bar
     metre = beats.subdivision == played.subdivision and (same_bar or same_beats)

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -45,8 +45,7 @@ COMPARED = (256, 1024, 4096)  # lengths of RSE beside SE
 PAPERS = {"training": "4", "inference": "2"}  # times as fast as SE
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One measurement."""
 
     network: str
@@ -55,8 +54,7 @@ class Job:
     length: int
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(NamedTuple):
     """What it took; ``seconds`` is None if the memory did not suffice."""
 
     seconds: float | None
@@ -179,56 +177,48 @@ def crossing(one: Sweep, other: Sweep) -> str:
     return f"from {min(faster):,} on" if faster else f"not up to {max(both):,}"
 
 
-def tables(
-    units: dict[Job, Taken], sweeps: dict[tuple[str, str], Sweep], millions: Taken, samples: int
+def times_as_fast(use: str, maps: int, length: int) -> str:
+    """RSE beside SE."""
+    rse, se = (measured(Job(unit, use, maps, length)).seconds for unit in UNITS)
+    return f"{se / rse:.1f} ({length:,})" if rse and se else f"- ({length:,})"
+
+
+def claims(
+    ratios: dict[str, list[str]],
+    sweeps: dict[tuple[str, str], Sweep],
+    millions: Taken,
+    samples: int,
 ) -> str:
-    """The claims and the times, as Markdown."""
-
-    def ratio(use: str) -> str:
-        out = []
-        lengths = dict.fromkeys(job.length for job in units)
-        for length in lengths:
-            by_unit = {
-                job.network: taken.seconds
-                for job, taken in units.items()
-                if (job.use, job.length) == (use, length)
-            }
-            rse, se = by_unit["RSE"], by_unit["SE"]
-            out.append(f"{se / rse:.1f} ({length:,})" if rse and se else f"- ({length:,})")
-        return ", ".join(out)
-
+    """The claims as Markdown."""
     took = f"{millions.seconds:.1f} s" if millions.seconds else "out of memory"
     rows = [
-        *(
-            (f"{use}: RSE times as fast as SE (length)", PAPERS[use], ratio(use))
-            for use in reversed(USES)
-        ),
-        (f"{samples:,} samples through the MusicNet network", "3.97 s for 2 M", took),
-        *(
-            (
-                f"{use}: RSE faster than a layer of {name}",
-                "-",
-                crossing(sweeps["RSE", use], sweeps[name, use]),
-            )
-            for name in ATTENTION
-            for use in USES
-        ),
-        *(
-            (f"{use}: {name}, {MEMORY_GB:g} GB", "-", ending(found))
-            for (name, use), found in sweeps.items()
-        ),
+        (f"{use}: RSE times as fast as SE (length)", PAPERS[use], ", ".join(found))
+        for use, found in ratios.items()
     ]
+    rows.append((f"{samples:,} samples through the MusicNet network", "3.97 s for 2 M", took))
+    for name in ATTENTION:
+        for use in USES:
+            faster = crossing(sweeps["RSE", use], sweeps[name, use])
+            rows.append((f"{use}: RSE faster than a layer of {name}", "-", faster))
+    for (name, use), found in sweeps.items():
+        rows.append((f"{use}: {name}, {MEMORY_GB:g} GB", "-", ending(found)))
     lines = ["| claim | paper | here |", "|---|---:|---:|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    lines += ["", "| seconds | " + " | ".join(f"{n}, {use}" for n, use in sweeps) + " |"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def times(sweeps: dict[tuple[str, str], Sweep]) -> str:
+    """Seconds by length as Markdown."""
+    lines = ["| seconds | " + " | ".join(f"{n}, {use}" for n, use in sweeps) + " |"]
     lines.append("|---:|" + "---:|" * len(sweeps))
-    for length in sorted({length for found in sweeps.values() for length in found}):
-        cells = []
-        for found in sweeps.values():
-            taken = found.get(length)
-            cells.append(
-                "" if taken is None else f"{taken.seconds:.3g}" if taken.seconds else "out"
-            )
+    for length in sorted(set().union(*sweeps.values())):
+        cells = [
+            ""
+            if length not in found
+            else f"{taken:.3g}"
+            if (taken := found[length].seconds)
+            else "out"
+            for found in sweeps.values()
+        ]
         lines.append(f"| {length:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -260,12 +250,11 @@ def main(arguments: list[str] | None = None) -> int:
     wide, maps = (16, 8) if options.quick else (384, PAPER.rse.maps)
     longest, samples = (2 * SHORTEST, 1 << 12) if options.quick else (LONGEST, 1 << 21)
     lengths = COMPARED[:1] if options.quick else COMPARED
-    jobs = [Job(name, use, wide, n) for n in lengths for use in USES for name in UNITS]
-    units = {job: measured(job) for job in jobs}
+    ratios = {use: [times_as_fast(use, wide, n) for n in lengths] for use in reversed(USES)}
     networks = ("RSE", *ATTENTION)
     sweeps = {(n, use): sweep(n, use, maps, longest) for use in USES for n in networks}
     millions = measured(Job(MILLIONS, "inference", PAPER.rse.maps, samples))
-    print(tables(units, sweeps, millions, samples))
+    print(claims(ratios, sweeps, millions, samples), times(sweeps), sep="\n\n")
     if options.out:
         draw(sweeps, options.out / "speed.png")
     return 0

@@ -1,4 +1,1 @@
-"""LAMBADA: the last word of a passage, chosen among the words that came before it.
-
-Nothing here knows of audio.
-"""
+"""LAMBADA: the last word of a passage, chosen among the words that came before it."""

@@ -1,19 +1,16 @@
 """Scores of a transcription: frames against frames, notes against notes."""
 
-from __future__ import annotations
-
 from collections.abc import Sized
-from dataclasses import dataclass, replace
 
 import mir_eval
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from model.config import INSTRUMENTS, PITCHES
+from model.config import INSTRUMENTS
 from model.instruments import UNKNOWN
 from service.notes.events import Note
-from training.music.notes import Notes, next_strokes
+from training.music.notes import Notes, next_strokes, notes_of_rows
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"
@@ -40,77 +37,14 @@ UNKNOWN_VELOCITY = 64  # for labels without velocities
 SHORTEST_S = 1e-3  # mir_eval rejects notes of zero length
 
 
-@dataclass(frozen=True)
-class NoteList:
-    """Notes as columns of equal length."""
-
-    onset_s: NDArray[np.float64]
-    offset_s: NDArray[np.float64]
-    pitch: NDArray[np.int64]
-    velocity: NDArray[np.int64]
-    instrument: NDArray[np.int64] = None  # type: ignore[assignment]  # unknown
-    """Class numbers (``model.config.INSTRUMENTS``) or UNKNOWN."""
-
-    def __post_init__(self) -> None:
-        if self.instrument is None:
-            object.__setattr__(self, "instrument", np.full(len(self.onset_s), UNKNOWN))
-
-    def __len__(self) -> int:
-        return len(self.onset_s)
-
-    @property
-    def has_velocities(self) -> bool:
-        """Whether velocities vary: data sets without velocities give all notes the same."""
-        return len(set(self.velocity.tolist())) > 1
-
-    @property
-    def has_instruments(self) -> bool:
-        """Whether any note has a known instrument."""
-        return bool((self.instrument != UNKNOWN).any())
-
-    def where(self, index: NDArray) -> NoteList:
-        """The notes that a boolean mask or an index array selects."""
-        return NoteList(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
-
-    def shifted(self, seconds: float) -> NoteList:
-        """The notes moved later; none begins before 0."""
-        onset = np.maximum(0, self.onset_s + seconds)
-        offset = np.maximum(onset, self.offset_s + seconds)
-        return replace(self, onset_s=onset, offset_s=offset)
-
-    def roll(self, frames: int, frame_s: float) -> NDArray[np.bool_]:
-        """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""
-        out = np.zeros((frames, PITCHES), dtype=bool)
-        first = np.ceil(self.onset_s / frame_s - 1e-9).astype(int)
-        last = np.ceil(self.offset_s / frame_s - 1e-9).astype(int)
-        for begin, end, pitch in zip(first, last, self.pitch, strict=True):
-            out[begin:end, pitch] = True
-        return out
-
-
-def note_list(rows: NDArray) -> NoteList:
-    """From rows of onset s, offset s, pitch, velocity and optionally class, in any order."""
-    rows = np.asarray(rows, dtype=float)
-    rows = rows.reshape(-1, rows.shape[1] if rows.ndim == 2 else 4)
-    rows = rows[np.lexsort((rows[:, 2], rows[:, 0]))]
-    return NoteList(rows[:, 0], rows[:, 1], *rows[:, 2:].round().astype(int).T)
-
-
-def estimated_notes(notes: list[Note]) -> NoteList:
+def estimated_notes(notes: list[Note]) -> Notes:
     """The service's notes as columns."""
     numbers = {name: number for number, name in enumerate(INSTRUMENTS)}
     rows = [
         (n.onset_s, n.offset_s, n.pitch, n.velocity, numbers.get(n.instrument or "", UNKNOWN))
         for n in notes
     ]
-    return note_list(np.array(rows).reshape(-1, 5))
-
-
-def rendered_notes(notes: Notes) -> NoteList:
-    """The notes of a rendered excerpt."""
-    velocity = notes.velocity.round().astype(int)
-    pitch, instrument = notes.pitch.astype(int), notes.instrument.astype(int)
-    return NoteList(notes.onset, notes.offset, pitch, velocity, instrument)
+    return notes_of_rows(np.array(rows).reshape(-1, 5))
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
@@ -129,12 +63,12 @@ def frame_f1(estimated: NDArray, roll: NDArray) -> float:
     return 2 * hits / max(1, int(estimated.sum()) + int(roll.sum()))
 
 
-def note_f1(reference: NoteList, estimated: NoteList, offsets: bool) -> float:
+def note_f1(reference: Notes, estimated: Notes, offsets: bool) -> float:
     """mir_eval's note F1: onset within 50 ms, same pitch, and optionally the offset."""
     return _f1(matched_onsets(reference, estimated, offsets), reference, estimated)
 
 
-def velocity_f1(reference: NoteList, estimated: NoteList) -> float:
+def velocity_f1(reference: Notes, estimated: Notes) -> float:
     """mir_eval's note F1 with velocities, without offsets."""
     if not len(reference) or not len(estimated):
         return 0.0
@@ -146,12 +80,12 @@ def velocity_f1(reference: NoteList, estimated: NoteList) -> float:
     return _f1(pairs, reference, estimated)
 
 
-def _f1(pairs: Sized, reference: NoteList, estimated: NoteList) -> float:
+def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
     return 2 * len(pairs) / max(1, len(reference) + len(estimated))
 
 
 def note_on_delays(
-    reference: NoteList, matched: NDArray[np.int64], known_s: NDArray[np.float64]
+    reference: Notes, matched: NDArray[np.int64], known_s: NDArray[np.float64]
 ) -> dict[str, float]:
     """DELAY_FIGURES, NaN if no note is matched (``matched_onsets``).
 
@@ -159,13 +93,11 @@ def note_on_delays(
     """
     if not len(matched):
         return dict.fromkeys(DELAY_FIGURES, float("nan"))
-    delays_ms = 1000 * (known_s[matched[:, 1]] - reference.onset_s[matched[:, 0]])
+    delays_ms = 1000 * (known_s[matched[:, 1]] - reference.onset[matched[:, 0]])
     return dict(zip(DELAY_FIGURES, np.percentile(delays_ms, [50, 95]).tolist(), strict=True))
 
 
-def matched_onsets(
-    reference: NoteList, estimated: NoteList, offsets: bool = False
-) -> NDArray[np.int64]:
+def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) -> NDArray[np.int64]:
     """[n, 2]: rows of reference and estimate that match by pitch and onset, and if ``offsets`` by
     their ends."""
     if not len(reference) or not len(estimated):
@@ -178,9 +110,7 @@ def matched_onsets(
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def confusion(
-    reference: NoteList, estimated: NoteList, matched: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def confusion(reference: Notes, estimated: Notes, matched: NDArray[np.int64]) -> NDArray[np.int64]:
     """[classes, classes]: matched notes by labelled (rows) and predicted instrument.
 
     matched: see ``matched_onsets``; notes with an unknown instrument are ignored.
@@ -192,7 +122,7 @@ def confusion(
     return out
 
 
-def multi_onset_f1(reference: NoteList, estimated: NoteList, matched: NDArray[np.int64]) -> float:
+def multi_onset_f1(reference: Notes, estimated: Notes, matched: NDArray[np.int64]) -> float:
     """F1 of notes whose pitch, onset and instrument agree.
 
     Notes labelled without an instrument are ignored, as are the notes matched to them.
@@ -208,8 +138,8 @@ def multi_onset_f1(reference: NoteList, estimated: NoteList, matched: NDArray[np
 
 
 def scores(
-    reference: NoteList,
-    estimated: NoteList,
+    reference: Notes,
+    estimated: Notes,
     matched: NDArray[np.int64],
     probabilities: NDArray,
     frame_s: float,
@@ -237,16 +167,16 @@ def scores(
 
 
 def ringing(
-    notes: NoteList, probabilities: NDArray, frame_s: float, after_s: float, alone_s: float
+    notes: Notes, probabilities: NDArray, frame_s: float, after_s: float, alone_s: float
 ) -> NDArray:
     """Frame probabilities ``after_s`` after the ends of notes whose pitch is not struck again
     within ``alone_s`` after them; probabilities: (frames, PITCHES)."""
-    again_s = np.append(notes.onset_s, np.inf)[next_strokes(notes.pitch, notes.onset_s)]
-    frame = np.rint((notes.offset_s + after_s) / frame_s).astype(int)
-    alone = (again_s > notes.offset_s + alone_s) & (frame < len(probabilities))
+    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
+    frame = np.rint((notes.offset + after_s) / frame_s).astype(int)
+    alone = (again_s > notes.offset + alone_s) & (frame < len(probabilities))
     return np.asarray(probabilities[frame[alone], notes.pitch[alone]])
 
 
-def _mir(notes: NoteList) -> tuple[NDArray, NDArray]:
-    ends = np.maximum(notes.offset_s, notes.onset_s + SHORTEST_S)
-    return np.stack([notes.onset_s, ends], axis=1), mir_eval.util.midi_to_hz(notes.pitch)
+def _mir(notes: Notes) -> tuple[NDArray, NDArray]:
+    ends = np.maximum(notes.offset, notes.onset + SHORTEST_S)
+    return np.stack([notes.onset, ends], axis=1), mir_eval.util.midi_to_hz(notes.pitch)

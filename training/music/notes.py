@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from model.config import PITCHES
+from model.instruments import UNKNOWN
+
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
 """Bits: what is not known about the notes of a pitch in a span of time."""
 
@@ -19,7 +22,7 @@ class Notes:
 
     Times are in seconds; ``velocity`` is 1..127 and ``part`` indexes the piece's programs.
     ``released`` is when the key is let go, ``offset`` when the sound ends; a pedal may lie between.
-    ``instrument`` is a class number (``model.config.INSTRUMENTS``), -1 if unknown.
+    ``instrument`` is a class number (``model.config.INSTRUMENTS``) or UNKNOWN.
     A velocity of 0 means unknown.
     """
 
@@ -33,12 +36,22 @@ class Notes:
 
     def __post_init__(self) -> None:
         if self.instrument is None:
-            object.__setattr__(self, "instrument", np.full(len(self.onset), -1, np.int8))
+            object.__setattr__(self, "instrument", np.full(len(self.onset), UNKNOWN, np.int8))
         if self.released is None:
             object.__setattr__(self, "released", self.offset)
 
     def __len__(self) -> int:
         return len(self.onset)
+
+    @property
+    def has_velocities(self) -> bool:
+        """Whether velocities vary: data sets without velocities give all notes the same."""
+        return len(np.unique(self.velocity)) > 1
+
+    @property
+    def has_instruments(self) -> bool:
+        """Whether any note has a known instrument."""
+        return bool((self.instrument != UNKNOWN).any())
 
     def where(self, index: NDArray[Any]) -> Notes:
         """The notes that a boolean mask or an index array selects."""
@@ -56,6 +69,20 @@ class Notes:
         """The notes end at ``offset``, their keys no later."""
         return self.moved(offset=offset, released=np.minimum(self.released, offset))
 
+    def shifted(self, seconds: float) -> Notes:
+        """The notes moved later; none begins before 0."""
+        onset = np.maximum(0, self.onset + seconds)
+        return self.moved(onset=onset, offset=np.maximum(onset, self.offset + seconds))
+
+    def roll(self, frames: int, frame_s: float) -> NDArray[np.bool_]:
+        """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""
+        out = np.zeros((frames, PITCHES), dtype=bool)
+        first = np.ceil(self.onset / frame_s - 1e-9).astype(int)
+        last = np.ceil(self.offset / frame_s - 1e-9).astype(int)
+        for begin, end, pitch in zip(first, last, self.pitch, strict=True):
+            out[begin:end, pitch] = True
+        return out
+
 
 def notes_of(
     onset: ArrayLike,
@@ -63,8 +90,9 @@ def notes_of(
     pitch: ArrayLike,
     velocity: ArrayLike = 0,
     part: ArrayLike = 0,
+    instrument: ArrayLike = UNKNOWN,
 ) -> Notes:
-    """Notes from numbers of any type; a single velocity or part is that of all notes."""
+    """Notes from numbers of any type; single ones behind the pitch are those of all notes."""
     onset = np.asarray(onset, np.float64)
     return Notes(
         onset,
@@ -72,7 +100,17 @@ def notes_of(
         np.asarray(pitch).astype(np.int16),
         np.full(len(onset), velocity, np.float32),
         np.full(len(onset), part, np.int16),
+        instrument=np.full(len(onset), instrument, np.int8),
     )
+
+
+def notes_of_rows(rows: ArrayLike) -> Notes:
+    """Rows of onset s, offset s, pitch, velocity and optionally class, in any order, by onset."""
+    table = np.asarray(rows, np.float64)
+    table = table.reshape(-1, table.shape[1] if table.ndim == 2 else 4)
+    onset, offset, pitch, velocity, *more = table[np.lexsort((table[:, 2], table[:, 0]))].T
+    instrument = more[0] if more else UNKNOWN
+    return notes_of(onset, offset, np.rint(pitch), velocity, instrument=instrument)
 
 
 def joined(groups: Sequence[Notes]) -> Notes:

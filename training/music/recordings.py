@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from model.instruments import UNKNOWN, class_of
 from service.protocol.midi_file import SUSTAIN
-from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
+from training.music.metrics import UNKNOWN_VELOCITY
+from training.music.notes import Notes, notes_of_rows
 
 DELIMITERS = ("\t", ",", ";")
 COLUMNS = {
@@ -43,7 +44,7 @@ class LabelError(ValueError):
     """A label file that cannot be read as notes."""
 
 
-def read_table(path: Path) -> NoteList:
+def read_table(path: Path) -> Notes:
     """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
     velocity and program (General MIDI, 0 to 127).
 
@@ -74,7 +75,7 @@ def read_table(path: Path) -> NoteList:
             raise LabelError(f"{path}:{number}: {words}: {cells}") from None
         values["program"] = class_of(int(values["program"]))
         rows.append([values[name] for name in COLUMNS])
-    return note_list(np.array(rows).reshape(-1, len(COLUMNS)))
+    return notes_of_rows(np.array(rows).reshape(-1, len(COLUMNS)))
 
 
 def _read_rows(path: Path) -> list[list[str]]:
@@ -118,7 +119,7 @@ Change = tuple[float, bool]
 """Second, and whether the pedal is down from then on."""
 
 
-def read_midi(path: Path) -> NoteList:
+def read_midi(path: Path) -> Notes:
     """Notes of a MIDI file, without drums, lengthened by the sustain pedal; with instruments if the
     file names programs. Raises LabelError."""
     try:
@@ -130,7 +131,7 @@ def read_midi(path: Path) -> NoteList:
     for notes, pedal in channels:
         pressed = any(down for _, down in pedal)
         parts.append(_held(np.array(notes, float).reshape(-1, 5), pedal if pressed else apart))
-    return note_list(np.concatenate(parts))
+    return notes_of_rows(np.concatenate(parts))
 
 
 def _channels(file: mido.MidiFile) -> list[tuple[list[Row], list[Change]]]:
@@ -177,7 +178,7 @@ def _held(notes: NDArray[np.float64], pedal: list[Change]) -> NDArray[np.float64
     return notes
 
 
-def read_alignment(alignment: Path, notes: Path, info: Path) -> NoteList:
+def read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
     """Estimated times of a score's notes, row for row, from the start that ``info`` gives."""
     aligned, written = _read_columns(alignment), _read_columns(notes)
     begin = {row.get("filename"): row.get("start", "") for row in _read_columns(info)}
@@ -190,7 +191,7 @@ def read_alignment(alignment: Path, notes: Path, info: Path) -> NoteList:
     except (KeyError, TypeError, ValueError) as error:
         raise LabelError(f"cannot read {alignment} with {notes} and {info}: {error!r}") from None
     begin_s = 3600 * hours + 60 * minutes + seconds
-    return note_list(np.array(rows).reshape(-1, 4) + [begin_s, begin_s, 0, 0])
+    return notes_of_rows(np.array(rows).reshape(-1, 4) + [begin_s, begin_s, 0, 0])
 
 
 def _read_columns(path: Path) -> list[dict[str, str]]:
@@ -215,7 +216,7 @@ class Recording:
 
     name: str
     audio: Path
-    notes: NoteList
+    notes: Notes
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,7 @@ def read_collection(folder: Path) -> Collection:
     return collection
 
 
-def read_labels(candidates: list[Path], folder: Path) -> NoteList:
+def read_labels(candidates: list[Path], folder: Path) -> Notes:
     """Notes from the label files of one recording below a folder: one, or an alignment and its
     notes. Raises LabelError."""
     places = {

@@ -1,4 +1,1 @@
-"""The MusicNet archive: finding, resampling and cutting its recordings into windows.
-
-Nothing is rendered here; the task is `training.music_task`.
-"""
+"""The MusicNet archive: finding, resampling and cutting its recordings into windows."""

@@ -20,7 +20,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from training.music.metrics import UNKNOWN_VELOCITY, NoteList, note_list
+from training.music.metrics import UNKNOWN_VELOCITY
+from training.music.notes import Notes, notes_of_rows
 
 SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
 COLUMNS = ("start_time", "end_time", "note")
@@ -121,8 +122,10 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
     return intervals[np.lexsort((intervals[:, 2], intervals[:, 0]))]
 
 
-def as_notes(intervals: NDArray[np.int64]) -> NoteList:
+def as_notes(intervals: NDArray[np.int64]) -> Notes:
     """Notes in seconds, from (count, 3) of begin, end (samples at SOURCE_RATE) and MIDI note."""
     intervals = intervals.reshape(-1, 3)
     velocity = np.full(len(intervals), UNKNOWN_VELOCITY)
-    return note_list(np.column_stack([intervals[:, :2] / SOURCE_RATE, intervals[:, 2], velocity]))
+    return notes_of_rows(
+        np.column_stack([intervals[:, :2] / SOURCE_RATE, intervals[:, 2], velocity])
+    )

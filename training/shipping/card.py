@@ -33,6 +33,7 @@ TITLES = {
     "recorded_scores": "Scores of these recordings",
 }
 """Headings of the groups of sources, in the order of the page."""
+REQUIRED = "bank_index.json"
 ATTRIBUTIONS = "ATTRIBUTIONS.md"
 """The page beside the cards with the sources of all weights."""
 _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
@@ -43,25 +44,23 @@ def sources(synth: SynthConfig) -> Sources:
 
     Groups that are not in the data folder are empty.
     """
-    root = synth.root
-    bank = _read(root / "bank_index.json")["instruments"]
-    sets = _read(root / "releases" / "releases.json").get("sets", {})
-    rooms = _read(root / "rooms.json").get("rooms", [])
-    noises = _read(root / "noise.json").get("segments", [])
-    voices = [
-        entry
-        for index in ("speech.json", "singing.json")
-        for entry in _read(root / "voices" / index).get("files", [])
-    ]
-    phrases = root / "phrases.json"
+
+    def read(index: str, key: str) -> Any:
+        path = synth.root / index
+        missing = index != REQUIRED and not path.exists()
+        return [] if missing else json.loads(path.read_text())[key]
+
+    bank = read(REQUIRED, "instruments")
+    voices = [*read("voices/speech.json", "files"), *read("voices/singing.json", "files")]
+    phrases = synth.root / "phrases.json"
     clips = json.loads(phrases.read_text()) if phrases.exists() else []
-    pieces = [piece for index in indexes(root) for piece in index_entries(index)]
+    pieces = [piece for index in indexes(synth.root) for piece in index_entries(index)]
     scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
     groups = {
         "sounds": _grouped(bank.items()),
-        "releases": _grouped(sets.items()),
-        "rooms": _grouped((room["name"].rpartition("_")[0], room) for room in rooms),
-        "backgrounds": _grouped((Path(noise["file"]).stem, noise) for noise in noises),
+        "releases": _grouped(dict(read("releases/releases.json", "sets")).items()),
+        "rooms": _grouped((r["name"].rpartition("_")[0], r) for r in read("rooms.json", "rooms")),
+        "backgrounds": _grouped((Path(n["file"]).stem, n) for n in read("noise.json", "segments")),
         "voices": _grouped((one.get("speaker") or one["singer"], one) for one in voices),
         "phrases": _grouped((one["class"], one) for one in clips),
         "scores": [
@@ -71,9 +70,8 @@ def sources(synth: SynthConfig) -> Sources:
     }
     if synth.real_root is not None:
         entries = json.loads((synth.real_root / "index.json").read_text())
-        left_out = synth.real_left_out
         used = [e for e in entries if e.get("score") or e.get("label_kind")]
-        real = {entry["id"]: entry for entry in used if entry["id"] not in left_out}
+        real = {e["id"]: e for e in used if e["id"] not in synth.real_left_out}
         written = {
             name: {"attribution": entry["score_attribution"], "licence": entry["score_licence"]}
             for name, entry in real.items()
@@ -82,14 +80,6 @@ def sources(synth: SynthConfig) -> Sources:
         groups["recordings"] = _grouped(real.items())
         groups["recorded_scores"] = _grouped(written.items())
     return groups
-
-
-def _read(index: Path) -> dict[str, Any]:
-    """An index; empty if missing, except that the index of the bank is required."""
-    if index.name != "bank_index.json" and not index.exists():
-        return {}
-    content: dict[str, Any] = json.loads(index.read_text())
-    return content
 
 
 def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -109,16 +99,15 @@ def attributions(by_weights: dict[str, Sources]) -> str:
     merged: dict[tuple[str, str], dict[str, Any]] = {}  # by group, and by attribution and licence
     users: dict[tuple[str, str], list[str]] = {}
     for weights, found in by_weights.items():
-        for group in TITLES:
-            for one in found.get(group, []):
-                key = group, _name(one)
-                merged[key] = _joined(merged.get(key, one), one)
-                users.setdefault(key, []).append(weights)
-    lines = {
-        key: f"- {_line(one)}"
-        + (f" [{', '.join(users[key])}]" if len(set(users[key])) < len(by_weights) else "")
-        for key, one in merged.items()
-    }
+        for group, one in ((g, one) for g in TITLES for one in found.get(g, [])):
+            key = group, f"{one['attribution']} ({one['licence']})"
+            other = merged.get(key, one)
+            if "pieces" in one:
+                merged[key] = one | {"pieces": max(one["pieces"], other["pieces"])}
+            else:
+                names = dict.fromkeys([*other["instruments"], *one["instruments"]])
+                merged[key] = one | {"instruments": list(names)}
+            users.setdefault(key, []).append(weights)
     page = [
         "# Attributions",
         "",
@@ -129,32 +118,24 @@ def attributions(by_weights: dict[str, Sources]) -> str:
     for heading, alike in (("Share-alike licences", True), ("Other licences", False)):
         page += [f"## {heading}", ""]
         for group, title in TITLES.items():
-            held = [key for key in merged if key[0] == group and shares_alike(merged[key]) == alike]
-            page += [f"{title}:", "", *(lines[key] for key in held), ""] if held else []
+            held = {
+                name: one
+                for (of_group, name), one in merged.items()
+                if of_group == group and shares_alike(one) == alike
+            }
+            page += [f"{title}:", ""] if held else []
+            for name, one in held.items():
+                what = f"{one['pieces']} pieces" if "pieces" in one else None
+                who = users[group, name]
+                some = f" [{', '.join(who)}]" if len(set(who)) < len(by_weights) else ""
+                page.append(f"- {name}: {what or ', '.join(one['instruments'])}{some}")
+            page += [""] if held else []
     return "\n".join(page)
-
-
-def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A source as two sets of weights have it."""
-    if "pieces" in one:
-        return one | {"pieces": max(one["pieces"], other["pieces"])}
-    names = dict.fromkeys([*one["instruments"], *other["instruments"]])
-    return one | {"instruments": list(names)}
 
 
 def shares_alike(source: dict[str, Any]) -> bool:
     """Whether altered copies of a source must be shared under its own licence."""
     return bool(_SHARE_ALIKE.search(source["licence"]))
-
-
-def _line(source: dict[str, Any]) -> str:
-    if "pieces" in source:
-        return f"{_name(source)}: {source['pieces']} pieces"
-    return f"{_name(source)}: {', '.join(source['instruments'])}"
-
-
-def _name(source: dict[str, Any]) -> str:
-    return f"{source['attribution']} ({source['licence']})"
 
 
 KNOWN_FAILURES = """\
@@ -202,14 +183,30 @@ def folder_attributions(folder: Path) -> str:
 def model_card(card: dict[str, Any]) -> str:
     all_stages = stages(card)
     sources = card.get("sources", {})  # a run that is not shipped has none yet
+    windows = [int(stage["steps"] * stage["batch_size"]) for stage in all_stages]
     lines = [
         f"# Model card: {card['name']}",
         "",
         f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
-        f"({sum(map(_windows, all_stages)) / 1e6:.2f} million windows of 0.74 s) on "
+        f"({sum(windows) / 1e6:.2f} million windows of 0.74 s) on "
         f"{_material(card['data'], bool(sources.get('recordings')))}",
         "",
-        *_stages_table(all_stages),
+    ]
+    if len(all_stages) > 1:
+        lines += ["| stage | network | windows | hours | peak learning rate |"]
+        lines += ["|---:|---|---:|---:|---:|"]
+        lines += [
+            f"| {number} | {stage['name']} | {count} | {stage['hours']:.2f} | "
+            f"{stage['learning_rate']:g} |"
+            for number, (stage, count) in enumerate(zip(all_stages, windows, strict=True), start=1)
+        ]
+        lines += [
+            "",
+            "Each stage starts from the weights of the previous one; the JSON card lists the "
+            "settings of its training audio.",
+            "",
+        ]
+    lines += [
         *([card["remark"], ""] if "remark" in card else []),
         *_recording_tables(card.get("recordings", {})),
         *_validation(card["validation"]),
@@ -222,34 +219,6 @@ def model_card(card: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _validation(figures: dict[str, float]) -> list[str]:
-    """A row for each look-ahead, then what has none."""
-    aimed = [re.fullmatch(r"(\w+)_(\d+)ms", name) for name in figures]
-    kinds = list(dict.fromkeys(one[1] for one in aimed if one))
-    lookaheads = sorted({int(one[2]) for one in aimed if one})
-    rest = [name for name, one in zip(figures, aimed, strict=True) if not one]
-    return [
-        "## Validation (held-out instruments and scores)",
-        "",
-        "| look-ahead | " + " | ".join(kinds) + " |",
-        "|---" * (1 + len(kinds)) + "|",
-        *(
-            " | ".join([f"| {ms} ms", *(_figure(figures, f"{kind}_{ms}ms") for kind in kinds)])
-            + " |"
-            for ms in lookaheads
-        ),
-        "",
-        "Average precision, one frame per window. "
-        + ", ".join(f"{name} {figures[name]:.3f}" for name in rest)
-        + ".",
-        "",
-    ]
-
-
-def _figure(figures: dict[str, float], name: str) -> str:
-    return f"{figures[name]:.3f}" if name in figures else ""
 
 
 def _material(data: dict[str, Any], real: bool) -> str:
@@ -266,6 +235,48 @@ def _material(data: dict[str, Any], real: bool) -> str:
     )
 
 
+def _recording_tables(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Means over each set of recordings, a row for each look-ahead."""
+    if not recordings:
+        return []
+    lines = [
+        "## Real recordings, through the streaming path",
+        "",
+        "| recordings | look-ahead | block | " + " | ".join(FIGURES) + " |",
+        "|---" * (3 + len(FIGURES)) + "|",
+    ]
+    for name, one in ((name, one) for name, reports in recordings.items() for one in reports):
+        cells = [f"{name} ({one['count']})", f"{one['lookahead_ms']:g} ms"]
+        cells += [f"{one['block_frames']} frames"]
+        cells += [f"{one['mean'][figure]:.3f}" for figure in FIGURES]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [
+        *lines,
+        "",
+        "Means over recordings. frame_ap: all frames x 128 notes; frame_f1: the emitted notes; "
+        "onset_f1 (50 ms) and onset_offset_f1: mir_eval. No setting was tuned on them.",
+        "",
+    ]
+
+
+def _validation(figures: dict[str, float]) -> list[str]:
+    """A row for each look-ahead, then what has none."""
+    aimed = {name: re.fullmatch(r"(\w+)_(\d+)ms", name) for name in figures}
+    kinds = list(dict.fromkeys(one[1] for one in aimed.values() if one))
+    lines = [
+        "## Validation (held-out instruments and scores)",
+        "",
+        "| look-ahead | " + " | ".join(kinds) + " |",
+        "|---" * (1 + len(kinds)) + "|",
+    ]
+    for ms in sorted({int(one[2]) for one in aimed.values() if one}):
+        names = [f"{kind}_{ms}ms" for kind in kinds]
+        cells = [f"{figures[name]:.3f}" if name in figures else "" for name in names]
+        lines.append(f"| {ms} ms | {' | '.join(cells)} |")
+    rest = ", ".join(f"{name} {figures[name]:.3f}" for name, one in aimed.items() if not one)
+    return [*lines, "", f"Average precision, one frame per window. {rest}.", ""]
+
+
 def _limits(all_stages: list[dict[str, Any]], sources: Sources) -> list[str]:
     """Known failures for what the training audio lacks."""
     synths = [stage["synth"] for stage in all_stages]
@@ -280,54 +291,6 @@ def _limits(all_stages: list[dict[str, Any]], sources: Sources) -> list[str]:
     ]
     alone = f"- Training audio has only the instruments of {ATTRIBUTIONS}."
     return [*lines, alone] if sources.get("sounds") else lines
-
-
-def _windows(stage: dict[str, Any]) -> int:
-    return int(stage["steps"] * stage["batch_size"])
-
-
-def _stages_table(all_stages: list[dict[str, Any]]) -> list[str]:
-    """The stages of training, each starting from the weights of the previous one."""
-    if len(all_stages) < 2:
-        return []
-    return [
-        "| stage | network | windows | hours | peak learning rate |",
-        "|---:|---|---:|---:|---:|",
-        *(
-            f"| {number} | {stage['name']} | {_windows(stage)} | {stage['hours']:.2f} | "
-            f"{stage['learning_rate']:g} |"
-            for number, stage in enumerate(all_stages, start=1)
-        ),
-        "",
-        "Each stage starts from the weights of the previous one; the JSON card lists the settings "
-        "of its training audio.",
-        "",
-    ]
-
-
-def _recording_tables(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Means over each set of recordings, a row for each look-ahead."""
-    if not recordings:
-        return []
-    lines = [
-        "## Real recordings, through the streaming path",
-        "",
-        "| recordings | look-ahead | block | " + " | ".join(FIGURES) + " |",
-        "|---" * (3 + len(FIGURES)) + "|",
-    ]
-    for name, reports in recordings.items():
-        for one in reports:
-            cells = [f"{name} ({one['count']})", f"{one['lookahead_ms']:g} ms"]
-            cells += [f"{one['block_frames']} frames"]
-            cells += [f"{one['mean'][figure]:.3f}" for figure in FIGURES]
-            lines.append(f"| {' | '.join(cells)} |")
-    return [
-        *lines,
-        "",
-        "Means over recordings. frame_ap: all frames x 128 notes; frame_f1: the emitted notes; "
-        "onset_f1 (50 ms) and onset_offset_f1: mir_eval. No setting was tuned on them.",
-        "",
-    ]
 
 
 if __name__ == "__main__":

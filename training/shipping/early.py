@@ -107,10 +107,10 @@ def gather(
     kept = (frames >= 0) & (frames < len(full) - last_age) & (excess >= 0)
     kept[kept] &= truth.knows(frames[kept] * frame_s, pitches[kept])
     end, row, pitch, frame = (column[kept] for column in (ends, rows, pitches, frames))
-    onset_s = truth.notes.onset_s
+    onset_s = truth.notes.onset
     note = nearest(onset_s, truth.notes.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
     near_s = (_NEAR_FRAMES + 0.5) * frame_s
-    same = nearest(late.onset_s, late.pitch, frame * frame_s, pitch, near_s)
+    same = nearest(late.onset, late.pitch, frame * frame_s, pitch, near_s)
     return OnsetPeaks(
         age=last_age - row,
         excess=excess[kept],

@@ -20,8 +20,8 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
 from training.music.families import Passage, validation_passages
-from training.music.metrics import NoteList, estimated_notes, matched_onsets, rendered_notes
-from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN
+from training.music.metrics import estimated_notes, matched_onsets
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 from training.music.synth.config import SynthConfig
 
 STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)
@@ -34,7 +34,7 @@ SEED = 11
 class Truth:
     """The notes that the labels of a passage determine."""
 
-    notes: NoteList
+    notes: Notes
     """As labelled."""
     unknown: NDArray[np.uint8]
     """(frames, PITCHES): what the labels leave open, bits of ONSET_UNKNOWN and FRAME_UNKNOWN."""
@@ -59,9 +59,9 @@ def truth_of(passage: Passage) -> Truth:
         first, last = (max(0, round(second / frame_s)) for second in (begin_s, end_s))
         unknown[first:last, slice(None) if pitch < 0 else int(pitch)] |= int(what)
     inside = (passage.notes.onset >= 0) & (passage.notes.onset < frames * frame_s)
-    truth = Truth(rendered_notes(passage.notes.where(inside)), unknown, frame_s)
+    truth = Truth(passage.notes.where(inside), unknown, frame_s)
     notes = truth.notes
-    if len(notes) and not truth.knows(notes.onset_s, notes.pitch).any():
+    if len(notes) and not truth.knows(notes.onset, notes.pitch).any():
         return Truth(notes, unknown & np.uint8(FRAME_UNKNOWN), frame_s)
     return truth
 
@@ -74,7 +74,7 @@ class Piece:
     """[heads, frames, PITCHES]"""
     truth: Truth
 
-    def found(self, heads: tuple[str, ...], settings: TrackerSettings) -> NoteList:
+    def found(self, heads: tuple[str, ...], settings: TrackerSettings) -> Notes:
         return estimated_notes(
             listened(settings, self.probabilities, self.truth.frame_s, heads).notes
         )
@@ -126,7 +126,7 @@ class Pieces:
             for piece in pieces:
                 written, found = piece.truth.notes, piece.found(self.heads, settings)
                 rows, columns = matched_onsets(written, found).T
-                late_s.append(found.onset_s[columns] - written.onset_s[rows])
+                late_s.append(found.onset[columns] - written.onset[rows])
             families.append(np.concatenate(late_s))
         return families
 
@@ -159,20 +159,20 @@ def listened(
     return score
 
 
-def known_f1(truth: Truth, notes: NoteList, offsets: bool = False) -> float:
+def known_f1(truth: Truth, notes: Notes, offsets: bool = False) -> float:
     """F1 of the notes whose onsets the labels determine, if ``offsets`` by their ends as well; 0 if
     there are none and none is found."""
     written, found = matched_onsets(truth.notes, notes, offsets).T
-    written_known = truth.knows(truth.notes.onset_s, truth.notes.pitch)
+    written_known = truth.knows(truth.notes.onset, truth.notes.pitch)
     hits = int(written_known[written].sum())
     wrong = np.ones(len(notes), bool)
     wrong[found] = False
-    wrong &= truth.knows(notes.onset_s, notes.pitch)
+    wrong &= truth.knows(notes.onset, notes.pitch)
     total = int(written_known.sum()) + hits + int(wrong.sum())
     return 2 * hits / max(1, total)
 
 
-def known_frame_f1(truth: Truth, notes: NoteList) -> float:
+def known_frame_f1(truth: Truth, notes: Notes) -> float:
     """F1 of the frames that the labels determine."""
     known = truth.unknown & FRAME_UNKNOWN == 0
     shape = len(truth.unknown), truth.frame_s

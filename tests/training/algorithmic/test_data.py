@@ -87,13 +87,6 @@ def test_products_are_right_and_as_long_as_their_input(length: int, seed: int) -
         assert set(targets) <= {1, 2}
 
 
-@given(length=lengths, seed=seeds)
-def test_sorting_sorts(length: int, seed: int) -> None:
-    for inputs, targets in zip(*draw(PROBLEMS["sorting"], seed, length), strict=True):
-        assert len(inputs) == length
-        assert targets == sorted(inputs)
-
-
 @pytest.fixture(scope="module")
 def released(shared_dir: Path) -> dict[str, Any]:
     path = shared_dir / "reference" / "oracles" / "algorithmic_examples.json"

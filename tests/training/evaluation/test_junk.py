@@ -13,7 +13,6 @@ from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.training.music.synth.test_acoustics import write_noise
 from training.evaluate import main
 from training.evaluation.junk import (
-    SOUNDS,
     Source,
     evaluate_junk,
     held_out_sounds,
@@ -45,22 +44,6 @@ def test_every_note_is_a_false_one() -> None:
     assert found["digital silence"]["false_notes_a_minute"] == 0
     assert found["nothing"]["false_notes_a_minute"] == 0
     assert "69 (2), 81 (1)" in shown[1]
-
-
-def test_the_command_writes_json_with_sounds_of_ones_own(
-    tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "talk").mkdir()
-    soundfile.write(tmp_path / "talk" / "a.wav", GHOSTS, FAKE_RATE_HZ)
-    out = tmp_path / "deep" / "out.json"
-    where = ["--model", str(tiny_weights), "--data-dir", str(tmp_path), "--json", str(out)]
-    assert main(["junk", *where, "--seconds", "0.2"]) == 0
-    sounds = json.loads(out.read_text())["sounds"]
-    assert {name: sound["seconds"] for name, sound in sounds.items()} == {
-        **dict.fromkeys(SOUNDS, pytest.approx(0.2)),
-        "talk/a.wav": 1.0,
-    }
-    assert "false notes" in capsys.readouterr().out
 
 
 def test_held_out_speech_and_drums_come_at_the_length_asked_for(tmp_path: Path) -> None:

@@ -64,11 +64,3 @@ def test_folders_without_a_history_are_refused(
     (tmp_path / "metrics.jsonl").write_text('{"kind": "validation", "step": 1, "ap": 0.5}\n')
     assert main(command) == 1
     assert "has no validation with 'error'" in capsys.readouterr().err
-
-
-def test_tensorboard_events_lie_beside_the_metrics(tmp_path: Path) -> None:
-    log = MetricsLog(tmp_path, tensorboard=True)
-    log.write("train", 7, 1.0, {"loss": 0.5})
-    assert read_metrics(tmp_path)[0]["loss"] == 0.5
-    (events,) = (tmp_path / "tensorboard").iterdir()
-    assert b"train/loss" in events.read_bytes()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from training.evaluation.report import Result, interval, report, table
+from training.evaluation.real import Result, interval, report, table
 from training.music.metrics import FIGURES
 
 

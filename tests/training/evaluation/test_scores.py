@@ -45,12 +45,6 @@ def test_all_is_right_if_all_is_heard(folder: Path) -> None:
     assert figures["plain_place"] < figures["place"]
 
 
-def test_a_passage_ends_in_time(folder: Path) -> None:
-    played = performed(folder / "waltz.musicxml", 10.0, np.random.default_rng(1))
-    assert 0 < len(played.notes) == len(played.quarter)
-    assert played.notes.offset.max() <= 10
-
-
 def test_the_figures_are_means(folder: Path, synth_config: SynthConfig, tmp_path: Path) -> None:
     lines: list[str] = []
     figures = evaluate_scores(

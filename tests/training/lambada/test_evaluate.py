@@ -12,7 +12,6 @@ from training.lambada.evaluate import frequent_word, main, random_word
 from training.lambada.task import LambadaConfig
 from training.loop.config import LoopConfig
 from training.presets import LambadaRun
-from training.run import main as run_main
 from training.run import train
 
 PASSAGES = [
@@ -90,20 +89,3 @@ def test_what_is_wrong_is_named(
     (tmp_path / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
     with fails(capsys, "is of task 'sorting'; expected 'lambada'"):
         main([str(tmp_path), "--data", str(passages_file)])
-
-
-def test_a_run_from_the_command_line(
-    passages_file: Path, vectors_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = (
-        f"lambada --preset paper --lambada.train {passages_file} --lambada.validation "
-        f"{passages_file} --lambada.vectors {vectors_file} --lambada.rse.maps 4 "
-        "--lambada.rse.blocks 1 --lambada.length 32 --lambada.batch-size 4 --lambada.votes 2 "
-        f"--lambada.validation-passages 4 --loop.steps 3 --out {tmp_path}"
-    ).split()
-    assert run_main(arguments) == 0
-    assert "accuracy" in capsys.readouterr().out
-    card = json.loads((tmp_path / "best.json").read_text())
-    assert card["name"] == "lambada"
-    assert card["config"]["word_features"] == 12
-    assert main([str(tmp_path), "--data", str(passages_file)]) == 0

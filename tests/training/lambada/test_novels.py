@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from training.lambada.novels import (
-    TextError,
     is_collection,
     paragraphs,
     read_novels,
@@ -93,12 +92,3 @@ def test_archives_hold_the_same(folder: Path, tmp_path: Path) -> None:
     novels = read_novels(path)
     assert novels.words == read_novels(folder).words
     assert novels.text.tolist() == read_novels(folder).text.tolist()
-
-
-def test_what_is_no_novel_is_named(tmp_path: Path) -> None:
-    (tmp_path / "bad.tar.xz").write_bytes(b"not an archive")
-    with pytest.raises(TextError, match="cannot read"):
-        read_novels(tmp_path / "bad.tar.xz")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(TextError, match="holds no prose"):
-        read_novels(tmp_path / "empty")

@@ -1,15 +1,12 @@
 """LAMBADA's own files, real word vectors and real novels, where they lie beside the repository."""
 
-import tarfile
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from training.lambada.evaluate import frequent_word, random_word
-from training.lambada.novels import read_novels
-from training.lambada.passages import cut_passages, read_passages
+from training.lambada.passages import read_passages
 
 pytestmark = pytest.mark.shared
 
@@ -29,22 +26,3 @@ def test_the_test_file_and_its_baselines(test_passages: list[list[str]]) -> None
     assert answerable == pytest.approx(0.827, abs=0.001)
     assert random_word(test_passages) == pytest.approx(0.0166, abs=1e-4)  # Paperno et al.: 1.6 %
     assert frequent_word(test_passages) < 0.01
-
-
-def test_novels_are_tokenised_as_lambada_is(
-    shared_dir: Path, tmp_path: Path, test_passages: list[list[str]]
-) -> None:
-    """One novel suffices: its frequent words are those of LAMBADA's passages."""
-    path = shared_dir / "text" / "novels.tar.xz"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    with tarfile.open(path) as archive:
-        first = next(member for member in archive if member.name.endswith(".txt"))
-        archive.extract(first, tmp_path, filter="data")
-    novels = read_novels(tmp_path)
-    theirs = Counter(word for words in test_passages for word in words).most_common(60)
-    assert len({word for word, _ in theirs} & set(novels.words[:60])) >= 45
-    passages = cut_passages(novels, 256)
-    lengths = [len(passages[at]) for at in range(len(passages))]
-    assert len(lengths) > 20
-    assert 65 < np.mean(lengths) < 90

@@ -14,7 +14,6 @@ from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.loop.config import LoopConfig
-from training.loop.parallel import Shard
 from training.loop.symbol_losses import PADDING
 from training.presets import LambadaRun
 from training.run import train
@@ -51,13 +50,6 @@ def test_batches_are_a_function_of_seed_and_step(
     assert (len(set(ends.tolist())) == 1) == (padding == "front")
     loss, _ = task.loss(again)
     assert torch.isfinite(loss)
-
-
-def test_processes_share_a_batch(tiny_config: LambadaConfig, tmp_path: Path) -> None:
-    task = make_task(replace(tiny_config, padding="random"), tmp_path)
-    whole = next(task.batches(seed=2, step=7))
-    parts = [next(task.batches(2, 7, Shard(rank, 2))).inputs for rank in range(2)]
-    assert sorted(np.concatenate(parts).tolist()) == sorted(whole.inputs.tolist())
 
 
 def test_frozen_vectors_are_stored_once_and_come_back(

@@ -36,18 +36,6 @@ def test_at_most_three_words_are_read_in_both_formats(
     assert found.vectors.dtype == np.float32
 
 
-def test_special_symbols_stand_before_the_words(tmp_path: Path) -> None:
-    rows = "".join(f"w{n} {n} {10 * n}\n" for n in range(50))
-    vectors = read_vectors(write(tmp_path / "glove.txt", rows))
-    for released in (True, False):
-        table = vectors.table(first=4, released=released)
-        assert table.shape == (54, 2)
-        assert (table[0] == 0).all()
-        assert (table[4:] == vectors.vectors).all()
-        assert len(np.unique(table[1:4])) == 6
-        assert ((table[1:4] >= 0) & (table[1:4] < 1)).all() == released
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

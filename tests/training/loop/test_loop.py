@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.loop import loop
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer, deferred_signals
 from training.loop.parallel import Shard
@@ -46,24 +45,6 @@ class Line:
 
     def card(self) -> dict[str, Any]:
         return {"config": {}}
-
-
-@pytest.mark.parametrize("fastest", [torch.bfloat16, torch.float32])
-def test_bfloat16_is_used_where_the_hardware_multiplies_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: torch.dtype
-) -> None:
-    monkeypatch.setattr(loop, "fastest_dtype", lambda _: fastest)
-    trainer = Trainer(Line(), replace(QUICK, bfloat16="auto"), tmp_path)
-    assert trainer.bfloat16 is (fastest is torch.bfloat16)
-
-
-def test_slow_steps_are_reported_before_their_number_is_due(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "_REPORT_S", 0.0)
-    Trainer(Line(), replace(QUICK, steps=3, log_steps=1000), tmp_path).run()
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert sum('"train"' in line for line in lines) == 3
 
 
 def test_the_released_optimiser_learns_and_falls_to_a_rate_of_zero(tmp_path: Path) -> None:

@@ -41,13 +41,6 @@ def test_the_whole_share_is_what_the_teacher_hears(tiny_weights: Path) -> None:
     assert targets.pedal is labels.pedal
 
 
-def test_a_part_lies_between(tiny_weights: Path) -> None:
-    _, labels, _ = mixed(tiny_weights, share=0.0)
-    _, _, teacher = mixed(tiny_weights, share=1.0)
-    _, _, targets = mixed(tiny_weights, share=0.25)
-    torch.testing.assert_close(targets.frame, 0.75 * labels.frame + 0.25 * teacher.frame)
-
-
 def test_a_teacher_with_less_context_hears_the_end_of_the_samples(tiny_weights: Path) -> None:
     audio, labels, targets = mixed(tiny_weights, share=1.0)
     student = replace(STUDENT, front_end=FilterbankConfig(history=True))

@@ -10,8 +10,12 @@ import torch
 from model.config import SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY
-from training.music.families import FAMILIES, validation_passages
-from training.music.family_metrics import family_metrics, family_windows
+from training.music.families import (
+    FAMILIES,
+    family_metrics,
+    family_windows,
+    validation_passages,
+)
 from training.music.notes import FRAME_UNKNOWN
 from training.music.synth.config import SynthConfig
 

@@ -6,22 +6,21 @@ from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
 from training.music.metrics import (
-    NoteList,
     confusion,
     frame_average_precision,
     frame_f1,
     matched_onsets,
     note_f1,
-    note_list,
     scores,
     velocity_f1,
 )
+from training.music.notes import Notes, notes_of_rows
 
 FRAME_S = 0.01
-SCALE = note_list(np.array([(0.1 * i, 0.1 * i + 0.08, 60 + i, 80) for i in range(10)]))
+SCALE = notes_of_rows(np.array([(0.1 * i, 0.1 * i + 0.08, 60 + i, 80) for i in range(10)]))
 
 
-def scored(reference: NoteList, found: NoteList, probabilities: NDArray) -> dict[str, float]:
+def scored(reference: Notes, found: Notes, probabilities: NDArray) -> dict[str, float]:
     matched = matched_onsets(reference, found)
     return scores(reference, found, matched, probabilities, FRAME_S)
 
@@ -41,7 +40,7 @@ def test_late_onsets_count_up_to_the_tolerance() -> None:
 
 
 def test_wrong_offsets_matter_only_where_asked() -> None:
-    long = note_list(np.stack([SCALE.onset_s, SCALE.onset_s + 0.5, SCALE.pitch, SCALE.velocity], 1))
+    long = notes_of_rows(np.stack([SCALE.onset, SCALE.onset + 0.5, SCALE.pitch, SCALE.velocity], 1))
     assert note_f1(SCALE, long, offsets=False) == 1
     assert note_f1(SCALE, long, offsets=True) == 0
 
@@ -56,7 +55,7 @@ def test_average_precision_is_pooled_over_frames_and_notes() -> None:
 
 
 def test_nothing_scores_nothing() -> None:
-    nothing = note_list(np.zeros((0, 4)))
+    nothing = notes_of_rows(np.zeros((0, 4)))
     assert note_f1(SCALE, nothing, offsets=False) == 0
     assert note_f1(nothing, SCALE, offsets=False) == 0
     assert matched_onsets(SCALE, nothing).shape == (0, 2)
@@ -65,21 +64,21 @@ def test_nothing_scores_nothing() -> None:
 
 
 def test_velocities_count_where_labels_have_them() -> None:
-    rows = np.stack([SCALE.onset_s, SCALE.offset_s, SCALE.pitch, np.arange(10, 110, 10)], axis=1)
-    played = note_list(rows)
+    rows = np.stack([SCALE.onset, SCALE.offset, SCALE.pitch, np.arange(10, 110, 10)], axis=1)
+    played = notes_of_rows(rows)
     roll = played.roll(120, FRAME_S).astype(float)
     assert "onset_velocity_f1" not in scored(SCALE, played, roll)
     assert scored(played, played, roll)["onset_velocity_f1"] == pytest.approx(1.0)
     rows[:5, 3] = 100  # half of the notes are far too loud, whatever the scale
-    assert velocity_f1(played, note_list(rows)) < 0.8
+    assert velocity_f1(played, notes_of_rows(rows)) < 0.8
 
 
 def test_instruments_that_agree_and_that_do_not() -> None:
     violin, viola = INSTRUMENTS.index("violin"), INSTRUMENTS.index("viola")
     rows = [(0.2 * i, 0.2 * i + 0.1, 60 + i, 80, violin) for i in range(4)]
-    played = note_list(np.array(rows))
+    played = notes_of_rows(np.array(rows))
     # One of another instrument, one missed, one too many.
-    found = note_list(np.array([*rows[:2], (*rows[2][:4], viola), (2.0, 2.1, 90, 80, violin)]))
+    found = notes_of_rows(np.array([*rows[:2], (*rows[2][:4], viola), (2.0, 2.1, 90, 80, violin)]))
     figures = scored(played, found, played.roll(300, FRAME_S).astype(float))
     assert figures["instrument_accuracy"] == pytest.approx(2 / 3)
     assert figures["multi_onset_f1"] == pytest.approx(2 * 2 / (4 + 4))
@@ -89,9 +88,9 @@ def test_instruments_that_agree_and_that_do_not() -> None:
 
 def test_notes_of_unknown_instruments_do_not_count() -> None:
     rows = np.array([(0.0, 0.1, 60, 80, 5), (0.2, 0.3, 62, 80, -1)])
-    played, found = note_list(rows), note_list(np.abs(rows))
+    played, found = notes_of_rows(rows), notes_of_rows(np.abs(rows))
     roll = found.roll(40, FRAME_S).astype(float)
     figures = scored(played, found, roll)
     assert (figures["instrument_accuracy"], figures["multi_onset_f1"]) == (1.0, 1.0)
-    assert not note_list(rows[:, :4]).has_instruments
-    assert "multi_onset_f1" not in scored(note_list(rows[:, :4]), found, roll)
+    assert not notes_of_rows(rows[:, :4]).has_instruments
+    assert "multi_onset_f1" not in scored(notes_of_rows(rows[:, :4]), found, roll)

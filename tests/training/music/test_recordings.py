@@ -1,6 +1,5 @@
 """Note tables, MIDI files and folders of recordings, in every layout, and damaged ones."""
 
-from functools import partial
 from pathlib import Path
 
 import mido
@@ -36,7 +35,7 @@ def test_tables_as_programs_write_them(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(content.encode())
     notes = read_table(path)
-    columns = notes.onset_s, notes.offset_s, notes.pitch, notes.velocity
+    columns = notes.onset, notes.offset, notes.pitch, notes.velocity
     assert [column.tolist() for column in columns] == [[0.5], [1.5], [60], [90]]
 
 
@@ -92,7 +91,7 @@ def write(path: Path, *tracks: list[Said], tempo: int = 500_000) -> Path:
 
 def heard(path: Path) -> list[tuple[int, float, float]]:
     notes = read_midi(path)
-    columns = notes.pitch, notes.onset_s, notes.offset_s
+    columns = notes.pitch, notes.onset, notes.offset
     return [
         (int(p), round(float(a), 3), round(float(b), 3)) for p, a, b in zip(*columns, strict=True)
     ]
@@ -139,16 +138,6 @@ def test_drums_are_no_notes(tmp_path: Path) -> None:
     assert heard(path) == [(60, 0.5, 1.0)]
 
 
-def test_a_tempo_counts_from_where_it_stands(tmp_path: Path) -> None:
-    file = mido.MidiFile(type=1, ticks_per_beat=100)
-    tempo, note = partial(mido.MetaMessage, "set_tempo"), partial(mido.Message, "note_on", note=60)
-    tempi = [tempo(tempo=1_000_000), tempo(tempo=250_000, time=200)]
-    notes = [note(velocity=70, time=100), note(velocity=0, time=200)]
-    file.tracks.extend([mido.MidiTrack(tempi), mido.MidiTrack(notes)])
-    file.save(tmp_path / "a.mid")
-    assert heard(tmp_path / "a.mid") == [(60, 1.0, 2.25)]
-
-
 @pytest.mark.parametrize(
     "content",
     [b"no music", b"MThd\0\0\0\x06\0\0\0\0\0\0", b"MThd\0\0\0\x06\0\x01\0\x01\xe2\x50MTrk"],
@@ -189,7 +178,7 @@ def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> 
     collection = read_collection(tmp_path)
     found = {recording.name: recording for recording in collection.recordings}
     assert sorted(found) == ["a", "b", "c"]
-    assert found["a"].notes.onset_s.tolist() == [0.5]
+    assert found["a"].notes.onset.tolist() == [0.5]
     assert found["a"].notes.velocity.tolist() == [64]
     assert found["b"].notes.pitch.tolist() == [61]
     assert collection.unlabelled == [tmp_path / "unlabelled.wav"]
@@ -229,7 +218,7 @@ def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None
     text(tmp_path / "notes" / "x.csv", "onset,offset,pitch,velocity\n0,12,71,64\n12,24,74,64\n")
     text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
     (recording,) = read_collection(tmp_path).recordings
-    assert recording.notes.onset_s.tolist() == [63.0, 63.5]
+    assert recording.notes.onset.tolist() == [63.0, 63.5]
     assert recording.notes.pitch.tolist() == [71, 74]
     deeper = tmp_path / "deeper"
     for name in ("alignments", "notes", "audio"):
@@ -237,7 +226,7 @@ def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None
         (tmp_path / name).rename(deeper / name / "collection")
     (tmp_path / "info.csv").rename(deeper / "info.csv")
     (recording,) = read_collection(tmp_path).recordings
-    assert recording.notes.onset_s.tolist() == [63.0, 63.5]
+    assert recording.notes.onset.tolist() == [63.0, 63.5]
     text(deeper / "info.csv", "filename,start\nx,early\n")
     assert "cannot read" in read_collection(tmp_path).failures["x"]
     text(deeper / "alignments" / "collection" / "x.csv", "start,end\n1.0,1.5\n")

@@ -16,7 +16,7 @@ from tests.training.musicnet.conftest import HEADER, scale
 from training import evaluate, run
 from training.music.metrics import DELAY_FIGURES, FIGURES
 from training.musicnet.layout import find
-from training.musicnet.windows import ArchiveConfig, labelled_test_set, open_tracks
+from training.musicnet.windows import open_tracks
 from training.presets import MUSIC_PRESETS
 
 
@@ -45,16 +45,6 @@ def test_the_papers_figure_is_that_of_the_middle_frames(
     assert report["paper"]["windows"] == len(predicted)
     figure = report["paper"]["average_precision"]
     assert f"average precision of middle frames: {figure:.4f}" in capsys.readouterr().out
-
-
-def test_the_reference_notes_are_those_of_the_labels(archive: Path) -> None:
-    recordings = labelled_test_set(ArchiveConfig(archive, test="ten")).recordings
-    assert {recording.name for recording in recordings} == {"1819", "2303", "2556"}
-    notes = next(r.notes for r in recordings if r.name == "2303")
-    begin, end, pitch = scale(2303)[5]
-    assert notes.onset_s[5] == pytest.approx(begin / 44_100)
-    assert notes.offset_s[5] == pytest.approx(end / 44_100)
-    assert notes.pitch[5] == pitch
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,6 @@ from tests.training.musicnet.conftest import TRAIN, scale
 from training.loop.parallel import Shard
 from training.musicnet.layout import find
 from training.musicnet.windows import (
-    Archive,
-    ArchiveConfig,
     Track,
     Windows,
     open_tracks,
@@ -117,12 +115,3 @@ def test_recordings_are_resampled_once_and_mapped(
     stamp = (archive / "c" / "1727.npy").stat().st_mtime_ns
     open_tracks([source], rate, archive / "c")
     assert (archive / "c" / "1727.npy").stat().st_mtime_ns == stamp
-
-
-def test_validation_windows_come_from_validation_recordings(archive: Path) -> None:
-    data = Archive(ArchiveConfig(archive), 11_025)
-    batch = data.validation(10)
-    assert len(batch.audio) == 10
-    pitches = {note for number in (2131, 1792) for _, _, note in scale(number)}
-    assert set(np.flatnonzero(batch.targets.frame.any(axis=(0, 1)))) <= pitches
-    assert data.card()["validation"] == [2131, 1792]

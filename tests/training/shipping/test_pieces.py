@@ -6,8 +6,7 @@ import pytest
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.music.families import Passage
-from training.music.metrics import NoteList, note_list
-from training.music.notes import FRAME_UNKNOWN, joined, notes_of
+from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
 from training.music.scored.corpus import BOTH
 from training.shipping.pieces import Pieces, known_f1, known_frame_f1, truth_of
 
@@ -21,8 +20,8 @@ def passage(unknown: list[tuple[float, float, float, float]], notes: list) -> Pa
     return Passage("tones", audio, FAKE_RATE_HZ, labelled, np.array(unknown, float).reshape(-1, 4))
 
 
-def found(*notes: tuple[float, int]) -> NoteList:
-    return note_list(np.array([(onset, onset + 0.3, pitch, 64) for onset, pitch in notes]))
+def found(*notes: tuple[float, int]) -> Notes:
+    return notes_of_rows(np.array([(onset, onset + 0.3, pitch, 64) for onset, pitch in notes]))
 
 
 def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
@@ -46,7 +45,7 @@ def test_ends_count_where_onsets_are_known() -> None:
     assert known_f1(truth, short) == 1.0
     assert known_f1(truth, short, offsets=True) == 0.0
     rows = [(onset, offset, pitch, 64) for pitch, onset, offset in TONES[2:]]
-    assert known_f1(truth, note_list(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
+    assert known_f1(truth, notes_of_rows(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
 
 
 def test_approximate_labels_are_taken_as_they_are() -> None:

@@ -18,7 +18,7 @@ from tests.networks import TINY
 from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
 from training.shipping import choose, ship
-from training.shipping.naming import STREAM, heard_passages, naming_settings, objective
+from training.shipping.naming import STREAM, heard_passages, objective
 from training.shipping.pieces import Pieces
 from training.shipping.tune import GRID, MAX_CORRECTION, correction_frames, tune, value_of
 
@@ -116,18 +116,6 @@ def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> No
     assert never == pytest.approx(accuracy + always_up / 2)
     pedal = 2 * (found(TrackerSettings()) - accuracy)
     assert measured["pedal_f1"] < pedal < measured["pedal_f1"] + 1
-
-
-def test_the_other_settings_of_the_card_are_kept(
-    synth_config: SynthConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grid = {"belief_trust": (0.0, 1.0), "pedal_on_threshold": (0.3, 0.7)}
-    monkeypatch.setattr("training.shipping.naming.GRID", grid)
-    transcriber = fake()
-    transcriber.card = {"tracker": {"onset_threshold": 0.35, "early_odds": [2.0, 0.5]}}
-    before = TrackerSettings.from_card(transcriber.card)
-    found = naming_settings(transcriber, synth_config, 1, SECONDS)
-    assert found == replace(before, **{name: getattr(found, name) for name in grid})
 
 
 def test_weights_without_these_heads_are_refused(

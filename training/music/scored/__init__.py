@@ -1,4 +1,1 @@
-"""Recordings with scores: alignment and training excerpts.
-
-Nothing is rendered here.
-"""
+"""Real recordings as training data: with scores, with labels of their notes, or phrases."""

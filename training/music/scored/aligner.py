@@ -15,8 +15,7 @@ from model.config import HOP
 from service.engine.local import LocalComputer
 from service.notes.base_tracker import onset_shift, peaks
 from service.stream.recording import transcribe_array
-from training.music.metrics import NoteList
-from training.music.notes import nearest, next_strokes
+from training.music.notes import Notes, nearest, next_strokes, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.scored.coarse import TimeMap, read_time_map, warp
 
@@ -45,7 +44,7 @@ SHORTEST_S = 0.04
 class Aligned:
     """Notes at recording times, by onset."""
 
-    notes: NoteList
+    notes: Notes
     """With the score's pitches; velocity 0 (unknown)."""
     confidence: NDArray[np.float64]
     """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
@@ -56,7 +55,7 @@ class Aligned:
     """Of all chords."""
 
 
-def refine(score: NoteList, rough: TimeMap, onset: NDArray[np.float32], frame_s: float) -> Aligned:
+def refine(score: Notes, rough: TimeMap, onset: NDArray[np.float32], frame_s: float) -> Aligned:
     """Aligns the score's notes with the onsets heard.
 
     Args:
@@ -65,9 +64,9 @@ def refine(score: NoteList, rough: TimeMap, onset: NDArray[np.float32], frame_s:
         onset: onset probabilities, (frames, PITCHES).
         frame_s: from one frame to the next.
     """
-    first = np.concatenate([[True], np.diff(score.onset_s) > CHORD_S])
+    first = np.concatenate([[True], np.diff(score.onset) > CHORD_S])
     chord = np.cumsum(first) - 1
-    written_s = score.onset_s[first]
+    written_s = score.onset[first]
     chord_s = rough(written_s)
     for width_s in ROUGH_TOLERANCES_S:
         found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
@@ -79,19 +78,15 @@ def refine(score: NoteList, rough: TimeMap, onset: NDArray[np.float32], frame_s:
     support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], heard)
     placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
     confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
-    offset_s = _ends(score.pitch, onset_s, time_map(score.offset_s))
+    offset_s = _ends(score.pitch, onset_s, time_map(score.offset))
     order = np.lexsort((score.pitch, onset_s))
-    notes = NoteList(
-        np.maximum(0, onset_s)[order],
-        np.maximum(0, offset_s)[order],
-        score.pitch[order],
-        np.zeros(len(score), np.int64),
-    )
+    begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
+    notes = notes_of(begin_s, end_s, score.pitch[order])
     return Aligned(notes, confidence[order], heard[order], time_map)
 
 
 def _peaks(
-    pitch: NDArray[np.int64],
+    pitch: NDArray[np.int16],
     expected_s: NDArray[np.float64],
     onset: NDArray[np.float32],
     frame_s: float,
@@ -121,7 +116,7 @@ def _peaks(
 
 
 def _reach(
-    pitch: NDArray[np.int64], expected_s: NDArray[np.float64]
+    pitch: NDArray[np.int16], expected_s: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The time range of each note: half the way to its neighbours of the same pitch."""
     again = next_strokes(pitch, expected_s)
@@ -171,7 +166,7 @@ def _around(
 
 
 def _ends(
-    pitch: NDArray[np.int64], onset_s: NDArray[np.float64], written_s: NDArray[np.float64]
+    pitch: NDArray[np.int16], onset_s: NDArray[np.float64], written_s: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Ends as written, but after the onset and before the next note of the pitch."""
     end_s = np.maximum(written_s, onset_s + SHORTEST_S)
@@ -188,7 +183,7 @@ class Activations:
     frame_s: float
 
 
-def align(activations: Activations, score: NoteList, coarse: TimeMap | None = None) -> Aligned:
+def align(activations: Activations, score: Notes, coarse: TimeMap | None = None) -> Aligned:
     """The score's notes moved to where they are heard.
 
     Starts from the coarse alignment and from a computed one, and keeps the result with more notes
@@ -232,5 +227,5 @@ def unwritten(aligned: Aligned, activations: Activations) -> NDArray[np.float64]
     frame, pitch = peaks(activations.onset, 1, FOUND)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * activations.frame_s, np.float64)
     notes = aligned.notes
-    near = nearest(notes.onset_s, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
+    near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
     return np.stack([times_s, pitch, inner[frame, pitch]], axis=1)[~near]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from training.music.metrics import NoteList
+from training.music.notes import Notes
 from training.music.recordings import LabelError
 
 HEAD_LINES = 2  # of a table: a comment, then the column names
@@ -64,7 +64,7 @@ SILENT = 0.3  # norm of a silent slice
 
 
 def warp(
-    score: NoteList, sounding: NDArray[np.float32], onset: NDArray[np.float32], frame_s: float
+    score: Notes, sounding: NDArray[np.float32], onset: NDArray[np.float32], frame_s: float
 ) -> TimeMap:
     """The map from score time to recording time, to about STEP_S.
 
@@ -77,13 +77,11 @@ def warp(
     # The written tempo is arbitrary: first scale both to the same length.
     heard = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
     heard_s = float(heard[-1] - heard[0]) if len(heard) > 1 else length_s
-    written_s = max(1e-3, float(score.onset_s[-1] - score.onset_s[0]))
+    written_s = max(1e-3, float(score.onset[-1] - score.onset[0]))
     pace = max(1e-3, heard_s) / written_s
     step_s = max(STEP_S, float(np.sqrt(length_s * (heard_s + 2 * MARGIN_S) / CELLS)))
-    begin_s = MARGIN_S - score.onset_s[0] * pace
-    played = NoteList(
-        score.onset_s * pace + begin_s, score.offset_s * pace + begin_s, score.pitch, score.velocity
-    )
+    begin_s = MARGIN_S - score.onset[0] * pace
+    played = score.moved(onset=score.onset * pace + begin_s, offset=score.offset * pace + begin_s)
     slices = int((heard_s + 2 * MARGIN_S) / step_s) + 1
     written = _features(*_written(played, slices, step_s))
     edges = np.arange(0, len(sounding), step_s / frame_s).astype(int)
@@ -96,10 +94,10 @@ def warp(
 
 
 def _written(
-    notes: NoteList, slices: int, step_s: float
+    notes: Notes, slices: int, step_s: float
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     onset = np.zeros((slices, PITCHES), np.float32)
-    at = np.minimum((notes.onset_s / step_s).astype(int), slices - 1)
+    at = np.minimum((notes.onset / step_s).astype(int), slices - 1)
     onset[at, notes.pitch] = 1
     return np.maximum(notes.roll(slices, step_s), onset).astype(np.float32), onset
 

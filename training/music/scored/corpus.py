@@ -171,8 +171,8 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
             heard, frame_s = activations.sounding, activations.frame_s
             rung = ringing(notes, heard, frame_s, RELEASE_S, 1.5 * RELEASE_S)
             labels: dict[str, Any] = {
-                "onset": notes.onset_s,
-                "offset": notes.offset_s,
+                "onset": notes.onset,
+                "offset": notes.offset,
                 "pitch": notes.pitch,
                 "confidence": aligned.confidence,
                 "heard": aligned.heard,

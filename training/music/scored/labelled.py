@@ -3,6 +3,10 @@
 Entries of the ``index.json`` of :mod:`training.music.scored.corpus` with ``label_kind`` have
 ``labels``: tables of onset, offset, pitch and more (``training.music.recordings.read_table``).
 Those of kind "exact" are trained as they are; of others, the loss masks the edges of notes.
+
+Of phrases, clips listed in ``phrases.json`` with ``file``, ``class`` and ``upstream_split``, only
+the instrument is known. The shipped weights ``live`` say where notes begin, and everything but who
+plays them is masked.
 """
 
 import hashlib
@@ -16,11 +20,14 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
-from model.storage import replace_file
+from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
+from model.storage import load, replace_file
+from service.engine.local import LocalComputer
+from service.notes.base_tracker import peaks
+from service.stream.recording import transcribe_array
 from training.music.notes import FRAME_UNKNOWN, Notes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio, read_table
-from training.music.scored.corpus import BOTH, ScoredRecording, rows
+from training.music.scored.corpus import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows
 
 EXACT = "exact"
 EDGE_S = 0.06
@@ -78,7 +85,7 @@ def _load(
     root: Path, cache: Path, entry: dict[str, Any], class_name: str = "voice"
 ) -> ScoredRecording:
     table = read_table(root / entry["labels"][0])
-    notes = notes_of(table.onset_s, table.offset_s, table.pitch)
+    notes = notes_of(table.onset, table.offset, table.pitch)
     number = INSTRUMENTS.index(class_name) if class_name else -1
     notes = notes.moved(instrument=np.full(len(notes), number, np.int8))
     exact = entry.get("label_kind") == EXACT
@@ -114,3 +121,50 @@ def edges(notes: Notes) -> NDArray[np.float64]:
 
 def _near(pitch: NDArray[np.int16]) -> Iterable[NDArray[np.int16]]:
     return (np.clip(pitch + step, 0, PITCHES - 1).astype(np.int16) for step in NEIGHBOURS)
+
+
+HEARD = 0.4
+"""Onset probability of a note."""
+SOUNDS_S = 0.3
+"""Length given to the notes, which no loss sees."""
+KEPT_OUT = ("validation", "test")
+"""Splits of the sources that are not trained on."""
+CACHE_VERSION = 1
+
+
+def load_phrases(root: Path, cache: Path) -> list[ScoredRecording]:
+    """The clips to train on; none if the index is missing. Raises ValueError or OSError for files
+    that cannot be read."""
+    index = root / "phrases.json"
+    if not index.exists():
+        return []
+    entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in KEPT_OUT]
+    key = hashlib.sha256(index.read_bytes() + bytes([CACHE_VERSION])).hexdigest()[:12]
+    place = cache / f"phrases-{key}.npz"
+    audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
+    if not place.exists():
+        with LocalComputer(load(MODEL)) as computer:
+            found: dict[str, Any] = {
+                name: _onsets(computer, sound) for name, sound in audio.items()
+            }
+        replace_file(place, partial(np.savez, **found))
+    with np.load(place) as stored:
+        onsets = {name: stored[name] for name in audio}
+    clips = []
+    for entry in entries:
+        sound, (onset, pitch) = audio[entry["file"]], onsets[entry["file"]]
+        notes = notes_of(onset, onset + SOUNDS_S, pitch)
+        number = np.full(len(notes), INSTRUMENTS.index(entry["class"]), np.int8)
+        length_s = np.array([len(sound) / SAMPLE_RATE])
+        doubts = rows(np.zeros(1), length_s, ALL_PITCHES, BOTH)
+        name = Path(entry["file"]).stem
+        clips.append(ScoredRecording(name, sound, notes.moved(instrument=number), doubts))
+    return clips
+
+
+def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> NDArray[np.float64]:
+    """[2, n], seconds and pitches at which notes begin."""
+    samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
+    heard = transcribe_array(samples, SAMPLE_RATE, computer).probabilities
+    frame, pitch = peaks(heard[computer.config.heads.index("onset")], 1, HEARD).nonzero()
+    return np.stack([frame * HOP / SAMPLE_RATE, pitch])

@@ -22,10 +22,10 @@ from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
     Material,
+    Take,
     augmented,
     load_material,
     random_tuning,
-    score_excerpt,
     training_excerpt,
 )
 from training.music.synth.render import REFERENCE_VELOCITY, Rendered, Voice
@@ -233,6 +233,5 @@ def _excerpt(
         piano_probability=VALIDATION_PIANO,
         string_solo_piano_probability=VALIDATION_PIANO / 2,
     )
-    tuning = random_tuning(config, rng)
-    dry = score_excerpt(material, config, seconds, tuning, rng, only=config.held_out)
+    dry = Take(material, config, rng, seconds, random_tuning(config, rng)).of_score(config.held_out)
     return replace(dry, audio=augmented(dry.audio, material, config, rng))

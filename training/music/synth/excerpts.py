@@ -11,8 +11,12 @@ from model.config import PITCHES
 from training.music.notes import Notes, joined
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings
-from training.music.scored.labelled import load_labelled, load_singing, singing_files
-from training.music.scored.phrases import load_phrases
+from training.music.scored.labelled import (
+    load_labelled,
+    load_phrases,
+    load_singing,
+    singing_files,
+)
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
 from training.music.synth.config import RecordingConfig, SynthConfig
@@ -21,7 +25,7 @@ from training.music.synth.instruments.casting import choose, ensemble_group
 from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform, voice_for
 from training.music.synth.pianos.dampers import held_by_pedal, invented_pedal, pedal_depths
 from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
-from training.music.synth.render import Rendered, render, shorten_repeats
+from training.music.synth.render import Rendered, Voice, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
 from training.music.synth.singing.sing import line, random_habits, random_melody, sing, transposed
 from training.music.synth.singing.voices import Singer, load_singer, load_singers
@@ -74,6 +78,15 @@ def recorded_excerpt(
 
 
 OVERLAY_DB = (-8.0, 4.0)
+VOICE_DB = (-3.0, 9.0)
+"""Level of a singer above the accompaniment."""
+CHOIR = 0.15
+"""Fraction of the singing without accompaniment for which several parts of a score are sung."""
+CHOIR_PARTS = 4
+SINGERS_WEIGHT = 4.0
+"""Of recorded singing, against speech, which is recorded of more people."""
+MADE_UP = 0.5
+"""Fraction of the solo songs that are no scores."""
 _ATTEMPTS = 20
 
 
@@ -137,6 +150,108 @@ def load_real(config: SynthConfig) -> dict[str, list[ScoredRecording]]:
     return {name: some for name, some in groups.items() if some and config.real_weights.get(name)}
 
 
+@dataclass(frozen=True)
+class Take:
+    """An excerpt in the making: of what, how long, how it is tuned."""
+
+    material: Material
+    config: SynthConfig
+    rng: np.random.Generator
+    seconds: float
+    tuning_cents: float
+
+    @property
+    def rate(self) -> int:
+        return self.material.bank.sample_rate
+
+    def of_score(self, only: tuple[str, ...] | None = None, piece: Piece | None = None) -> Rendered:
+        """A dry excerpt of ``piece``, or of a random one. ``only``: the instruments to use."""
+        for _ in range(_ATTEMPTS):  # a long rest may leave an excerpt without notes
+            chosen = piece or random_piece(self.material, self.rng)
+            rendered = self._played(chosen, *self._performed(chosen), only)
+            if len(rendered.notes):
+                return rendered
+        return rendered
+
+    def of_random_notes(self) -> Rendered:
+        """Random notes on one instrument, pianos preferred."""
+        bank, config, rng = self.material.bank, self.config, self.rng
+        entries = [e for e in bank.instruments.values() if e.name not in config.held_out]
+        pianos = [e for e in entries if e.family == "piano"]
+        entry = choose(pianos if pianos and rng.random() < 0.6 else entries, rng)
+        low, high = max(PITCH_LOW, entry.low - 2), min(PITCH_HIGH, entry.high + 2)
+        notes = random_notes(self.seconds, low, high, rng)
+        voice = voice_for(entry, config, rng)
+        pedal = np.zeros((0, 3))
+        if voice.dampers and rng.random() < 0.3:
+            pedal = pedal_depths(invented_pedal(notes, rng), rng)
+            notes = held_by_pedal(notes, pedal)
+        number = np.full(len(notes), entry.number, np.int8)
+        return self._rendered(shorten_repeats(notes.moved(instrument=number)), [voice], pedal)
+
+    def of_singing(self, accompanied: bool) -> Rendered:
+        """A dry excerpt sung by one or more of the singers, with or without players."""
+        rng = self.rng
+        if not accompanied and rng.random() > CHOIR and rng.random() < MADE_UP:
+            return self._sung(random_melody(self.seconds, rng))
+        piece = random_piece(self.material, rng)
+        notes, pedal = self._performed(piece)
+        if not accompanied and len(np.unique(notes.part)) > 1 and rng.random() < CHOIR:
+            parts = rng.permutation(np.unique(notes.part))[:CHOIR_PARTS]
+            choir, *others = [self._sung(line(notes.where(notes.part == part))) for part in parts]
+            for other in others:
+                choir = overlaid(choir, other, float(rng.uniform(-4, 4)))
+            return choir
+        melody = line(notes.where(notes.part == _leading(notes)) if len(notes) else notes)
+        sung = self._sung(melody)
+        if not accompanied:
+            return sung
+        # What is sung is not played as well.
+        places = set(zip(melody.onset, melody.pitch, strict=True))
+        rest = [at not in places for at in zip(notes.onset, notes.pitch, strict=True)]
+        band = self._played(piece, notes.where(np.array(rest, bool)), pedal)
+        return overlaid(band, sung, float(rng.uniform(*VOICE_DB)))
+
+    def _performed(self, piece: Piece) -> tuple[Notes, NDArray[np.float64]]:
+        """A random passage of a piece and its pedal."""
+        latest = max(0.0, piece.seconds - 0.7 * self.seconds)
+        begins = piece.notes.onset[: max(1, np.searchsorted(piece.notes.onset, latest))]
+        start_s = float(begins[self.rng.integers(len(begins))])
+        return perform(piece, start_s, self.seconds, self.config, self.rng)
+
+    def _played(
+        self,
+        piece: Piece,
+        notes: Notes,
+        pedal: NDArray[np.float64],
+        only: tuple[str, ...] | None = None,
+    ) -> Rendered:
+        bank = self.material.bank
+        return self._rendered(*orchestrate(bank, piece, notes, pedal, self.config, self.rng, only))
+
+    def _rendered(
+        self, notes: Notes, voices: list[Voice], pedal: NDArray[np.float64] | None
+    ) -> Rendered:
+        material = self.material
+        return render(
+            material.bank,
+            notes,
+            voices,
+            self.seconds,
+            self.tuning_cents,
+            self.rng,
+            pedal,
+            material.mechanics,
+        )
+
+    def _sung(self, melody: Notes) -> Rendered:
+        singers, rng = self.material.singers, self.rng
+        weights = np.array([SINGERS_WEIGHT if one.sings else 1.0 for one in singers])
+        singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
+        melody, habits = transposed(melody, singer, rng), random_habits(rng)
+        return sing(melody, singer, habits, self.seconds, self.rate, self.tuning_cents, rng)
+
+
 def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
     """One augmented excerpt: of a real recording, a score, random notes or noise."""
     rate = material.bank.sample_rate
@@ -154,33 +269,18 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
         sounds, share = material.surroundings.sounds, config.recording.recorded
         sound = noise.background(length, rate, config.background_kinds, rng, sounds, share)
         return Rendered(augmented(sound, material, config, rng), joined([]))
-    tuning = random_tuning(config, rng)
+    take = Take(material, config, rng, seconds, random_tuning(config, rng))
     if kind < config.background_probability + config.random_probability:
-        entries = [e for e in material.bank.instruments.values() if e.name not in config.held_out]
-        pianos = [e for e in entries if e.family == "piano"]
-        entry = choose(pianos if pianos and rng.random() < 0.6 else entries, rng)
-        low, high = max(PITCH_LOW, entry.low - 2), min(PITCH_HIGH, entry.high + 2)
-        notes = random_notes(seconds, low, high, rng)
-        voice = voice_for(entry, config, rng)
-        pedal = np.zeros((0, 3))
-        if voice.dampers and rng.random() < 0.3:
-            pedal = pedal_depths(invented_pedal(notes, rng), rng)
-            notes = held_by_pedal(notes, pedal)
-        number = np.full(len(notes), entry.number, np.int8)
-        notes = shorten_repeats(notes.moved(instrument=number))
-        rendered = render(
-            material.bank, notes, [voice], seconds, tuning, rng, pedal, material.mechanics
-        )
+        rendered = take.of_random_notes()
     elif material.singers and rng.random() < config.sung_probability:
         accompanied = rng.random() < config.accompanied
-        rendered = sung_excerpt(material, config, seconds, tuning, rng, accompanied)
+        rendered = take.of_singing(accompanied)
         if accompanied:
             config = replace(config, recording=produced(config.recording))
     else:
-        rendered = score_excerpt(material, config, seconds, tuning, rng)
+        rendered = take.of_score()
         if rng.random() < config.overlay_probability:
-            other = score_excerpt(material, config, seconds, tuning, rng)
-            rendered = overlaid(rendered, other, float(rng.uniform(*OVERLAY_DB)))
+            rendered = overlaid(rendered, take.of_score(), float(rng.uniform(*OVERLAY_DB)))
     return replace(rendered, audio=augmented(rendered.audio, material, config, rng))
 
 
@@ -204,121 +304,15 @@ def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
     return Rendered(audio, joined([first.notes, moved]), pedal)
 
 
-def score_excerpt(
-    material: Material,
-    config: SynthConfig,
-    seconds: float,
-    tuning_cents: float,
-    rng: np.random.Generator,
-    only: tuple[str, ...] | None = None,
-    piece: Piece | None = None,
-) -> Rendered:
-    """A dry excerpt of ``piece``, or of a random one. ``only``: the instruments to use."""
-    for _ in range(_ATTEMPTS):  # a long rest may leave an excerpt without notes
-        chosen = piece or random_piece(material, rng)
-        notes, pedal = _performed(chosen, seconds, config, rng)
-        rendered = _played(material, chosen, notes, pedal, config, seconds, tuning_cents, rng, only)
-        if len(rendered.notes):
-            return rendered
-    return rendered
-
-
-def _performed(
-    piece: Piece, seconds: float, config: SynthConfig, rng: np.random.Generator
-) -> tuple[Notes, NDArray[np.float64]]:
-    """A random passage of a piece and its pedal."""
-    latest = max(0.0, piece.seconds - 0.7 * seconds)
-    begins = piece.notes.onset[: max(1, np.searchsorted(piece.notes.onset, latest))]
-    start_s = float(begins[rng.integers(len(begins))])
-    return perform(piece, start_s, seconds, config, rng)
-
-
-def _played(
-    material: Material,
-    piece: Piece,
-    notes: Notes,
-    pedal: NDArray[np.float64],
-    config: SynthConfig,
-    seconds: float,
-    tuning_cents: float,
-    rng: np.random.Generator,
-    only: tuple[str, ...] | None = None,
-) -> Rendered:
-    notes, voices, presses = orchestrate(material.bank, piece, notes, pedal, config, rng, only)
-    return render(
-        material.bank, notes, voices, seconds, tuning_cents, rng, presses, material.mechanics
-    )
-
-
-VOICE_DB = (-3.0, 9.0)
-"""Level of a singer above the accompaniment."""
-CHOIR = 0.15
-"""Fraction of the singing without accompaniment for which several parts of a score are sung."""
-CHOIR_PARTS = 4
-SINGERS_WEIGHT = 4.0
-"""Of recorded singing, against speech, which is recorded of more people."""
-MADE_UP = 0.5
-"""Fraction of the solo songs that are no scores."""
-
-
 def produced(config: RecordingConfig) -> RecordingConfig:
     """How songs are mixed and passed on."""
     return replace(config, drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
-
-
-def sung_excerpt(
-    material: Material,
-    config: SynthConfig,
-    seconds: float,
-    tuning_cents: float,
-    rng: np.random.Generator,
-    accompanied: bool,
-) -> Rendered:
-    """A dry excerpt sung by one or more of the singers, with or without players."""
-    if not accompanied and rng.random() > CHOIR and rng.random() < MADE_UP:
-        return _sung(material, random_melody(seconds, rng), seconds, tuning_cents, rng)
-    piece = random_piece(material, rng)
-    notes, pedal = _performed(piece, seconds, config, rng)
-    if not accompanied and len(np.unique(notes.part)) > 1 and rng.random() < CHOIR:
-        parts = rng.permutation(np.unique(notes.part))[:CHOIR_PARTS]
-        singers = [
-            _sung(material, line(notes.where(notes.part == part)), seconds, tuning_cents, rng)
-            for part in parts
-        ]
-        choir = singers[0]
-        for other in singers[1:]:
-            choir = overlaid(choir, other, float(rng.uniform(-4, 4)))
-        return choir
-    melody = line(notes.where(notes.part == _leading(notes)) if len(notes) else notes)
-    sung = _sung(material, melody, seconds, tuning_cents, rng)
-    if not accompanied:
-        return sung
-    # What is sung is not played as well.
-    places = set(zip(melody.onset, melody.pitch, strict=True))
-    rest = [at not in places for at in zip(notes.onset, notes.pitch, strict=True)]
-    others = notes.where(np.array(rest, bool))
-    band = _played(material, piece, others, pedal, config, seconds, tuning_cents, rng)
-    return overlaid(band, sung, float(rng.uniform(*VOICE_DB)))
 
 
 def _leading(notes: Notes) -> int:
     """The part that lies highest."""
     parts = np.unique(notes.part)
     return int(parts[np.argmax([notes.pitch[notes.part == part].mean() for part in parts])])
-
-
-def _sung(
-    material: Material,
-    melody: Notes,
-    seconds: float,
-    tuning_cents: float,
-    rng: np.random.Generator,
-) -> Rendered:
-    weights = np.array([SINGERS_WEIGHT if one.sings else 1.0 for one in material.singers])
-    singer = material.singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
-    melody, habits = transposed(melody, singer, rng), random_habits(rng)
-    rate = material.bank.sample_rate
-    return sing(melody, singer, habits, seconds, rate, tuning_cents, rng)
 
 
 def random_piece(material: Material, rng: np.random.Generator) -> Piece:

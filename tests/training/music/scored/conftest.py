@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
-from training.music.metrics import NoteList, note_list
+from training.music.notes import Notes, notes_of_rows
 from training.music.scored.aligner import HEARD_EARLY_S, Activations
 
 FRAME_S = HOP / SAMPLE_RATE
@@ -18,18 +18,18 @@ def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
     return LEAD_S + PACE * written_s + 0.15 * np.sin(written_s)
 
 
-def ideal_activations(notes: NoteList, seconds: float) -> Activations:
+def ideal_activations(notes: Notes, seconds: float) -> Activations:
     """Probabilities as the labels of training would have them, as early as a model hears."""
     frames = int(seconds / FRAME_S)
     onset = np.zeros((frames, PITCHES), np.float32)
-    for time_s, pitch in zip(notes.onset_s, notes.pitch, strict=True):
+    for time_s, pitch in zip(notes.onset, notes.pitch, strict=True):
         at = np.arange(frames) - (time_s - HEARD_EARLY_S) / FRAME_S
         onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - np.abs(at) / 3))
     return Activations(notes.roll(frames, FRAME_S).astype(np.float32), onset, FRAME_S)
 
 
 @pytest.fixture(scope="session")
-def score() -> NoteList:
+def score() -> Notes:
     """30 s of chords and runs; every third pitch, so that no two are confused."""
     rng = np.random.default_rng(5)
     rows = []
@@ -37,17 +37,17 @@ def score() -> NoteList:
         size = 1 + beat % 3
         for pitch in 40 + 3 * rng.choice(14, size, replace=False):
             rows.append((beat / 2, beat / 2 + 0.4, pitch, 70))
-    return note_list(np.array(rows))
+    return notes_of_rows(np.array(rows))
 
 
 @pytest.fixture(scope="session")
-def played(score: NoteList) -> NoteList:
+def played(score: Notes) -> Notes:
     """The score as it is played: each note up to 30 ms from its chord."""
     jitter = np.random.default_rng(6).uniform(-0.03, 0.03, len(score))
-    onset = played_s(score.onset_s) + jitter
-    return NoteList(onset, played_s(score.offset_s), score.pitch, score.velocity)
+    onset = played_s(score.onset) + jitter
+    return score.moved(onset=onset, offset=played_s(score.offset))
 
 
 @pytest.fixture(scope="session")
-def activations(played: NoteList) -> Activations:
+def activations(played: Notes) -> Activations:
     return ideal_activations(played, 45.0)

@@ -13,8 +13,7 @@ from model.config import INSTRUMENTS, SAMPLE_RATE
 from tests.fakes import FakeTranscriber, play
 from tests.training.conftest import write_midi
 from training.music.scored.corpus import load_recordings
-from training.music.synth.config import RecordingConfig, SynthConfig
-from training.music.synth.dataset import generate_batches
+from training.music.synth.config import RecordingConfig
 from training.music.synth.excerpts import recorded_excerpt
 from training.music.targets import segment_labels
 
@@ -98,17 +97,3 @@ def test_an_excerpt_is_labelled_where_it_sounds(corpus: Path, tmp_path: Path) ->
         assert targets.frame_unknown.any()
         assert not targets.frame_unknown.all()
     assert len(played) > 1  # transposed
-
-
-def test_a_stream_takes_its_share_from_the_recordings(
-    corpus: Path, synth_config: SynthConfig
-) -> None:
-    def share(probability: float) -> float:
-        config = dataclasses.replace(
-            synth_config, real_root=corpus, real_probability=probability, real_left_out=()
-        )
-        batch = next(generate_batches(config, 32, 3))
-        return float(batch.targets.frame_unknown.any(axis=(1, 2)).mean())
-
-    assert share(0.0) == 0.0
-    assert share(1.0) > 0.8

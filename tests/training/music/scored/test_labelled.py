@@ -7,7 +7,8 @@ import soundfile
 
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, notes_of
-from training.music.scored.labelled import EDGE_S, edges, load_labelled
+from training.music.scored.labelled import EDGE_S, edges, load_labelled, load_phrases
+from training.music.targets import segment_labels
 
 
 @pytest.fixture
@@ -49,3 +50,21 @@ def test_the_inside_of_an_approximate_note_is_trained() -> None:
     assert bits(1.0, 60) == bits(1 + EDGE_S / 2, 61) == FRAME_UNKNOWN | ONSET_UNKNOWN
     assert bits(2.0, 60) == FRAME_UNKNOWN
     assert bits(1.5, 60) == bits(1.0, 65) == bits(1 - 2 * EDGE_S, 60) == 0
+
+
+def test_only_the_instrument_of_a_phrase_is_trained(tmp_path: Path) -> None:
+    assert load_phrases(tmp_path, tmp_path) == []
+    time = np.arange(SAMPLE_RATE) / SAMPLE_RATE
+    decay = np.exp(-time / 0.3)
+    sound = sum(np.sin(2 * np.pi * 440 * n * time) * decay**n / n for n in range(1, 6))
+    soundfile.write(tmp_path / "one.wav", 0.3 * np.concatenate([0 * time, sound]), SAMPLE_RATE)
+    entry = {"file": "one.wav", "class": "flute"}
+    index = [entry, entry | {"upstream_split": "validation"}]
+    (tmp_path / "phrases.json").write_text(json.dumps(index))
+    (clip,) = load_phrases(tmp_path, tmp_path / "cache")
+    assert 69 in clip.notes.pitch
+    labels = segment_labels(clip.notes, SAMPLE_RATE, frames=170, unknown=clip.unknown)
+    assert labels.instrument.max() == 1 + INSTRUMENTS.index("flute")
+    assert labels.frame_unknown.all()
+    assert labels.onset_unknown.all()
+    assert not labels.velocity.any()

@@ -6,7 +6,6 @@ import itertools
 import multiprocessing
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,14 +102,6 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
         next(stream)
 
 
-@pytest.mark.parametrize(
-    "change", [{"random_probability": 0.98}, {"excerpt_min_s": 0.5}, {"pool_excerpts": 0}]
-)
-def test_impossible_settings_are_refused(tmp_path: Path, change: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="_"):
-        SynthConfig(root=tmp_path, cache=tmp_path, **change)  # type: ignore[arg-type]
-
-
 def test_validation_windows_are_deterministic(synth_config: SynthConfig) -> None:
     first = render_validation(synth_config, 12, seed=1)
     assert same(first, render_validation(synth_config, 12, seed=1))
@@ -137,13 +128,6 @@ def test_gain_moves_all_velocities_by_their_dynamics(gain_db: float) -> None:
     np.testing.assert_allclose(after, before * 10 ** (gain_db / DYNAMIC_DB), rtol=1e-3)
     assert after[1] == 0
     np.testing.assert_allclose(after / after[0], PLAYED / PLAYED[0], rtol=1e-5)
-
-
-def test_velocities_stay_in_their_range() -> None:
-    loud = heard_velocities(passage(TYPICAL_DB + 30), RATE_HZ, PLAYED)
-    quiet = heard_velocities(passage(-120), RATE_HZ, PLAYED)
-    assert loud.tolist() == [127, 0, 127, 127]
-    assert quiet.tolist() == [1, 0, 1, 1]
 
 
 def rendered(pitches: list[int], part: int, level: float) -> Rendered:

@@ -62,13 +62,6 @@ def test_a_late_pedal_catches_the_sound_but_not_the_label(bank: Bank) -> None:
     assert caught.pedal.tolist() == [[0.6, 1.8, 1.0]]
 
 
-def test_a_note_under_half_a_pedal_ends_when_it_is_gone(bank: Bank) -> None:
-    notes = held(72, 0.1, 0.3).lengthened(np.array([1.9]))
-    rendered = piano_sound(bank, notes, press((0.2, 1.9, 0.5)))
-    assert 0.4 < rendered.notes.offset[0] < 1.7
-    assert rendered.notes.released[0] == 0.3
-
-
 def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
     notes = notes_of([0.0, 0.5], [0.5, 1.0], [60, 60], 90)
     dampers = Dampers(restrike_s=0.01, restrike_residue=0.3)

@@ -111,18 +111,3 @@ def test_a_repeated_pitch_ends_the_note_before() -> None:
         (0, 62, 3.01, 3.8),
         (1, 60, 1.3, 9.0),
     ]
-
-
-def test_the_strings_of_a_mistuned_note_beat(bank: Bank) -> None:
-    """Two strings a cents apart beat at f (2^(a / 1200) - 1) Hz."""
-
-    def dip_db(unison_cents: float, pitch: int) -> float:
-        """How far the level falls below that of the tuned note."""
-        events = ((0.1, 1.9, pitch, 90, 0),)
-        tuned = play(bank, "piano_one", *events).audio
-        beating = play(bank, "piano_one", *events, unison_cents=unison_cents).audio
-        blocks = [slice(at, at + 256) for at in range(int(0.15 * SAMPLE_RATE), 19_000, 256)]
-        return max(level_db(tuned[block]) - level_db(beating[block]) for block in blocks)
-
-    assert dip_db(20.0, 69) > 6
-    assert dip_db(20.0, 28) == 0  # a single string

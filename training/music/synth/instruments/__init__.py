@@ -1,4 +1,1 @@
-"""Recorded instruments: the note bank, their classes and dynamic layers, casting for scores.
-
-Nothing here knows of rooms or noise.
-"""
+"""Recorded instruments: the note bank, casting for scores, melodic lines."""

@@ -1,4 +1,1 @@
-"""What pianos do beyond playing one recorded note after another: dampers, pedals, mechanics.
-
-Nothing here knows of scores or other instruments.
-"""
+"""What pianos do beyond recorded notes: dampers, pedals, mechanics."""

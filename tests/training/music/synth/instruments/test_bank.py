@@ -1,5 +1,4 @@
 import shutil
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from model.instruments import UNKNOWN
 from tests.training.conftest import PRE_S
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, instrument_class, load_bank
-from training.music.synth.instruments.casting import cast, choose, fitting
+from training.music.synth.instruments.casting import cast
 from training.music.synth.scores import load_pieces
 
 
@@ -55,15 +54,6 @@ def test_entries_and_their_classes(
     assert instrument_class(entry | {"class": "oboe"}) == INSTRUMENTS.index("oboe")
 
 
-def test_an_instrument_is_taken_that_reaches_the_notes(bank: Bank) -> None:
-    entries = list(bank.instruments.values())
-    violins = [entry for entry in entries if entry.instrument == "violin"]
-    rng = np.random.default_rng(2)
-    assert fitting(violins, np.array([60, 70], np.int16), entries, rng).instrument == "violin"
-    low = fitting(violins, np.array([38, 45], np.int16), entries, rng)
-    assert low.instrument in ("piano", "cello")
-
-
 def test_scores_that_keep_their_instruments_get_those_of_their_programs(
     bank: Bank, synth_config: SynthConfig
 ) -> None:
@@ -75,13 +65,3 @@ def test_scores_that_keep_their_instruments_get_those_of_their_programs(
         piece, piece.notes, list(bank.instruments.values()), config, np.random.default_rng(3)
     )
     assert [entry.class_name for entry in players] == ["violin", "cello"]
-
-
-def test_sets_of_few_notes_or_of_spectra_are_seldom_chosen(bank: Bank) -> None:
-    violin = bank.instruments["violin_one"]
-    spectra = replace(violin, name="sharc_violin")
-    few = replace(violin, name="few", midi=violin.midi[:1], velocity=violin.velocity[:1])
-    rng = np.random.default_rng(0)
-    chosen = Counter(choose([violin, spectra, few], rng).name for _ in range(2000))
-    assert 0.05 < chosen["sharc_violin"] / chosen["violin_one"] < 0.15
-    assert 0.05 < chosen["few"] / chosen["violin_one"] < 0.2

@@ -62,12 +62,6 @@ def test_only_a_line_of_single_notes_is_connected(notes: Notes, why: str) -> Non
     assert not phrasing.slurred.any()
 
 
-def test_repeated_notes_and_wide_leaps_are_connected_with_an_attack() -> None:
-    notes, phrasing = phrased(melody(60, 60, 79), ALL, np.random.default_rng(0))
-    np.testing.assert_allclose(notes.offset[:2], notes.onset[1:])
-    assert not phrasing.slurred.any()
-
-
 @given(
     st.lists(st.tuples(st.floats(0.05, 1), st.floats(0.01, 2), st.integers(40, 90)), max_size=12),
     st.integers(0, 2**32),

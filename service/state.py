@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from service.access.clients import Client, Room, RoomPerClient
+from service.access.clients import Client, Reservation, Room
 from service.access.keys import KeysError, read_keys
 from service.access.problems import record_refusal
 from service.access.tokens import Tokens
@@ -37,9 +37,7 @@ class ServiceState:
             raise KeysError("the keys file has no keys, so every client would be refused")
         self.tokens = Tokens(self.keys)
         self.sessions = SessionRoom(settings.max_sessions)
-        self.client_sessions = RoomPerClient()
         self.uploads = Room(settings.max_uploads)
-        self.client_uploads = RoomPerClient()
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
         self.loaded = False
@@ -101,49 +99,32 @@ class ServiceState:
         most = client.max_sessions or self.settings.max_sessions_per_client
         return min(MAX_SESSIONS_PER_CLIENT, _half(self.sessions.limit)) if most == "auto" else most
 
-    def session_refusal(self, placed: bool, client_placed: bool) -> ProtocolError | None:
-        """Why a session is refused; None if it is admitted."""
-        fault = self._fault()
-        if fault is None and not placed:
-            fault = self.sessions.refusal()
-        if fault is None and not client_placed:
-            message = "this client has its maximum number of sessions"
-            fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
-        return fault
+    def session_place(self, client: Client) -> AbstractContextManager[Reservation]:
+        """Hold a client's place while the block runs. Raises ProtocolError if there is none."""
+        size = self.sessions.first_size
+        return self._place(self.sessions, client, self.most_sessions(client), size)
+
+    def upload_place(self, client: Client) -> AbstractContextManager[Reservation]:
+        """The same of an upload."""
+        most = min(MAX_UPLOADS_PER_CLIENT, _half(self.settings.max_uploads))
+        return self._place(self.uploads, client, most)
 
     @contextmanager
-    def upload_place(self, client: Client) -> Iterator[None]:
-        """Hold a client's place while the block runs. Raises ProtocolError if there is none."""
-        most = min(MAX_UPLOADS_PER_CLIENT, _half(self.settings.max_uploads))
-        with (
-            self.uploads.take() as placed,
-            self.client_uploads.take(client, most) as client_placed,
-        ):
-            fault = self._fault()
-            if fault is None and placed is None:
-                others = self.uploads.count
-                message = f"the server is busy with {_count(others, 'other recording')}"
-                fault = ProtocolError(ErrorCode.TOO_MANY_UPLOADS, message)
-            if fault is None and not client_placed:
-                message = f"you already have {_count(most, 'upload')}, the maximum"
-                fault = ProtocolError(ErrorCode.CLIENT_LIMIT, message)
-            if fault is not None:
-                record_refusal(self.metrics.refused, fault, client)
-                raise fault
-            yield
-
-    def _fault(self) -> ProtocolError | None:
-        """Why nothing is taken on; None while the service is ready."""
-        if self.draining.is_set():
-            return ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-        if not self.running:
-            return ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
-        return None
+    def _place(
+        self, room: Room, client: Client, most: int, size: float = 1.0
+    ) -> Iterator[Reservation]:
+        with ExitStack() as stack:
+            try:
+                if self.draining.is_set():
+                    raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
+                if not self.running:
+                    raise ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
+                place = stack.enter_context(room.take(client, most, size))
+            except ProtocolError as refusal:
+                record_refusal(self.metrics.refused, refusal, client)
+                raise
+            yield place
 
 
 def _half(places: int) -> int:
     return max(1, places // 2)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

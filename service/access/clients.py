@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from starlette.types import Scope
 
+from service.protocol.faults import ErrorCode, ProtocolError
+
 _SCOPE_KEY = "rse.client"
 _ROUNDING = 1e-6  # of sums of sizes
 
@@ -53,36 +55,54 @@ def set_client(scope: Scope, client: Client) -> None:
 
 
 class Room:
-    """Limited room, taken without waiting. A reservation takes up 1, or the size asked for."""
+    """Limited room, taken without waiting; each client has its share of it."""
+
+    noun = "upload"
 
     def __init__(self, total: float) -> None:
         self.total = total
         self.taken = 0.0  # of the total
-        self.count = 0  # of reservations
+        self._clients: Counter[str] = Counter()  # reservations of each
         self._empty = asyncio.Event()
         self._empty.set()
+
+    @property
+    def count(self) -> int:
+        """Reservations."""
+        return self._clients.total()
 
     def has(self, size: float = 1.0, held: float = 0.0) -> bool:
         """Whether there is room for this size; ``held``: what a reservation takes up already."""
         return self.taken - held + size <= self.total + _ROUNDING
 
     @contextmanager
-    def take(self, size: float = 1.0) -> Iterator[Reservation | None]:
-        """Hold room while the block runs; yield None, and hold none, if there is not enough."""
+    def take(self, client: Client, most: int, size: float = 1.0) -> Iterator[Reservation]:
+        """Hold room while the block runs.
+
+        Raises ProtocolError if there is not enough, or the client has ``most`` reservations.
+        """
         if not self.has(size):
-            yield None
-            return
+            raise self.refusal()
+        if self._clients[client.name] >= most:
+            message = f"you already have {most} {self.noun}{'s' * (most > 1)}, the maximum"
+            raise ProtocolError(ErrorCode.CLIENT_LIMIT, message)
         place = Reservation(self, size)
-        self.count += 1
+        self._clients[client.name] += 1
         self.taken += size
         self._empty.clear()
         try:
             yield place
         finally:
-            self.count -= 1
-            self.taken = self.taken - place.size if self.count else 0.0
-            if not self.count:
+            self._clients[client.name] -= 1
+            self._clients += Counter()  # forgets those that have none
+            self.taken = self.taken - place.size if self._clients else 0.0
+            if not self._clients:
                 self._empty.set()
+
+    def refusal(self) -> ProtocolError:
+        """Why there is no room."""
+        others = f"{self.count} other {self.noun}{'s' * (self.count != 1)}"
+        return ProtocolError(ErrorCode.TOO_MANY_UPLOADS, f"the server is busy with {others}")
 
     async def wait_until_empty(self) -> None:
         await self._empty.wait()
@@ -100,24 +120,3 @@ class Reservation:
         self._room.taken += size - self.size
         self.size = size
         return True
-
-
-class RoomPerClient:
-    """Room that each client takes."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    @contextmanager
-    def take(self, client: Client, most: int) -> Iterator[bool]:
-        """Hold room while the block runs; yield False, and hold none, if it has ``most``."""
-        if self._taken[client.name] >= most:
-            yield False
-            return
-        self._taken[client.name] += 1
-        try:
-            yield True
-        finally:
-            self._taken[client.name] -= 1
-            if not self._taken[client.name]:
-                del self._taken[client.name]

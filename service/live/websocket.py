@@ -16,7 +16,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.clients import Reservation, client_of
-from service.access.problems import chosen_subprotocol, record_refusal, refuse
+from service.access.problems import chosen_subprotocol, refuse
 from service.live.session_log import SessionLog
 from service.protocol.client_messages import (
     Flush,
@@ -55,13 +55,10 @@ async def transcribe_live(websocket: WebSocket) -> None:
     """Admits a client, or refuses it with a reason."""
     state: ServiceState = websocket.app.state.service
     client = client_of(websocket.scope)
-    with (
-        state.sessions.take(state.sessions.first_size) as place,
-        state.client_sessions.take(client, state.most_sessions(client)) as client_placed,
-    ):
-        refusal = state.session_refusal(place is not None, client_placed)
-        if refusal is not None:
-            record_refusal(state.metrics.refused, refusal, client)
+    with contextlib.ExitStack() as stack:
+        try:
+            place = stack.enter_context(state.session_place(client))
+        except ProtocolError as refusal:
             await refuse(websocket, refusal)
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
@@ -76,7 +73,7 @@ class Connection:
     """One accepted socket, from `start` to the close."""
 
     def __init__(
-        self, websocket: WebSocket, state: ServiceState, place: Reservation | None, log: SessionLog
+        self, websocket: WebSocket, state: ServiceState, place: Reservation, log: SessionLog
     ) -> None:
         self._websocket = websocket
         self._place = place
@@ -154,7 +151,7 @@ class Connection:
         """Raises ProtocolError if there is no room for these options."""
         sessions, settings = self._service.sessions, self._settings
         options = start.options(StreamOptions())
-        if self._place is not None and not self._place.resize(sessions.size(options)):
+        if not self._place.resize(sessions.size(options)):
             raise sessions.refusal(options)
         resume = start.resume
         begin_s = resume.from_sample / start.sample_rate if resume else 0.0

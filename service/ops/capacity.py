@@ -111,6 +111,8 @@ class SessionRoom(Room):
         capacity: None if the number was set, or before the measurement.
     """
 
+    noun = "session"
+
     def __init__(self, limit: int | Literal["auto"]) -> None:
         """With `auto` there is no room until :meth:`admit_by`."""
         super().__init__(0 if limit == "auto" else limit)

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from service.access import problems
+from service.access.clients import Client
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
@@ -99,7 +100,7 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
     caplog.set_level(logging.INFO, "service")
     with serving(max_uploads=1) as (client, _):
         client.get("/info?key=rse_secret", headers={"Host": "evil.example"})
-        with state_of(client).uploads.take():
+        with state_of(client).upload_place(Client("another")):
             client.post("/transcribe")
         after = numbers(client)
     assert caplog.text.count("refused: ") == 1  # a line a second at most

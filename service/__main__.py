@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from pydantic import ValidationError
 
@@ -14,8 +13,6 @@ from service.app import create_app
 from service.ops import logs
 from service.server import DrainingServer, server_config
 from service.settings import Settings
-
-PROG = "python -m service"
 
 
 def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
@@ -48,7 +45,7 @@ def address_to_open(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(arguments: Sequence[str] | None = None, prog: str = PROG) -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m service") -> int:
     """Runs the service until a signal ends it; returns the exit status."""
     settings = read_settings(arguments, prog)
     if settings.model != "auto":  # which is in the package
@@ -76,9 +73,5 @@ def serve(arguments: Sequence[str] | None = None, prog: str = PROG) -> int:
     return 1 if server.failed else 0
 
 
-def main(arguments: Sequence[str] | None = None, prog: str = PROG) -> NoReturn:
-    sys.exit(serve(arguments, prog))
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

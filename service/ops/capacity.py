@@ -19,16 +19,14 @@ from service.workers.pool import Pool
 logger = logging.getLogger(__name__)
 
 LOAD = 0.4
-"""Fraction of the measured throughput that sessions may ask for. The rest serves sockets,
-batches of recordings that run when a window becomes due, and windows that become due together. On
-two cores of an AMD EPYC (Zen 4), in bfloat16 and in float32 held to AVX2, 99 of 100 events came
-within 50 ms beyond the stated delay at 0.4 over a minute and at 0.45 over ten seconds, in the
-latter with 1 ms to spare while as many sessions again were refused (``tests.benchmarks.load``)."""
+"""Fraction of the measured throughput that sessions may ask for. The rest serves sockets, a batch
+of a recording that runs when a window becomes due, and windows that become due together: on two
+cores of an AMD EPYC (Zen 4), 99 of 100 events then came within 50 ms beyond the stated delay
+(``tests.benchmarks.load``)."""
 
 ALONE = 0.6
 """The same for a session that has the machine to itself: no other one's windows become due together
-with its own. With earlier code, on a Zen 4, one with a window each hop asked for 0.4 to 0.5, and
-99 % of its audio was transcribed within 20 ms."""
+with its own."""
 
 ALONE_WORKER = 0.8
 """The same of one worker process, where a session stays with one."""

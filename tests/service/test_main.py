@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from service.__main__ import address_to_open, serve
+from service.__main__ import address_to_open, main
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_command_refuses_what_cannot_be(
     if not arguments:
         monkeypatch.setenv("RSE_MAX_SESSIONS", "none")
     try:
-        status: object = serve(arguments)
+        status: object = main(arguments)
     except SystemExit as end:
         status = end.code
     assert status == 2

@@ -19,13 +19,13 @@ Rate = float | np.number
 
 MAX_CHANNELS = 32
 """An array with more has its axes swapped."""
-_INTEGERS = tuple(map(np.dtype, ("int8", "int16", "int32", "uint8")))
+_INTEGERS = tuple(map(np.dtype, ("int16", "int32", "uint8")))
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     """[n] or [n, channels] to float32 of full scale 1.
 
-    Takes floats of full scale 1, int8, int16, int32, and uint8 as WAV stores it (128 is silence).
+    Takes floats of full scale 1, int16, int32, and uint8 as WAV stores it (128 is silence).
     Raises ValueError for other shapes and types; int64, and so a list of ints, has no known scale.
     """
     if isinstance(samples, torch.Tensor):

@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, Self
@@ -22,7 +23,7 @@ from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
 from rse_transcribe.models import AUTO, Model, claim_process, loaded
 from rse_transcribe.transcription import Transcription
 from service.engine.cores import available_cores
-from service.engine.load import Pickled
+from service.engine.load import given
 from service.engine.local import LocalComputer
 from service.engine.runners import device_of
 from service.protocol.options import (
@@ -86,7 +87,7 @@ class Transcriber:
         processes = min(worker_processes, cores) if PROCESSES else 0
         self._computer: Computer
         if processes > 1 and device_of(network).type == "cpu":
-            setup = Setup(load=Pickled(network), model=network.config.name, device="cpu")
+            setup = Setup(load=partial(given, network), model=network.config.name, device="cpu")
             background = BackgroundPool(Pool(setup, cores, processes))
             self._computer = background.pool
             self._close = weakref.finalize(self, background.close)
@@ -147,7 +148,7 @@ def transcribe(
     Args:
         recording: path or binary file of WAV, FLAC, MP3, M4A, OGG, WebM, a film or another kind
             (``service.audio.container``); or samples of shape [n] or [n, channels]: an array or
-            tensor of floats (full scale 1), int8, int16, int32 or uint8 (128 is silence), or a
+            tensor of floats (full scale 1), int16, int32 or uint8 (128 is silence), or a
             list of floats.
         sample_rate: of samples, a whole number of Hz from 8,000 to 384,000; files state theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned;

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from rse_transcribe import Stream
 from rse_transcribe import transcribe as transcribe_recording
@@ -70,17 +69,6 @@ def test_a_forgotten_stream_lets_go_of_its_threads() -> None:
     for thread in begun:
         thread.join(60)
         assert not thread.is_alive()
-
-
-def test_samples_of_all_kinds() -> None:
-    wanted = listen(1000)
-    half = len(melody()) // 2
-    with Stream(np.int64(RATE_HZ), model=FakeTranscriber(), instruments=[]) as stream:
-        events = stream.push(melody()[:half].tolist())
-        events += stream.push([])
-        events += stream.push(melody()[half : half + 1, None].repeat(2, axis=1))  # one of stereo
-        events += stream.push(torch.from_numpy(melody()[half + 1 :]))
-        assert events + stream.finish() == wanted
 
 
 @pytest.mark.parametrize("other", [0, -1, 0.5])

@@ -44,13 +44,6 @@ def test_a_tempo_is_a_number(transcription: rse_transcribe.Transcription, tmp_pa
             transcription.midi(wrong)
 
 
-def test_pretty_midi_has_the_notes(transcription: rse_transcribe.Transcription) -> None:
-    (instrument,) = transcription.to_pretty_midi().instruments
-    assert [note.pitch for note in instrument.notes] == PITCHES
-    for note, ours in zip(instrument.notes, transcription.notes, strict=True):
-        assert note.start == pytest.approx(ours.onset_s, abs=1e-3)
-
-
 def test_plot_draws_frames_and_notes(transcription: rse_transcribe.Transcription) -> None:
     mpl.use("Agg")
     axes = transcription.plot()

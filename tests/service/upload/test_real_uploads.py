@@ -22,7 +22,6 @@ from tests.service.apps import (
     RATE_HZ,
     STANDSTILL_S,
     check_notes,
-    drain,
     melody,
     scope,
     serving,
@@ -131,18 +130,6 @@ def test_an_upload_that_stands_still_or_is_too_slow_is_given_up(
         ((problem, _places),) = client.portal.call(ask, client, FILE_HEAD, True, trickle_s)
         assert (problem["status"], problem["code"]) == (408, "idle_timeout")
         assert problem["detail"] == detail
-        assert state_of(client).uploads.count == 0
-
-
-def test_an_upload_that_is_still_received_is_given_up_when_draining() -> None:
-    with serving() as (client, _):
-        assert client.portal is not None
-        asking = client.portal.start_task_soon(ask, client, FILE_HEAD, True)
-        while not state_of(client).uploads.count:
-            time.sleep(0.01)
-        drain(client)
-        ((problem, _places),) = asking.result(60)
-        assert (problem["status"], problem["code"]) == (503, "draining")
         assert state_of(client).uploads.count == 0
 
 

@@ -9,8 +9,7 @@ LOOKAHEADS_MS ?= 50 100 190 372
 MODEL ?=
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
-# An environment with basic-pitch and swift-f0 (tests/benchmarks/peer.py); bench runs basic-pitch too
-# if it is there.
+# An environment with basic-pitch and swift-f0 (tests/benchmarks/peer.py).
 PEER ?= .venv-peer
 # Where the figures go as JSON: a file of bench, a folder of bench-accuracy; empty writes none.
 JSON ?=
@@ -50,7 +49,7 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 
 bench: $(VENV)/.installed-dev ## speed on this machine (QUICK=1: in minutes; JSON=FILE)
 	$(PY) -m tests.benchmarks all $(if $(MODEL),--model $(MODEL)) \
-	  $(if $(QUICK),--quick) $(if $(wildcard $(PEER)/bin/python),--peer $(PEER)/bin/python) $(if $(JSON),--json $(JSON))
+	  $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 
 bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
 	$(PY) -m tests.benchmarks live $(AUDIO) $(if $(MODEL),--model $(MODEL))

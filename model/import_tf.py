@@ -71,11 +71,11 @@ def import_checkpoint(
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
-        network, convolutions = build(shapes, name, fourier)
+        network = build(shapes, name, fourier)
         trained = {key: as_tensor(key, variables[key]) for key in network_variables(shapes)}
     except WeightsError as error:
         raise WeightsError(f"{prefix}: {error}") from error
-    state = from_released(network, trained, convolutions)
+    state = from_released(network, trained)
     network.load_state_dict(state, assign=True)
     task = "musicnet"
     if isinstance(network, SymbolNetwork):
@@ -94,19 +94,18 @@ def import_checkpoint(
 
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
-) -> tuple[TranscriptionModel | SymbolNetwork, int]:
+) -> TranscriptionModel | SymbolNetwork:
     """The network with variables of these names and shapes, without values.
 
-    Also returns its number of convolutions. Raises WeightsError listing all variables that do not
-    fit.
+    Raises WeightsError listing all variables that do not fit.
     """
-    config, convolutions = infer_config(shapes, name, fourier)
+    config = infer_config(shapes, name, fourier)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
         kind = TranscriptionModel if isinstance(config, ModelConfig) else SymbolNetwork
         network = kind(config)  # type: ignore[arg-type]
     found = network_variables(shapes)
-    expected = released_shapes(network, convolutions)
+    expected = released_shapes(network)
     problems = [
         *(f"{key} is missing" for key in sorted(expected.keys() - found.keys())),
         *(f"{key} is unknown" for key in sorted(found.keys() - expected.keys())),
@@ -118,7 +117,7 @@ def build(
     ]
     if problems:
         raise WeightsError("not a network of the released code: " + "; ".join(problems))
-    return network, convolutions
+    return network
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
@@ -135,8 +134,8 @@ def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 
 def infer_config(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
-) -> tuple[ModelConfig | SymbolConfig, int]:
-    """The configuration that names and shapes imply, and the number of convolutions."""
+) -> ModelConfig | SymbolConfig:
+    """The configuration that names and shapes imply."""
     maps, classes = _matrix(shapes, f"{ROOT}output/CvK")
     steps = f"{ROOT}steps_recursive/"
     blocks = sum(bool(re.fullmatch(rf"{steps}\d+_forward/residual", key)) for key in shapes)
@@ -152,12 +151,12 @@ def infer_config(
             raise WeightsError("a symbol network reads no spectrum: leave out --fourier")
         vocabulary, width = _matrix(shapes, f"{ROOT}embedding")
         linear = any(key.startswith(f"{ROOT}embedding_linear/") for key in shapes)
-        return SymbolConfig(vocabulary, classes, rse, word_features=width if linear else 0), 0
+        return SymbolConfig(vocabulary, classes, rse, word_features=width if linear else 0)
     # Their kernels have three dimensions; the linear map after them has two.
     kernels = [key for key, shape in shapes.items() if len(shape) == 3]
     convolutions = sum(bool(re.fullmatch(rf"{ROOT}pool1/conv\d+/CvK", key)) for key in kernels)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
-    return replace(RELEASED, name=name, front_end=front_end, rse=rse), convolutions
+    return replace(RELEASED, name=name, front_end=front_end, rse=rse)
 
 
 def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:

@@ -20,12 +20,16 @@ _UNIT = {
 }
 
 
-def released_name(name: str, convolutions: int = 0) -> str:
-    """The released variable that corresponds to one of our parameters.
+def released_names(network: nn.Module) -> dict[str, str]:
+    """The released variable that corresponds to each parameter of a ``SymbolNetwork`` or of a
+    ``TranscriptionModel`` with a strided front-end. Raises KeyError for parameters that the
+    released code lacks."""
+    names = list(network.state_dict())
+    convolutions = sum(".convolutions." in name for name in names)
+    return {name: _released_name(name, convolutions) for name in names}
 
-    name: as in the state dict of a ``SymbolNetwork`` or of a ``TranscriptionModel`` whose strided
-    front-end has this many convolutions. Raises KeyError for parameters the released code lacks.
-    """
+
+def _released_name(name: str, convolutions: int) -> str:
     name = name.removeprefix("network.")
     match name.split("."):
         case ["rse", "blocks", block, half, *rest]:
@@ -51,14 +55,11 @@ def released_name(name: str, convolutions: int = 0) -> str:
     raise KeyError(f"the released code has no counterpart of {name!r}")
 
 
-def from_released(
-    network: nn.Module, variables: Mapping[str, Tensor], convolutions: int = 0
-) -> dict[str, Tensor]:
+def from_released(network: nn.Module, variables: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A state dict for `network` from the released code's variables, whose shapes are those of
     :func:`released_shapes`. Raises KeyError for a missing variable."""
     state = {}
-    for name in network.state_dict():
-        theirs = released_name(name, convolutions)
+    for name, theirs in released_names(network).items():
         value = torch.as_tensor(variables[theirs])
         if theirs.endswith("CvK"):
             value = value.permute(*reversed(range(value.ndim))).contiguous()
@@ -66,12 +67,12 @@ def from_released(
     return state
 
 
-def released_shapes(network: nn.Module, convolutions: int = 0) -> dict[str, tuple[int, ...]]:
+def released_shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the released variables that correspond to a network's parameters."""
     shapes = {}
-    for name, ours in network.state_dict().items():
-        theirs = released_name(name, convolutions)
-        shape = tuple(ours.shape)
+    ours = network.state_dict()
+    for name, theirs in released_names(network).items():
+        shape = tuple(ours[name].shape)
         if theirs.endswith("CvK"):
             shape = shape[::-1]
         elif theirs.endswith("norm_bias/offset"):

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -95,12 +94,6 @@ def _parser() -> argparse.ArgumentParser:
         part = parts.add_parser(name, help=text)
         part.add_argument("--quick", action="store_true", help="minutes: shorter and fewer runs")
         part.add_argument("--audio", type=Path, help="a recording (default: synthetic chords)")
-        part.add_argument(
-            "--peer",
-            default=os.environ.get("PEER"),
-            metavar="PYTHON",
-            help="interpreter that has basic-pitch installed, to be run beside (or $PEER)",
-        )
         _common(part)
     return parser
 

@@ -96,20 +96,6 @@ async def test_the_servers_error_comes_after_the_last_note_with_the_midi() -> No
     assert_no_stuck_note(events)
 
 
-async def test_a_connection_that_stays_broken_leaves_no_note_sounding() -> None:
-    behaviour = Behaviour(drop_at_samples=3 * RATE // 2)
-    async with FakeService(behaviour).running() as service:
-        async with TranscriptionClient(service.url, OPTIONS, give_up_s=0) as client:
-            await client.send(seconds(1.5))
-            events, failure = await collect(client)
-            with pytest.raises(ConnectionLostError):
-                await client.stop()
-    assert isinstance(failure, ConnectionLostError)
-    assert failure.retryable
-    assert_no_stuck_note(events)
-    assert client.notes.sounding == []
-
-
 async def test_closing_early_leaves_no_note_sounding_and_is_no_error() -> None:
     async with FakeService().running() as service:
         client = TranscriptionClient(service.url, OPTIONS)

@@ -14,7 +14,7 @@ from torch import nn
 from model import import_tf, predict
 from model.config import RELEASED, RELEASED_RSE, WINDOW, ModelConfig, StridedConfig
 from model.import_tf import build, import_checkpoint, main
-from model.released.names import released_name
+from model.released.names import released_names
 from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import TranscriptionModel
@@ -25,12 +25,11 @@ ORACLES = SHARED / "reference" / "oracles"
 RSE = replace(RELEASED_RSE, maps=4)
 
 
-def released_variables(network: nn.Module, convolutions: int = 0) -> dict[str, NDArray]:
+def released_variables(network: nn.Module) -> dict[str, NDArray]:
     """A network's parameters under the names and in the layouts of the released code."""
-    variables = {}
-    for name, value in network.state_dict().items():
-        theirs = released_name(name, convolutions)
-        array = value.numpy()
+    variables, state = {}, network.state_dict()
+    for name, theirs in released_names(network).items():
+        array = state[name].numpy()
         if theirs.endswith("CvK"):
             array = np.ascontiguousarray(array.T)
         elif theirs.endswith("norm_bias/offset"):
@@ -61,7 +60,7 @@ def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionMo
 @pytest.fixture
 def musicnet() -> dict[str, NDArray]:
     """The variables of a small network that transcribes, as training leaves them."""
-    return training_variables(released_variables(transcriber(), 2))
+    return training_variables(released_variables(transcriber()))
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def test_networks_that_transcribe_run_as_before(
     run: Callable[..., Path], convolutions: int, fourier: bool
 ) -> None:
     network = transcriber(convolutions, fourier)
-    variables = training_variables(released_variables(network, convolutions))
+    variables = training_variables(released_variables(network))
     out = run(variables, *["--fourier"] * fourier)
     loaded = load(out, dtype=torch.float32)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
@@ -187,7 +186,7 @@ def test_checkpoints_by_tensorflow_predict_what_they_predicted(
     with np.load(ORACLES / f"{folder.name.removeprefix('ckpt_')}.npz") as file:
         if "out/prediction" not in file.files:  # recorded while training
             trained = {k.removeprefix("after12/"): file[k] for k in file.files if "after12" in k}
-            ours = released_variables(load(out, dtype=torch.float32), convolutions=2)
+            ours = released_variables(load(out, dtype=torch.float32))
             assert trained.keys() == ours.keys()
             assert all(np.array_equal(ours[k], v) for k, v in trained.items())
             return
@@ -204,8 +203,7 @@ def test_the_published_checkpoint_fits(shared_dir: Path) -> None:
     if not path.is_file():
         pytest.skip("no index of the published checkpoint at hand")
     shapes = {name: tuple(shape) for name, shape, *_ in json.loads(path.read_text())}
-    network, convolutions = build(shapes, "published", fourier=True)
-    assert convolutions == 2
+    network = build(shapes, "published", fourier=True)
     assert network.config == replace(
         RELEASED, name="published", front_end=StridedConfig(convolutions=2, fourier=True)
     )

@@ -29,13 +29,13 @@ def read(path: Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
         arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
     variables = {k: v for k, v in arrays.items() if k.startswith("var_lengths/")}
     shapes = {name: tuple(value.shape) for name, value in variables.items()}
-    config, convolutions = infer_config(shapes, "recorded")
+    config = infer_config(shapes, "recorded")
     assert config.rse.blocks == blocks
     network: nn.Module
     network = (
         TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
     )
-    network.load_state_dict(from_released(network, variables, convolutions))
+    network.load_state_dict(from_released(network, variables))
     return network.eval(), arrays
 
 

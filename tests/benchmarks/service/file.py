@@ -13,8 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from service.engine.cores import available_cores
 from service.engine.load import load_shipped
 from service.stream.computer import Computer
@@ -22,46 +20,20 @@ from service.stream.recording import Performance, transcribe_file
 from service.workers.background import BackgroundPool
 from service.workers.messages import Setup
 from service.workers.pool import Pool
-from tests.benchmarks.machine import peak_mb, spread, write_music
-from tests.benchmarks.peer import transcribe
+from tests.benchmarks.machine import peak_mb, write_music
 
 HOUR_S = 3600.0
 QUICK_S = 300.0
-PEER_RUNS = 3
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Times real time of an hour (five minutes, if quick), and of basic-pitch on five minutes."""
+    """Times real time of an hour; five minutes, if quick."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "recording.flac")
         write_music(path, QUICK_S if options.quick else HOUR_S, options.audio)
-        figures = ours(path, options.model)
-        if options.peer:
-            short = Path(folder, "short.flac")
-            write_music(short, QUICK_S, options.audio)
-            figures["five minutes"] = beside_basic_pitch(short, options.model, options.peer)
+        command = [sys.executable, "-m", "tests.benchmarks.service.file", str(path), options.model]
+        figures: dict[str, Any] = json.loads(subprocess.check_output(command))
     return figures
-
-
-def ours(path: Path, model: str) -> dict[str, Any]:
-    """The figures of a measuring process."""
-    command = [sys.executable, "-m", "tests.benchmarks.service.file", str(path), model]
-    figures: dict[str, Any] = json.loads(subprocess.check_output(command))
-    return figures
-
-
-def beside_basic_pitch(path: Path, model: str, interpreter: str) -> dict[str, Any]:
-    """Times real time of both on the same file, in turns."""
-    speeds: dict[str, list[float]] = {"times_real_time": [], "basic_pitch_times_real_time": []}
-    for _ in range(PEER_RUNS):
-        figures = ours(path, model)
-        speeds["times_real_time"].append(figures["times_real_time"])
-        transcribe(Path(interpreter).parent.parent, "basic_pitch", path.parent, [path])
-        with np.load(path.with_suffix(".npz")) as said:
-            theirs = figures["duration_s"] / float(said["seconds"])
-        speeds["basic_pitch_times_real_time"].append(theirs)
-    ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
-    return {name: spread(values) for name, values in speeds.items()} | {"ratio": spread(ratios)}
 
 
 def measure(path: Path, computer: Computer) -> dict[str, Any]:

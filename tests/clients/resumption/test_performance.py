@@ -9,7 +9,7 @@ import pytest
 
 from clients.client import MAX_FRUITLESS, TranscriptionClient
 from clients.errors import ConnectError, ServerError
-from clients.events import Connected, Disconnected, Event, Gap
+from clients.events import Disconnected, Event, Gap
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
 from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
 from tests.clients.test_client import OPTIONS, RATE, assert_no_stuck_note, collect, seconds
@@ -158,38 +158,9 @@ async def test_a_service_that_keeps_failing_at_the_same_place_is_given_up() -> N
             await client.send(seconds(2))
             events, failure = await collect(client)
     assert isinstance(failure, ServerError)
+    assert client.notes.sounding == []
     assert MAX_FRUITLESS <= len(service.sessions) <= MAX_FRUITLESS + 2
     assert_no_stuck_note(events)
-
-
-async def test_a_refusal_that_will_not_change_ends_it() -> None:
-    async with FakeService(Behaviour(reject_start=True)).running() as service:
-        client = TranscriptionClient(service.url, OPTIONS, give_up_s=None, delays=at_once)
-        client.start()
-        with pytest.raises(ServerError, match="cannot start so"):
-            await client.stop()
-        assert len(service.sessions) == 1
-
-
-async def test_a_busy_service_is_asked_again() -> None:
-    behaviour = Behaviour(refuse_with=HTTPStatus.SERVICE_UNAVAILABLE)
-    async with FakeService(behaviour).running() as service:
-        client = TranscriptionClient(
-            service.url, OPTIONS, give_up_s=None, delays=lambda: itertools.repeat(0.001)
-        )
-        client.start()
-        client.put(seconds(1))
-        refusals = 0
-        async for event in client:
-            if isinstance(event, Disconnected):
-                assert isinstance(event.error, ConnectError)
-                refusals += 1
-                if refusals == 3:
-                    behaviour.refuse_with = None
-            if isinstance(event, Connected):
-                break
-        done = await client.stop()
-    assert done.totals.notes == 1
 
 
 async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection() -> None:

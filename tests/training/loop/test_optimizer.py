@@ -54,12 +54,13 @@ class Trace:
         self.arrays = {k: a.double() if a.is_floating_point() else a for k, a in arrays.items()}
         found = {k.removeprefix("init/"): v for k, v in self.arrays.items() if k[:5] == "init/"}
         shapes = {name: tuple(value.shape) for name, value in found.items()}
-        config, self.convolutions = infer_config(shapes, "trace")
+        config = infer_config(shapes, "trace")
         assert config.rse.blocks == self.meta["n_blocks"]
         config = replace(config, rse=replace(config.rse, dropout=0.0))
         self.network: nn.Module
         if isinstance(config, ModelConfig):
-            front_end = StridedConfig(self.convolutions, input_noise=0.0)
+            assert isinstance(config.front_end, StridedConfig)
+            front_end = replace(config.front_end, input_noise=0.0)
             self.network = TranscriptionModel(replace(config, front_end=front_end))
         else:
             self.network = SymbolNetwork(config)
@@ -80,7 +81,7 @@ class Trace:
             for k, v in self.arrays.items()
             if k.startswith(f"{prefix}/") and k.endswith(suffix)
         }
-        return from_released(self.network, found, self.convolutions)
+        return from_released(self.network, found)
 
     def loss(self, step: int) -> tuple[Tensor, Tensor]:
         """Loss and accuracy over the bins of a step."""

@@ -17,12 +17,7 @@ from starlette.websockets import WebSocket
 
 from service.access.clients import Client, client_of, set_client
 from service.access.keys import KeyRing
-from service.access.origins import (
-    LOOPBACK_HOSTS,
-    host_allowed,
-    host_is_private,
-    origin_allowed,
-)
+from service.access.origins import LOOPBACK_HOSTS, host_allowed, host_is_private, origin_allowed
 from service.access.problems import answer_to, deny, offered_token, record_refusal, refuse
 from service.access.tokens import Tokens
 from service.protocol.faults import ErrorCode, ProtocolError
@@ -118,12 +113,7 @@ class Gate:
         return self.tokens.owner(token) if token is not None else None
 
     async def _answer(
-        self,
-        fault: ProtocolError,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        hidden: bool = False,
+        self, fault: ProtocolError, scope: Scope, receive: Receive, send: Send, hidden: bool = False
     ) -> None:
         """Refuses; `hidden` does not open a socket to tell a page the reason."""
         record_refusal(self.refused, fault, client_of(scope))

@@ -68,7 +68,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
             MUSICXML: {"schema": {"type": "string"}},
             NDJSON: {"schema": {"type": "string", "description": "one JSON object per line"}},
         },
-    },
+    }
 }
 
 

@@ -45,10 +45,7 @@ async def test_faults_of_one_client_stay_its_own(start_server: StartServer) -> N
 
 
 async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer) -> None:
-    server = start_server(
-        *TONES,
-        RSE_IDLE_TIMEOUT_S="600",
-    )
+    server = start_server(*TONES, RSE_IDLE_TIMEOUT_S="600")
     async with reach(server, max_queue=1, ping_interval=None) as socket:
         await Talk(socket).start()
 

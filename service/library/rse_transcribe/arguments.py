@@ -8,11 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from service.protocol.options import (
-    AudioFormat,
-    Encoding,
-    StreamOptions,
-)
+from service.protocol.options import AudioFormat, Encoding, StreamOptions
 
 Rate = float | np.number
 """A sample rate in Hz."""

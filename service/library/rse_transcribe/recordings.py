@@ -180,11 +180,7 @@ def transcribe(
 
 
 def _transcribe(
-    file: BinaryIO,
-    pcm: AudioFormat | None,
-    computer: Computer,
-    options: StreamOptions,
-    bar: Any,
+    file: BinaryIO, pcm: AudioFormat | None, computer: Computer, options: StreamOptions, bar: Any
 ) -> Transcription:
     config = computer.config
     row = config.heads.index("frame")
@@ -207,10 +203,7 @@ def _transcribe(
             fault = error
     assert performance is not None
     transcription = Transcription(
-        performance,
-        np.concatenate(kept),
-        config.sample_rate / HOP,
-        chosen(options, config),
+        performance, np.concatenate(kept), config.sample_rate / HOP, chosen(options, config)
     )
     if fault is not None:
         raise IncompleteError(fault, transcription) from fault

@@ -98,12 +98,7 @@ class Uploads:
                 heard = {"frames": 4 * second + 2, "time_s": second + 0.5}
                 yield {"type": "progress", **heard, "fraction": 0.5}
             if second + 1 != self.drop_at_s:
-                yield {
-                    "type": "note_off",
-                    **note,
-                    "frame": 4 * second + 3,
-                    "time_s": second + 0.75,
-                }
+                yield {"type": "note_off", **note, "frame": 4 * second + 3, "time_s": second + 0.75}
             if second == self.fail_at_s:
                 yield {"type": "error", "code": "bad_audio", "message": "NaN in audio"}
                 break

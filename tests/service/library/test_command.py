@@ -136,10 +136,7 @@ def test_a_name_that_the_output_cannot_take_is_escaped(
 
 
 def test_a_batch_survives_each_of_its_files(
-    album: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (album / "text.wav").write_text("no sound")
     soundfile.write(album / "low.wav", melody()[:8_000], 4_000)

@@ -209,7 +209,7 @@ ClientMessage = Start | Stop | Keepalive | Flush
 
 CLIENT_MESSAGES: tuple[type[BaseModel], ...] = get_args(ClientMessage)
 
-_CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
+CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
 )
 
@@ -224,7 +224,7 @@ def to_json(message: ClientMessage) -> str:
 def parse_message(text: str) -> ClientMessage:
     """Parses a text message of a client; raises `ProtocolError`."""
     try:
-        return _CLIENT.validate_json(text)
+        return CLIENT.validate_json(text)
     except ValidationError as error:
         raise protocol_error(error) from None
 

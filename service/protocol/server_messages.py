@@ -198,7 +198,7 @@ EVENTS = {
 }
 """By type, the messages of notes and of the pedal."""
 
-_SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
+SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
     Annotated[ServerMessage, Field(discriminator="type")]
 )
 
@@ -212,7 +212,7 @@ class Unknown(_ServerMessage):
 def parse_server_message(text: str | bytes) -> ServerMessage | Unknown:
     """Read one text message of the server; raises `pydantic.ValidationError`."""
     try:
-        return _SERVER.validate_json(text, strict=True)
+        return SERVER.validate_json(text, strict=True)
     except ValidationError as error:
         if error.errors(include_url=False)[0]["type"] != "union_tag_invalid":
             raise

@@ -139,9 +139,9 @@ def test_the_printed_schema_has_every_message_with_its_side_and_its_type(
     main()
     schema = json.loads(capsys.readouterr().out)
     for side, messages in (("client", CLIENT_MESSAGES), ("server", SERVER_MESSAGES)):
-        names = [entry["$ref"].rpartition("/")[2] for entry in schema["properties"][side]["oneOf"]]
+        names = [entry["$ref"].rpartition("/")[2] for entry in schema[side]["oneOf"]]
         assert names == [message.__name__ for message in messages]
         for message in messages:
-            fields = schema["$defs"][message.__name__]["properties"]
+            fields = schema[side]["$defs"][message.__name__]["properties"]
             assert fields["type"]["const"] == message.model_fields["type"].default
             assert fields.keys() == message.model_fields.keys()

@@ -1,6 +1,6 @@
 /**
  * Notes to a synthesiser or a DAW over Web MIDI, on a channel for each instrument in the order in
- * which they are first heard; notes without one are on channel 1.
+ * which they are first heard; from the 16th on they share.
  *
  * Whatever happens, no note sticks: `silence` ends all that sound, and is called at every end.
  * Events: `ports` when the list changes.
@@ -17,8 +17,7 @@ export class MidiOut extends EventTarget {
   #access = null;
   #port = null;
   #sounding = new Map(); // key of a note -> {pitch, channel, at}, held by the receiver
-  #channels = new Map(); // instrument -> channel; from the 16th on they share
-  #players = new Map(); // channel -> the instrument that it is set up for
+  #channels = new Map(); // instrument, "" for none -> channel
   #down = false; // the sustain pedal
   #waiting = new Map(); // key -> timer of what comes later, such as a note that may be too short
 
@@ -50,8 +49,7 @@ export class MidiOut extends EventTarget {
   choose(id) {
     this.silence();
     this.#port = this.#access?.outputs.get(id) ?? null;
-    this.#channels.clear();
-    this.#players.clear(); // the next port knows no programs yet
+    this.#channels.clear(); // the next port knows no programs yet
   }
 
   /** `afterS`: seconds that the note must sound before it counts; it is sent that much later. */
@@ -87,7 +85,7 @@ export class MidiOut extends EventTarget {
       return;
     }
     this.#down = down;
-    for (const [channel, instrument] of this.#players) {
+    for (const [instrument, channel] of this.#channels) {
       if (hasPedal(instrument)) this.#sustain(channel);
     }
   }
@@ -118,31 +116,25 @@ export class MidiOut extends EventTarget {
 
   #start(key, { pitch, velocity, instrument }, at = 0) {
     this.#waiting.delete(key);
-    const channel = this.#channelOf(instrument ?? "", at);
+    const channel = this.#channelOf(instrument ?? "");
     this.#sounding.set(key, { pitch, channel, at });
     this.#send([NOTE_ON | channel, pitch, velocity], at);
   }
 
-  /** The channel of an instrument, "" for none, set up for a note at `at`. */
-  #channelOf(instrument, at) {
-    let channel = instrument ? this.#channels.get(instrument) : 0;
+  /** The channel of an instrument, set up for it. */
+  #channelOf(instrument) {
+    let channel = this.#channels.get(instrument);
     if (channel === undefined) {
       channel = channelOf(this.#channels.size);
       this.#channels.set(instrument, channel);
-    }
-    if (this.#players.get(channel) !== instrument) {
-      // Notes of another that were handed over ahead of their time keep its program.
-      const when = this.#players.has(channel) ? Math.max(0, at - 1) : 0;
-      this.#players.set(channel, instrument);
-      if (instrument) this.#send([PROGRAM | channel, this.programs[instrument] ?? 0], when);
-      if (this.#down) this.#sustain(channel);
+      if (instrument) this.#send([PROGRAM | channel, this.programs[instrument] ?? 0]);
+      if (this.#down && hasPedal(instrument)) this.#sustain(channel);
     }
     return channel;
   }
 
   #sustain(channel) {
-    const pressed = this.#down && hasPedal(this.#players.get(channel));
-    this.#send([CONTROL | channel, SUSTAIN, pressed ? 127 : 0]);
+    this.#send([CONTROL | channel, SUSTAIN, this.#down ? 127 : 0]);
   }
 
   #send(message, at = 0) {

@@ -5,7 +5,7 @@ import { isBlackKey, noteName } from "../notes/pitch.js";
 const BLACK_LENGTH = 0.62; // of a white key
 const LABEL_ROOM = 8; // pixels a row needs before every white key gets its name
 
-/** `rows` maps pitch -> y of the row's top; `sounding` maps pitch -> velocity. */
+/** `rows` maps pitch -> y of the row's top; `sounding` maps pitch -> colour. */
 export function drawKeyboard(context, { width, top, height, rows, low, high, sounding, palette }) {
   const row = rows.height;
   context.save();
@@ -21,7 +21,7 @@ export function drawKeyboard(context, { width, top, height, rows, low, high, sou
     const y = rows.top(pitch) - (isBlackKey(pitch + 1) ? row / 2 : 0);
     const bottom = rows.top(pitch) + row + (isBlackKey(pitch - 1 + 12) ? row / 2 : 0);
     if (sounding.has(pitch)) {
-      context.fillStyle = palette.velocity(sounding.get(pitch));
+      context.fillStyle = sounding.get(pitch);
       context.fillRect(0, y, width, bottom - y);
     }
     context.fillStyle = palette.edge;
@@ -30,8 +30,7 @@ export function drawKeyboard(context, { width, top, height, rows, low, high, sou
 
   for (let pitch = low; pitch <= high; pitch += 1) {
     if (!isBlackKey(pitch)) continue;
-    const velocity = sounding.get(pitch);
-    context.fillStyle = velocity === undefined ? palette.black : palette.velocity(velocity);
+    context.fillStyle = sounding.get(pitch) ?? palette.black;
     context.beginPath();
     context.roundRect(-4, rows.top(pitch) + 0.5, width * BLACK_LENGTH + 4, row - 1, 2);
     context.fill();

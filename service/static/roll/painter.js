@@ -49,13 +49,13 @@ export class Painter {
    * `view`: {start, span} in seconds, {low, high} in pitches. `head`: the newest moment of a live
    * take, else null; `cursor`: the position of playback; `passage`: {start, end} that is looped, or
    * null; `filter`: the notes that count; `heat`: whether the probabilities are shown. Returns
-   * `sounding`, pitch -> velocity of the lit keys, and `drawn`, the number of notes.
+   * `sounding`, pitch -> colour of the lit keys, and `drawn`, the number of notes.
    */
   paint({ take, view, head, cursor, passage, filter, heat = false }) {
     if (this.#scale !== devicePixelRatio) this.resize(); // the window is on another screen
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
-    const sounding = soundingAt(take, head, cursor, filter);
+    const sounding = soundingAt(take, head, cursor, filter, this.palette);
     if (width === 0) return { sounding, drawn: 0 };
     const { start, span } = view;
     const keys = this.keysWidth;
@@ -100,7 +100,7 @@ export class Painter {
       }
       if (sounding.has(pitch)) {
         context.globalAlpha = BAND_OPACITY;
-        context.fillStyle = palette.velocity(sounding.get(pitch));
+        context.fillStyle = sounding.get(pitch);
         context.fillRect(keys, y, width - keys, rows.height);
         context.globalAlpha = 1;
       }
@@ -264,13 +264,13 @@ export class Painter {
   }
 }
 
-/** pitch -> velocity of what sounds: the open notes of a live take, else those at the cursor. */
-function soundingAt(take, head, cursor, filter) {
+/** pitch -> colour of what sounds: the open notes of a live take, else those at the cursor. */
+function soundingAt(take, head, cursor, filter, palette) {
   const sounding = new Map();
   if (take.stalled) return sounding;
   const notes = head === null ? take.between(cursor, cursor + 1e-3) : take.open.values();
   for (const note of notes) {
-    if (filter.passes(note, head ?? cursor)) sounding.set(note.pitch, note.velocity);
+    if (filter.passes(note, head ?? cursor)) sounding.set(note.pitch, palette.note(note).colour);
   }
   return sounding;
 }

@@ -293,7 +293,7 @@ def test_take_goes_on_after_the_server_was_killed(
 
 
 def test_demo_is_one_click_away(tab: Tab) -> None:
-    tab.press("Hear a demo instead")
+    tab.press("Hear a demo")
     tab.page.wait_for_selector(LISTENING)
     expect(tab.page.locator("#take-name")).to_contain_text("Demo")
     tab.wait_for_notes(1)  # the fake model hears its A4 alone

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 HARD_SIZE_FACTOR = 4
 
 UNREAD_MS = 30_000  # how long the system keeps what a client does not read
+# What waits in the system for a session that is held back to its pace: a ping behind it is to be
+# answered within the 20 s of many libraries, even at 8 kHz.
+AHEAD_BYTES = 128 * 1024
 MAX_WAITING = 512  # connections without a request: each holds one of the process's files
 
 
@@ -111,9 +114,10 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accepted sockets inherit that the system drops a client which reads nothing."""
         await super().startup(sockets)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-            for listening in (one for server in self.servers for one in server.sockets):
+        for listening in (one for server in self.servers for one in server.sockets):
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, AHEAD_BYTES)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler. It does not re-raise the signal: a drained server exits with 0."""

@@ -40,6 +40,8 @@ router = APIRouter()
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
 MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, beyond the first of them
+# At 8 kHz more of them: a ping waits behind what is under way, which may be 4 MB, for 20 s at most.
+LEAST_PACE_BYTES = 256_000  # a second
 LAGGING_MS = 500.0
 SEND_TIMEOUT_S = 10.0  # for a message that its client does not read
 KEPT_ALIVE_S = 600.0  # without audio
@@ -213,6 +215,7 @@ class Connection:
     async def _read_to_end(self, session: Session, audio: AudioFormat) -> None:
         receive, began_s = self._websocket.receive, self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate
+        pace = max(MAX_PACE, LEAST_PACE_BYTES / byte_rate)
         first = True
         while True:
             message = content_of(await receive())
@@ -232,9 +235,9 @@ class Connection:
                     await self._held(session.room())
                 session.send(message)
                 # A client that is too fast gets no message: its socket fills up, and it waits.
-                ahead_s = received_s - BURST_S - MAX_PACE * (now_s - began_s)
+                ahead_s = received_s - BURST_S - pace * (now_s - began_s)
                 if ahead_s > 0:
-                    await self._held(asyncio.sleep(ahead_s / MAX_PACE))
+                    await self._held(asyncio.sleep(ahead_s / pace))
                 continue
             parsed = parse_message(message)
             match parsed:

@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from model.storage import WEIGHTS
 from service.access.keys import hash_key
+from service.live.websocket import LEAST_PACE_BYTES
 from tests.benchmarks.machine import family
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.faults.held import wait_until
@@ -66,6 +67,21 @@ async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer
         socket.transport.abort()
     await transcribes(server)
     assert "Traceback" not in server.log
+
+
+async def test_a_ping_behind_audio_that_waits_is_answered_in_time(
+    start_server: StartServer,
+) -> None:
+    server = start_server(*TONES)
+    async with reach(server, "?encoding=pcm_s16le&sample_rate=8000") as socket:
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(1):  # of the two that this takes at the slowest pace
+                    await socket.send(bytes(2 * LEAST_PACE_BYTES))
+                sent += 2 * LEAST_PACE_BYTES
+        assert sent <= 20 * LEAST_PACE_BYTES  # most clients wait 20 s
+        socket.transport.abort()
 
 
 async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer) -> None:

@@ -15,7 +15,7 @@ from service.protocol.faults import ErrorCode, ProtocolError
 STATIC = Path(__file__).parent / "static"
 
 SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; media-src blob:; base-uri 'none'; "
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; object-src 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

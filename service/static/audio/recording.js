@@ -11,7 +11,6 @@ const FOLD_S = 10; // in such pieces audio goes into blobs, which the browser ma
 const PART_S = 30; // played at a time
 const MAX_KEPT_S = 2 * 3600; // 0.7 GB at 48 kHz
 const MAX_DECODED_S = 20 * 60; // of a file: decoded it takes 0.4 MB a second
-const LENGTH_WAIT_MS = 2000; // a browser may read nothing for a page in the background
 
 /** What a microphone heard: 16-bit mono PCM. */
 export class LiveRecording {
@@ -100,19 +99,4 @@ export class FileRecording {
   release() {
     this.#buffer = null;
   }
-}
-
-/** Seconds of audio in a file, as the browser reads them from its header; null if it cannot. */
-export async function recordingSeconds(file) {
-  const url = URL.createObjectURL(file);
-  const audio = new Audio(url);
-  await new Promise((resolve) => {
-    for (const type of ["loadedmetadata", "error"]) audio.addEventListener(type, resolve);
-    setTimeout(resolve, LENGTH_WAIT_MS);
-  });
-  const { duration } = audio;
-  audio.removeAttribute("src"); // else it goes on reading what is revoked
-  audio.load();
-  URL.revokeObjectURL(url);
-  return duration > 0 && duration < Infinity ? duration : null;
 }

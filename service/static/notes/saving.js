@@ -13,12 +13,6 @@ function bytesOf(take, filter) {
   return whole ? take.midi : midiFile(filter.notesOf(take), take);
 }
 
-/** The notes of one instrument, with its program. */
-export function midiOfOne(take, filter, name) {
-  const notes = filter.notesOf(take).filter(({ instrument }) => instrument === name);
-  return new Blob([midiFile(notes, take)], { type: "audio/midi" });
-}
-
 /** The notes under the names that `POST /transcribe` gives them. */
 export function jsonOf(take, filter) {
   const notes = filter.notesOf(take).map(({ pitch, velocity, confidence, instrument, onset, offset }) => ({

@@ -5,7 +5,8 @@ import { InputPanel } from "./input-panel.js";
 import { LiveTake } from "../service/live.js";
 import { Take } from "../notes/take.js";
 
-const LATE_S = [2, 5, 10, 20, 40, 80, 160, 320]; // steps in which a lag is told: each is read out
+const LATE_S = 2;
+const LATE = `The notes come more than ${LATE_S} s late; MIDI out is silent meanwhile.`;
 
 const $ = (id) => document.getElementById(id);
 
@@ -21,7 +22,7 @@ export class LivePanel extends EventTarget {
   #live = null;
   #notice = "";
   #silent = ""; // words, while the input is
-  #late = 0; // one of LATE_S, or 0
+  #late = false;
   #screen = null; // the lock that keeps it on
 
   constructor({ stage, takes, say, filter, midi, choices }) {
@@ -63,7 +64,7 @@ export class LivePanel extends EventTarget {
     const live = new LiveTake(take, source);
     this.#live = live;
     this.#notice = this.#silent = "";
-    this.#late = 0;
+    this.#late = false;
     this.#input.begin(source);
     this.#listen(live, take);
     this.#keepScreenOn();
@@ -131,16 +132,15 @@ export class LivePanel extends EventTarget {
   /** The words last, so that what is wrong outlives the change of state that it caused. */
   #changed() {
     this.dispatchEvent(new Event("change"));
-    const late = `The notes come more than ${this.#late} s late; MIDI out is silent meanwhile.`;
-    const words = this.#notice || (this.#late && late) || this.#silent;
+    const words = this.#notice || (this.#late && LATE) || this.#silent;
     if (words && (this.#notice || this.state === "listening")) this.#say(words, true);
   }
 
   #showTrouble(silent) {
     const { lag } = this.#live;
-    const late = LATE_S.findLast((seconds) => lag > seconds) ?? 0;
+    const late = lag > LATE_S;
     $("lag").textContent = inWords(lag);
-    $("lag").classList.toggle("trouble", late > 0);
+    $("lag").classList.toggle("trouble", late);
     if (late === this.#late && silent === this.#silent) return;
     this.#late = late;
     this.#silent = silent;

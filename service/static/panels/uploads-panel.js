@@ -3,9 +3,7 @@
 import { clockText } from "../notes/pitch.js";
 import { Uploads } from "../service/uploads.js";
 
-const ROLL_MIN_S = 10; // of a recording the roll shows at least so much
-const ROLL_MAX_S = 60;
-const ROLL_UNKNOWN_S = 20;
+const ROLL_S = 20; // of a recording that the roll shows while it is transcribed
 
 const $ = (id) => document.getElementById(id);
 
@@ -43,11 +41,10 @@ export class UploadsPanel extends EventTarget {
 
   #changed(job) {
     const row = this.#rows.get(job) ?? this.#addRow(job);
-    const { file, take, seconds, state, words } = job;
+    const { file, take, state, words } = job;
     if (state === "running" && this.#stage.take !== take) {
       this.#stage.show(take);
-      const span = Math.min(ROLL_MAX_S, Math.max(ROLL_MIN_S, seconds ?? ROLL_UNKNOWN_S));
-      this.#stage.roll.follow(() => take.head, span);
+      this.#stage.roll.follow(() => take.head, ROLL_S);
     }
     row.show(job);
     this.#choices.offer(Object.keys(take.programs));
@@ -114,12 +111,11 @@ class Row {
     this.button.setAttribute("aria-label", `Cancel ${name}`);
   }
 
-  show({ state, seconds, words, take, file }) {
-    const whole = seconds ? ` of ${clockText(seconds)}` : "";
-    const text = { waiting: "waiting", running: `${clockText(take.head)}${whole}`, failed: "failed" };
+  show({ state, fraction, words, take, file }) {
+    const text = { waiting: "waiting", running: clockText(take.head), failed: "failed" };
     this.#text.textContent = words || text[state] || "";
-    if (state === "running" && seconds) this.#bar.value = Math.min(1, take.head / seconds);
-    else if (state === "running") this.#bar.removeAttribute("value");
+    if (fraction === null) this.#bar.removeAttribute("value");
+    else this.#bar.value = fraction;
     this.#bar.hidden = state === "failed";
     this.item.classList.toggle("trouble", state === "failed");
     if (state === "failed") this.button.setAttribute("aria-label", `Dismiss ${file.name}`);

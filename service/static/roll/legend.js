@@ -1,6 +1,6 @@
 /**
  * The instruments of the take in view, in the order of their programs: colour, name and number of
- * notes, with buttons that mute it, play it alone and save it. Hidden if the take knows of none.
+ * notes, with buttons that mute it and play it alone. Hidden if the take knows of none.
  */
 
 import { colourOf, countInstruments } from "../notes/instruments.js";
@@ -11,13 +11,10 @@ const UPDATE_MS = 300;
 export class Legend extends TakeView {
   #list;
   #filter;
-  #save;
-  #rows = new Map(); // instrument -> {item, program, count, mute, solo, save}
+  #rows = new Map(); // instrument -> {item, program, count, mute, solo}
 
-  /** `save` is called with the name of an instrument. */
-  constructor(list, filter, save) {
+  constructor(list, filter) {
     super(() => this.#fill(), () => UPDATE_MS);
-    this.#save = save;
     this.#list = list;
     this.#filter = filter;
     filter.addEventListener("change", () => this.#press());
@@ -32,16 +29,15 @@ export class Legend extends TakeView {
   }
 
   #fill() {
-    const { notes, programs, live } = this.take;
+    const { notes, programs } = this.take;
     const counts = countInstruments(notes, programs);
     for (const name of counts.keys()) {
       if (!this.#rows.has(name)) this.#add(name, programs[name] ?? 128);
     }
-    for (const [name, { item, count, save }] of this.#rows) {
+    for (const [name, { item, count }] of this.#rows) {
       const number = counts.get(name) ?? 0;
       item.hidden = number === 0; // all of its notes turned out to be another's
       count.textContent = number;
-      save.disabled = live;
     }
     this.#list.hidden = counts.size === 0;
     // Where colour is the instrument, loudness is opacity.
@@ -66,7 +62,6 @@ export class Legend extends TakeView {
       count: item.querySelector(".instrument-count"),
       mute: button("mute", "Mute", () => this.#filter.mute(name)),
       solo: button("solo", "Solo", () => this.#filter.solo(name)),
-      save: button("save-one", "Download MIDI of", () => this.#save(name)),
     };
     const next = [...this.#rows.values()].filter((other) => other.program > program);
     next.sort((a, b) => a.program - b.program);

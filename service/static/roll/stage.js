@@ -6,7 +6,7 @@ import { Overview } from "./overview.js";
 import { clockText, countText } from "../notes/pitch.js";
 import { Player } from "../audio/player.js";
 import { Roll } from "./roll.js";
-import { dragOut, jsonOf, midiOf, midiOfOne, save, stemOf } from "../notes/saving.js";
+import { dragOut, jsonOf, midiOf, save, stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
 import { TakeView } from "./take-view.js";
 
@@ -31,9 +31,7 @@ export class Stage {
     this.roll = new Roll($("roll"), filter);
     this.#overview = new Overview($("overview"), filter);
     this.#noteList = new NoteList($("notes-panel"), $("notes"), filter);
-    this.#legend = new Legend($("instruments"), filter, (name) =>
-      this.#save(`${name}.mid`, midiOfOne(this.take, filter, name)),
-    );
+    this.#legend = new Legend($("instruments"), filter);
     this.#counts = new TakeView(() => this.#showCount(), () => 0);
     this.player = new Player(filter);
     this.#listen();

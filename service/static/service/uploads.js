@@ -1,13 +1,14 @@
 /**
  * Recordings waiting to be transcribed, one at a time: each is a job that becomes a take.
  *
- * A job is {file, take, seconds, state, words}: `seconds` is the recording's length where it is
- * known, `state` one of waiting, running, done, failed, cancelled; `words` say what is to be known.
+ * A job is {file, take, fraction, state, words}: `fraction` of the recording is transcribed, null
+ * if its length is not stated; `state` is one of waiting, running, done, failed, cancelled; `words`
+ * say what is to be known.
  * Events: `change` (detail: the job).
  */
 
 import { fromBase64, midiFile } from "../notes/midi.js";
-import { FileRecording, recordingSeconds } from "../audio/recording.js";
+import { FileRecording } from "../audio/recording.js";
 import { Take } from "../notes/take.js";
 import { BusyError, transcribe } from "./upload.js";
 
@@ -28,7 +29,7 @@ export class Uploads extends EventTarget {
     for (const file of files) {
       const take = new Take(file.name);
       take.recording = new FileRecording(file);
-      const job = { file, wishes, take, seconds: null, state: "waiting", words: "" };
+      const job = { file, wishes, take, fraction: 0, state: "waiting", words: "" };
       this.#waiting.push(job);
       this.#emit(job);
     }
@@ -38,7 +39,7 @@ export class Uploads extends EventTarget {
   /** Give a recording up; the notes found so far are kept. */
   cancel(job) {
     if (job === this.#running) {
-      this.#abort.abort(); // whether its sound is sent or only its header read
+      this.#abort.abort();
       return;
     }
     if (job.state !== "waiting") return;
@@ -52,7 +53,6 @@ export class Uploads extends EventTarget {
       const job = this.#waiting.shift();
       this.#running = job;
       this.#abort = new AbortController();
-      job.seconds = await recordingSeconds(job.file);
       job.state = "running";
       this.#emit(job);
       await this.#transcribe(job);
@@ -73,8 +73,9 @@ export class Uploads extends EventTarget {
       note_update: ({ note_id, instrument }) => take.reassign(note_id, instrument),
       pedal: ({ down, time_s }) => take.pedalMoved(down, time_s),
       note_off: (note) => take.noteOff(note.note_id, note.time_s),
-      progress: ({ time_s }) => {
+      progress: ({ time_s, fraction }) => {
         job.words = "";
+        job.fraction = fraction;
         take.advance(time_s);
         this.#emit(job);
       },

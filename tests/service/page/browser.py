@@ -88,13 +88,19 @@ class Tab:
         self.page = page
         self.server = server
         self.complaints: list[str] = []
+        self.starts: list[dict[str, Any]] = []  # the messages that opened sessions
         page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on(
             "console",
             lambda line: self.complaints.append(line.text) if line.type == "error" else None,
         )
+        page.on("websocket", lambda socket: socket.on("framesent", self._sent))
         page.goto(url or server.url)
+
+    def _sent(self, message: str | bytes) -> None:
+        if isinstance(message, str) and '"start"' in message:
+            self.starts.append(json.loads(message))
 
     @property
     def roll(self) -> dict[str, str]:
@@ -132,6 +138,11 @@ class Tab:
 
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
+
+    def connect_synthesiser(self) -> None:
+        self.run(SYNTHESISER)
+        self.page.locator("#midi-connect").click()
+        self.page.locator("#midi-port").select_option("Synth")
 
     def listen(self) -> None:
         self.press("Listen")

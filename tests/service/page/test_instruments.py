@@ -1,6 +1,5 @@
 """Instruments on the page: colours, the legend, mute and solo, the pedal, files of one."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from service.protocol.midi_file import PEDALLED
 from tests.fakes import play
 from tests.service.page.browser import (
     IDLE,
-    SYNTHESISER,
     Tab,
     fresh_tab,
     notes_of,
@@ -81,13 +79,6 @@ def test_the_legend_mutes_and_plays_alone(page_of: Tab, trio: Path, tmp_path: Pa
 
 def test_chosen_instruments_alone_play_before_and_after(page_of: Tab, trio: Path) -> None:
     tab, page = page_of, page_of.page
-    started: list[dict[str, object]] = []
-
-    def note(message: str | bytes) -> None:
-        if isinstance(message, str) and '"start"' in message:
-            started.append(json.loads(message))
-
-    page.on("websocket", lambda socket: socket.on("framesent", note))
     tab.upload(trio)
     assert legend(tab) == LEGEND
     page.locator("#players summary").click()
@@ -101,18 +92,19 @@ def test_chosen_instruments_alone_play_before_and_after(page_of: Tab, trio: Path
     assert sum(legend(tab).values()) == sum(LEGEND.values())
     tab.listen()
     tab.stop()
-    assert started[0]["instruments"] == ["viola", "flute"]
+    assert tab.starts[0]["instruments"] == ["viola", "flute"]
 
 
 def test_files_of_one_instrument_and_of_all(page_of: Tab, trio: Path, tmp_path: Path) -> None:
     tab = page_of
     tab.upload(trio)
-    own = saved(tab.download("Download MIDI of viola"), tmp_path)
-    assert own.name == "trio.viola.mid"
+    tab.press("Solo viola")
+    own = saved(tab.download(), tmp_path)
     (viola,) = pretty_midi.PrettyMIDI(str(own)).instruments
     assert (viola.name, viola.program) == ("viola", PROGRAMS["viola"])
     assert sorted(note.pitch for note in viola.notes) == [69, 93]
 
+    tab.press("Solo viola")
     tab.slide("#least-length", 10)  # the page's own file, not the server's
     parts = pretty_midi.PrettyMIDI(str(saved(tab.download(), tmp_path))).instruments
     assert {part.name: len(part.notes) for part in parts} == LEGEND
@@ -136,9 +128,7 @@ def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
 
 def test_a_hidden_tab_plays_a_midi_port_in_time_with_the_pedal(page_of: Tab, trio: Path) -> None:
     tab, page = page_of, page_of.page
-    tab.run(SYNTHESISER)
-    page.locator("#midi-connect").click()
-    page.locator("#midi-port").select_option("Synth")
+    tab.connect_synthesiser()
     tab.upload(trio)
     # A hidden tab's timers run once a second, if at all; it draws nothing.
     tab.run("() => { setTimeout = setInterval = requestAnimationFrame = () => 0; }")

@@ -1,6 +1,5 @@
 """Listening on the page: the fake microphone, what may go wrong with it, and the demo."""
 
-import json
 import re
 import signal
 from pathlib import Path
@@ -12,7 +11,6 @@ from tests.service.page.browser import (
     ANNOUNCED,
     ENDLESS_A4,
     LISTENING,
-    SYNTHESISER,
     Tab,
     notes_of,
     pitches_of,
@@ -80,18 +78,10 @@ def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_p
 
 def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
     page = tab.page
-    started: list[dict[str, object]] = []
-
-    def note(message: str | bytes) -> None:
-        if isinstance(message, str) and '"start"' in message:
-            started.append(json.loads(message))
-
-    page.on("websocket", lambda socket: socket.on("framesent", note))
+    started = tab.starts
     fast = page.get_by_role("radio", name="Fast")
     expect(fast).not_to_be_checked()
-    tab.run(SYNTHESISER)
-    page.locator("#midi-connect").click()
-    page.locator("#midi-port").select_option("Synth")
+    tab.connect_synthesiser()
     expect(fast).to_be_checked()
 
     tab.press("Listen")
@@ -257,9 +247,7 @@ def test_take_goes_on_after_the_server_was_killed(
     refused.stop()
     refused.page.close()
 
-    tab.run(SYNTHESISER)
-    page.locator("#midi-connect").click()
-    page.locator("#midi-port").select_option("Synth")
+    tab.connect_synthesiser()
     tab.run(ANNOUNCED)
     server.process.send_signal(signal.SIGSTOP)  # to the page, a line that stalls
     page.wait_for_function("() => announced.some((words) => words.includes('stopped answering'))")

@@ -1,25 +1,18 @@
 """Where the page is served: under a path, and behind proxies that are set up wrongly."""
 
-import asyncio
 import os
 import pwd
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from clients.client import TranscriptionClient
-from service.protocol.client_messages import Start
-from service.protocol.options import Encoding
 from tests.conftest import require_system
-from tests.fakes import play
-from tests.service.apps import pcm16
 from tests.service.page.browser import Tab
-from tests.service.page.conftest import DURATION_S, NAMES, PITCHES, RATE_HZ, TONES
+from tests.service.page.conftest import NAMES
 from tests.service.servers import START_S, RunningServer, answers, reserved_port
 
 CONFIGURATION = """
@@ -92,19 +85,6 @@ def test_the_page_works_under_a_path(
     tab.stop()
     assert tab.complaints == []
     context.close()
-
-
-def test_a_client_works_under_a_path(proxy: str) -> None:
-    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
-
-    async def pitches() -> list[int]:
-        async with TranscriptionClient(f"{proxy}/music/", options) as client:
-            await client.send(pcm16(play(TONES, DURATION_S, RATE_HZ)))
-            await client.stop()
-        return [note.pitch for note in client.notes.notes]
-
-    with ThreadPoolExecutor() as threads:  # in this one Playwright runs its loop
-        assert threads.submit(asyncio.run, pitches()).result() == PITCHES
 
 
 @pytest.mark.parametrize(

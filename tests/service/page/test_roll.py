@@ -168,18 +168,3 @@ def test_forced_colours_keep_edges_and_the_meter(tab: Tab, recording: Path) -> N
     assert bare == []
     assert outline >= 2
     assert bar != paper
-
-
-def test_dark_scheme_repaints_page_and_roll(bench: Tab) -> None:
-    look = """() => {
-      const roll = document.getElementById('roll');
-      const { data } = roll.getContext('2d').getImageData(roll.width - 3, 3, 1, 1);
-      return { page: getComputedStyle(document.body).backgroundColor, roll: [...data] };
-    }"""
-    page = bench.page
-    page.emulate_media(color_scheme="light")
-    page.wait_for_function(f"() => ({look})().roll[0] > 150")  # once it is painted at all
-    light = bench.run(look)
-    page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"light => ({look})().roll[0] < light - 100", arg=light["roll"][0])
-    assert bench.run(look)["page"] != light["page"]

@@ -93,13 +93,13 @@ class TranscriptionClient:
         self._performance = ResumablePerformance(options, self._audio, hold_notes_s, self._changes)
         self._new_session = partial(
             Session,
-            self.url,
-            self._performance,
-            self._audio,
-            self._changes,
-            open_timeout_s,
-            stall_timeout_s,
-            key,
+            url=self.url,
+            performance=self._performance,
+            audio=self._audio,
+            changes=self._changes,
+            open_timeout_s=open_timeout_s,
+            stall_timeout_s=stall_timeout_s,
+            key=key,
         )
         self._carry = b""  # an incomplete sample
         self._give_up_s = give_up_s

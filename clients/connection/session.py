@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -33,6 +34,7 @@ MAX_UNACKNOWLEDGED_S = 2.0
 """Audio that may be under way; the server's own limit, if smaller, takes its place."""
 
 
+@dataclass
 class Session:
     """A socket from ``start`` to its end: sends audio from where the performance goes on, and hands
     to it what the server says.
@@ -40,30 +42,20 @@ class Session:
     At the pace of live audio the ``progress`` messages acknowledge in time. A sender that is faster
     places markers (``flush``), which come back as soon as the audio before them is transcribed.
 
-    Args:
+    Attributes:
         open_timeout_s, stall_timeout_s, key: see ``clients.client.TranscriptionClient``.
     """
 
-    def __init__(
-        self,
-        url: str,
-        performance: ResumablePerformance,
-        audio: Backlog,
-        changes: Changes,
-        open_timeout_s: float,
-        stall_timeout_s: float,
-        key: str | None,
-    ) -> None:
-        self._url = url
-        self._performance = performance
-        self._audio = audio
-        self._changes = changes
-        self._open_timeout_s = open_timeout_s
-        self._stall_timeout_s = stall_timeout_s
-        self._key = key
-        self._ready: Ready | None = None
-        self._window = 0  # samples that may be under way
-        self._stopping = False
+    url: str
+    performance: ResumablePerformance
+    audio: Backlog
+    changes: Changes
+    open_timeout_s: float
+    stall_timeout_s: float
+    key: str | None
+    _ready: Ready | None = None
+    _window: int = 0  # samples that may be under way
+    _stopping: bool = False
 
     async def run(self) -> Done:
         """The whole session, to the end of the audio and the last notes.
@@ -77,8 +69,8 @@ class Session:
             ConnectionLostError: the server did not complete the session.
             TranscriptionError: it broke the protocol.
         """
-        start = to_json(self._performance.start())
-        socket = await open_socket(self._url, start, self._open_timeout_s, self._key)
+        start = to_json(self.performance.start())
+        socket = await open_socket(self.url, start, self.open_timeout_s, self.key)
         receiving = asyncio.create_task(self._receive(socket))
         sending = asyncio.create_task(self._send(socket))
         try:
@@ -96,33 +88,33 @@ class Session:
 
     @property
     def _under_way(self) -> int:
-        return self._audio.position - self._performance.acknowledged
+        return self.audio.position - self.performance.acknowledged
 
     async def _send(self, socket: ClientConnection) -> None:
         """Sends all audio, as long as the connection holds; why it does not, the receiver knows."""
-        await self._changes.until(lambda: self._ready is not None)
+        await self.changes.until(lambda: self._ready is not None)
         assert self._ready is not None
-        limits, rate = self._ready.limits, self._performance.options.sample_rate
+        limits, rate = self._ready.limits, self.performance.options.sample_rate
         window_s = min(MAX_UNACKNOWLEDGED_S, limits.max_buffered_ms / 1000)
         self._window = max(1, round(window_s * rate))
-        most = max(1, min(self._window // 8, limits.max_message_bytes // self._audio.frame_bytes))
-        marked = self._audio.position = self._performance.needed
+        most = max(1, min(self._window // 8, limits.max_message_bytes // self.audio.frame_bytes))
+        marked = self.audio.position = self.performance.needed
         try:
             while True:
                 try:
                     async with asyncio.timeout(KEEPALIVE_S):
-                        pcm = await self._audio.read(most)
+                        pcm = await self.audio.read(most)
                 except TimeoutError:
                     await socket.send(to_json(Keepalive()))
                     continue
                 if pcm is None:
                     break
                 await socket.send(pcm)
-                sent = self._audio.position
+                sent = self.audio.position
                 if self._under_way > self._window // 2 and sent - marked > self._window // 4:
                     marked = sent
                     await socket.send(to_json(Flush(id=str(marked))))
-                await self._changes.until(lambda: self._under_way <= self._window)
+                await self.changes.until(lambda: self._under_way <= self._window)
             self._stopping = True
             await socket.send(to_json(Stop()))
         except ConnectionClosed:
@@ -150,14 +142,14 @@ class Session:
                     case Draining():
                         raise SessionEndedError("the service is shutting down", retryable=True)
                     case Flushed():
-                        self._performance.acknowledge(int(message.id))  # a marker's
+                        self.performance.acknowledge(int(message.id))  # a marker's
                     case Unknown() | Frames():
                         pass
                     case _:
-                        self._performance.hear(message)
+                        self.performance.hear(message)
                         if isinstance(message, Ready):
                             self._ready = message
-                self._changes.notify()
+                self.changes.notify()
         except ConnectionClosed as closed:
             if error is not None:
                 raise ServerError(error) from None
@@ -173,15 +165,15 @@ class Session:
             owed = self._owed
             try:
                 async with asyncio.timeout(
-                    self._open_timeout_s if self._ready is None else self._stall_timeout_s
+                    self.open_timeout_s if self._ready is None else self.stall_timeout_s
                 ):
                     return await socket.recv()
             except TimeoutError:
                 if self._ready is None:
-                    answer = f"no answer from {self._url}"
+                    answer = f"no answer from {self.url}"
                     raise ConnectError(answer, retryable=True) from None
                 if owed and self._owed:
-                    silence = f"no message from the server for {self._stall_timeout_s:g} s"
+                    silence = f"no message from the server for {self.stall_timeout_s:g} s"
                     raise ConnectionLostError(silence, retryable=True) from None
 
     @property

@@ -123,10 +123,6 @@ class FilterbankConfig:
     """3 x 3 convolutions over pitch and time after the first convolution."""
     frames_per_patch: Count = 2
     """Adjacent frames that share a position."""
-    history: Flag = False
-    """Columns see the audio before the window (:attr:`context` samples), so a column is the same
-    in every window that contains it and can be kept from hop to hop. Without history, filters that
-    begin before the window read silence."""
 
     def __post_init__(self) -> None:
         if self.lookahead >= min(self.kernel_lengths):
@@ -142,13 +138,17 @@ class FilterbankConfig:
     @property
     def halo(self) -> int:
         """Columns before the window that the convolutions reach."""
-        return STEM_REACH + self.convolutions if self.history else 0
+        return STEM_REACH + self.convolutions
+
+    @property
+    def edge(self) -> int:
+        """Columns at the window's end whose kernels reach beyond it."""
+        return self.lookahead // HOP
 
     @property
     def context(self) -> int:
-        """Samples before the window that its columns depend on."""
-        if not self.history:
-            return 0
+        """Samples before the window that its columns depend on, so that a column is the same in
+        every window that contains it and can be kept from hop to hop."""
         return max(self.kernel_lengths) - self.lookahead + HOP * (self.halo - 1)
 
 
@@ -190,7 +190,7 @@ class ModelConfig:
     def newest_hops(self) -> int:
         """Hops from the newest frame that a window can predict to the window's end."""
         front = self.front_end
-        return max(1, front.lookahead // HOP if isinstance(front, FilterbankConfig) else 1)
+        return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
     @property
     def refill_hops(self) -> int:
@@ -198,9 +198,9 @@ class ModelConfig:
         from its start, bit for bit: every column, and every window whose results are kept, is newer
         than the start."""
         front_end = self.front_end
-        if not isinstance(front_end, FilterbankConfig) or not front_end.history:
+        if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP
-        unsettled = front_end.halo + front_end.lookahead // HOP
+        unsettled = front_end.halo + front_end.edge
         return (WINDOW + max(self.context, (KEPT_HOPS + unsettled) * HOP)) // HOP
 
     def to_json(self) -> dict[str, Any]:
@@ -218,6 +218,8 @@ class ModelConfig:
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
+        if not front.pop("history", True):  # in older cards
+            raise ValueError("a filterbank without the audio before the window")
         return cls(**data | {"front_end": kinds[kind](**front)})
 
 
@@ -238,7 +240,7 @@ RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
 LIVE = ModelConfig(
     name="live",
     sample_rate=SAMPLE_RATE,
-    front_end=FilterbankConfig(lookahead=256, history=True),
+    front_end=FilterbankConfig(lookahead=256),
     rse=RSEConfig(maps=96, blocks=1, dropout=0.0),
     heads=HEADS,
     calibration=False,
@@ -248,7 +250,7 @@ LIVE = ModelConfig(
 ACCURATE = replace(
     LIVE,
     name="accurate",
-    front_end=FilterbankConfig(lookahead=256, history=True, channels=64),
+    front_end=FilterbankConfig(lookahead=256, channels=64),
     rse=replace(LIVE.rse, maps=192, blocks=2),
 )
 """For GPUs and recordings: twice as wide as `live`, with two Beneš blocks."""
@@ -256,7 +258,7 @@ ACCURATE = replace(
 LIGHT = replace(
     LIVE,
     name="light",
-    front_end=FilterbankConfig(lookahead=128, history=True, channels=24),
+    front_end=FilterbankConfig(lookahead=128, channels=24),
     rse=replace(LIVE.rse, hidden_factor=1),
 )
 """For processors without bfloat16: half of the work of `live`. Its newest frames hear less of what

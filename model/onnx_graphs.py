@@ -62,10 +62,9 @@ class StepGraph(nn.Module):
         self.transcriber = transcriber
         self.network = transcriber.network
         self.bank = transcriber.network.filterbank
-        self.edge = self.bank.config.lookahead // HOP  # last columns, whose kernels are incomplete
         self.block_frames = block_frames
         self.positions = slice(newest - block_frames + 1, newest + 1)
-        columns = self.bank.columns - self.edge - block_frames
+        columns = self.bank.columns - self.bank.config.edge - block_frames
         state = {"samples": (self.bank.longest - HOP,), "columns": (self.bank.bins, columns)}
         self.inputs = {"new": torch.zeros(2, HOP * block_frames)}
         self.inputs |= {name: torch.zeros(2, *shape) for name, shape in state.items()}
@@ -86,7 +85,7 @@ class StepGraph(nn.Module):
         silence = bank.compress(audio.new_zeros(()))
         fresh = bank.compress(bank.power(audio)) - silence  # (batch, bins, block_frames)
         known = torch.cat([columns, fresh], dim=2)
-        logits = self.network.from_features(bank.mask(F.pad(known, (0, self.edge)) + silence))
+        logits = self.network.from_features(F.pad(known, (0, bank.config.edge)) + silence)
         read = self.transcriber.calibrate(logits)[:, :, self.positions]
         begin = HOP * self.block_frames
         return torch.sigmoid(read), audio[:, begin:], known[:, :, self.block_frames :]

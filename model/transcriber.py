@@ -128,7 +128,7 @@ class FilterbankNetwork(nn.Module):
         return self.from_features(self.filterbank(window))
 
     def from_features(self, features: Tensor) -> Tensor:
-        """(batch, bins, columns) masked features -> (batch, heads, FRAMES, PITCHES) logits."""
+        """(batch, bins, columns) features -> (batch, heads, FRAMES, PITCHES) logits."""
         silence = self.filterbank.compress(features.new_zeros(()))
         x = self.convolutions(self.stack(features, silence))  # (batch, channels, pitches, GRID)
         sequence = self.embed(self.patches.cut(x))  # (batch, positions, m)

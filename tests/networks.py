@@ -11,9 +11,8 @@ TINY = replace(
     LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
 )
 SMALL = RSEConfig(maps=12, blocks=1)
-FILTERBANK = replace(LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1))
-HISTORY = replace(
-    FILTERBANK, front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256, history=True)
+FILTERBANK = replace(
+    LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256)
 )
 STRIDED = replace(PAPER, rse=SMALL)
 

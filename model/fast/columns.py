@@ -1,8 +1,8 @@
 """The columns of a stream, computed once: filterbank and convolutions where the audio is new.
 
-With ``FilterbankConfig.history`` a column is the same in every window that contains it, except the
-newest columns, whose right neighbours are still missing. When a window moves by k hops, the first
-convolution gets k new columns, and each convolution also changes one or two columns before them
+A column is the same in every window that contains it, except the newest columns, whose right
+neighbours are still missing. When a window moves by k hops, the first convolution gets k new
+columns, and each convolution also changes one or two columns before them
 (k = 2, three convolutions after the first; ``.`` kept, ``#`` computed)::
 
     filterbank     . . . . . . . . . . . # # - -     - silence: the kernel ends after the window
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import HOP, STEM_REACH
+from model.config import STEM_REACH
 from model.fast.filters import NewestFrames
 from model.front_end.filterbank import Filterbank
 from model.front_end.patches import HarmonicStack
@@ -27,7 +27,7 @@ from model.transcriber import FilterbankNetwork
 
 
 class ColumnNetwork:
-    """Filterbank, harmonic stack and convolutions of a network with history.
+    """Filterbank, harmonic stack and convolutions.
 
     Weights are copied. Thread-safety: may be called from several threads at a time.
     """
@@ -38,10 +38,10 @@ class ColumnNetwork:
         """convolutions: with the batch norms folded in; dtype: of their products."""
         bank, stack = network.filterbank, network.stack
         self.dtype = dtype
-        self.first = bank.columns - bank.config.lookahead // HOP  # new columns in the first call
+        self.edge = bank.config.edge
+        self.first = bank.columns - self.edge  # new columns in the first call
         self.longest_slide = bank.longest_slide
         self._bank = bank
-        self._edge = bank.config.lookahead // HOP
         self._layers = [
             (_time_first(layer), layer.bias.detach(), layer.kernel_size[0] // 2)
             for layer in convolutions
@@ -61,7 +61,7 @@ class ColumnNetwork:
         # one's is silence, then zeros, the other ones' zeros.
         self._silent = [_columns(x, 2 * reach) for x, reach in zip(silent, reaches, strict=True)]
         self._after = [_columns(0 * x, reach) for x, reach in zip(silent, reaches, strict=True)]
-        self._after[0] = torch.cat([_columns(silent[0], self._edge), self._after[0]], dim=1)
+        self._after[0] = torch.cat([_columns(silent[0], self.edge), self._after[0]], dim=1)
 
     def open(self) -> list[Tensor]:
         """The state of a new stream, as if preceded by endless silence: for each convolution, the
@@ -99,12 +99,7 @@ class ColumnNetwork:
     @property
     def reach(self) -> int:
         """Columns before the new ones that change with them."""
-        return self._edge + STEM_REACH + len(self._layers) - 1
-
-    @property
-    def edge(self) -> int:
-        """Columns at the window's end whose frames are not complete."""
-        return self._edge
+        return self.edge + STEM_REACH + len(self._layers) - 1
 
     def _stacked(
         self, audio: Tensor, frames: int, windows: int, shift: int

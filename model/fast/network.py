@@ -86,7 +86,7 @@ class FastNetwork:
         # (heads, 1, 1, octaves, semitones)
         self._bias = bias.view(len(self._heads), 1, 1, self._patches.octaves, SEMITONES)
         self._streamed: tuple[ColumnNetwork, FirstHalf] | None = None
-        if self._halo and octave.device.type == "cpu":  # a GPU computes windows in full
+        if octave.device.type == "cpu":  # a GPU computes windows in full
             columns = ColumnNetwork(network, self._layers, dtype)
             half = FirstHalf(self._rse, self._patches, columns.reach, self._embed_columns)
             self._streamed = columns, half
@@ -116,7 +116,7 @@ class FastNetwork:
         return self._with_peaks(out, read, frames, peaks)
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """The state of a stream of audio; its rows go to :meth:`predict_rows`. With history it
+        """The state of a stream of audio; its rows go to :meth:`predict_rows`. On a processor it
         keeps what later windows reuse (``model.fast.stream``)."""
         if self._streamed is None:
             return self._transcriber.open_stream()

@@ -1,4 +1,4 @@
-"""State of a stream in a network with history: what one window leaves to the next.
+"""State of a stream on a processor: what one window leaves to the next.
 
 A stream keeps its columns and, for a few windows, the layers of the first half of the first Beneš
 block: one to four megabytes. The rest of the shuffle-exchange network and the heads are a function

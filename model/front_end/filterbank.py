@@ -14,9 +14,8 @@ low and high filters peak at the same time::
 A performance that is not tuned to A4 = 440 Hz is followed by reading the filters a few bins higher
 or lower (``shift``): the network then hears it as if it were, to half a bin.
 
-With ``FilterbankConfig.history`` kernels reach back past the window's left edge, and `halo` columns
-before the window are computed too, for the convolutions; without it, kernels that begin before the
-window yield silence. Kernels that end after the window always yield silence.
+Kernels reach back past the window's left edge, and `halo` columns before the window are computed
+too, for the convolutions. Kernels that end after the window yield silence.
 """
 
 import math
@@ -34,7 +33,6 @@ DB_SCALE = 20.0  # decibels per feature unit
 class Filterbank(nn.Module):
     """Samples to log-magnitude constant-Q frames, (batch, bins, frames)."""
 
-    valid: Tensor
     order: Tensor
 
     def __init__(self, config: FilterbankConfig, sample_rate: int) -> None:
@@ -67,19 +65,11 @@ class Filterbank(nn.Module):
             b for size in sorted(set(groups)) for b in range(self.bins) if groups[b] == size
         ]
         self.register_buffer("order", torch.tensor(by_group).argsort(), persistent=False)
-        self.register_buffer("valid", self._valid(groups), persistent=False)
 
     def _window_length(self, frequency: float, sample_rate: int) -> int:
         shortest, longest = min(self.config.kernel_lengths), max(self.config.kernel_lengths)
         wanted = round(self.config.quality * sample_rate / frequency)
         return min(max(wanted, shortest // 2), longest)
-
-    def _valid(self, groups: list[int]) -> Tensor:
-        """(bins, columns), 1 where the kernel lies inside the window and its context, else 0."""
-        moment = HOP * torch.arange(1 - self.config.halo, GRID + 1)
-        begins = moment[None] + self.config.lookahead - torch.tensor(groups)[:, None]
-        ends = moment[None] + self.config.lookahead
-        return ((begins >= -self.config.context) & (ends <= WINDOW)).float()
 
     @property
     def longest(self) -> int:
@@ -110,23 +100,19 @@ class Filterbank(nn.Module):
         return (decibels - self.config.floor_db / 2) / DB_SCALE
 
     def forward(self, window: Tensor) -> Tensor:
-        """window: (batch, samples) -> (batch, bins, columns), silence where a kernel does not fit.
+        """window: (batch, samples) -> (batch, bins, columns), the last ``edge`` silent.
 
         The last WINDOW samples are the window, those before it its context; missing context reads
         as zeros.
         """
         first = HOP * (1 - self.config.halo)  # the sample that the first column describes
         before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
-        after = self.config.lookahead
-        return self.mask(self.compress(self.power(F.pad(window, (before, after)))))
-
-    def mask(self, features: Tensor) -> Tensor:
-        """Replaces the output of kernels that reach outside the window with silence."""
+        features = self.compress(self.power(F.pad(window, (before, 0))))
         silence = self.compress(features.new_zeros(()))
-        return torch.where(self.valid > 0, features, silence)
+        return torch.cat([features, silence.expand(*features.shape[:2], self.config.edge)], dim=2)
 
     def retuned(self, features: Tensor, shift: Tensor) -> Tensor:
-        """(batch, bins, columns) masked features as if all filters were ``shift``, (batch,), bins
+        """(batch, bins, columns) features as if all filters were ``shift``, (batch,), bins
         higher; beyond the highest and lowest there is silence."""
         wanted = torch.arange(self.bins, device=features.device) + shift.long()[:, None]
         index = wanted.clamp(0, self.bins - 1)[..., None].expand_as(features)

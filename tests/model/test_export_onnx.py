@@ -13,7 +13,7 @@ from model.config import FRAMES, HOP, WINDOW
 from model.onnx_graphs import StepGraph
 from model.storage import load
 from model.transcriber import TranscriptionModel
-from tests.networks import HISTORY, STRIDED
+from tests.networks import FILTERBANK, STRIDED
 
 PARITY = 1e-4
 
@@ -68,7 +68,7 @@ def test_a_stream_in_steps(live: TranscriptionModel, step: Model) -> None:
 
 
 def test_another_network_and_block() -> None:
-    transcriber = TranscriptionModel(HISTORY).eval()
+    transcriber = TranscriptionModel(FILTERBANK).eval()
     model = export_onnx.exported(StepGraph(transcriber, lookahead_hops=32, block_frames=8))
     assert step_difference(transcriber, model, seed=2) < PARITY
 

@@ -5,12 +5,10 @@ import torch
 
 from model.config import HOP, WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
-from tests.networks import FILTERBANK, HISTORY, STRIDED
+from tests.networks import FILTERBANK, STRIDED
 
 
-@pytest.mark.parametrize(
-    "config", [FILTERBANK, HISTORY, STRIDED], ids=["filterbank", "history", "strided"]
-)
+@pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
 def test_a_stream_of_windows_gives_what_whole_windows_give(config: ModelConfig) -> None:
     torch.manual_seed(0)
     transcriber = TranscriptionModel(config).eval()

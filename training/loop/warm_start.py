@@ -23,7 +23,7 @@ from model.transcriber import TranscriptionModel
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
     """Copies weights into the network; returns the :func:`stages` of training behind them.
 
-    Raises WeightsError if the networks differ in more than blocks, heads, look-ahead, history and
+    Raises WeightsError if the networks differ in more than blocks, heads, look-ahead and
     widths, if the new one has fewer blocks or heads, or if it is wider.
     """
     path = resolve(name_or_path)
@@ -75,7 +75,6 @@ def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:
         front_end = dataclasses.replace(
             front_end,
             lookahead=ours.front_end.lookahead,
-            history=ours.front_end.history,
             channels=min(front_end.channels, ours.front_end.channels),
         )
         hidden_factor = min(hidden_factor, ours.rse.hidden_factor)

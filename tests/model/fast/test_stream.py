@@ -19,7 +19,7 @@ from tests.networks import assert_same_outputs
 
 POSITIONS = slice(50, 54)
 TOLERANCE = 2e-4  # of probabilities: long filters read decimated audio
-_SMALL = FilterbankConfig(channels=4, convolutions=2, lookahead=256, history=True)
+_SMALL = FilterbankConfig(channels=4, convolutions=2, lookahead=256)
 CONFIGS = {
     "live": replace(LIVE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=1)),
     "accurate": replace(ACCURATE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=2)),

@@ -8,17 +8,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import HOP, WINDOW, ModelConfig
+from model.config import HOP, WINDOW
 from model.fast import shuffle_exchange
 from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
 from service.engine.cuda_graphs import GraphRunner, Replay
 from service.stream.windows import Due
-from tests.networks import FILTERBANK, HISTORY, noise
+from tests.networks import FILTERBANK, noise
 
 POSITIONS = slice(50, 54)
-BOTH = pytest.mark.parametrize("config", [FILTERBANK, HISTORY], ids=["filterbank", "history"])
 
 
 def again(work: Callable[[], None]) -> Replay:
@@ -27,9 +26,9 @@ def again(work: Callable[[], None]) -> Replay:
     return work
 
 
-def network(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
+def network() -> tuple[TranscriptionModel, FastNetwork]:
     torch.manual_seed(0)
-    transcriber = TranscriptionModel(config).eval()
+    transcriber = TranscriptionModel(FILTERBANK).eval()
     fast = fast_network(transcriber)
     assert fast is not None
     return transcriber, fast
@@ -40,9 +39,8 @@ def rows_of(runner: GraphRunner, windows: list[NDArray[np.float32]]) -> list[tor
     return [row for due in dues for row in runner.rows(runner.open_stream(POSITIONS), due)]
 
 
-@BOTH
-def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
-    transcriber, fast = network(config)
+def test_any_number_of_windows_in_buckets() -> None:
+    transcriber, fast = network()
     runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], again)
     windows = noise(11)
     expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
@@ -55,8 +53,8 @@ def test_any_number_of_windows_in_buckets(config: ModelConfig) -> None:
 
 
 def test_windows_come_with_what_was_before_them() -> None:
-    transcriber, fast = network(HISTORY)
-    context = HISTORY.context
+    transcriber, fast = network()
+    context = FILTERBANK.context
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 40 * HOP)).astype(np.float32)
     whole_audio = torch.cat([torch.zeros(context), torch.from_numpy(audio)])
     runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], again)
@@ -80,8 +78,8 @@ def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         recorded += 1
         return again(work)
 
-    runner = GraphRunner(network(FILTERBANK)[1], torch.device("cpu"), [POSITIONS], counting)
-    row = torch.cat([torch.from_numpy(noise(1)[0]), torch.zeros(1)])  # and its shift
+    runner = GraphRunner(network()[1], torch.device("cpu"), [POSITIONS], counting)
+    (row,) = rows_of(runner, noise(1))
     for start in (1, 2, 1, 3, 1, 2):  # 2 is the least recently used when 3 comes
         runner.predict([row], slice(start, start + 1))
     assert recorded == 4
@@ -89,7 +87,7 @@ def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffle_exchange, "_READ_PATTERNS", 1)
-    fast = network(FILTERBANK)[1]
+    fast = network()[1]
     works: list[weakref.ref[Callable[[], None]]] = []
 
     def forgetful(work: Callable[[], None]) -> Replay:
@@ -98,7 +96,7 @@ def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda: None
 
     runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], forgetful)
-    row = torch.cat([torch.from_numpy(noise(1)[0]), torch.zeros(1)])  # and its shift
+    (row,) = rows_of(runner, noise(1))
     runner.predict([row], slice(3, 4))
     assert works[0]() is not None  # and so its buffers
     kept = [weakref.ref(tensor) for tensor in fast.indices(slice(3, 4), torch.device("cpu"))]
@@ -108,9 +106,8 @@ def test_graphs_keep_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@BOTH
-def test_graphs_give_the_numbers_of_the_plain_network(config: ModelConfig) -> None:
-    transcriber, _ = network(config)
+def test_graphs_give_the_numbers_of_the_plain_network() -> None:
+    transcriber, _ = network()
     windows = noise(9)
     expected = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, POSITIONS].numpy()
     fast = fast_network(transcriber.to("cuda").compute_in(torch.bfloat16))

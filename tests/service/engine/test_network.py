@@ -18,7 +18,7 @@ from service.stream.recording import transcribe_array
 from service.stream.stream import Stream
 from service.stream.windows import WindowSchedule
 from tests.fakes import play
-from tests.networks import FILTERBANK, HISTORY, STRIDED, assert_same_outputs
+from tests.networks import FILTERBANK, STRIDED, assert_same_outputs
 from tests.service.streams import heard, listen, open_stream, pcm, to_bytes
 
 TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
@@ -40,9 +40,7 @@ def streamed(
         return listen(computer, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
 
 
-@pytest.mark.parametrize(
-    "config", [FILTERBANK, HISTORY, STRIDED], ids=["filterbank", "history", "strided"]
-)
+@pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -74,7 +72,7 @@ def test_streamed_frames_are_those_of_whole_windows(
     ]
     direct = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, schedule.positions]
     whole = np.concatenate(list(direct.numpy()), axis=1)[:, : schedule.frames(len(samples))]
-    assert_same_outputs(config, live, whole, DECIMATED if config is HISTORY else TOLERANCE)
+    assert_same_outputs(config, live, whole, DECIMATED if config is FILTERBANK else TOLERANCE)
 
 
 @settings(max_examples=3)
@@ -90,8 +88,8 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
     """Whatever the chunks, the other streams, and wherever a session goes on; while the tuning is
     found."""
     torch.manual_seed(0)
-    transcriber = TranscriptionModel(HISTORY).eval()
-    rate_hz = HISTORY.sample_rate
+    transcriber = TranscriptionModel(FILTERBANK).eval()
+    rate_hz = FILTERBANK.sample_rate
     options = StreamOptions(block_frames=block_frames)
     notes = [(60.45, 0.1, 1.5), (64.45, 1.9, 4.3), (76.45, 0.3, 4.4)]
     samples = play(notes, 4.5, rate_hz)

@@ -20,11 +20,9 @@ from service.engine.cores import available_cores
 from service.engine.local import LocalComputer
 from service.engine.runners import CpuRunner, Runner, runner_of
 from service.stream.windows import Due
-from tests.networks import FILTERBANK, HISTORY, STRIDED, noise
+from tests.networks import FILTERBANK, STRIDED, noise
 
-BOTH = pytest.mark.parametrize(
-    "config", [FILTERBANK, HISTORY, STRIDED], ids=["filterbank", "history", "strided"]
-)
+BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 POSITIONS = slice(50, 54)
 
@@ -56,7 +54,7 @@ def test_company_changes_no_bit(config: ModelConfig, dtype: torch.dtype) -> None
 def test_a_streams_windows_have_the_same_bits_together(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, agree: bool
 ) -> None:
-    runner = runner_of(network(HISTORY, dtype))
+    runner = runner_of(network(FILTERBANK, dtype))
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
     due = Due(audio, 12, 32, POSITIONS)
     stream = runner.open_stream(POSITIONS)

@@ -24,7 +24,7 @@ from service.stream.recording import (
     transcribe_file,
 )
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
-from tests.networks import HISTORY
+from tests.networks import FILTERBANK
 from tests.service.apps import sound_file
 from tests.service.streams import MELODY, listen, pcm, to_bytes
 
@@ -116,11 +116,11 @@ def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
 def test_segments_have_the_bits_of_a_single_pass() -> None:
     """Whatever the number of workers, and as live."""
     samples = 0.1 * np.random.default_rng(0).standard_normal(61 * 64 * HOP, np.float32)
-    audio, found = pcm(HISTORY.sample_rate), []
+    audio, found = pcm(FILTERBANK.sample_rate), []
     for workers in (1, 3):
         torch.manual_seed(0)
-        with LocalComputer(TranscriptionModel(HISTORY).eval(), workers) as computer:
-            found.append(transcribe_array(samples, HISTORY.sample_rate, computer).probabilities)
+        with LocalComputer(TranscriptionModel(FILTERBANK).eval(), workers) as computer:
+            found.append(transcribe_array(samples, FILTERBANK.sample_rate, computer).probabilities)
             if workers == 1:
                 data = to_bytes(samples, audio)
                 found.append(listen(computer, data, audio, FILE_OPTIONS)[1])

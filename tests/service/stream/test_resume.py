@@ -37,7 +37,7 @@ def computers() -> Iterator[list[LocalComputer]]:
 @pytest.fixture(scope="module")
 def tuned() -> Iterator[LocalComputer]:
     """Its streams follow the tuning."""
-    with LocalComputer(FakeTranscriber(HEADS, FilterbankConfig(history=True))) as computer:
+    with LocalComputer(FakeTranscriber(HEADS, FilterbankConfig())) as computer:
         yield computer
 
 

@@ -3,6 +3,7 @@
 import io
 import tempfile
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,42 +26,25 @@ LOSSLESS = [
 ]
 LOSSY = [("WAV", "IMA_ADPCM"), ("WAV", "ALAW"), ("OGG", "VORBIS"), ("OGG", "OPUS")]
 MP3 = ("MP3", "MPEG_LAYER_III")
-KINDS = [  # container, codec; most milliseconds that its encoder may move a click by
-    ("mp3", "libmp3lame", 2),
-    ("adts", "aac", 2),
-    ("ipod", "aac", 2),
-    ("ipod", "alac", 2),
-    ("mov", "aac", 2),
-    ("matroska", "aac", 2),
-    ("mpegts", "aac", 2),
-    ("flv", "aac", 2),
-    ("f4v", "aac", 2),  # in fragments, without an edit list
-    ("avi", "libmp3lame", 2),
-    ("ogg", "libopus", 2),
-    ("webm", "libopus", 2),
-    ("ogg", "vorbis", 2),
-    ("webm", "vorbis", 2),
-    ("ogg", "flac", 2),
-    ("matroska", "ac3", 2),
-    ("mp2", "mp2", 11),
-    ("vob", "mp2", 11),
-    ("wv", "wavpack", 2),
-    ("tta", "tta", 2),
-    # FFmpeg skips what Microsoft's encoder adds; its own adds less.
-    ("asf", "wmav2", 47),
+# Containers and codecs; "f4v" is in fragments and has no edit list.
+KINDS: list[tuple[str, str]] = [
+    *[(kind, "aac") for kind in ("adts", "ipod", "mov", "matroska", "mpegts", "flv", "f4v")],
+    *[("mp3", "libmp3lame"), ("avi", "libmp3lame"), ("mp2", "mp2"), ("vob", "mp2")],
+    *[("ogg", "libopus"), ("webm", "libopus"), ("ogg", "vorbis"), ("webm", "vorbis")],
+    *[("ogg", "flac"), ("ipod", "alac"), ("wv", "wavpack"), ("tta", "tta")],
+    *[("matroska", "ac3"), ("asf", "wmav2")],
 ]
+FILMS = ("mov", "matroska", "mpegts", "avi")
+# That the encoder may move a click by. FFmpeg skips what Microsoft's adds; its own adds less.
+MOST_MS = {"mp2": 11, "wmav2": 47}
 
 
-def tone(seconds: float = 2.0) -> NDArray[np.float32]:
-    return play([(69, 0.1, seconds - 0.1)], seconds, RATE_HZ)
-
-
-def noise(seconds: float = 2.0, channels: int = 1) -> NDArray[np.float32]:
-    shape = round(seconds * RATE_HZ), channels
+def noise(channels: int = 1) -> NDArray[np.float32]:
+    shape = 2 * RATE_HZ, channels
     return np.random.default_rng(0).uniform(-0.3, 0.3, shape).astype(np.float32)
 
 
-def decoded(data: bytes) -> NDArray[np.float32]:
+def decoded(data: bytes | bytearray) -> NDArray[np.float32]:
     with AudioDecoder(io.BytesIO(data)) as decoder:
         return np.concatenate(list(decoder))
 
@@ -99,21 +83,18 @@ def test_blocks_are_short(monkeypatch: pytest.MonkeyPatch, channels: int) -> Non
     np.testing.assert_allclose(np.concatenate(blocks), sound.mean(axis=1), atol=1e-6)
 
 
-@pytest.mark.parametrize(("container", "codec", "most_ms"), KINDS)
-def test_a_click_stays_in_its_place(container: str, codec: str, most_ms: float) -> None:
+@pytest.mark.parametrize(
+    ("container", "codec", "video"),
+    [(*kind, "") for kind in KINDS] + [(*kind, "mpeg4") for kind in KINDS if kind[0] in FILMS],
+)
+def test_a_click_stays_in_its_place(container: str, codec: str, video: str) -> None:
     sound = np.zeros((2 * RATE_HZ, 2), np.float32)
     at = np.arange(240)
     sound[RATE_HZ : RATE_HZ + 240] = (0.8 * np.exp(-at / 24) * np.sin(0.7 * at))[:, None]
-    heard = decoded(encoded(sound, container, codec, RATE_HZ))
+    heard = decoded(encoded(sound, container, codec, RATE_HZ, video))
     moved = np.argmax(np.abs(heard)) - np.argmax(np.abs(sound[:, 0]))
-    assert abs(1000 * moved / RATE_HZ) <= most_ms
-
-
-@pytest.mark.parametrize("container", ["mp4", "matroska", "mov", "avi", "mpegts"])
-def test_a_film_is_its_sound(container: str) -> None:
-    codec = "libmp3lame" if container == "avi" else "aac"
-    film = encoded(noise(), container, codec, RATE_HZ, video="mpeg4")
-    assert len(decoded(film)) == pytest.approx(2 * RATE_HZ, abs=2_000)
+    assert abs(1000 * moved / RATE_HZ) <= MOST_MS.get(codec, 2)
+    assert len(heard) == pytest.approx(2 * RATE_HZ, abs=4_000)
 
 
 def test_a_film_without_sound_is_no_audio() -> None:
@@ -130,7 +111,7 @@ def test_a_film_without_sound_is_no_audio() -> None:
 
 FILES = {
     **{kind: sound_file(noise(), *kind, RATE_HZ) for kind in [*LOSSLESS, *LOSSY, MP3]},
-    **{kind[:2]: encoded(noise(channels=2), *kind[:2], RATE_HZ) for kind in KINDS},
+    **{kind: encoded(noise(channels=2), *kind, RATE_HZ) for kind in KINDS},
 }
 
 
@@ -151,7 +132,7 @@ def test_the_links_of_a_chain_may_differ() -> None:
 
 
 def test_tags_between_files_are_no_damage() -> None:
-    tag, mp3 = b"ID3\x04\0\0\0\0\1\0" + bytes(128), FILES["MP3", "MPEG_LAYER_III"]
+    tag, mp3 = b"ID3\x04\0\0\0\0\1\0" + bytes(128), FILES[MP3]
     assert len(decoded(tag + mp3 + b"TAG" + bytes(125) + tag + mp3)) > 4 * RATE_HZ
 
 
@@ -171,35 +152,23 @@ def test_raw_pcm() -> None:
         AudioDecoder(io.BytesIO(sound.tobytes()[:-1]), pcm=pcm)
 
 
-def test_a_header_that_says_too_much_is_refused_at_once() -> None:
-    data = sound_file(tone(), "FLAC", "PCM_16", RATE_HZ)
-    with pytest.raises(ProtocolError, match=r"longer than 1.5 seconds") as caught:
-        AudioDecoder(io.BytesIO(data), max_duration_s=1.5)
-    assert caught.value.code == "audio_too_long"
+@pytest.mark.parametrize("stated", [True, False])
+def test_what_is_too_long_is_refused_at_once_or_once_it_was_counted(stated: bool) -> None:
+    data = bytearray(FILES["FLAC", "PCM_16"])
+    if not stated:  # the 36 bits of STREAMINFO that count the samples
+        data[21] &= 0xF0
+        data[22:26] = bytes(4)
     with AudioDecoder(io.BytesIO(data), max_duration_s=2.0) as decoder:
+        assert decoder.stated_duration_s == (2.0 if stated else None)
         assert sum(map(len, decoder)) == 2 * RATE_HZ
-
-
-def test_a_header_without_a_length_is_counted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 5_000)
-    data = bytearray(sound_file(tone(), "FLAC", "PCM_16", RATE_HZ))
-    data[21] &= 0xF0  # the 36 bits of STREAMINFO that count the samples: 0 means unknown
-    data[22:26] = bytes(4)
-    with AudioDecoder(io.BytesIO(data)) as decoder:
-        assert decoder.stated_duration_s is None
-        assert sum(map(len, decoder)) == 2 * RATE_HZ
-    limited = AudioDecoder(io.BytesIO(data), max_duration_s=1.5)
-    with limited, pytest.raises(ProtocolError, match=r"longer than 1.5 seconds"):
-        list(limited)
+    opened = partial(AudioDecoder, io.BytesIO(data), max_duration_s=1.5)
+    with pytest.raises(ProtocolError, match=r"longer than 1.5 seconds") as caught:
+        _ = opened() if stated else list(opened())
+    assert caught.value.code == "audio_too_long"
 
 
 @pytest.mark.parametrize(
-    ("kind", "gap_s"),
-    [
-        (("FLAC", "PCM_16"), 0.3),
-        (("OGG", "VORBIS"), 1.2),
-        (("MP3", "MPEG_LAYER_III"), 0.5),
-    ],
+    ("kind", "gap_s"), [(("FLAC", "PCM_16"), 0.3), (("OGG", "VORBIS"), 1.2), (MP3, 0.5)]
 )
 def test_what_is_damaged_is_silent_and_the_rest_in_its_place(
     kind: tuple[str, str], gap_s: float
@@ -216,7 +185,7 @@ def test_what_is_damaged_is_silent_and_the_rest_in_its_place(
         np.testing.assert_allclose(heard[after:], whole[after:], atol=1e-6)
 
 
-CUT = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("AIFF", "PCM_16"), ("MP3", "MPEG_LAYER_III")]
+CUT = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("AIFF", "PCM_16"), MP3]
 
 
 @pytest.mark.parametrize("kind", [*CUT, ("FLAC", "PCM_16"), ("adts", "aac"), ("webm", "libopus")])
@@ -237,19 +206,6 @@ def test_a_wav_that_does_not_know_its_length_is_whole(stated: int) -> None:
     assert len(decoded(bytes(data))) == 2 * RATE_HZ
 
 
-def test_the_guessed_length_of_an_mp3_is_no_promise() -> None:
-    """Without the first frame, which counts the others, it is guessed from a soft beginning's."""
-    sound = np.zeros(10 * RATE_HZ)
-    sound[-RATE_HZ:] = np.random.default_rng(0).uniform(-0.5, 0.5, RATE_HZ)
-    memory = io.BytesIO()
-    how = {"format": "MP3", "subtype": "MPEG_LAYER_III", "bitrate_mode": "VARIABLE"}
-    soundfile.write(memory, sound, RATE_HZ, **how)
-    data = memory.getvalue()
-    with AudioDecoder(io.BytesIO(data[data.index(data[:2], 2) :])) as decoder:
-        heard_s = sum(map(len, decoder)) / RATE_HZ
-        assert decoder.stated_duration_s > heard_s + 1  # type: ignore[operator]
-
-
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
 
 
@@ -265,9 +221,9 @@ def test_what_is_no_audio_is_refused(data: bytes, capfd: pytest.CaptureFixture[s
 
 def test_libraries_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(5)
-    for data in FILES.values():
-        file = np.frombuffer(data, np.uint8).copy()
-        file[rng.integers(0, len(file), 20)] ^= 0xFF
+    for data in map(bytearray, FILES.values()):
+        for at in rng.integers(0, len(data), 20):
+            data[at] ^= 0xFF
         with suppress(ProtocolError):
-            decoded(file.tobytes())
+            decoded(data)
     assert capfd.readouterr() == ("", "")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.audio.resample import RateRatio, Resampler
+from service.audio.resample import Resampler
 
 MODEL_RATE_HZ = 11_025
 RATES_HZ = [8_000, 11_025, 12_345, 16_000, 22_050, 44_100, 48_000, 96_000, 384_000]
@@ -22,36 +22,27 @@ def resample(samples: NDArray[np.float32], rate_hz: int, chunks: list[int]) -> N
     return np.concatenate([*out, resampler.finish()])
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
-    rate_hz=st.sampled_from(RATES_HZ),
+    rate_hz=st.sampled_from([*RATES_HZ, 44_101]),
     count=st.integers(0, 60_000),
     chunks=st.lists(st.integers(1, 30_000), min_size=1, max_size=6),
-    seed=st.integers(0, 2**32 - 1),
+    share=st.floats(0, 1),
 )
-def test_chunk_sizes_do_not_change_a_bit(
-    rate_hz: int, count: int, chunks: list[int], seed: int
+def test_neither_chunks_nor_where_it_begins_change_a_bit(
+    rate_hz: int, count: int, chunks: list[int], share: float
 ) -> None:
-    samples = np.random.default_rng(seed).standard_normal(count).astype(np.float32)
+    samples = np.random.default_rng(count).standard_normal(count).astype(np.float32)
     whole = resample(samples, rate_hz, [max(count, 1)])
     np.testing.assert_array_equal(resample(samples, rate_hz, chunks), whole)
     assert whole.dtype == np.float32
     assert abs(len(whole) - count * MODEL_RATE_HZ / rate_hz) <= 0.5
     assert len(whole) == Resampler(rate_hz, MODEL_RATE_HZ).output_length(count)
-
-
-@pytest.mark.parametrize("rate_hz", [*RATES_HZ, 44_101])
-def test_one_that_begins_anywhere_gives_the_same_bits(rate_hz: int) -> None:
-    samples = np.random.default_rng(4).standard_normal(rate_hz).astype(np.float32)
-    whole = resample(samples, rate_hz, [1_000])
-    ratio = RateRatio.of(rate_hz, MODEL_RATE_HZ)
-    for begin in (1, 37, 1_024, len(whole) - 1):
-        resampler = Resampler(rate_hz, MODEL_RATE_HZ, begin)
-        first = ratio.first_input(begin)
-        cut = first + (len(samples) - first) // 3
-        parts = [resampler.process(samples[first:cut]), resampler.process(samples[cut:])]
-        out = np.concatenate([*parts, resampler.finish()])
-        np.testing.assert_array_equal(out, whole[begin:])
+    begin = int(share * len(whole))
+    resampler = Resampler(rate_hz, MODEL_RATE_HZ, begin)
+    rest = samples[resampler.ratio.first_input(begin) :]
+    out = np.concatenate([resampler.process(rest), resampler.finish()])
+    np.testing.assert_array_equal(out, whole[begin:])
 
 
 def level_db(tone_hz: float, rate_hz: int) -> float:

@@ -1,13 +1,12 @@
 """Following the tuning of a performance."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.audio.tuning import BLOCK, TuningFollower
-from service.notes.tuning import CONCERT_HZ, MOST_SHIFT, TOLERANCE_CENTS, fixed_shift
+from service.notes.tuning import CONCERT_HZ, MOST_SHIFT, TOLERANCE_CENTS
 
 RATE_HZ = 11_025
 BINS = 3
@@ -82,8 +81,3 @@ def test_chunks_do_not_matter_and_a_resumed_stream_goes_on_alike(
     resumed.write(samples[first:])
     for later in range(sample, end, 1000):
         assert resumed.at(later) == whole.at(later)
-
-
-@pytest.mark.parametrize(("hz", "shift"), [(440, 0), (442, 0), (415, -3), (392, -6), (466, 3)])
-def test_a_known_tuning(hz: float, shift: int) -> None:
-    assert fixed_shift(hz, BINS) == shift

@@ -4,9 +4,10 @@ import logging
 from time import monotonic
 
 from service.access.clients import Client
+from service.access.problems import record_refusal
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
-from service.protocol.faults import ErrorCode
+from service.protocol.faults import ProtocolError
 from service.protocol.server_messages import Totals
 from service.workers.messages import Said
 
@@ -65,12 +66,20 @@ class SessionLog:
         if said.ended is not None:
             self._totals = said.ended[2]
 
+    def failed(self, error: ProtocolError) -> None:
+        """Before a session is open this is a refusal."""
+        if self._before is None:
+            self._done = True
+            record_refusal(self._metrics.refused, error, self._client)
+        else:
+            logger.info("%s: %s", error.code, error.message)
+
     def closed(self, reason: str) -> None:
         """The socket is closed: `stop`, `draining`, `vanished`, or an error code.
 
-        Only the first call counts. An error before a session is open counts as a refusal.
+        Only the first call counts, and only if a session was open.
         """
-        if self._done:
+        if self._done or self._before is None:
             return
         self._done = True
         about: dict[str, object] = {
@@ -78,11 +87,6 @@ class SessionLog:
             "client": self._client.name,
             "duration_s": round(monotonic() - self._began_s, 3),
         }
-        if self._before is None:
-            if isinstance(reason, ErrorCode):
-                self._metrics.refused.labels(reason).inc()
-            logger.info("no session opened", extra={"fields": about})
-            return
         if (totals := self._totals) is not None:
             before = self._before
             about |= {

@@ -94,7 +94,7 @@ class Connection:
             close_code, reason = await self._converse(start)
         except ProtocolError as error:
             # Before `ready` no notes are owed; a slow reader would not read them.
-            logger.info("%s: %s", error.code, error.message)
+            self._log.failed(error)
             close_code, reason = error.code.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
                 await self._send_error(error)

@@ -102,7 +102,12 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
         client.get("/info?key=rse_secret", headers={"Host": "evil.example"})
         with state_of(client).upload_place(Client("another")):
             client.post("/transcribe")
+        for _ in range(3):
+            with client.websocket_connect(ADDRESS) as socket:
+                socket.send_text("{bad")
+                hear(socket)
         after = numbers(client)
+    assert "bad_message" not in caplog.text
     assert caplog.text.count("refused: ") == 1  # a line a second at most
     assert "rse_secret" not in caplog.text
     assert after["rse_refused_total{code=host_not_allowed}"] == 1

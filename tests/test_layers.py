@@ -32,6 +32,7 @@ LAYERS = [
     ["service.app"],
     ["service.cluster", "service.__main__"],
     ["service.library"],
+    ["training.arrays"],
     ["training.loop.parallel"],
     ["training.loop"],
     ["training.music"],

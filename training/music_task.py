@@ -26,20 +26,10 @@ from model.config import (
     ModelConfig,
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
+from training.arrays import F32
 from training.loop.parallel import WHOLE, Shard
-from training.music.families import (
-    Windows,
-    family_metrics,
-    family_windows,
-    validation_passages,
-)
-from training.music.losses import (
-    ClassShares,
-    DistillationConfig,
-    HeadWeights,
-    Teacher,
-    heads_loss,
-)
+from training.music.families import Windows, family_metrics, family_windows, validation_passages
+from training.music.losses import ClassShares, DistillationConfig, HeadWeights, Teacher, heads_loss
 from training.music.metrics import frame_average_precision
 from training.music.synth.config import CACHE, SynthConfig
 from training.music.synth.dataset import Batch, render_validation, synth_stream
@@ -237,7 +227,7 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tens
 
 
 def _notes_and_pedal(
-    heads: tuple[str, ...], probabilities: NDArray[np.float32], targets: Targets[NDArray[np.uint8]]
+    heads: tuple[str, ...], probabilities: F32, targets: Targets[NDArray[np.uint8]]
 ) -> dict[str, float]:
     """Correlation of the velocity, accuracy of the instrument at onsets, of all notes and as a mean
     over classes, and F1 of the pedal, over frames with at least 200 ms of look-ahead."""

@@ -200,11 +200,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         # Sequences of up to 16.
         "minute": AlgorithmicRun(
             algorithmic=replace(
-                data,
-                rse=narrow,
-                bins=(8, 16),
-                examples_per_length=2_000,
-                validation_examples=256,
+                data, rse=narrow, bins=(8, 16), examples_per_length=2_000, validation_examples=256
             ),
             loop=replace(muon, minutes=0.8, average=0.98),
         ),
@@ -243,7 +239,7 @@ _SMALL = LambadaConfig(
     vocabulary=3000,
     rse=RSEConfig(maps=64, blocks=1, dropout=0.0),
     length=128,
-    padding="front",
+    votes=0,
     batch_size=32,
     objective="sum",
     validation_passages=1000,

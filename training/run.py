@@ -43,7 +43,6 @@ FIXED = (
     "algorithmic.rse",
     "algorithmic.task",
     "lambada.corpus_vectors",
-    "lambada.numbered",
     "lambada.preprocessing",
     "lambada.rse",
     "lambada.vocabulary",

@@ -28,6 +28,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from training.arrays import Rng
+
 Symbols = NDArray[np.uint8]
 
 PADDING = 0
@@ -47,13 +49,13 @@ class Problem:
     """Output classes, padding included (released code: n_output)."""
     blocks: int
     """Beneš blocks that the paper uses for it."""
-    draw: Callable[[np.random.Generator, int, int], Symbols]
+    draw: Callable[[Rng, int, int], Symbols]
     """(generator, nominal length, count) -> inputs (count, symbols), no padding."""
     solve: Callable[[Symbols], Symbols]
     """inputs (count, symbols) -> targets of the same shape, PADDING behind their end."""
 
 
-def draw_numbers(sign: int, rng: np.random.Generator, length: int, count: int) -> Symbols:
+def draw_numbers(sign: int, rng: Rng, length: int, count: int) -> Symbols:
     """Pairs of binary numbers with a sign between: (count, 2 * ((length - 1) // 2) + 1)."""
     digits = (length - 1) // 2
     numbers = rng.integers(0, 2, (count, 2 * digits), dtype=np.uint8) + np.uint8(DIGIT)
@@ -61,7 +63,7 @@ def draw_numbers(sign: int, rng: np.random.Generator, length: int, count: int) -
     return np.concatenate([numbers[:, :digits], middle, numbers[:, digits:]], axis=1)
 
 
-def draw_keys(rng: np.random.Generator, length: int, count: int) -> Symbols:
+def draw_keys(rng: Rng, length: int, count: int) -> Symbols:
     """Numbers to sort, 1 ... LARGEST_KEY: (count, length)."""
     return rng.integers(1, LARGEST_KEY + 1, (count, length), dtype=np.uint8)
 
@@ -148,9 +150,7 @@ class Examples:
         return inputs.long(), targets.long()
 
 
-def distinct_examples(
-    problem: Problem, rng: np.random.Generator, length: int, count: int
-) -> Examples:
+def distinct_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
     """Up to `count` examples of a nominal length with distinct inputs, in the order drawn."""
     seen: set[bytes] = set()
     kept: list[Symbols] = []
@@ -171,10 +171,7 @@ def distinct_examples(
 
 
 def make_bins(
-    problem: Problem,
-    rng: np.random.Generator,
-    bins: tuple[int, ...] = BINS,
-    per_length: int = EXAMPLES_PER_LENGTH,
+    problem: Problem, rng: Rng, bins: tuple[int, ...] = BINS, per_length: int = EXAMPLES_PER_LENGTH
 ) -> dict[int, Examples]:
     """Examples of every nominal length up to the last bin, by bin."""
     parts: dict[int, list[Examples]] = {size: [] for size in bins}

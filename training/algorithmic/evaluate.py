@@ -16,13 +16,8 @@ from torch import nn
 from model.commands import documented_parser
 from model.storage import WeightsError, read_card, write_whole
 from model.symbols import load_symbol_network
-from training.algorithmic.data import (
-    PADDING,
-    PROBLEMS,
-    Examples,
-    Problem,
-    distinct_examples,
-)
+from training.algorithmic.data import PADDING, PROBLEMS, Examples, Problem, distinct_examples
+from training.arrays import Rng
 from training.loop.run_folder import saved_weights
 
 LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
@@ -44,7 +39,7 @@ class Score:
     """Examples that are right at every such position."""
 
 
-def draw_examples(problem: Problem, rng: np.random.Generator, length: int, count: int) -> Examples:
+def draw_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
     """`count` examples of a nominal length, padded to it; repeated if fewer exist."""
     examples = distinct_examples(problem, rng, length, count).padded(length)
     return examples.take(np.arange(count) % len(examples))
@@ -94,11 +89,7 @@ def evaluate_run(
         rng = np.random.default_rng((0, length))
         drawn = draw_examples(PROBLEMS[task], rng, length, examples)
         scores.append(score_examples(network, drawn))
-    result = {
-        "task": task,
-        "weights": weights,
-        "scores": [*map(asdict, scores)],
-    }
+    result = {"task": task, "weights": weights, "scores": [*map(asdict, scores)]}
     write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
     return scores
 

@@ -17,13 +17,7 @@ from torch import Tensor, nn
 from model.config import RELEASED_RSE, RSEConfig
 from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import SymbolConfig, SymbolNetwork
-from training.algorithmic.data import (
-    BINS,
-    EXAMPLES_PER_LENGTH,
-    PROBLEMS,
-    Examples,
-    make_bins,
-)
+from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examples, make_bins
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.parallel import WHOLE, Shard, shuffled_rows
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.config import INSTRUMENTS
 from service.engine.local import LocalComputer
@@ -21,6 +20,7 @@ from service.engine.runners import EngineModel
 from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
+from training.arrays import F32, F64, Bools, Rng
 from training.music.metrics import confusion, estimated_notes, matched_onsets, multi_onset_f1
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
@@ -48,10 +48,10 @@ PIANO_GROUPS = ("solo piano", "pop piano")
 class Passage:
     kind: str
     """"solo", "ensemble" or "piano"."""
-    audio: NDArray[np.float32]
+    audio: F32
     sample_rate: int
     notes: Notes
-    pedal: NDArray[np.float64] | None
+    pedal: F64 | None
     """[presses, 3]: begin s, end s, depth; None without a pedal."""
 
     @property
@@ -115,7 +115,7 @@ class Tally:
         }
 
 
-def _down(presses: NDArray[np.float64], frames: int) -> NDArray[np.bool_]:
+def _down(presses: F64, frames: int) -> Bools:
     """[frames]: whether the pedal is down in the middle of each; presses: [n, 2] in s."""
     middle = (np.arange(frames) + 0.5) * PEDAL_FRAME_S
     begins, ends = presses[:, :1], presses[:, 1:]
@@ -201,7 +201,7 @@ def rendered_passages(config: SynthConfig, passages: int, seconds: float) -> Ite
         yield finished("piano", excerpt(piece, (pianos[int(rng.integers(len(pianos)))],)))
 
 
-def _solo(material: Material, entry: Instrument, rng: np.random.Generator) -> Piece:
+def _solo(material: Material, entry: Instrument, rng: Rng) -> Piece:
     """A piece, or one part of a piece, that the instrument can play."""
     polyphonic = entry.class_name in ("piano", *POLYPHONIC)
     piece = random_piece(material, rng)

@@ -20,11 +20,12 @@ from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
 from service.stream.recording import transcribe_array
+from training.arrays import F32, Rng
 from training.music.recordings import AUDIO, AudioError, read_audio
 from training.music.synth.acoustics.surroundings import load_backgrounds
 
-Sound = NDArray[np.float32]
-Maker = Callable[[int, np.random.Generator], NDArray[np.floating]]
+Sound = F32
+Maker = Callable[[int, Rng], NDArray[np.floating]]
 """Given the number of samples; full scale 1."""
 Source = tuple[str, Callable[[], tuple[Sound, int]]]
 """A name, and what makes or reads the mono samples and their rate in Hz."""
@@ -38,16 +39,16 @@ PINK = (
 """A filter that falls by 3 dB an octave (J. O. Smith, Spectral Audio Signal Processing)."""
 
 
-def white(length: int, rng: np.random.Generator) -> NDArray[np.floating]:
+def white(length: int, rng: Rng) -> NDArray[np.floating]:
     return NOISE_RMS * rng.standard_normal(length)
 
 
-def pink(length: int, rng: np.random.Generator) -> NDArray[np.floating]:
+def pink(length: int, rng: Rng) -> NDArray[np.floating]:
     noise = signal.lfilter(*PINK, rng.standard_normal(length))
     return np.asarray(NOISE_RMS / np.std(noise) * noise)
 
 
-def sweeps(length: int, _: np.random.Generator) -> NDArray[np.floating]:
+def sweeps(length: int, _: Rng) -> NDArray[np.floating]:
     """A sine from 30 Hz to 8 kHz in 20 s, repeated."""
     time = np.arange(length) / RATE_HZ % 20.0
     return np.asarray(0.25 * signal.chirp(time, 30, 20, 8000, method="logarithmic"))

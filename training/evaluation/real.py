@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import soundfile
 import torch
-from numpy.typing import NDArray
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError
@@ -28,6 +27,7 @@ from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
 from service.stream.computer import EngineError
 from service.stream.recording import transcribe_array
+from training.arrays import F32, F64
 from training.music.metrics import (
     DEFINITIONS,
     estimated_notes,
@@ -52,7 +52,7 @@ class Result:
 
     figures: dict[str, float]
     """Some of ``metrics.DEFINITIONS``."""
-    onset_errors_s: NDArray[np.float64]
+    onset_errors_s: F64
     """Delays of matched onsets."""
 
 
@@ -187,9 +187,9 @@ def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
 def score(
     reference: Notes,
     estimated: Notes,
-    probabilities: NDArray[np.float32],
+    probabilities: F32,
     frame_s: float,
-    known_s: NDArray[np.float64] | None = None,
+    known_s: F64 | None = None,
 ) -> Result:
     """All scores of one transcription.
 

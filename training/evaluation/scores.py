@@ -13,7 +13,6 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
-from numpy.typing import NDArray
 from pretty_midi import Instrument, PrettyMIDI
 from pretty_midi import Note as MidiNote
 
@@ -25,6 +24,7 @@ from service.score.analysis import analyse
 from service.score.quantise import place_notes
 from service.score.sheet import load
 from service.stream.recording import transcribe_array
+from training.arrays import F64, Rng
 from training.music.metrics import estimated_notes, matched_onsets
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
@@ -45,7 +45,7 @@ class Played:
     """The beginning of a score: when its notes sound, and where they stand."""
 
     notes: Notes
-    quarter: NDArray[np.float64]
+    quarter: F64
     programs: tuple[int, ...]
     beats_per_bar: int
     subdivision: int
@@ -96,7 +96,7 @@ def evaluate_scores(
     return {**means, "count": len(found), "scores": found}
 
 
-def performed(path: Path, seconds: float, rng: np.random.Generator) -> Played:
+def performed(path: Path, seconds: float, rng: Rng) -> Played:
     """The first ``seconds`` of a score, at a tempo that changes a little every few seconds."""
     with catch_warnings():
         simplefilter("ignore")  # of words that it cannot read
@@ -116,7 +116,7 @@ def performed(path: Path, seconds: float, rng: np.random.Generator) -> Played:
     lengths_s = 2 * beat_s * np.exp(rng.normal(0, SPREAD, len(knots)))
     played_s = LEAD_S + np.append(0, np.cumsum(lengths_s[:-1]))
 
-    def when(quarter: NDArray[np.float64]) -> NDArray[np.float64]:
+    def when(quarter: F64) -> F64:
         return np.interp((quarter - begin) / beat_quarters, knots, played_s)
 
     onset = when(table["onset_quarter"]) + rng.normal(0, JITTER_S, len(table))
@@ -167,7 +167,7 @@ def compared(played: Played, found: list[Note]) -> dict[str, float]:
     }
 
 
-def _shares(true: NDArray[np.float64], found: NDArray[np.float64], prefix: str) -> dict[str, float]:
+def _shares(true: F64, found: F64, prefix: str) -> dict[str, float]:
     figures = {}
     for name, kind in (("place", _place), ("step", _step)):
         figures[f"{prefix}{name}"] = kind(true, found)
@@ -175,11 +175,11 @@ def _shares(true: NDArray[np.float64], found: NDArray[np.float64], prefix: str) 
     return figures
 
 
-def _place(true: NDArray[np.float64], found: NDArray[np.float64]) -> float:
+def _place(true: F64, found: F64) -> float:
     shift = np.round((found - true) * 24).astype(int)
     return float(np.unique(shift, return_counts=True)[1].max(initial=0) / max(1, len(shift)))
 
 
-def _step(true: NDArray[np.float64], found: NDArray[np.float64]) -> float:
+def _step(true: F64, found: F64) -> float:
     right = np.abs(np.diff(found) - np.diff(true)) < 1 / 48
     return float(right.sum() / max(1, len(right)))

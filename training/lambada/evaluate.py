@@ -58,7 +58,7 @@ def load_reader(folder: Path, weights: str = "best", device: str = "cpu") -> Rea
         vocabulary,
         PREPROCESSING[data["preprocessing"]],
         data["length"],
-        data["votes"] if data["padding"] == "random" else 0,
+        data["votes"],
     )
 
 

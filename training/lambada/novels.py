@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from training.arrays import I64, Bools
+
 OPENING, CLOSING = ("``", "`"), ("''", "'")
 TERMINAL = (".", "?", "!")
 
@@ -92,15 +94,15 @@ class Novels:
 
     words: tuple[str, ...]
     """The distinct ones, most frequent first."""
-    counts: NDArray[np.int64]
+    counts: I64
     """(words,) how often each occurs."""
-    names: NDArray[np.bool_]
+    names: Bools
     """(words,) whether a word stands mostly with a capital where no sentence begins."""
     text: NDArray[np.int32]
     """(tokens,) indices into `words`."""
-    starts: NDArray[np.int64]
+    starts: I64
     """Where sentences begin in `text`, in rising order."""
-    books: NDArray[np.int64]
+    books: I64
     """Where novels begin in `text`."""
 
     def shared_words(self) -> tuple[list[str], list[str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from training.arrays import I64, Bools, Rng
 from training.lambada.novels import Novels, TextError
 
 logger = logging.getLogger(__name__)
@@ -41,9 +42,9 @@ class Passages:
     """The distinct ones."""
     text: NDArray[np.int32]
     """(tokens,) indices into `words`."""
-    begin: NDArray[np.int64]
+    begin: I64
     """(passages,) index of each one's first word in `text`."""
-    answer: NDArray[np.int64]
+    answer: I64
     """(passages,) index of each one's last word in `text`."""
 
     def __len__(self) -> int:
@@ -135,7 +136,7 @@ def cut_passages(
     return Passages(novels.words, text, begin[chosen], place[chosen])
 
 
-def like_lambada(novels: Novels, previous: NDArray[np.int64], common: int) -> NDArray[np.bool_]:
+def like_lambada(novels: Novels, previous: I64, common: int) -> Bools:
     """(tokens,) whether each would make an answer like LAMBADA's.
 
     The rule follows the development passages. Of their answers, where they stand in the passage,
@@ -159,7 +160,7 @@ def like_lambada(novels: Novels, previous: NDArray[np.int64], common: int) -> ND
     return (letters & (novels.names | nouns))[novels.text] & apart & inside
 
 
-def _previous(text: NDArray[np.int32]) -> NDArray[np.int64]:
+def _previous(text: NDArray[np.int32]) -> I64:
     """(tokens,) where each token occurred last before, or -1."""
     order = np.argsort(text, kind="stable")
     again = text[order][1:] == text[order][:-1]
@@ -171,7 +172,7 @@ def _previous(text: NDArray[np.int32]) -> NDArray[np.int64]:
 NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
 
 
-def made_up_passages(rng: np.random.Generator, count: int) -> str:
+def made_up_passages(rng: Rng, count: int) -> str:
     """Lines for a first try without any data: of three people, the one that is called answers."""
     lines = []
     for _ in range(count):

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import nn
 
+from training.arrays import F32, I64, Bools
 from training.lambada.words import KINDS, UNKNOWN, Vocabulary
 from training.loop.symbol_losses import ANSWER, PADDING
 
 OTHER = 1  # class of a word that is not the answer
 
-Symbols = NDArray[np.int64]
+Symbols = I64
 
 
 class Encoded(NamedTuple):
@@ -76,7 +76,7 @@ def place(encoded: Encoded, length: int, offset: int) -> Symbols:
     return out
 
 
-Scores = Sequence[NDArray[np.float32]]
+Scores = Sequence[F32]
 """Of each placing, the logits of all its positions: (length,)."""
 
 
@@ -149,7 +149,7 @@ class Reader:
     votes: int
     """Random placings of each passage; 0 puts it once, at the end."""
 
-    def right(self, passages: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+    def right(self, passages: Sequence[Sequence[str]]) -> Bools:
         """(passages,) whether each one's last word is found. Leaves the network evaluating."""
         by_length: dict[int, list[int]] = {}  # positions of the network, a power of two
         for row, words in enumerate(passages):

@@ -26,7 +26,7 @@ from training.lambada.passages import (
     read_training_passages,
 )
 from training.lambada.reader import PREPROCESSING, Encoded, Reader, place
-from training.lambada.words import Vocabulary, corpus_vectors, read_vectors
+from training.lambada.words import NUMBERED, Vocabulary, corpus_vectors, read_vectors
 from training.loop.parallel import WHOLE, Shard, is_first, shuffled_rows
 from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
 
@@ -95,19 +95,15 @@ class LambadaConfig:
     words are distinguished, and answers are compared as words."""
     vocabulary: int = 0
     """Size: the most frequent words, or the first vectors; 0 for all."""
-    numbered: int = 8
-    """Different unknown words distinguished in a passage, of each kind: names or not, once
-    in the passage or more often. Clean preprocessing only."""
     corpus_vectors: bool = False
     """Begin the learnt embedding with word vectors trained on the novels; without `vectors`."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))
     """The network."""
     length: int = 256
     """Positions of the network, a power of two."""
-    padding: Literal["random", "front"] = "random"
-    """Passages begin anywhere, as in the paper, or all end at the last position."""
-    votes: Count = 10
-    """Placings of a passage that vote when it is tested with random padding."""
+    votes: FromZero = 10
+    """Random placings of a passage that vote when it is tested, as in the paper; with 0 passages
+    end at the last position, in training too."""
     batch_size: Count = 64
     """Passages in an optimiser step."""
     objective: Literal["released", "sum"] = "released"
@@ -174,7 +170,7 @@ class LambadaTask:
             for row, shift in zip(rows, shifts[own], strict=True):
                 encoded = self.preprocessing.encode(self.vocabulary, passages[row])
                 room = config.length - len(encoded.inputs)
-                offset = int(shift * (room + 1)) if config.padding == "random" else room
+                offset = int(shift * (room + 1)) if config.votes else room
                 placed.append(place(encoded, config.length, offset))
             return Encoded(*np.stack(placed, axis=1))
 
@@ -194,8 +190,8 @@ class LambadaTask:
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Share of the validation passages whose last word is found."""
         passages = self._validation[: self.config.validation_passages or None]
-        votes = self.config.votes if self.config.padding == "random" else 0
-        reader = Reader(network, self.vocabulary, self.preprocessing, self.config.length, votes)
+        length, votes = self.config.length, self.config.votes
+        reader = Reader(network, self.vocabulary, self.preprocessing, length, votes)
         return {"accuracy": float(reader.right(passages).mean())}
 
     def card(self) -> dict[str, Any]:
@@ -240,7 +236,7 @@ class LambadaTask:
         if released:
             vocabulary = Vocabulary.released(words, config.vectors is not None)
         else:
-            vocabulary = Vocabulary.clean(words, config.numbered, names)
+            vocabulary = Vocabulary.clean(words, NUMBERED, names)
         if config.vectors:
             table = torch.from_numpy(vectors.table(vocabulary.first, released))
         if is_first():

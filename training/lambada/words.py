@@ -11,13 +11,15 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.storage import write_whole
+from training.arrays import F32
 from training.lambada.novels import Novels, TextError
 
 KINDS = 4
 """Of unknown words: names or not, of each those that occur once in a passage and more often."""
+NUMBERED = 8
+"""Unknown words of each kind that are distinguished in a passage."""
 UNKNOWN = 1
 """Symbol of any unknown word (released code), or of what is unknown and no word; 0 is padding."""
 
@@ -91,10 +93,10 @@ class WordVectors:
     """A pre-trained embedding."""
 
     words: tuple[str, ...]
-    vectors: NDArray[np.float32]
+    vectors: F32
     """(words, dimensions)."""
 
-    def table(self, first: int, released: bool) -> NDArray[np.float32]:
+    def table(self, first: int, released: bool) -> F32:
         """(first + words, dimensions): the vectors behind those of `first` special symbols.
 
         Padding is zero. The others are random: uniform in [0, 1) as in the released code, or as
@@ -154,9 +156,7 @@ class _Sentences:
             yield [words[word] for word in sentence]
 
 
-def corpus_vectors(
-    novels: Novels, words: Sequence[str], dimensions: int, deviation: float
-) -> NDArray[np.float32]:
+def corpus_vectors(novels: Novels, words: Sequence[str], dimensions: int, deviation: float) -> F32:
     """(words, dimensions) skip-gram vectors (Mikolov et al. 2013), the same in every run.
 
     words: words of the novels. The vectors are scaled to a standard deviation over all numbers.
@@ -176,6 +176,6 @@ def corpus_vectors(
     model.build_vocab_from_freq({word: int(novels.counts[index[word]]) for word in words})
     # Other words are passed over.
     model.train(_Sentences(novels), total_examples=len(novels.starts), epochs=EPOCHS)
-    vectors: NDArray[np.float32] = model.wv[list(words)]
+    vectors: F32 = model.wv[list(words)]
     vectors -= vectors.mean(axis=0)
     return vectors * (deviation / vectors.std())

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, distributed
+
+from training.arrays import I64
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -91,12 +92,12 @@ def make_fabric() -> Fabric:
     return fabric
 
 
-def shuffled_rows(size: int, batch_size: int, step: int, *seed: int) -> NDArray[np.int64]:
+def shuffled_rows(size: int, batch_size: int, step: int, *seed: int) -> I64:
     """The examples, of ``size``, in the batch at a step counted from 0: (batch_size,)."""
     places = range(step * batch_size, (step + 1) * batch_size)
     return np.array([_order(size, *seed, place // size)[place % size] for place in places])
 
 
 @lru_cache(16)
-def _order(size: int, *seed: int) -> NDArray[np.int64]:
+def _order(size: int, *seed: int) -> I64:
     return np.random.default_rng(seed).permutation(size)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from model.config import CENTRE_FRAME, FRAMES, HOP, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
+from training.arrays import F32, F64, Rng
 from training.music.metrics import frame_average_precision
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, joined
 from training.music.recordings import PCM_SCALE
@@ -71,12 +71,12 @@ class Passage:
     """A stretch of sound and the notes in it."""
 
     name: str
-    audio: NDArray[np.float32]
+    audio: F32
     """[samples], -1..1"""
     sample_rate: int
     notes: Notes
     """A velocity of 0 is unknown."""
-    unknown: NDArray[np.float64]
+    unknown: F64
     """What the labels leave open, [n, 4], as in ``Rendered.unknown``; where approximate notes begin
     is known, to within 40 ms."""
     approximate: bool = False
@@ -123,9 +123,7 @@ def _recordings(config: SynthConfig) -> dict[str, list[ScoredRecording]]:
     return {"piano": scored, **labelled}
 
 
-def _part(
-    recordings: list[ScoredRecording], place: int, seconds: float, rng: np.random.Generator
-) -> Passage:
+def _part(recordings: list[ScoredRecording], place: int, seconds: float, rng: Rng) -> Passage:
     """A part of one of the recordings, which take turns."""
     recording = recordings[place % len(recordings)]
     rate = SAMPLE_RATE
@@ -155,7 +153,7 @@ def _rendered(
     config: SynthConfig,
     count: int,
     seconds: float,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Iterator[Passage]:
     rate = material.bank.sample_rate
     players = tuple(
@@ -249,7 +247,7 @@ def family_metrics(network: TranscriptionModel, families: Windows) -> dict[str, 
     return metrics
 
 
-def _peaks(onset: NDArray[np.float32]) -> int:
+def _peaks(onset: F32) -> int:
     """Maxima over time above a half; onset: (windows, frames, pitches)."""
     inner = onset[:, 1:-1]
     above = (inner > 0.5) & (inner >= onset[:, :-2]) & (inner > onset[:, 2:])

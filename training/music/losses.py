@@ -102,10 +102,7 @@ def heads_loss(
 
 
 def _instrument_loss(
-    logits: Tensor,
-    labels: Targets[Tensor],
-    cells: tuple[slice, slice, slice],
-    shares: ClassShares,
+    logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice], shares: ClassShares
 ) -> Tensor:
     """Binary cross-entropy of each class, since several may play a note; summed over classes,
     averaged over notes that begin.

@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 from model.config import INSTRUMENTS
 from model.instruments import UNKNOWN
 from service.notes.events import Note
+from training.arrays import F64, I64
 from training.music.notes import Notes, next_strokes, notes_of_rows
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
@@ -84,9 +85,7 @@ def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
     return 2 * len(pairs) / max(1, len(reference) + len(estimated))
 
 
-def note_on_delays(
-    reference: Notes, matched: NDArray[np.int64], known_s: NDArray[np.float64]
-) -> dict[str, float]:
+def note_on_delays(reference: Notes, matched: I64, known_s: F64) -> dict[str, float]:
     """DELAY_FIGURES, NaN if no note is matched (``matched_onsets``).
 
     known_s: for each estimated note, the seconds of the recording that it needed.
@@ -97,7 +96,7 @@ def note_on_delays(
     return dict(zip(DELAY_FIGURES, np.percentile(delays_ms, [50, 95]).tolist(), strict=True))
 
 
-def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) -> NDArray[np.int64]:
+def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) -> I64:
     """[n, 2]: rows of reference and estimate that match by pitch and onset, and if ``offsets`` by
     their ends."""
     if not len(reference) or not len(estimated):
@@ -110,7 +109,7 @@ def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) ->
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def confusion(reference: Notes, estimated: Notes, matched: NDArray[np.int64]) -> NDArray[np.int64]:
+def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
     """[classes, classes]: matched notes by labelled (rows) and predicted instrument.
 
     matched: see ``matched_onsets``; notes with an unknown instrument are ignored.
@@ -122,7 +121,7 @@ def confusion(reference: Notes, estimated: Notes, matched: NDArray[np.int64]) ->
     return out
 
 
-def multi_onset_f1(reference: Notes, estimated: Notes, matched: NDArray[np.int64]) -> float:
+def multi_onset_f1(reference: Notes, estimated: Notes, matched: I64) -> float:
     """F1 of notes whose pitch, onset and instrument agree.
 
     Notes labelled without an instrument are ignored, as are the notes matched to them.
@@ -138,11 +137,7 @@ def multi_onset_f1(reference: Notes, estimated: Notes, matched: NDArray[np.int64
 
 
 def scores(
-    reference: Notes,
-    estimated: Notes,
-    matched: NDArray[np.int64],
-    probabilities: NDArray,
-    frame_s: float,
+    reference: Notes, estimated: Notes, matched: I64, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
     """FIGURES of one recording, VELOCITY_FIGURE if it has velocities, and INSTRUMENT_FIGURES if
     the labels and the notes found have instruments (NaN for the accuracy if no note is found).

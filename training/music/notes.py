@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from model.config import PITCHES
 from model.instruments import UNKNOWN
+from training.arrays import F32, F64, I64, Bools
 
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
 """Bits: what is not known about the notes of a pitch in a span of time."""
@@ -26,12 +27,12 @@ class Notes:
     A velocity of 0 means unknown.
     """
 
-    onset: NDArray[np.float64]
-    offset: NDArray[np.float64]
+    onset: F64
+    offset: F64
     pitch: NDArray[np.int16]
-    velocity: NDArray[np.float32]
+    velocity: F32
     part: NDArray[np.int16]
-    released: NDArray[np.float64] = None  # type: ignore[assignment]  # like ``offset``
+    released: F64 = None  # type: ignore[assignment]  # like ``offset``
     instrument: NDArray[np.int8] = None  # type: ignore[assignment]  # not known
 
     def __post_init__(self) -> None:
@@ -61,11 +62,11 @@ class Notes:
         """The notes with some arrays replaced; keys are released when the sound ends."""
         return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
 
-    def lengthened(self, offset: NDArray[np.float64]) -> Notes:
+    def lengthened(self, offset: F64) -> Notes:
         """The notes sound until ``offset``; key releases do not change."""
         return self.moved(offset=offset, released=self.released)
 
-    def shortened(self, offset: NDArray[np.float64]) -> Notes:
+    def shortened(self, offset: F64) -> Notes:
         """The notes end at ``offset``, their keys no later."""
         return self.moved(offset=offset, released=np.minimum(self.released, offset))
 
@@ -74,7 +75,7 @@ class Notes:
         onset = np.maximum(0, self.onset + seconds)
         return self.moved(onset=onset, offset=np.maximum(onset, self.offset + seconds))
 
-    def roll(self, frames: int, frame_s: float) -> NDArray[np.bool_]:
+    def roll(self, frames: int, frame_s: float) -> Bools:
         """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""
         out = np.zeros((frames, PITCHES), dtype=bool)
         first = np.ceil(self.onset / frame_s - 1e-9).astype(int)
@@ -122,7 +123,7 @@ def joined(groups: Sequence[Notes]) -> Notes:
     return notes.where(np.argsort(notes.onset, kind="stable"))
 
 
-def merged(intervals: NDArray[np.float64]) -> NDArray[np.float64]:
+def merged(intervals: F64) -> F64:
     """Sort [n, 2] intervals and join those that overlap."""
     if len(intervals) < 2:
         return intervals
@@ -133,7 +134,7 @@ def merged(intervals: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([intervals[first, 0], reach[last]], axis=1)
 
 
-def with_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
+def with_pedal(notes: Notes, pedal: F64) -> Notes:
     """Extends each offset that falls into a pedal press to the release of the pedal."""
     if not len(pedal) or not len(notes):
         return notes
@@ -142,7 +143,7 @@ def with_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
     return notes.lengthened(np.maximum(notes.offset, release))
 
 
-def next_strokes(pitch: NDArray[np.integer], onset: NDArray[np.float64]) -> NDArray[np.intp]:
+def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
     """Index of the next note of the same pitch for each note [n]; n if there is none."""
     order = np.lexsort((onset, pitch))
     again = np.full(len(pitch), len(pitch), np.intp)
@@ -151,13 +152,7 @@ def next_strokes(pitch: NDArray[np.integer], onset: NDArray[np.float64]) -> NDAr
     return again
 
 
-def nearest(
-    onset_s: NDArray[np.float64],
-    pitch: NDArray,
-    at_s: NDArray[np.float64],
-    at_pitch: NDArray[np.int64],
-    within_s: float,
-) -> NDArray[np.int64]:
+def nearest(onset_s: F64, pitch: NDArray, at_s: F64, at_pitch: I64, within_s: float) -> I64:
     """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
     found = np.full(len(at_s), -1)
     for one in np.unique(at_pitch):

@@ -21,10 +21,10 @@ from pathlib import Path
 import mido
 import numpy as np
 import soundfile
-from numpy.typing import NDArray
 
 from model.instruments import UNKNOWN, class_of
 from service.protocol.midi_file import SUSTAIN
+from training.arrays import F32, F64
 from training.music.metrics import UNKNOWN_VELOCITY
 from training.music.notes import Notes, notes_of_rows
 
@@ -162,7 +162,7 @@ def _channels(file: mido.MidiFile) -> list[tuple[list[Row], list[Change]]]:
     return list(channels.values())
 
 
-def _held(notes: NDArray[np.float64], pedal: list[Change]) -> NDArray[np.float64]:
+def _held(notes: F64, pedal: list[Change]) -> F64:
     """Rows [n, 5] that end when the pedal releases them, at most at the next stroke."""
     if not len(notes):
         return notes
@@ -285,7 +285,7 @@ def read_labels(candidates: list[Path], folder: Path) -> Notes:
     return read_midi(path) if path.suffix.lower() in MIDI else read_table(path)
 
 
-def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:
+def read_audio(path: Path) -> tuple[F32, int]:
     """Mono samples [n] and their rate in Hz. Raises AudioError."""
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import FRAMES, HOP, PITCHES
+from training.arrays import F64
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 
 ONSET_HOPS = 3
@@ -62,8 +63,8 @@ def segment_labels(
     sample_rate: int,
     start_sample: int = 0,
     frames: int = FRAMES,
-    pedal: NDArray[np.float64] | None = None,
-    unknown: NDArray[np.float64] | None = None,
+    pedal: F64 | None = None,
+    unknown: F64 | None = None,
 ) -> Targets[NDArray[np.uint8]]:
     """The targets of a segment. ``pedal`` and ``unknown`` are as in ``render.Rendered``."""
     frame = np.zeros((frames, PITCHES), np.uint8)
@@ -75,7 +76,7 @@ def segment_labels(
     pitch = notes.pitch.astype(np.intp)
     # A tiny tolerance, so that a note exactly on a frame survives the rounding of its seconds.
 
-    def index(position: NDArray[np.float64]) -> NDArray[np.intp]:
+    def index(position: F64) -> NDArray[np.intp]:
         return np.clip(np.ceil(position - 1e-6), 0, frames).astype(np.intp)
 
     first, last = index(begin), index(end)
@@ -101,7 +102,7 @@ def segment_labels(
 
 
 def _triangles(
-    moment: NDArray[np.float64], pitch: NDArray[np.intp], frames: int
+    moment: F64, pitch: NDArray[np.intp], frames: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
     """Triangles around the moments (in frames), and the nearest moment of each cell or -1."""
     near = np.floor(moment).astype(np.intp)

@@ -18,8 +18,8 @@ from typing import Literal
 
 import numpy as np
 import soundfile
-from numpy.typing import NDArray
 
+from training.arrays import I64
 from training.music.metrics import UNKNOWN_VELOCITY
 from training.music.notes import Notes, notes_of_rows
 
@@ -92,7 +92,7 @@ def split(found: dict[int, Source], test: TestSet) -> dict[Use, list[Source]]:
     return sets
 
 
-def read_intervals(source: Source) -> NDArray[np.int64]:
+def read_intervals(source: Source) -> I64:
     """Notes of a recording: (count, 3) of begin, end and MIDI note, by begin; times in samples at
     SOURCE_RATE, the end exclusive.
 
@@ -122,7 +122,7 @@ def read_intervals(source: Source) -> NDArray[np.int64]:
     return intervals[np.lexsort((intervals[:, 2], intervals[:, 0]))]
 
 
-def as_notes(intervals: NDArray[np.int64]) -> Notes:
+def as_notes(intervals: I64) -> Notes:
     """Notes in seconds, from (count, 3) of begin, end (samples at SOURCE_RATE) and MIDI note."""
     intervals = intervals.reshape(-1, 3)
     velocity = np.full(len(intervals), UNKNOWN_VELOCITY)

@@ -36,11 +36,7 @@ TEXT_TERMS = FrameTerms(others=0.0, calibration=0.0, smoothing=0.0)
 
 
 def frame_loss(
-    logits: Tensor,
-    raw: Tensor,
-    calibrated: Tensor,
-    labels: Tensor,
-    terms: FrameTerms,
+    logits: Tensor, raw: Tensor, calibrated: Tensor, labels: Tensor, terms: FrameTerms
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The weighted sum of the terms, and each of them.
 

@@ -10,6 +10,7 @@ from itertools import count
 import numpy as np
 
 from model.config import WINDOW
+from training.arrays import Rng
 from training.loop.parallel import Shard
 from training.music.notes import notes_of
 from training.music.synth.dataset import Batch, empty_batch
@@ -20,7 +21,7 @@ PARTIALS = np.arange(1, 5)
 DECAY_PER_S = 3.0
 
 
-def tone_batch(rng: np.random.Generator, size: int, rate: int, context: int = 0) -> Batch:
+def tone_batch(rng: Rng, size: int, rate: int, context: int = 0) -> Batch:
     """Windows with their labels; silence in the ``context`` samples before them."""
     batch = empty_batch(size, context)
     time_s = np.arange(WINDOW) / rate

@@ -28,6 +28,7 @@ from tqdm import tqdm
 from model.config import CENTRE_FRAME, HOP, WINDOW
 from model.storage import replace_file
 from model.transcriber import TranscriptionModel
+from training.arrays import F32, I64, Bools
 from training.music.metrics import UNKNOWN_VELOCITY, frame_average_precision
 from training.music.notes import Notes, notes_of
 from training.music.recordings import Collection, Recording
@@ -52,9 +53,9 @@ class Track:
     """One recording, ready to be cut."""
 
     number: int
-    audio: NDArray[np.float32]
+    audio: F32
     """(samples,), memory-mapped."""
-    intervals: NDArray[np.int64]
+    intervals: I64
     """(count, 3): begin, end (exclusive), MIDI note; by begin, in samples like the audio."""
 
 
@@ -120,7 +121,7 @@ class Windows:
         return np.linspace(0, len(self) - 1, min(most, len(self))).astype(np.int64)
 
 
-def notes_near(intervals: NDArray[np.int64], begin: int, rate: int) -> Notes:
+def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
     """The notes that touch a window, including onsets just outside; times in seconds from the start
     of the recording."""
     margin = (ONSET_HOPS + 1) * HOP
@@ -165,8 +166,6 @@ class ArchiveConfig:
     """Folder for the resampled recordings (5 GB); None uses one in `root`."""
     test: TestSet = "paper"
     """Test recordings: the paper's three, or the archive's ten, as in later work."""
-    stride: int = TRAIN_STRIDE
-    """Samples between the beginnings of training windows."""
 
 
 class Archive:
@@ -191,7 +190,7 @@ class Archive:
         self, batch_size: int, rows: slice, seed: int, step: int, readers: int
     ) -> Generator[Batch, None, None]:
         """These rows of endless random batches of the training recordings."""
-        windows = Windows(self.tracks("train"), self.rate, self.config.stride, self.context)
+        windows = Windows(self.tracks("train"), self.rate, TRAIN_STRIDE, self.context)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
         return random_batches(windows, batch_size, rows, seed, step, max(1, readers))
 
@@ -233,8 +232,8 @@ def papers_figure(
     rate = transcriber.config.sample_rate
     device = next(transcriber.parameters()).device
     archive = Archive(config, rate, transcriber.config.context)
-    predicted: list[NDArray[np.float32]] = []
-    labels: list[NDArray[np.bool_]] = []
+    predicted: list[F32] = []
+    labels: list[Bools] = []
     recordings = {}
     for track in archive.tracks("test"):
         windows = Windows([track], rate, stride, archive.context)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
 from model.config import INSTRUMENTS, WINDOW, ModelConfig
@@ -23,6 +22,7 @@ from service.engine.local import LocalComputer
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
 from service.stream.windows import Due, WindowSchedule
+from training.arrays import F32, F64, I64, Bools
 from training.music.families import Passage
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import nearest
@@ -38,15 +38,15 @@ _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the s
 class OnsetPeaks(NamedTuple):
     """Onset peaks of all ages in one piece; columns of equal length."""
 
-    age: NDArray[np.int64]
+    age: I64
     """Frames from the peak to the newest frame of its window."""
-    excess: NDArray[np.float64]
+    excess: F64
     """Log-odds above those of the passage's onset threshold."""
-    new_false: NDArray[np.bool_]
+    new_false: Bools
     """No note begins there, nor would the full look-ahead find one."""
-    note: NDArray[np.int64]
+    note: I64
     """The written note that begins there, counted over all pieces; -1 if none does."""
-    waited: NDArray[np.float64]
+    waited: F64
     """Frames from that note's time to the newest frame of the window."""
 
 
@@ -69,7 +69,7 @@ def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> Track
     return replace(chosen, usual_onset_age=round(float(np.median(list(first.values()))), 2))
 
 
-def lowest_excess(excess: NDArray[np.float64], bad: NDArray[np.bool_]) -> float:
+def lowest_excess(excess: F64, bad: Bools) -> float:
     """The lowest, in steps of 0.1, above which at most NEW_FALSE of the peaks are bad; MAX_ODDS if
     there is none."""
     order = np.argsort(-excess, kind="stable")
@@ -90,7 +90,7 @@ def gather(
     heads = computer.config.outputs
     tracker = AnytimeTracker(settings, frame_s, heads, last_age)
     peaks: list[tuple[int, int, int, float]] = []  # newest frame, row, pitch, probability
-    full: list[NDArray[np.float32]] = []
+    full: list[F32] = []
     for newest, window in every_window(computer, passage.audio, tracker.columns, last_age):
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
@@ -126,8 +126,8 @@ def full_age(config: ModelConfig) -> int:
 
 
 def every_window(
-    computer: LocalComputer, audio: NDArray[np.float32], columns: int, last_age: int
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    computer: LocalComputer, audio: F32, columns: int, last_age: int
+) -> Iterator[tuple[int, F32]]:
     """The newest frame and the probabilities, [heads, columns, PITCHES], of each window in anytime
     mode: of audio at the model's rate, a window every hop."""
     schedule = WindowSchedule(computer.config.newest_hops, 1, columns - 1, last_age)

@@ -19,6 +19,7 @@ from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
+from training.arrays import F32, F64, Bools
 from training.music.families import Passage, validation_passages
 from training.music.metrics import estimated_notes, matched_onsets
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
@@ -40,7 +41,7 @@ class Truth:
     """(frames, PITCHES): what the labels leave open, bits of ONSET_UNKNOWN and FRAME_UNKNOWN."""
     frame_s: float
 
-    def knows(self, onset_s: NDArray[np.float64], pitch: NDArray) -> NDArray[np.bool_]:
+    def knows(self, onset_s: F64, pitch: NDArray) -> Bools:
         """Whether the labels determine each of these onsets."""
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return np.asarray(self.unknown[frame, pitch] & ONSET_UNKNOWN == 0)
@@ -118,7 +119,7 @@ class Pieces:
         """The mean over the families, or over these."""
         return float(np.mean(list(self.scores(settings, families).values())))
 
-    def onset_errors_s(self, settings: TrackerSettings) -> list[NDArray[np.float64]]:
+    def onset_errors_s(self, settings: TrackerSettings) -> list[F64]:
         """Delays of the found notes, in seconds, of each family."""
         families = []
         for pieces in self.families.values():
@@ -137,10 +138,7 @@ def chosen_passages(synth: SynthConfig, count: int, seconds: float) -> dict[str,
 
 
 def heard(
-    computer: LocalComputer,
-    audio: NDArray[np.float32],
-    rate: int,
-    stream: StreamOptions = STREAM,
+    computer: LocalComputer, audio: F32, rate: int, stream: StreamOptions = STREAM
 ) -> NDArray[np.float16]:
     """Probabilities, [heads, frames, PITCHES]."""
     return transcribe_array(audio, rate, computer, stream).probabilities.astype(np.float16)

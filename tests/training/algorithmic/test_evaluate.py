@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import LIVE, RSEConfig
+from model.config import RSEConfig
 from model.storage import save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
 from training.algorithmic.data import PROBLEMS, Examples
@@ -65,16 +65,3 @@ def test_a_runs_checkpoint_is_scored_from_the_command_line(
     assert [score["length"] for score in result["scores"]] == [8, 16]
     again = evaluate_run(tmp_path, "best", (8, 16), 8)
     assert again[1].symbol_accuracy == result["scores"][1]["symbol_accuracy"]
-
-
-def test_a_folder_without_a_fitting_checkpoint_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as error:
-        main([str(tmp_path)])
-    assert error.value.code == 1
-    assert "has the run saved yet" in capsys.readouterr().err
-    save_weights(nn.Linear(1, 1), {"config": LIVE.to_json()}, tmp_path / "best.safetensors")
-    with pytest.raises(SystemExit):
-        main([str(tmp_path)])
-    assert "not the configuration of a symbol network" in capsys.readouterr().err

@@ -71,10 +71,3 @@ def test_two_slices_equal_one_run(tmp_path: Path, optimizer: str) -> None:
         for key, value in one[name].items():
             assert torch.equal(value, two[name][key]), key
     assert same_weights(once.out, sliced.out)
-
-
-def test_validating_more_often_changes_nothing(tmp_path: Path) -> None:
-    train(replace(RUN, out=tmp_path / "rare"))
-    often = replace(RUN.loop, validate_steps=2)
-    train(replace(RUN, loop=often, out=tmp_path / "often"))
-    assert same_weights(tmp_path / "rare", tmp_path / "often")

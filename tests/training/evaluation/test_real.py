@@ -43,12 +43,6 @@ def test_the_delay_of_beginnings_is_that_of_the_way_of_streaming(tones: Path) ->
     assert of_anytime["mean"]["onset_f1"] > 0.9
 
 
-def test_shifted_labels_are_another_truth(tones: Path) -> None:
-    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.1)
-    assert report["mean"]["onset_f1"] < 0.1
-    assert report["label_shift_ms"] == 100
-
-
 def test_processes_side_by_side_find_the_same(tones: Path) -> None:
     for name in ("again", "once more"):
         for suffix in (".wav", ".tsv"):

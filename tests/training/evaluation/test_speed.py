@@ -6,8 +6,6 @@ from pathlib import Path
 
 from matplotlib.image import imread
 
-from training.evaluation.speed import Sweep, Taken, crossing, ending
-
 PROGRAM = """
 import sys
 from training.evaluation.speed import Job, main, measured
@@ -29,12 +27,3 @@ def test_one_command_prints_the_claims_and_draws_them(tmp_path: Path) -> None:
     assert "| 4,096 samples through the MusicNet network | 3.97 s for 2 M | " in done.stdout
     assert "| 2,048 | " in done.stdout
     assert imread(tmp_path / "speed.png").std() > 0.05
-
-
-def test_sweeps_are_summed_up() -> None:
-    rse: Sweep = {1024: Taken(0.2), 2048: Taken(0.4), 4096: Taken(0.9, 3.0)}
-    attention: Sweep = {1024: Taken(0.1), 2048: Taken(0.5), 4096: Taken(None)}
-    assert crossing(rse, attention) == "from 2,048 on"
-    assert crossing(attention, rse) == "not up to 2,048"
-    assert ending(rse) == "3.0 GB at 4,096, not tried beyond"
-    assert ending(attention) == "out of memory at 4,096"

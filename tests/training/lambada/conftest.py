@@ -37,10 +37,9 @@ def tiny_config(passages_file: Path) -> LambadaConfig:
         validation=passages_file,
         rse=RSEConfig(maps=16, blocks=1, dropout=0.0),
         length=32,
-        padding="front",
         objective="sum",
         batch_size=16,
-        votes=3,
+        votes=0,
         word_dropout=0.0,
         validation_passages=60,
     )

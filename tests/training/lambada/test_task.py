@@ -35,11 +35,11 @@ def test_it_learns_to_point(tiny_config: LambadaConfig, tmp_path: Path) -> None:
     assert after > 0.95
 
 
-@pytest.mark.parametrize(("preprocessing", "padding"), [("clean", "front"), ("released", "random")])
+@pytest.mark.parametrize(("preprocessing", "votes"), [("clean", 0), ("released", 3)])
 def test_batches_are_a_function_of_seed_and_step(
-    tiny_config: LambadaConfig, tmp_path: Path, preprocessing: str, padding: str
+    tiny_config: LambadaConfig, tmp_path: Path, preprocessing: str, votes: int
 ) -> None:
-    config = replace(tiny_config, preprocessing=preprocessing, padding=padding)  # type: ignore[arg-type]
+    config = replace(tiny_config, preprocessing=preprocessing, votes=votes)  # type: ignore[arg-type]
     task = make_task(config, tmp_path)
     walked = next(islice(task.batches(seed=2), 25, None))
     again = next(task.batches(seed=2, step=25))
@@ -47,7 +47,7 @@ def test_batches_are_a_function_of_seed_and_step(
     assert (again.targets == walked.targets).all()
     assert again.inputs.shape == (16, 32)
     ends = (again.inputs != PADDING).cumsum(axis=1).argmax(axis=1)
-    assert (len(set(ends.tolist())) == 1) == (padding == "front")
+    assert (len(set(ends.tolist())) == 1) == (votes == 0)
     loss, _ = task.loss(again)
     assert torch.isfinite(loss)
 

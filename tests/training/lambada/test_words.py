@@ -109,14 +109,6 @@ def test_clean_symbols_tell_unknown_words_apart() -> None:
     assert len(vocabulary) == 14
 
 
-def test_frequent_and_late_unknown_words_are_numbered_first() -> None:
-    vocabulary = Vocabulary.clean(("the",), numbered=2, names=("ada", "bea"))
-    encoded = encode_clean(vocabulary, "cat dog cat ada owl bea ada the".split())
-    assert encoded.inputs.tolist() == [5, 4, 5, 9, 3, 7, 9, 2]
-    crowded = encode_clean(vocabulary, "cat dog owl eel the".split())
-    assert crowded.inputs.tolist() == [1, 1, 4, 3, 2]
-
-
 def test_words_and_names_that_other_novels_share(tmp_path: Path) -> None:
     people = ["Low", "Low", "Low", "Low", "May", "May", "Day", "Day", "Fox"]
     for number, name in enumerate(people):

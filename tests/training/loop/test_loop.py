@@ -47,16 +47,6 @@ class Line:
         return {"config": {}}
 
 
-def test_the_released_optimiser_learns_and_falls_to_a_rate_of_zero(tmp_path: Path) -> None:
-    trainer = Trainer(Line(), replace(QUICK, optimizer="released"), tmp_path)
-    assert trainer.learning_rate == pytest.approx(0.1 * (1 - 1 / 400))
-    before = trainer.task.validate(trainer.task.network)["negative_error"]
-    assert trainer.run()["negative_error"] > before / 10
-    assert trainer.learning_rate == 0
-    with pytest.raises(ValueError, match="parameter group"):
-        Trainer(Line(), QUICK, tmp_path).resume()
-
-
 @pytest.mark.parametrize(
     ("diverges", "message", "kept"), [(True, "step 3", 2), (False, "no more data", 3)]
 )

@@ -32,13 +32,6 @@ def test_a_perfect_transcription_scores_one_everywhere() -> None:
     )
 
 
-def test_late_onsets_count_up_to_the_tolerance() -> None:
-    assert note_f1(SCALE, SCALE.shifted(0.04), offsets=False) == 1
-    assert note_f1(SCALE, SCALE.shifted(0.06), offsets=False) == 0
-    assert matched_onsets(SCALE, SCALE.shifted(0.04)).tolist() == [[i, i] for i in range(10)]
-    assert len(matched_onsets(SCALE, SCALE.shifted(0.06))) == 0
-
-
 def test_wrong_offsets_matter_only_where_asked() -> None:
     long = notes_of_rows(np.stack([SCALE.onset, SCALE.onset + 0.5, SCALE.pitch, SCALE.velocity], 1))
     assert note_f1(SCALE, long, offsets=False) == 1
@@ -84,13 +77,3 @@ def test_instruments_that_agree_and_that_do_not() -> None:
     assert figures["multi_onset_f1"] == pytest.approx(2 * 2 / (4 + 4))
     counts = confusion(played, found, matched_onsets(played, found))
     assert (counts[violin, violin], counts[violin, viola], counts.sum()) == (2, 1, 3)
-
-
-def test_notes_of_unknown_instruments_do_not_count() -> None:
-    rows = np.array([(0.0, 0.1, 60, 80, 5), (0.2, 0.3, 62, 80, -1)])
-    played, found = notes_of_rows(rows), notes_of_rows(np.abs(rows))
-    roll = found.roll(40, FRAME_S).astype(float)
-    figures = scored(played, found, roll)
-    assert (figures["instrument_accuracy"], figures["multi_onset_f1"]) == (1.0, 1.0)
-    assert not notes_of_rows(rows[:, :4]).has_instruments
-    assert "multi_onset_f1" not in scored(notes_of_rows(rows[:, :4]), found, roll)

@@ -128,16 +128,6 @@ def test_a_pedal_on_a_channel_without_notes_holds_those_without_a_pedal(tmp_path
     assert heard(path) == [(60, 0.5, 2.0), (72, 0.5, 1.5)]
 
 
-def test_a_pedal_that_is_never_lifted_holds_to_the_end(tmp_path: Path) -> None:
-    played = [*pedal(0.0, DOWN), *note(0.5, 1.0, 60), *note(2.0, 3.0, 62)]
-    assert heard(write(tmp_path / "a.mid", played)) == [(60, 0.5, 3.0), (62, 2.0, 3.0)]
-
-
-def test_drums_are_no_notes(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mid", [*note(0.0, 1.0, 36, 9), *note(0.5, 1.0, 60, 0)])
-    assert heard(path) == [(60, 0.5, 1.0)]
-
-
 @pytest.mark.parametrize(
     "content",
     [b"no music", b"MThd\0\0\0\x06\0\0\0\0\0\0", b"MThd\0\0\0\x06\0\x01\0\x01\xe2\x50MTrk"],

@@ -51,18 +51,6 @@ def test_targets_are_those_of_their_definition(notes: NoteList, start: int) -> N
     assert not velocity[onset == 0].any()
 
 
-def test_instruments_stand_where_notes_begin() -> None:
-    notes = as_notes([(1000, 3000, 60, 50), (5000, 900, 62, 0)])
-    notes = notes.moved(instrument=np.array([0, 5], np.int8))
-    targets = segment_labels(notes, SAMPLE_RATE)
-    for pitch, number in ((60, 1), (62, 6)):
-        np.testing.assert_array_equal(
-            targets.instrument[:, pitch] == number, targets.onset[:, pitch] > 0
-        )
-    assert targets.onset[:, 62].any()
-    assert not targets.velocity[:, 62].any()  # a velocity of 0 is not known
-
-
 def test_the_pedal_has_the_depth_of_its_presses() -> None:
     hop_s = HOP / SAMPLE_RATE
     presses = np.array([[5 * hop_s, 10 * hop_s, 1.0], [20 * hop_s, 30 * hop_s, 0.5]])

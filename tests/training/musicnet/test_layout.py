@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import soundfile
 
 from tests.training.musicnet.conftest import (
     EXTENDED,
@@ -56,10 +55,3 @@ def test_damaged_labels_are_named(archive: Path, text: str, message: str) -> Non
     (archive / "train_labels" / "1727.csv").write_text(text)
     with pytest.raises(ArchiveError, match=message):
         read_intervals(find(archive)[1727])
-
-
-def test_labels_a_little_beyond_the_audio_are_cut(archive: Path) -> None:
-    length = soundfile.info(archive / "train_data" / "1727.wav").frames
-    text = f"{HEADER}\n{length - 9},{length + 1000},1,60,0,1,Quarter\n"
-    (archive / "train_labels" / "1727.csv").write_text(text)
-    assert read_intervals(find(archive)[1727]).tolist() == [[length - 9, length, 60]]

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 from numpy.typing import NDArray
 
 from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
-from tests.training.musicnet.conftest import TRAIN, scale
+from tests.training.musicnet.conftest import TRAIN
 from training.loop.parallel import Shard
 from training.musicnet.layout import find
 from training.musicnet.windows import (
@@ -96,22 +95,3 @@ def test_batches_are_a_function_of_seed_step_and_share(archive: Path) -> None:
     halves = [audio(0, Shard(i, 2), readers=2) for i in range(2)]
     assert np.array_equal(np.concatenate([halves[0][1], halves[1][1]]), whole[1])
     assert not np.array_equal(audio(0, Shard(), 1, seed=4)[0], whole[0])
-
-
-def test_recordings_are_resampled_once_and_mapped(
-    archive: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rate, source = 11_025, find(archive)[1727]
-    (track,) = open_tracks([source], rate, archive / "c")
-    assert "resampling to 11025 Hz" in capsys.readouterr().err
-    assert isinstance(track.audio, np.memmap)
-    samples, _ = soundfile.read(source.audio)
-    assert len(track.audio) == pytest.approx(len(samples) / 4, abs=2)
-    begin, end, note = scale(1727)[2]
-    assert track.intervals[2].tolist() == [begin // 4, end // 4, note]
-    cut = np.asarray(track.audio[begin // 4 + 200 : end // 4 - 200])
-    peak = np.abs(np.fft.rfft(cut * np.hanning(len(cut)), 65_536)).argmax() * rate / 65_536
-    assert peak == pytest.approx(440 * 2 ** ((note - 69) / 12), rel=0.01)
-    stamp = (archive / "c" / "1727.npy").stat().st_mtime_ns
-    open_tracks([source], rate, archive / "c")
-    assert (archive / "c" / "1727.npy").stat().st_mtime_ns == stamp

@@ -49,15 +49,6 @@ def test_the_shipped_attributions_name_every_source_of_every_card() -> None:
             assert one["attribution"] in (alike if shares_alike(one) else others)
 
 
-def test_what_is_said_of_the_training_audio_follows_from_its_sources() -> None:
-    page = model_card(CARD | {"sources": {}})
-    assert "None of the training excerpts are recordings of music" in page
-    page = model_card(CARD | {"sources": {"recordings": [SOURCE], "backgrounds": [SOURCE]}})
-    assert "At most 30 % of the training excerpts are recordings of music" in page
-    page = model_card(CARD | {"data": {"batch_size": 8, "recordings": 320, "archive": "MusicNet"}})
-    assert "excerpts" not in page
-
-
 def lines_of(found: Sources) -> list[str]:
     return attributions({"mine": found}).splitlines()
 

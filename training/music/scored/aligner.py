@@ -15,6 +15,7 @@ from model.config import HOP
 from service.engine.local import LocalComputer
 from service.notes.base_tracker import onset_shift, peaks
 from service.stream.recording import transcribe_array
+from training.arrays import F32, F64, I64, Bools
 from training.music.notes import Notes, nearest, next_strokes, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.scored.coarse import TimeMap, read_time_map, warp
@@ -46,16 +47,16 @@ class Aligned:
 
     notes: Notes
     """With the score's pitches; velocity 0 (unknown)."""
-    confidence: NDArray[np.float64]
+    confidence: F64
     """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
     its chord is expected; of a note that was not heard, at most PLACED."""
-    heard: NDArray[np.bool_]
+    heard: Bools
     """[n], whether the model hears the onset."""
     time_map: TimeMap
     """Of all chords."""
 
 
-def refine(score: Notes, rough: TimeMap, onset: NDArray[np.float32], frame_s: float) -> Aligned:
+def refine(score: Notes, rough: TimeMap, onset: F32, frame_s: float) -> Aligned:
     """Aligns the score's notes with the onsets heard.
 
     Args:
@@ -86,12 +87,8 @@ def refine(score: Notes, rough: TimeMap, onset: NDArray[np.float32], frame_s: fl
 
 
 def _peaks(
-    pitch: NDArray[np.int16],
-    expected_s: NDArray[np.float64],
-    onset: NDArray[np.float32],
-    frame_s: float,
-    width_s: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    pitch: NDArray[np.int16], expected_s: F64, onset: F32, frame_s: float, width_s: float
+) -> tuple[F64, F64]:
     """For each note the likeliest onset of its pitch within ``width_s``: time and probability.
 
     Weighted by a raised cosine of the distance; only onsets nearest to this note of the pitch.
@@ -115,9 +112,7 @@ def _peaks(
     return found_s, likely[rows, best].astype(float)
 
 
-def _reach(
-    pitch: NDArray[np.int16], expected_s: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _reach(pitch: NDArray[np.int16], expected_s: F64) -> tuple[F64, F64]:
     """The time range of each note: half the way to its neighbours of the same pitch."""
     again = next_strokes(pitch, expected_s)
     latest = (expected_s + np.append(expected_s, np.inf)[again]) / 2
@@ -126,12 +121,7 @@ def _reach(
     return earliest[:-1], latest
 
 
-def _moved(
-    chord_s: NDArray[np.float64],
-    chord: NDArray[np.int64],
-    found_s: NDArray[np.float64],
-    strength: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
     """Chord times from their own notes and nearby chords; increasing."""
     weight = np.where(strength >= FOUND, strength, 0)
     shift = found_s - chord_s[chord]
@@ -146,16 +136,14 @@ def _moved(
     return np.maximum.accumulate(moved)
 
 
-def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+def _weighted_median(values: F64, weights: F64) -> float:
     """0 if all weights are 0."""
     order = np.argsort(values)
     total = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0.0
 
 
-def _around(
-    times_s: NDArray[np.float64], distance_s: NDArray[np.float64], heard: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _around(times_s: F64, distance_s: F64, heard: Bools) -> tuple[F64, F64]:
     """Within NEIGHBOURS_S: the fraction of notes heard, and their mean distance."""
     first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
     last = np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
@@ -165,9 +153,7 @@ def _around(
     return count / (last - first), distance / np.maximum(1, count)
 
 
-def _ends(
-    pitch: NDArray[np.int16], onset_s: NDArray[np.float64], written_s: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _ends(pitch: NDArray[np.int16], onset_s: F64, written_s: F64) -> F64:
     """Ends as written, but after the onset and before the next note of the pitch."""
     end_s = np.maximum(written_s, onset_s + SHORTEST_S)
     again_s = np.append(onset_s, np.inf)[next_strokes(pitch, onset_s)]
@@ -178,8 +164,8 @@ def _ends(
 class Activations:
     """A model's probabilities for a recording, (frames, PITCHES), ``frame_s`` apart."""
 
-    sounding: NDArray[np.float32]
-    onset: NDArray[np.float32]
+    sounding: F32
+    onset: F32
     frame_s: float
 
 
@@ -217,7 +203,7 @@ def align_files(
     return align(activations, notes, rough), activations
 
 
-def unwritten(aligned: Aligned, activations: Activations) -> NDArray[np.float64]:
+def unwritten(aligned: Aligned, activations: Activations) -> F64:
     """[n, 3]: second, pitch and probability of heard onsets that the score does not contain.
 
     Peaks of the onset probability of at least FOUND, further than twice the tolerance from every

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.config import PITCHES
+from training.arrays import F32, F64, I64
 from training.music.notes import Notes
 from training.music.recordings import LabelError
 
@@ -23,10 +23,10 @@ class TimeMap:
     """Increasing pairs of times in seconds, [n] each; linear in between, extrapolated at the mean
     pace."""
 
-    score_s: NDArray[np.float64]
-    audio_s: NDArray[np.float64]
+    score_s: F64
+    audio_s: F64
 
-    def __call__(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, times_s: F64) -> F64:
         """Times of the recording for times of the score."""
         span = float(self.score_s[-1] - self.score_s[0])
         pace = float(self.audio_s[-1] - self.audio_s[0]) / span if span else 1.0
@@ -63,9 +63,7 @@ STALL_COST = 0.25  # of a step on one side only, so both advance when in doubt
 SILENT = 0.3  # norm of a silent slice
 
 
-def warp(
-    score: Notes, sounding: NDArray[np.float32], onset: NDArray[np.float32], frame_s: float
-) -> TimeMap:
+def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> TimeMap:
     """The map from score time to recording time, to about STEP_S.
 
     Args:
@@ -93,16 +91,14 @@ def warp(
     return TimeMap(score_s, path[first, 1] * step_s)
 
 
-def _written(
-    notes: Notes, slices: int, step_s: float
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _written(notes: Notes, slices: int, step_s: float) -> tuple[F32, F32]:
     onset = np.zeros((slices, PITCHES), np.float32)
     at = np.minimum((notes.onset / step_s).astype(int), slices - 1)
     onset[at, notes.pitch] = 1
     return np.maximum(notes.roll(slices, step_s), onset).astype(np.float32), onset
 
 
-def _features(sounding: NDArray[np.float32], onset: NDArray[np.float32]) -> NDArray[np.float32]:
+def _features(sounding: F32, onset: F32) -> F32:
     """Slices of norm 1, or less in silence, plus one entry for the remainder."""
     onset = onset.copy()
     onset[1:] += 0.5 * onset[:-1]  # tolerate an onset that is one slice late
@@ -112,7 +108,7 @@ def _features(sounding: NDArray[np.float32], onset: NDArray[np.float32]) -> NDAr
     return np.concatenate([out, silence], axis=1).astype(np.float32)
 
 
-def _cheapest_path(costs: NDArray[np.float32]) -> NDArray[np.int64]:
+def _cheapest_path(costs: F32) -> I64:
     """[steps, 2]: rows and columns from corner to corner, computed along the anti-diagonals."""
     rows, columns = costs.shape
     back = np.zeros((rows, columns), np.int8)  # 0: both advanced, 1: the row, 2: the column

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
+from training.arrays import F64, Bools
 from training.music.metrics import ringing
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio
@@ -62,11 +63,11 @@ class Evidence:
 
     notes: Notes
     """The score's, at recording times."""
-    confidence: NDArray[np.float64]
-    heard: NDArray[np.bool_]
+    confidence: F64
+    heard: Bools
     """[n], whether the model hears the onset."""
     time_map: TimeMap
-    unwritten: NDArray[np.float64]
+    unwritten: F64
     """[m, 3]: second, pitch and probability of onsets heard but not written."""
     ringing: float
     """Mean frame probability RELEASE_S after the written ends."""
@@ -77,12 +78,7 @@ class Evidence:
         return RINGING_RELEASE_S if self.ringing >= RINGING else RELEASE_S
 
 
-def unknown(
-    evidence: Evidence,
-    signs_s: NDArray[np.float64],
-    ornamented: bool,
-    left_out_s: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def unknown(evidence: Evidence, signs_s: F64, ornamented: bool, left_out_s: F64) -> F64:
     """Everything that the score leaves open, to be masked in the loss.
 
     Rows are as in ``Rendered.unknown``, [n, 4]: begin and end in seconds, pitch (-1: all), and what
@@ -106,22 +102,20 @@ def unknown(
     return np.concatenate(parts)
 
 
-def rows(
-    begin_s: NDArray[np.float64], end_s: NDArray[np.float64], pitch: NDArray | int, what: int
-) -> NDArray[np.float64]:
+def rows(begin_s: F64, end_s: F64, pitch: NDArray | int, what: int) -> F64:
     """Rows of ``Rendered.unknown``."""
     columns = np.broadcast_arrays(begin_s, end_s, pitch, what)
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _doubtful(evidence: Evidence) -> NDArray[np.float64]:
+def _doubtful(evidence: Evidence) -> F64:
     notes = evidence.notes.where(evidence.confidence < DOUBT)
     begin_s, end_s = notes.onset - NEAR_S, notes.offset + evidence.release_s
     onset = rows(begin_s, notes.onset + NEAR_S, notes.pitch, ONSET_UNKNOWN)
     return np.concatenate([onset, rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)])
 
 
-def _releases(evidence: Evidence) -> NDArray[np.float64]:
+def _releases(evidence: Evidence) -> F64:
     """From the earliest key release until the sound is gone or the pitch begins again."""
     notes = evidence.notes
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
@@ -130,7 +124,7 @@ def _releases(evidence: Evidence) -> NDArray[np.float64]:
     return rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)
 
 
-def _ornament(evidence: Evidence, at_s: float) -> NDArray[np.float64]:
+def _ornament(evidence: Evidence, at_s: float) -> F64:
     """Pitches near the notes at a sign, for the duration of the notes."""
     notes = evidence.notes.where(np.abs(evidence.notes.onset - at_s) < NEAR_S)
     steps = np.arange(-ORNAMENT_PITCHES, ORNAMENT_PITCHES + 1)
@@ -140,7 +134,7 @@ def _ornament(evidence: Evidence, at_s: float) -> NDArray[np.float64]:
     return rows(begin_s, end_s, pitch, BOTH)
 
 
-def _astray(evidence: Evidence) -> NDArray[np.float64]:
+def _astray(evidence: Evidence) -> F64:
     """Parts in which the model hears few of the written notes."""
     onset_s = evidence.notes.onset
     heard = np.concatenate([[0], np.cumsum(evidence.heard)])
@@ -196,7 +190,7 @@ class ScoredRecording:
     """[samples] at the model's rate, PCM_SCALE at full scale"""
     notes: Notes
     """Velocity 0 means unknown."""
-    unknown: NDArray[np.float64]
+    unknown: F64
     """As in ``Rendered``."""
     approximate: bool = False
     """Whether ``unknown`` covers the edges of all notes, as they are only nearly right."""
@@ -274,7 +268,7 @@ def _load(
     return ScoredRecording(entry["id"], audio, notes, doubts)
 
 
-def _signs(path: Path) -> NDArray[np.float64]:
+def _signs(path: Path) -> F64:
     """Score times in the first column, below a header line."""
     lines = path.read_text(encoding="utf-8").splitlines()[1:]
     return np.array([float(line.split("\t")[0]) for line in lines if line.strip()])

@@ -25,6 +25,7 @@ from model.storage import load, replace_file
 from service.engine.local import LocalComputer
 from service.notes.base_tracker import peaks
 from service.stream.recording import transcribe_array
+from training.arrays import F64
 from training.music.notes import FRAME_UNKNOWN, Notes, notes_of
 from training.music.recordings import PCM_SCALE, read_audio, read_table
 from training.music.scored.corpus import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows
@@ -105,7 +106,7 @@ def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
     return np.load(place, mmap_mode="r")
 
 
-def edges(notes: Notes) -> NDArray[np.float64]:
+def edges(notes: Notes) -> F64:
     """What approximate labels leave open, as in ``Rendered.unknown``."""
     return np.concatenate(
         [
@@ -162,7 +163,7 @@ def load_phrases(root: Path, cache: Path) -> list[ScoredRecording]:
     return clips
 
 
-def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> NDArray[np.float64]:
+def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> F64:
     """[2, n], seconds and pitches at which notes begin."""
     samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
     heard = transcribe_array(samples, SAMPLE_RATE, computer).probabilities

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW
+from training.arrays import F32, Rng
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
     Material,
@@ -38,9 +39,7 @@ _BLOCK_S = 0.1
 _LOUD = 90  # percentile of the blocks that gives the level, for music has rests
 
 
-def heard_velocities(
-    audio: NDArray[np.float32], sample_rate: int, velocity: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def heard_velocities(audio: F32, sample_rate: int, velocity: F32) -> F32:
     """Velocities, [notes], 1 to 127, of an excerpt as they are heard; 0, unknown, stays 0.
 
     The gain of a recording is unknown, so a short window does not show the velocity that was
@@ -64,7 +63,7 @@ def heard_velocities(
 class Batch(NamedTuple):
     """Windows of audio and what is to be heard in them."""
 
-    audio: NDArray[np.float32]
+    audio: F32
     """[B, context + WINDOW], -1..1"""
     targets: Targets[NDArray[np.uint8]]
     """[B, FRAMES, ...]"""
@@ -77,7 +76,7 @@ class Excerpt:
     Before the excerpt there is silence.
     """
 
-    def __init__(self, rendered: Rendered, sample_rate: int, rng: np.random.Generator) -> None:
+    def __init__(self, rendered: Rendered, sample_rate: int, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))
         self.audio = rendered.audio[self.phase :]
         self.frames = len(self.audio) // HOP
@@ -144,7 +143,7 @@ def generate_batches(
         yield batch
 
 
-def silence_edge(batch: Batch, row: int, rng: np.random.Generator) -> None:
+def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
     """Makes a window begin before its stream or end after it: zeros and empty targets."""
     cut = int(rng.integers(WINDOW))
     # Frame i describes sample HOP * (i + 1): so many frames describe samples before the cut.
@@ -225,9 +224,7 @@ def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
     return batch
 
 
-def _excerpt(
-    material: Material, config: SynthConfig, seconds: float, rng: np.random.Generator
-) -> Rendered:
+def _excerpt(material: Material, config: SynthConfig, seconds: float, rng: Rng) -> Rendered:
     config = replace(
         config,
         piano_probability=VALIDATION_PIANO,

@@ -5,18 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import soxr
-from numpy.typing import NDArray
 
 from model.config import PITCHES
+from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined
 from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings
-from training.music.scored.labelled import (
-    load_labelled,
-    load_phrases,
-    load_singing,
-    singing_files,
-)
+from training.music.scored.labelled import load_labelled, load_phrases, load_singing, singing_files
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
 from training.music.synth.config import RecordingConfig, SynthConfig
@@ -43,7 +38,7 @@ def recorded_excerpt(
     seconds: float,
     sample_rate: int,
     config: RecordingConfig,
-    rng: np.random.Generator,
+    rng: Rng,
     surroundings: Surroundings = NOWHERE,
 ) -> Rendered:
     """An augmented excerpt of one of the recordings, chosen in proportion to length.
@@ -97,7 +92,7 @@ class Material:
 
     bank: Bank
     groups: dict[str, list[Piece]]
-    weights: NDArray[np.float64]
+    weights: F64
     surroundings: Surroundings = NOWHERE
     mechanics: Mechanics | None = None
     """Noises of pianos, if the bank has them."""
@@ -156,7 +151,7 @@ class Take:
 
     material: Material
     config: SynthConfig
-    rng: np.random.Generator
+    rng: Rng
     seconds: float
     tuning_cents: float
 
@@ -212,7 +207,7 @@ class Take:
         band = self._played(piece, notes.where(np.array(rest, bool)), pedal)
         return overlaid(band, sung, float(rng.uniform(*VOICE_DB)))
 
-    def _performed(self, piece: Piece) -> tuple[Notes, NDArray[np.float64]]:
+    def _performed(self, piece: Piece) -> tuple[Notes, F64]:
         """A random passage of a piece and its pedal."""
         latest = max(0.0, piece.seconds - 0.7 * self.seconds)
         begins = piece.notes.onset[: max(1, np.searchsorted(piece.notes.onset, latest))]
@@ -220,18 +215,12 @@ class Take:
         return perform(piece, start_s, self.seconds, self.config, self.rng)
 
     def _played(
-        self,
-        piece: Piece,
-        notes: Notes,
-        pedal: NDArray[np.float64],
-        only: tuple[str, ...] | None = None,
+        self, piece: Piece, notes: Notes, pedal: F64, only: tuple[str, ...] | None = None
     ) -> Rendered:
         bank = self.material.bank
         return self._rendered(*orchestrate(bank, piece, notes, pedal, self.config, self.rng, only))
 
-    def _rendered(
-        self, notes: Notes, voices: list[Voice], pedal: NDArray[np.float64] | None
-    ) -> Rendered:
+    def _rendered(self, notes: Notes, voices: list[Voice], pedal: F64 | None) -> Rendered:
         material = self.material
         return render(
             material.bank,
@@ -252,7 +241,7 @@ class Take:
         return sing(melody, singer, habits, self.seconds, self.rate, self.tuning_cents, rng)
 
 
-def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Generator) -> Rendered:
+def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rendered:
     """One augmented excerpt: of a real recording, a score, random notes or noise."""
     rate = material.bank.sample_rate
     seconds = float(rng.uniform(config.excerpt_min_s, config.excerpt_max_s))
@@ -284,9 +273,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: np.random.Gen
     return replace(rendered, audio=augmented(rendered.audio, material, config, rng))
 
 
-def augmented(
-    audio: NDArray[np.float32], material: Material, config: SynthConfig, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def augmented(audio: F32, material: Material, config: SynthConfig, rng: Rng) -> F32:
     """The audio in a random room, as it is recorded there."""
     rate = material.bank.sample_rate
     return augment(audio, rate, rng, config.recording, material.surroundings)
@@ -315,7 +302,7 @@ def _leading(notes: Notes) -> int:
     return int(parts[np.argmax([notes.pitch[notes.part == part].mean() for part in parts])])
 
 
-def random_piece(material: Material, rng: np.random.Generator) -> Piece:
+def random_piece(material: Material, rng: Rng) -> Piece:
     """A group drawn by its weight, a piece of it by the square root of its length."""
     names = list(material.groups)
     pieces = material.groups[names[int(rng.choice(len(names), p=material.weights))]]
@@ -323,7 +310,7 @@ def random_piece(material: Material, rng: np.random.Generator) -> Piece:
     return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
 
 
-def random_tuning(config: SynthConfig, rng: np.random.Generator) -> float:
+def random_tuning(config: SynthConfig, rng: Rng) -> float:
     """Concert pitch in cents: mostly within 10, sometimes anywhere in the allowed range."""
     if rng.random() < 0.75:
         return float(np.clip(rng.normal(0, 5), -10, 10))

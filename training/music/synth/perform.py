@@ -7,6 +7,7 @@ network would learn to rely on that without the changes made here.
 import numpy as np
 from numpy.typing import NDArray
 
+from training.arrays import F32, F64, Rng
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Bank, Instrument
@@ -41,8 +42,8 @@ RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")
 
 
 def perform(
-    piece: Piece, start_s: float, seconds: float, config: SynthConfig, rng: np.random.Generator
-) -> tuple[Notes, NDArray[np.float64]]:
+    piece: Piece, start_s: float, seconds: float, config: SynthConfig, rng: Rng
+) -> tuple[Notes, F64]:
     """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses.
 
     Times count from the start of the excerpt. Parts stay as in the score; the pedal is not applied
@@ -58,7 +59,7 @@ def perform(
     pace = np.exp(rng.normal(0, spread, len(knots))) / tempo
     played = lead + np.concatenate([[0], np.cumsum(np.diff(knots) * pace[1:])])
 
-    def warp(time: NDArray[np.float64]) -> NDArray[np.float64]:
+    def warp(time: F64) -> F64:
         return np.interp(time - start_s, knots, played)
 
     onset, offset = warp(notes.onset), warp(notes.offset)
@@ -86,7 +87,7 @@ def perform(
     return notes.where(np.argsort(notes.onset, kind="stable")), pedal
 
 
-def _transposition(pitch: NDArray[np.int16], rng: np.random.Generator) -> int:
+def _transposition(pitch: NDArray[np.int16], rng: Rng) -> int:
     reach = 12 if rng.random() < 0.2 else 5
     shift = int(rng.integers(-reach, reach + 1))
     if not len(pitch):
@@ -96,13 +97,7 @@ def _transposition(pitch: NDArray[np.int16], rng: np.random.Generator) -> int:
     )
 
 
-def _dynamics(
-    notes: Notes,
-    onset: NDArray[np.float64],
-    expressive: bool,
-    seconds: float,
-    rng: np.random.Generator,
-) -> NDArray[np.float32]:
+def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: Rng) -> F32:
     """Velocities as played: phrases swell and fade, parts and notes differ."""
     if expressive:
         mean = float(notes.velocity.mean()) if len(notes) else 64.0
@@ -120,11 +115,11 @@ def orchestrate(
     bank: Bank,
     piece: Piece,
     notes: Notes,
-    pedal: NDArray[np.float64],
+    pedal: F64,
     config: SynthConfig,
-    rng: np.random.Generator,
+    rng: Rng,
     only: tuple[str, ...] | None = None,
-) -> tuple[Notes, list[Voice], NDArray[np.float64] | None]:
+) -> tuple[Notes, list[Voice], F64 | None]:
     """Assigns an instrument to each part: notes, whose ``part`` indexes the voices, and the pedal.
 
     The pedal is [presses, 3] of begin s, end s and depth, or None if no piano plays. Held-out
@@ -162,7 +157,7 @@ def orchestrate(
     return shorten_repeats(notes), voices, presses
 
 
-def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) -> Voice:
+def voice_for(entry: Instrument, config: SynthConfig, rng: Rng) -> Voice:
     """A random way of playing an instrument."""
     if not entry.sustained:
         release_s = (
@@ -196,11 +191,11 @@ def voice_for(entry: Instrument, config: SynthConfig, rng: np.random.Generator) 
     )
 
 
-def _size(rng: np.random.Generator) -> float:
+def _size(rng: Rng) -> float:
     """Semitones by which the resonances of an instrument are moved."""
     return float(rng.uniform(-3, 3)) if rng.random() < RESIZED else 0.0
 
 
-def _mistuning(rng: np.random.Generator) -> float:
+def _mistuning(rng: Rng) -> float:
     """Cents between the strings of a piano: from just tuned to long ago."""
     return float(np.exp(rng.uniform(np.log(0.3), np.log(6)))) if rng.random() < MISTUNED else 0.0

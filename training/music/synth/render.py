@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined, next_strokes
 from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
 from training.music.synth.instruments.lines import Line, glided, phrased, swelled
@@ -73,12 +74,12 @@ class Rendered:
     the residual sound of strings and room comes after it.
     """
 
-    audio: NDArray[np.float32]
+    audio: F32
     notes: Notes
-    pedal: NDArray[np.float64] | None = None
+    pedal: F64 | None = None
     """Sustain pedal, [presses, 3]: begin and end in seconds, depth from 0 to 1; None if no piano
     plays or the pedal is unknown."""
-    unknown: NDArray[np.float64] | None = None
+    unknown: F64 | None = None
     """Where the labels are doubtful, [n, 4]: begin and end in seconds, pitch (-1: all), and what
     (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
 
@@ -111,8 +112,8 @@ def render(
     voices: list[Voice],
     seconds: float,
     tuning_cents: float,
-    rng: np.random.Generator,
-    pedal: NDArray[np.float64] | None = None,
+    rng: Rng,
+    pedal: F64 | None = None,
     mechanics: Mechanics | None = None,
 ) -> Rendered:
     """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio.
@@ -147,10 +148,10 @@ def _play(
     bank: Bank,
     notes: Notes,
     voice: Voice,
-    audio: NDArray[np.float32],
-    contact_s: NDArray[np.float32],
+    audio: F32,
+    contact_s: F32,
     tuning_cents: float,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Notes:
     """Add one part to ``audio``; returns its notes with the offsets heard."""
     instrument = voice.instrument
@@ -263,7 +264,7 @@ def _play(
     return notes.shortened(np.minimum(notes.offset, np.minimum(heard, falls.gone_s)))
 
 
-def _interpolate(source: NDArray[np.int16], position: NDArray[np.float64]) -> NDArray[np.float32]:
+def _interpolate(source: NDArray[np.int16], position: F64) -> F32:
     index = position.astype(np.int32)
     fraction = (position - index).astype(np.float32)
     left = source.take(index).astype(np.float32)

@@ -14,6 +14,7 @@ import numpy as np
 import symusic
 from numpy.typing import NDArray
 
+from training.arrays import F64, Rng
 from training.music.notes import Notes, joined, merged, notes_of
 
 BUNDLES = {
@@ -38,7 +39,7 @@ class Piece:
     programs: tuple[int, ...]
     """General MIDI program of each part."""
     notes: Notes
-    pedal: NDArray[np.float64]
+    pedal: F64
     """Sustain pedal of the keyboard parts: [presses, 2] disjoint intervals in seconds, sorted."""
 
     @property
@@ -90,7 +91,7 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
     )
 
 
-def _span(columns: dict[str, NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
     """Begin and end in seconds."""
     begin = columns["time"].astype(np.float64)
     return begin, begin + columns["duration"]
@@ -107,11 +108,11 @@ _SCALES = [np.array(steps) for steps in _STEPS]
 _TONES = ([0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 7, 10], [0, 4, 8], [0, 5, 10], [0, 7])
 _CHORDS = [np.array(tones) for tones in _TONES]
 
-Section = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+Section = tuple[F64, F64, F64]
 """Onsets and durations in seconds and pitches of one pattern."""
 
 
-def random_notes(seconds: float, low: int, high: int, rng: np.random.Generator) -> Notes:
+def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     """Patterns one after another, all in part 0, with pitches within ``low``..``high``.
 
     Scores rarely leave the middle of the keyboard and follow harmony: with these, every pitch and
@@ -143,7 +144,7 @@ def random_notes(seconds: float, low: int, high: int, rng: np.random.Generator) 
     return notes_of(*(column[order] for column in columns))
 
 
-def _beats(span: float, rng: np.random.Generator, fastest_s: float, slowest_s: float) -> Section:
+def _beats(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> Section:
     """A regular pulse of random pace; pitches are left at 0 for the pattern to fill in."""
     pace = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
     onset = np.arange(0, span, pace)
@@ -152,7 +153,7 @@ def _beats(span: float, rng: np.random.Generator, fastest_s: float, slowest_s: f
     return np.maximum(onset, 0), duration, np.zeros(len(onset))
 
 
-def _scale(span: float, centre: float, rng: np.random.Generator) -> Section:
+def _scale(span: float, centre: float, rng: Rng) -> Section:
     onset, duration, _ = _beats(span, rng, 0.07, 0.5)
     steps = _SCALES[rng.integers(len(_SCALES))]
     degree = np.arange(len(onset)) - len(onset) // 2
@@ -161,7 +162,7 @@ def _scale(span: float, centre: float, rng: np.random.Generator) -> Section:
     return onset, duration, centre + 12 * (degree // len(steps)) + steps[degree % len(steps)]
 
 
-def _arpeggio(span: float, centre: float, rng: np.random.Generator) -> Section:
+def _arpeggio(span: float, centre: float, rng: Rng) -> Section:
     onset, duration, _ = _beats(span, rng, 0.07, 0.4)
     steps = _CHORDS[rng.integers(len(_CHORDS))]
     turn = int(rng.integers(4, 12))
@@ -170,25 +171,19 @@ def _arpeggio(span: float, centre: float, rng: np.random.Generator) -> Section:
     return onset, duration, centre + 12 * (degree // len(steps)) + steps[degree % len(steps)]
 
 
-def _repeated(span: float, centre: float, rng: np.random.Generator) -> Section:
+def _repeated(span: float, centre: float, rng: Rng) -> Section:
     onset, duration, _ = _beats(span, rng, 0.09, 0.6)
     pitch = np.full(len(onset), round(centre), float)
     return onset, np.minimum(duration, np.median(np.diff(onset)) if len(onset) > 1 else span), pitch
 
 
-def _stacked(
-    onset: NDArray[np.float64],
-    duration: NDArray[np.float64],
-    stacks: list[NDArray[np.float64]],
-    spread_s: float,
-    rng: np.random.Generator,
-) -> Section:
+def _stacked(onset: F64, duration: F64, stacks: list[F64], spread_s: float, rng: Rng) -> Section:
     sizes = [len(stack) for stack in stacks]
     times = np.repeat(onset, sizes) + np.abs(rng.normal(0, spread_s, sum(sizes)))
     return times, np.repeat(duration, sizes), np.concatenate(stacks)
 
 
-def _chords(span: float, centre: float, rng: np.random.Generator) -> Section:
+def _chords(span: float, centre: float, rng: Rng) -> Section:
     onset, duration, _ = _beats(span, rng, 0.2, 2.0)
     stacks = []
     for _ in onset:
@@ -199,7 +194,7 @@ def _chords(span: float, centre: float, rng: np.random.Generator) -> Section:
     return _stacked(onset, duration, stacks, rng.choice([0.002, 0.008, 0.03]), rng)
 
 
-def _clusters(span: float, centre: float, rng: np.random.Generator) -> Section:
+def _clusters(span: float, centre: float, rng: Rng) -> Section:
     """Up to ten pitches at any distances: no interval is rarer than another."""
     onset, duration, _ = _beats(span, rng, 0.15, 1.5)
     stacks = []
@@ -210,7 +205,7 @@ def _clusters(span: float, centre: float, rng: np.random.Generator) -> Section:
     return _stacked(onset, duration, stacks, rng.choice([0.002, 0.01]), rng)
 
 
-def _single(span: float, centre: float, rng: np.random.Generator) -> Section:
+def _single(span: float, centre: float, rng: Rng) -> Section:
     """Lone notes with rests: each pitch by itself, from its attack to its silence."""
     onset, duration, _ = _beats(span, rng, 0.3, 2.0)
     pitch = np.rint(centre + rng.normal(0, 8, len(onset)))

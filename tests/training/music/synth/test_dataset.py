@@ -14,8 +14,6 @@ from model.config import FRAMES, HOP, SAMPLE_RATE, WINDOW
 from training.music.notes import notes_of
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import (
-    DYNAMIC_DB,
-    TYPICAL_DB,
     Batch,
     Excerpt,
     empty_batch,
@@ -107,27 +105,6 @@ def test_validation_windows_are_deterministic(synth_config: SynthConfig) -> None
     assert same(first, render_validation(synth_config, 12, seed=1))
     assert not same(first, render_validation(synth_config, 12, seed=2))
     assert first.targets.frame.any(axis=(1, 2)).mean() > 0.8
-
-
-RATE_HZ = 11_025
-PLAYED = np.array([30, 0, 60, 45], np.float32)  # 0: unknown
-
-
-def passage(level_db: float) -> np.ndarray:
-    """Two seconds of noise, the first half silent."""
-    rng = np.random.default_rng(0)
-    sound = rng.normal(0, 10 ** (level_db / 20), 2 * RATE_HZ)
-    sound[:RATE_HZ] = 0
-    return sound.astype(np.float32)
-
-
-@pytest.mark.parametrize("gain_db", [-20.0, -6.0, 3.0])
-def test_gain_moves_all_velocities_by_their_dynamics(gain_db: float) -> None:
-    before = heard_velocities(passage(TYPICAL_DB - 9), RATE_HZ, PLAYED)
-    after = heard_velocities(passage(TYPICAL_DB - 9 + gain_db), RATE_HZ, PLAYED)
-    np.testing.assert_allclose(after, before * 10 ** (gain_db / DYNAMIC_DB), rtol=1e-3)
-    assert after[1] == 0
-    np.testing.assert_allclose(after / after[0], PLAYED / PLAYED[0], rtol=1e-5)
 
 
 def rendered(pitches: list[int], part: int, level: float) -> Rendered:

@@ -87,12 +87,6 @@ def test_a_recording_may_end_near_a_slur(bank: Bank) -> None:
         assert 1.0 < out.notes.offset[0] <= end
 
 
-def test_notes_that_cannot_be_played_are_in_neither_audio_nor_labels(bank: Bank) -> None:
-    rendered = play(bank, "violin_one", (0.1, 0.6, 30, 90, 0), (2.5, 2.8, 69, 90, 0))
-    assert len(rendered.notes) == 0
-    assert not rendered.audio.any()
-
-
 def test_a_repeated_pitch_ends_the_note_before() -> None:
     played = notes(
         (0.0, 5.0, 60, 80, 0),

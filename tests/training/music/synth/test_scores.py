@@ -46,16 +46,6 @@ def test_the_pedal_never_shortens_a_note(
         assert np.isclose(after, down[0] if down else before)
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=12))
-def test_merged_intervals_cover_the_same_time(spans: list[tuple[int, int]]) -> None:
-    intervals = np.array([(a, a + n) for a, n in spans], float).reshape(-1, 2)
-    joined = merged(intervals)
-    probe = np.arange(0.5, 60)
-    inside = ((probe[:, None] > intervals[:, 0]) & (probe[:, None] < intervals[:, 1])).any(1)
-    after = ((probe[:, None] > joined[:, 0]) & (probe[:, None] < joined[:, 1])).sum(1)
-    np.testing.assert_array_equal(after, inside.astype(int))  # disjoint: never 2
-
-
 def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_path: Path) -> None:
     index = json.loads((synth_config.root / "midi_index.json").read_text())
     shutil.copy(synth_config.root / "midi_index.json", tmp_path)

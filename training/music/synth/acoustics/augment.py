@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from numpy.typing import NDArray
 from scipy import signal
 
+from training.arrays import F32, F64, Rng
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.noise import speech
 from training.music.synth.acoustics.surroundings import (
@@ -30,7 +30,7 @@ MP3_DELAY = 576 + 529
 say so (LAME leaves out its header below about 24 kbit/s); else the decoder removes them."""
 
 
-def telephone(audio: NDArray[np.float32], sample_rate: int) -> NDArray[np.float32]:
+def telephone(audio: F32, sample_rate: int) -> F32:
     """300 to 3400 Hz, in 8 bits of mu-law; same length."""
     band = signal.butter(3, TELEPHONE_HZ, "bandpass", fs=sample_rate, output="sos")
     narrow = np.clip(signal.sosfilt(band, audio), -1, 1)
@@ -45,9 +45,7 @@ QUIET = 20
 """Percentile of a frequency's levels that is taken for noise."""
 
 
-def suppressed(
-    audio: NDArray[np.float32], sample_rate: int, over_db: float, lowest_db: float
-) -> NDArray[np.float32]:
+def suppressed(audio: F32, sample_rate: int, over_db: float, lowest_db: float) -> F32:
     """A spectral gate: frequencies less than ``over_db`` above their noise are turned down, to
     ``lowest_db`` at most; same length."""
     length = max(16, int(SUPPRESSOR_S * sample_rate))
@@ -62,7 +60,7 @@ def suppressed(
     return np.asarray(np.pad(out, (0, length))[: len(audio)], np.float32)
 
 
-def mp3(audio: NDArray[np.float32], sample_rate: int, compression: float) -> NDArray[np.float32]:
+def mp3(audio: F32, sample_rate: int, compression: float) -> F32:
     """Encoded and decoded; same length, without delay.
 
     compression: 0 (as many bits as the format has, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s).
@@ -107,12 +105,12 @@ def load_surroundings(folder: Path, sample_rate: int) -> Surroundings:
 
 
 def augment(
-    audio: NDArray[np.float32],
+    audio: F32,
     sample_rate: int,
-    rng: np.random.Generator,
+    rng: Rng,
     config: RecordingConfig = EVERYDAY,
     surroundings: Surroundings = NOWHERE,
-) -> NDArray[np.float32]:
+) -> F32:
     """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
     response = impulse_response(sample_rate, rng, config, surroundings.rooms)
     out = np.asarray(signal.oaconvolve(audio, response)[: len(audio)], np.float32)
@@ -145,11 +143,8 @@ def augment(
 
 
 def impulse_response(
-    sample_rate: int,
-    rng: np.random.Generator,
-    config: RecordingConfig = EVERYDAY,
-    rooms: tuple[Room, ...] = (),
-) -> NDArray[np.float32]:
+    sample_rate: int, rng: Rng, config: RecordingConfig = EVERYDAY, rooms: tuple[Room, ...] = ()
+) -> F32:
     """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random.
 
     The reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase
@@ -167,7 +162,7 @@ def impulse_response(
     return response.astype(np.float32)
 
 
-def _made_up(in_room: bool, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _made_up(in_room: bool, sample_rate: int, rng: Rng) -> F64:
     """Direct sound, some early reflections and decaying noise; the direct sound alone outdoors."""
     rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5)))) if in_room else 0.0
     length = int(sample_rate * max(IMPULSE_MIN_S, rt60))
@@ -189,7 +184,7 @@ def _made_up(in_room: bool, sample_rate: int, rng: np.random.Generator) -> NDArr
     return response
 
 
-def _equaliser(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _equaliser(sample_rate: int, rng: Rng) -> F64:
     """Random second-order sections: shelves, a few peaks, sometimes a narrow-band microphone."""
     nyquist = sample_rate / 2
     sections = [np.array([1.0, 0, 0, 1.0, 0, 0])]
@@ -218,9 +213,7 @@ def _equaliser(sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64
     return np.stack(sections)
 
 
-def _biquad(
-    kind: str, frequency: float, gain_db: float, quality: float, sample_rate: int
-) -> NDArray[np.float64]:
+def _biquad(kind: str, frequency: float, gain_db: float, quality: float, sample_rate: int) -> F64:
     """A peaking or shelving section [6] (R. Bristow-Johnson, Audio EQ Cookbook).
 
     ``scipy.signal`` designs neither.
@@ -247,9 +240,7 @@ def _biquad(
     return np.array(b + a) / a[0]
 
 
-def _compress(
-    audio: NDArray[np.float32], sample_rate: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def _compress(audio: F32, sample_rate: int, rng: Rng) -> F32:
     """Automatic gain that reduces loud passages; one filter sets attack and release."""
     block = 128
     padded = np.zeros(-(-len(audio) // block) * block, np.float32)
@@ -265,19 +256,15 @@ def _compress(
 
 
 def _with_noise(
-    audio: NDArray[np.float32],
-    sample_rate: int,
-    rng: np.random.Generator,
-    config: RecordingConfig,
-    sounds: Backgrounds | None,
-) -> NDArray[np.float32]:
+    audio: F32, sample_rate: int, rng: Rng, config: RecordingConfig, sounds: Backgrounds | None
+) -> F32:
     rms = float(np.sqrt(np.mean(audio**2))) if len(audio) else 0.0
     length = len(audio)
 
     def recorded() -> Backgrounds | None:
         return sounds if sounds and rng.random() < config.recorded else None
 
-    def add(sound: NDArray[np.float32], lowest_db: float, highest_db: float) -> None:
+    def add(sound: F32, lowest_db: float, highest_db: float) -> None:
         nonlocal audio
         level = rms * 10 ** (rng.uniform(lowest_db, highest_db) / 20)
         audio = audio + sound * np.float32(level / max(1e-9, float(np.std(sound))))

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft, signal
 
+from training.arrays import F32, F64, Rng
 from training.music.synth.acoustics.surroundings import Backgrounds
 
 # Three formants (Hz) of vowels of an adult male voice (Peterson and Barney, 1952); other voices
@@ -29,7 +29,7 @@ _BANDWIDTHS = np.array([80.0, 110.0, 170.0])  # Hz
 _FALL_HZ = 100.0  # above it the source falls by 6 dB an octave, the lips' radiation included
 
 
-def speech(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def speech(length: int, sample_rate: int, rng: Rng) -> F32:
     """One voice, talking with pauses; peak 1, float32 [length].
 
     A source-filter synthesiser (G. Fant, Acoustic Theory of Speech Production): pulses of
@@ -58,7 +58,7 @@ def speech(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[n
     return out / np.float32(peak) if peak > 0 else out
 
 
-def _syllables(seconds: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def _syllables(seconds: float, rng: Rng) -> F64:
     """Begin and end of each syllable, [n, 2]; phrases of some syllables, then a breath."""
     times, now = [], float(rng.uniform(0, 0.5))
     pace = float(rng.uniform(0.12, 0.26))
@@ -71,9 +71,7 @@ def _syllables(seconds: float, rng: np.random.Generator) -> NDArray[np.float64]:
     return np.array(times)
 
 
-def _glottal(
-    length: int, sample_rate: int, base_hz: float, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def _glottal(length: int, sample_rate: int, base_hz: float, rng: Rng) -> F32:
     """Pulses with the wandering pitch of speech, lowpassed; peak about 1."""
     knots = np.arange(0, length + sample_rate, 0.11 * sample_rate)
     bend = rng.normal(0, rng.uniform(1, 3), len(knots))  # semitones from syllable to syllable
@@ -87,13 +85,11 @@ def _glottal(
     pulses[beats] += (1 - late) * force
     pulses[beats - 1] += late * force
     fall = np.exp(-2 * np.pi * _FALL_HZ / sample_rate)
-    out: NDArray[np.float32] = signal.lfilter([1 - fall], [1, -fall], pulses[:length])
+    out: F32 = signal.lfilter([1 - fall], [1, -fall], pulses[:length])
     return (out / np.float32(max(1e-9, np.abs(out).max()))).astype(np.float32)
 
 
-def _resonate(
-    sound: NDArray[np.float32], formants: NDArray[np.float64], sample_rate: int
-) -> NDArray[np.float32]:
+def _resonate(sound: F32, formants: F64, sample_rate: int) -> F32:
     """The formants' two-pole resonators in cascade."""
     radius = np.exp(-np.pi * _BANDWIDTHS / sample_rate)
     angle = 2 * np.pi * np.minimum(formants, 0.45 * sample_rate) / sample_rate
@@ -106,12 +102,7 @@ def _resonate(
 
 
 def _consonant(
-    out: NDArray[np.float32],
-    begin: int,
-    hiss: NDArray[np.float32],
-    loud: np.float32,
-    sample_rate: int,
-    rng: np.random.Generator,
+    out: F32, begin: int, hiss: F32, loud: np.float32, sample_rate: int, rng: Rng
 ) -> None:
     """A hiss of 30 to 120 ms before a vowel, added to ``out``."""
     first = max(0, begin - int(rng.uniform(0.03, 0.12) * sample_rate))
@@ -132,7 +123,7 @@ CLICKS_PER_S, BURSTS_PER_S = 1.0, 2.5
 
 
 @lru_cache(maxsize=8)
-def _table(colour: str, sample_rate: int) -> NDArray[np.float32]:
+def _table(colour: str, sample_rate: int) -> F32:
     """Unit-variance noise, equal in every process; generating it each time would be slow."""
     size = fft.next_fast_len(int(TABLE_S * sample_rate))
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
@@ -143,16 +134,14 @@ def _table(colour: str, sample_rate: int) -> NDArray[np.float32]:
     return np.asarray(noise / noise.std(), np.float32)
 
 
-def coloured(
-    length: int, colour: str, sample_rate: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def coloured(length: int, colour: str, sample_rate: int, rng: Rng) -> F32:
     """Unit-variance noise of a colour, float32 [length]."""
     table = _table(colour, sample_rate)
     begin = int(rng.integers(len(table)))
     return np.take(table, np.arange(begin, begin + length), mode="wrap")
 
 
-def hum(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def hum(length: int, sample_rate: int, rng: Rng) -> F32:
     """Mains hum: 50 or 60 Hz and harmonics, near unit variance."""
     time = np.arange(length, dtype=np.float32) / np.float32(sample_rate)
     base = float(rng.choice([50.0, 60.0])) + rng.normal(0, 0.05)
@@ -165,7 +154,7 @@ def hum(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.f
     return out
 
 
-def clicks(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def clicks(length: int, sample_rate: int, rng: Rng) -> F32:
     """Single loud samples and short bursts, as of switches, keys and bad contacts."""
     out = np.zeros(length, np.float32)
     count = rng.poisson(CLICKS_PER_S * length / sample_rate)
@@ -176,7 +165,7 @@ def clicks(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[n
     return out
 
 
-def bursts(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def bursts(length: int, sample_rate: int, rng: Rng) -> F32:
     """Drum-like decaying noise, band-limited at random."""
     out = np.zeros(length, np.float32)
     edge = np.exp(rng.uniform(np.log(150), np.log(0.4 * sample_rate), 2))
@@ -190,7 +179,7 @@ def bursts(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[n
     return np.asarray(signal.sosfilt(band, out), np.float32)
 
 
-def drums(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def drums(length: int, sample_rate: int, rng: Rng) -> F32:
     """A kit that plays a beat: bass drum, tom and snare fall in pitch, the hi-hat hisses."""
     out = np.zeros(length, np.float32)
     step = int(sample_rate * rng.uniform(0.1, 0.28))  # between two places of the pattern
@@ -211,13 +200,8 @@ def drums(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np
 
 
 def _drum(
-    sample_rate: int,
-    from_hz: float,
-    to_hz: float,
-    decay_s: float,
-    rattle: float,
-    rng: np.random.Generator,
-) -> NDArray[np.float32]:
+    sample_rate: int, from_hz: float, to_hz: float, decay_s: float, rattle: float, rng: Rng
+) -> F32:
     """One stroke: a sine that falls in pitch (0: none) and ``rattle`` times as much noise."""
     time = np.arange(int(6 * decay_s * sample_rate)) / sample_rate
     phase = to_hz * time + (from_hz - to_hz) * 0.03 * (1 - np.exp(-time / 0.03))
@@ -226,13 +210,13 @@ def _drum(
     return (out + rattle * 0.3 * hiss * np.exp(-time / (0.7 * decay_s))).astype(np.float32)
 
 
-def percussion(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def percussion(length: int, sample_rate: int, rng: Rng) -> F32:
     """Drums in a beat or single bursts, equally often."""
     make = drums if rng.random() < 0.5 else bursts
     return make(length, sample_rate, rng)
 
 
-def sweep(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def sweep(length: int, sample_rate: int, rng: Rng) -> F32:
     """Sines that glide up and down, as in sirens and test signals; peak 1."""
     octaves = rng.uniform(0.15, 1.5)  # per second, faster than any pitch bend
     turns = np.arange(length) / sample_rate * octaves / 6
@@ -240,7 +224,7 @@ def sweep(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np
     return np.sin(2 * np.pi * np.cumsum(60 * 2**height / sample_rate)).astype(np.float32)
 
 
-def murmur(length: int, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def murmur(length: int, sample_rate: int, rng: Rng) -> F32:
     """Whispers: formant-shaped noise at the pace of syllables."""
     source = coloured(length, "pink", sample_rate, rng)
     out = np.zeros(length, np.float32)
@@ -260,10 +244,10 @@ def background(
     length: int,
     sample_rate: int,
     kinds: Mapping[str, float],
-    rng: np.random.Generator,
+    rng: Rng,
     sounds: Backgrounds | None = None,
     recorded: float = 0.0,
-) -> NDArray[np.float32]:
+) -> F32:
     """A whole excerpt without notes, peak 1 or digital silence; float32 [length].
 
     kinds: relative frequencies (``SynthConfig.background_kinds``); recorded: the share of noise,

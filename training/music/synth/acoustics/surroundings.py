@@ -10,6 +10,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from training.arrays import F32, F64, Rng
+
 DIRECT_S = 0.0025
 """Part of a measured response that counts as direct sound and becomes an impulse."""
 LONGEST_S = 2.5
@@ -36,7 +38,7 @@ class Room:
     place: str
     kind: str
     t60_s: float
-    reflections: NDArray[np.float32]
+    reflections: F32
 
 
 @lru_cache(maxsize=4)
@@ -65,9 +67,7 @@ def load_rooms(folder: Path, sample_rate: int) -> tuple[Room, ...]:
     return tuple(rooms)
 
 
-def measured_response(
-    rooms: tuple[Room, ...], sample_rate: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def measured_response(rooms: tuple[Room, ...], sample_rate: int, rng: Rng) -> F64:
     """An impulse response with the direct sound, 1, at sample 0, from one of ``rooms``.
 
     Distance, delay and length of the reflections are random; sometimes a second microphone in
@@ -87,7 +87,7 @@ def measured_response(
     return response
 
 
-def _response(room: Room, sample_rate: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _response(room: Room, sample_rate: int, rng: Rng) -> F64:
     time = np.arange(len(room.reflections)) / sample_rate
     shorter = 1 / rng.uniform(SHORTEST_DECAY, 1.0) - 1  # added to the rate of decay, in T60s
     reflections = room.reflections * np.exp(-6.91 * shorter / room.t60_s * time)
@@ -150,11 +150,11 @@ class Backgrounds:
             else:
                 self.kinds.setdefault(one.kind, []).append(one)
 
-    def sound(self, segment: Segment) -> NDArray[np.float32]:
+    def sound(self, segment: Segment) -> F32:
         """The samples of a segment, peak near 0.9."""
         return segment.samples.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
 
-    def noise(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    def noise(self, length: int, rng: Rng) -> F32:
         """Sounds of a place: steady ones, events, or both; float32 [length]."""
         steady = [kind for kind in self.kinds if kind in CONTINUOUS]
         sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
@@ -170,9 +170,7 @@ class Backgrounds:
                 _add(out, int(at), level * self.sound(events[rng.integers(len(events))]))
         return out
 
-    def _steady(
-        self, kind: Sequence[Segment], length: int, rng: np.random.Generator
-    ) -> NDArray[np.float32]:
+    def _steady(self, kind: Sequence[Segment], length: int, rng: Rng) -> F32:
         """Segments of a kind, crossfaded, at equal loudness."""
         out, at = np.zeros(length, np.float32), 0
         while at < length:
@@ -187,9 +185,7 @@ class Backgrounds:
             at += max(1, len(sound) - fade)
         return out
 
-    def talk(
-        self, length: int, rng: np.random.Generator, paces: tuple[float, float] = PACE
-    ) -> NDArray[np.float32]:
+    def talk(self, length: int, rng: Rng, paces: tuple[float, float] = PACE) -> F32:
         """One speaker, with pauses; float32 [length]. Raises ValueError without speech.
 
         paces: slowest and fastest; pitch and timbre change with the pace.
@@ -211,7 +207,7 @@ class Backgrounds:
             at += len(sound) + int(rng.exponential(PAUSE_S) * self.sample_rate)
         return out
 
-    def drums(self, length: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    def drums(self, length: int, rng: Rng) -> F32:
         """A drum kit plays a beat; float32 [length]. Raises ValueError without drum hits."""
         if not self.kits:
             raise ValueError("these backgrounds contain no drum hits")
@@ -264,7 +260,7 @@ def load_backgrounds(folder: Path, sample_rate: int, held_out: bool = False) -> 
     return Backgrounds(chosen, sample_rate)
 
 
-def _add(out: NDArray[np.float32], at: int, sound: NDArray[np.float32]) -> None:
+def _add(out: F32, at: int, sound: F32) -> None:
     """Adds ``sound`` at sample ``at``, which may be negative; parts outside are dropped."""
     skip = max(0, -at)
     n = min(len(sound), len(out) - at)

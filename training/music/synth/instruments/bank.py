@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS
 from model.instruments import UNKNOWN
 from model.storage import replace_file
+from training.arrays import F32, I64
 
 _CLASSES = {
     "electric_grand": "electric piano",
@@ -105,15 +106,15 @@ class Instrument:
     recorded: bool
     """False if the notes come from a sound font or are synthesised."""
     sustained: bool
-    midi: NDArray[np.float32]  # sounding pitch, the measured tuning error included
-    velocity: NDArray[np.float32]
-    balance_db: NDArray[np.float32]
-    start: NDArray[np.int64]
-    length: NDArray[np.int64]
-    loop_start: NDArray[np.int64]
-    loop_end: NDArray[np.int64]
-    onset: NDArray[np.int64]
-    audible: NDArray[np.int64]
+    midi: F32  # sounding pitch, the measured tuning error included
+    velocity: F32
+    balance_db: F32
+    start: I64
+    length: I64
+    loop_start: I64
+    loop_end: I64
+    onset: I64
+    audible: I64
 
     @property
     def class_name(self) -> str:
@@ -209,7 +210,7 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
     return np.concatenate(chunks), notes
 
 
-def _make_seamless(sound: NDArray[np.float32], start: int, end: int, fade: int) -> None:
+def _make_seamless(sound: F32, start: int, end: int, fade: int) -> None:
     """Blends the last ``fade`` samples before ``end`` into those before ``start``, in place, so
     that reading can jump from ``end`` to ``start`` without a click."""
     fade = min(fade, start, end - start)
@@ -218,7 +219,7 @@ def _make_seamless(sound: NDArray[np.float32], start: int, end: int, fade: int) 
     sound[end - fade : end] += sound[start - fade : start] * np.sin(angle)
 
 
-def _onset(sound: NDArray[np.float32], indexed_s: float, rate: int) -> int:
+def _onset(sound: F32, indexed_s: float, rate: int) -> int:
     """Sample of the onset: the index's, or where a bowed or blown note is first heard.
 
     The index measures slow attacks against the peak of the whole note, which comes up to 25 ms
@@ -229,7 +230,7 @@ def _onset(sound: NDArray[np.float32], indexed_s: float, rate: int) -> int:
     return min(heard, round(indexed_s * rate))
 
 
-def _audible_length(sound: NDArray[np.float32], rate: int) -> int:
+def _audible_length(sound: F32, rate: int) -> int:
     """Samples until the envelope stays below SILENCE_DB of its peak."""
     block = max(1, int(ENVELOPE_BLOCK_S * rate))
     padded = np.zeros(-(-len(sound) // block) * block, np.float32)
@@ -280,7 +281,7 @@ COMPARED = 4096
 
 def neighbours(
     instrument: Instrument, pick: NDArray[np.intp], velocity: NDArray[np.floating[Any]]
-) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+) -> tuple[NDArray[np.intp], F32]:
     """For n notes that play recording ``pick``: the recording to mix with it, and its share, [n].
 
     It is of the same pitch, from the layer next to the picked one on the side of the note's
@@ -298,9 +299,7 @@ def neighbours(
     return other, np.where(share < LEAST, 0, share).astype(np.float32)
 
 
-def mixed(
-    sound: NDArray[np.float32], other: NDArray[np.float32], share: float
-) -> NDArray[np.float32]:
+def mixed(sound: F32, other: F32, share: float) -> F32:
     """``share`` of ``other`` in ``sound``, equally long and aligned at their onsets.
 
     Incoherent recordings are not mixed; one of opposite polarity is inverted.

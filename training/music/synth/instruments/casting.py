@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from training.arrays import Rng
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Instrument
@@ -90,11 +91,7 @@ def ensemble_group(ensemble: str, collection: str = "") -> str:
 
 
 def cast(
-    piece: Piece,
-    notes: Notes,
-    usable: Sequence[Instrument],
-    config: SynthConfig,
-    rng: np.random.Generator,
+    piece: Piece, notes: Notes, usable: Sequence[Instrument], config: SynthConfig, rng: Rng
 ) -> list[Instrument]:
     parts = len(piece.programs)
     group = ensemble_group(piece.ensemble, piece.collection)
@@ -121,7 +118,7 @@ def cast(
     return chosen
 
 
-def _mode(group: str, config: SynthConfig, rng: np.random.Generator) -> str:
+def _mode(group: str, config: SynthConfig, rng: Rng) -> str:
     others = config.reorchestrate_probability
     for_piano = group in ("solo piano", "pop piano")
     if for_piano:
@@ -143,7 +140,7 @@ def fitting(
     candidates: Sequence[Instrument],
     pitch: NDArray[np.int16],
     usable: Sequence[Instrument],
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Instrument:
     """A candidate that can play the notes, else any usable instrument that can, else the best."""
     for entries in (candidates, usable):
@@ -153,7 +150,7 @@ def fitting(
     return max(usable, key=lambda entry: _coverage(entry, pitch))
 
 
-def choose(entries: Sequence[Instrument], rng: np.random.Generator) -> Instrument:
+def choose(entries: Sequence[Instrument], rng: Rng) -> Instrument:
     """One of ``entries``: all classes equally often, however many sets of samples they have; within
     a class recorded ones and those with more layers more often."""
     classes = sorted({entry.number for entry in entries})

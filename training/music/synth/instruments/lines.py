@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from training.arrays import F32, F64, Bools, Rng
 from training.music.notes import Notes
 
 HELD = (0.5, 1.2)
@@ -50,27 +51,27 @@ class Line:
 class Phrasing:
     """What a line does with each of its n notes; arrays of shape [n]."""
 
-    connected: NDArray[np.bool_]
+    connected: Bools
     """Notes that last until the next one begins."""
-    slurred: NDArray[np.bool_]
+    slurred: Bools
     """Notes without an attack."""
-    left: NDArray[np.bool_]
+    left: Bools
     """Notes that are followed by a slurred one."""
     transition_s: float
     """In which a slurred note replaces the one before it."""
-    skipped_s: NDArray[np.float64]
+    skipped_s: F64
     """Of the recording of a slurred note."""
-    glide: NDArray[np.float64]
+    glide: F64
     """Semitones above a note's pitch at which it begins."""
-    glide_s: NDArray[np.float64]
+    glide_s: F64
     """Time constants of the glides."""
-    slope_db: NDArray[np.float64]
+    slope_db: F64
     """Change of level from the beginning of a note to its end."""
-    swell_db: NDArray[np.float64]
+    swell_db: F64
     """Level in the middle of a note, relative to the line between its ends."""
 
 
-def random_line(blown_or_bowed: bool, rng: np.random.Generator) -> Line:
+def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
     """A player's habits. An organ's keys connect notes, but they neither slur nor swell."""
     connected = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
     if not blown_or_bowed:
@@ -83,7 +84,7 @@ def random_line(blown_or_bowed: bool, rng: np.random.Generator) -> Line:
     )
 
 
-def phrased(notes: Notes, line: Line, rng: np.random.Generator) -> tuple[Notes, Phrasing]:
+def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
     """The notes of one part as the line plays them: some last until the next one begins."""
     count = len(notes)
     neighbour = _followers(notes)
@@ -134,9 +135,7 @@ def _followers(notes: Notes) -> NDArray[np.intp]:
     return following
 
 
-def glided(
-    position: NDArray[np.float64], step: float, semitones: float, constant_samples: float
-) -> None:
+def glided(position: F64, step: float, semitones: float, constant_samples: float) -> None:
     """Let a note begin ``semitones`` above its pitch, in place.
 
     position: [n] where the recording is read, at ``step`` stored samples per sample.
@@ -150,7 +149,7 @@ def glided(
     position[length:] += moved[-1]
 
 
-def swelled(sound: NDArray[np.float32], slope_db: float, swell_db: float) -> None:
+def swelled(sound: F32, slope_db: float, swell_db: float) -> None:
     """Let the level of a note [n] change from its beginning on, in place."""
     along = np.linspace(0, 1, len(sound), dtype=np.float32)
     level_db = np.float32(slope_db) * along + np.float32(swell_db) * np.sin(

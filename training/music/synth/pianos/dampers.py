@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
+from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, merged, next_strokes, with_pedal
 
 PEDAL_TRAVEL_S = 0.03
@@ -29,7 +30,7 @@ FULL_DEPTH = (0.85, 1.0)
 HALF_DEPTH = (0.3, 0.75)
 
 
-def invented_pedal(notes: Notes, rng: np.random.Generator) -> NDArray[np.float64]:
+def invented_pedal(notes: Notes, rng: Rng) -> F64:
     """Pedal presses [n, 2] for a score that has none: changed at some onsets, after the note."""
     changes = [0.0]
     wanted = rng.uniform(0.4, 3.0, max(1, len(notes)))
@@ -44,7 +45,7 @@ def invented_pedal(notes: Notes, rng: np.random.Generator) -> NDArray[np.float64
     return presses[rng.random(len(presses)) < rng.uniform(0.4, 1.0)]
 
 
-def changed_pedal(pedal: NDArray[np.float64], longest_s: float) -> NDArray[np.float64]:
+def changed_pedal(pedal: F64, longest_s: float) -> F64:
     """Presses [n, 2], those of over ``longest_s`` changed in between, as a player would."""
     count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / longest_s)).astype(int)
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
@@ -54,7 +55,7 @@ def changed_pedal(pedal: NDArray[np.float64], longest_s: float) -> NDArray[np.fl
     return np.stack([begin, begin + length - np.where(last, 0, PEDAL_CHANGE_S)], axis=1)
 
 
-def pedal_depths(pedal: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def pedal_depths(pedal: F64, rng: Rng) -> F64:
     """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1.
 
     Some players press halfway for some chords, or let the pedal rise halfway before its end, which
@@ -75,7 +76,7 @@ def pedal_depths(pedal: NDArray[np.float64], rng: np.random.Generator) -> NDArra
     return np.array(rows).reshape(-1, 3)
 
 
-def held_by_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
+def held_by_pedal(notes: Notes, pedal: F64) -> Notes:
     """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release.
 
     A pedal pressed later catches the rest of a sound, but the note has ended: MIDI instruments, and
@@ -85,7 +86,7 @@ def held_by_pedal(notes: Notes, pedal: NDArray[np.float64]) -> Notes:
     return with_pedal(notes, down)
 
 
-def contact(depth: NDArray[np.float64]) -> NDArray[np.float64]:
+def contact(depth: F64) -> F64:
     """How firmly dampers rest at a pedal depth 0..1: 1 is fully, 0 clear of the strings.
 
     At half pedal the felt still brushes the strings: sounds last three to four times as long.
@@ -93,7 +94,7 @@ def contact(depth: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
 
 
-def pedal_depth(pedal: NDArray[np.float64], length: int, sample_rate: int) -> NDArray[np.float64]:
+def pedal_depth(pedal: F64, length: int, sample_rate: int) -> F64:
     """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth).
 
     It moves linearly for PEDAL_TRAVEL_S after each begin and end; a faster change does not let it
@@ -107,7 +108,7 @@ def pedal_depth(pedal: NDArray[np.float64], length: int, sample_rate: int) -> ND
     return (total[travel:] - total[:-travel]) / travel
 
 
-def contact_time(depth: NDArray[np.float64], sample_rate: int) -> NDArray[np.float32]:
+def contact_time(depth: F64, sample_rate: int) -> F32:
     """Seconds of full contact that dampers of released keys have had until each sample [length]."""
     return (np.cumsum(contact(depth)) / sample_rate).astype(np.float32)
 
@@ -153,7 +154,7 @@ class Dampers:
     restrike_residue: float = 0.25
     """Share of the old motion that the hammer leaves in a string without damper."""
 
-    def time_constants(self, pitch: NDArray[np.integer]) -> NDArray[np.float64]:
+    def time_constants(self, pitch: NDArray[np.integer]) -> F64:
         """Seconds of full contact in which each note [n] falls by 8.7 dB; inf without damper. The
         lower a string, the more mass the same felt has to stop."""
         above = pitch - float(MIDDLE_PITCH)
@@ -168,7 +169,7 @@ class Dampers:
         return float(max(fall, RESIDUE_RATIO * (fall + np.log(self.residue))))
 
 
-def random_dampers(rng: np.random.Generator) -> Dampers:
+def random_dampers(rng: Rng) -> Dampers:
     """Random dampers, from well-regulated to worn.
 
     Middle C falls by 60 dB within 0.4 to 2.8 s, from a concert grand's new felts to an old
@@ -188,8 +189,8 @@ def random_dampers(rng: np.random.Generator) -> Dampers:
 
 
 def damp(
-    sound: NDArray[np.float32],
-    contact_s: NDArray[np.float32],
+    sound: F32,
+    contact_s: F32,
     constant_s: float,
     frequency: float,
     dampers: Dampers,
@@ -216,7 +217,7 @@ def damp(
     sound += low
 
 
-def restrike(sound: NDArray[np.float32], at: int, dampers: Dampers, sample_rate: int) -> None:
+def restrike(sound: F32, at: int, dampers: Dampers, sample_rate: int) -> None:
     """Strike a sounding string again at sample ``at``, in place: what becomes of its old sound.
 
     The hammer stops most of the old motion within some tens of milliseconds; the rest rings on
@@ -248,7 +249,7 @@ class Releases:
         time = np.arange(length + 1, dtype=np.float32)
         self._gain = np.exp(-time / np.float32(release_s * sample_rate))
 
-    def apply(self, note: int, sound: NDArray[np.float32]) -> None:
+    def apply(self, note: int, sound: F32) -> None:
         """Let ``sound``, the samples of a note from ``begin`` on, fall in place."""
         sound *= self._gain[: len(sound)]
 
@@ -260,12 +261,10 @@ class Dampings:
     again while it sounds keeps some of its motion beneath the new note, whose release damps it too.
     """
 
-    def __init__(
-        self, notes: Notes, dampers: Dampers, contact_s: NDArray[np.float32], sample_rate: int
-    ) -> None:
+    def __init__(self, notes: Notes, dampers: Dampers, contact_s: F32, sample_rate: int) -> None:
         last = len(contact_s) - 1
 
-        def sample(time: NDArray[np.float64]) -> NDArray[np.intp]:
+        def sample(time: F64) -> NDArray[np.intp]:
             return np.rint(np.minimum(time * sample_rate, last)).astype(np.intp)
 
         self._dampers, self._rate, self._contact_s = dampers, sample_rate, contact_s
@@ -292,7 +291,7 @@ class Dampings:
         gone_s = np.searchsorted(contact_s, faded) / sample_rate
         self.gone_s = np.maximum(notes.released, np.where(faded > contact_s[-1], np.inf, gone_s))
 
-    def apply(self, note: int, sound: NDArray[np.float32]) -> None:
+    def apply(self, note: int, sound: F32) -> None:
         """As in :class:`Releases`."""
         begin = int(self.begin[note])
         contact_s = self._contact_s[begin : begin + len(sound)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from numpy.typing import NDArray
 from scipy import signal
 
+from training.arrays import F32, F64, Rng
 from training.music.notes import Notes
 from training.music.synth.pianos.dampers import contact
 
@@ -22,7 +22,7 @@ SPREAD_DB = 3.0
 """Standard deviation of the level of single noises."""
 
 
-Mechanics = dict[str, list[tuple[int, NDArray[np.float32]]]]
+Mechanics = dict[str, list[tuple[int, F32]]]
 """Recorded noises by kind ("release", of a key and its damper falling back, "pedal_down",
 "pedal_up"): the MIDI pitch of the key, 0 for pedals, and float32 with a peak of 1."""
 
@@ -43,13 +43,8 @@ def load_mechanics(folder: Path) -> Mechanics | None:
 
 
 def random_noise(
-    mechanics: Mechanics,
-    notes: Notes,
-    pedal: NDArray[np.float64],
-    length: int,
-    sample_rate: int,
-    rng: np.random.Generator,
-) -> NDArray[np.float32]:
+    mechanics: Mechanics, notes: Notes, pedal: F64, length: int, sample_rate: int, rng: Rng
+) -> F32:
     """Float32 [length]: the noise of each key at its release and of each press of a pedal [m, 3].
 
     Its level is drawn from LEVEL_DB, relative to music with a peak of 1. The pedal is louder the
@@ -59,7 +54,7 @@ def random_noise(
     keys_db = float(rng.uniform(*LEVEL_DB))
     pedal_db = keys_db + float(rng.uniform(*PEDAL_DB))
 
-    def add(sound: NDArray[np.float32], second: float, level_db: float) -> None:
+    def add(sound: F32, second: float, level_db: float) -> None:
         at = int(second * sample_rate)
         if 0 <= at < length:
             gain = np.float32(10 ** ((level_db + SPREAD_DB * rng.standard_normal()) / 20))
@@ -91,7 +86,7 @@ RESPONSES = 3
 
 
 @lru_cache(RESPONSES)
-def strings_response(variant: int, sample_rate: int) -> NDArray[np.float32]:
+def strings_response(variant: int, sample_rate: int) -> F32:
     """Impulse response of all undamped strings of a piano: RESPONSE_S of samples.
 
     Each string resonates at its first partials, with the decay of its register (60 dB in about 15 s
@@ -114,13 +109,7 @@ def strings_response(variant: int, sample_rate: int) -> NDArray[np.float32]:
     return response / np.float32(np.linalg.norm(response))
 
 
-def random_sympathy(
-    audio: NDArray[np.float32],
-    depth: NDArray[np.float64],
-    tuning_cents: float,
-    sample_rate: int,
-    rng: np.random.Generator,
-) -> NDArray[np.float32]:
+def random_sympathy(audio: F32, depth: F64, tuning_cents: float, sample_rate: int, rng: Rng) -> F32:
     """The other strings, sounding along while a pedal of ``depth`` [n] frees them: float32 [n].
 
     ``audio`` [n] drives them as far as the dampers are clear. They are tuned ``tuning_cents`` from

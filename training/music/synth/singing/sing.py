@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
 from model.config import INSTRUMENTS
+from training.arrays import F64, Rng
 from training.music.notes import Notes
 from training.music.synth.render import REFERENCE_VELOCITY, Rendered
 from training.music.synth.singing.voices import FFT, FRAMES_S, RATE, Singer, Syllable
@@ -62,7 +63,7 @@ class Habits:
     """Level of consonants, relative to the recorded one, in dB."""
 
 
-def random_habits(rng: np.random.Generator) -> Habits:
+def random_habits(rng: Rng) -> Habits:
     trained = rng.random() < 0.4
     return Habits(
         melisma=float(rng.beta(1, 2)),
@@ -94,7 +95,7 @@ def line(notes: Notes) -> Notes:
     return notes.where(notes.offset - notes.onset >= SHORTEST_S)
 
 
-def transposed(notes: Notes, singer: Singer, rng: np.random.Generator, step: int = 12) -> Notes:
+def transposed(notes: Notes, singer: Singer, rng: Rng, step: int = 12) -> Notes:
     """The melody in the singer's range, moved by whole octaves, or other steps."""
     if not len(notes):
         return notes
@@ -103,7 +104,7 @@ def transposed(notes: Notes, singer: Singer, rng: np.random.Generator, step: int
     return notes.moved(pitch=(notes.pitch + away).astype(np.int16), released=notes.released)
 
 
-def random_melody(seconds: float, rng: np.random.Generator) -> Notes:
+def random_melody(seconds: float, rng: Rng) -> Notes:
     """Steps, leaps, repetitions and held notes over a scale, in phrases."""
     scale = np.array([[0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 10]][rng.integers(2)])
     beat = float(np.exp(rng.uniform(np.log(0.22), np.log(0.8))))
@@ -136,7 +137,7 @@ def sing(
     seconds: float,
     sample_rate: int,
     tuning_cents: float,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Rendered:
     """The melody (:func:`line`) as audio of ``seconds`` with the notes as they are heard."""
     notes = notes.where((notes.onset >= 0.02) & (notes.onset < seconds - SHORTEST_S))
@@ -166,9 +167,7 @@ class _Frames:
         self.vowels: list[tuple[int, int, bool]] = []
         """First frame of each note, the frame after its last, and whether it slides in."""
 
-    def write(
-        self, notes: Notes, singer: Singer, habits: Habits, rng: np.random.Generator
-    ) -> Notes:
+    def write(self, notes: Notes, singer: Singer, habits: Habits, rng: Rng) -> Notes:
         """Places the syllables; returns the notes as they are heard."""
         first = np.rint(notes.onset * FRAMES_S).astype(int)
         last = np.minimum(np.rint(notes.offset * FRAMES_S).astype(int), len(self.source))
@@ -221,7 +220,7 @@ class _Frames:
             self.voiced[stop:] = False
 
     @staticmethod
-    def _groups(notes: Notes, habits: Habits, rng: np.random.Generator) -> list[list[int]]:
+    def _groups(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
         """Notes by syllable."""
         groups: list[list[int]] = []
         for index in range(len(notes)):
@@ -233,7 +232,7 @@ class _Frames:
                 groups.append([index])
         return groups
 
-    def pitches(self, notes: Notes, habits: Habits, rng: np.random.Generator) -> NDArray:
+    def pitches(self, notes: Notes, habits: Habits, rng: Rng) -> NDArray:
         """MIDI pitch of each frame [frames]."""
         count = len(self.source)
         own = notes.pitch + habits.detune * rng.standard_normal(len(notes))
@@ -268,7 +267,7 @@ class _Frames:
         left = np.minimum(place.astype(np.intp), len(singer.envelope) - 2)
         share = (place - left)[:, None]
 
-        def between(coded: NDArray) -> NDArray[np.float64]:
+        def between(coded: NDArray) -> F64:
             near, far = coded[left].astype(np.float64), coded[left + 1].astype(np.float64)
             return np.ascontiguousarray(near + share * (far - near))
 
@@ -282,7 +281,7 @@ class _Frames:
         return soxr.resample(audio, size * RATE, sample_rate)
 
 
-def _stretched(syllable: Syllable, length: int) -> NDArray[np.float64]:
+def _stretched(syllable: Syllable, length: int) -> F64:
     """Frames of the recording for a vowel of ``length`` frames; its ends keep their pace."""
     natural = syllable.release - syllable.vowel
     edge = min(EDGE, natural // 3, length // 3)
@@ -290,9 +289,5 @@ def _stretched(syllable: Syllable, length: int) -> NDArray[np.float64]:
         syllable.vowel + edge, syllable.release - edge, max(0, length - 2 * edge), endpoint=False
     )
     return np.concatenate(
-        [
-            syllable.vowel + np.arange(edge),
-            middle,
-            syllable.release - edge + np.arange(edge),
-        ]
+        [syllable.vowel + np.arange(edge), middle, syllable.release - edge + np.arange(edge)]
     )

@@ -18,6 +18,7 @@ import soxr
 from numpy.typing import NDArray
 
 from model.storage import replace_file
+from training.arrays import F32
 from training.music.recordings import read_audio
 
 RATE = 16_000
@@ -139,7 +140,7 @@ def analysed(file: Path) -> dict[str, NDArray]:
     }
 
 
-def syllables(f0: NDArray[np.float32], level_db: NDArray[np.float32]) -> tuple[Syllable, ...]:
+def syllables(f0: F32, level_db: F32) -> tuple[Syllable, ...]:
     """The voiced runs of a recording with the consonants before them."""
     if not (f0 > 0).any():
         return ()
@@ -155,7 +156,7 @@ def syllables(f0: NDArray[np.float32], level_db: NDArray[np.float32]) -> tuple[S
     return tuple(found)
 
 
-def _divided(level_db: NDArray[np.float32], begin: int, end: int) -> list[tuple[int, int]]:
+def _divided(level_db: F32, begin: int, end: int) -> list[tuple[int, int]]:
     parts = []
     while end - begin > LONGEST:
         at = begin + LONGEST // 3 + int(np.argmin(level_db[begin + LONGEST // 3 : begin + LONGEST]))
@@ -166,7 +167,7 @@ def _divided(level_db: NDArray[np.float32], begin: int, end: int) -> list[tuple[
     return [*parts, (begin, end)]
 
 
-def _syllable(level_db: NDArray[np.float32], begin: int, voiced: int, end: int) -> Syllable:
+def _syllable(level_db: F32, begin: int, voiced: int, end: int) -> Syllable:
     run = level_db[voiced:end]
     top = float(run.max())
     core = np.flatnonzero(run > top + CORE_DB)

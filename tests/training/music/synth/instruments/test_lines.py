@@ -10,7 +10,7 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, notes_of
 from training.music.synth.instruments.bank import Bank
-from training.music.synth.instruments.lines import Line, glided, phrased, random_line
+from training.music.synth.instruments.lines import Line, phrased, random_line
 from training.music.synth.render import Voice, render
 
 ALL = Line(connected=1.0, slurred=1.0)
@@ -39,13 +39,6 @@ def test_the_level_stays_through_a_slur_and_falls_between_detached_notes(bank: B
     slurred, detached = play(bank, ALL, notes), play(bank, Line(), notes)
     assert quietest_db(slurred, 0.55, 0.85) > level_db(around(slurred, 0.45)) - 6
     assert quietest_db(detached, 0.55, 0.85) < level_db(around(detached, 0.45)) - 20
-
-
-def test_notes_of_a_slur_end_where_the_next_one_begins() -> None:
-    notes, phrasing = phrased(melody(60, 62, 64), ALL, np.random.default_rng(0))
-    np.testing.assert_allclose(notes.offset[:2], notes.onset[1:])
-    assert phrasing.slurred.tolist() == [False, True, True]
-    assert phrasing.left.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -77,12 +70,3 @@ def test_phrasing_keeps_onsets_and_the_order_of_ends(
     np.testing.assert_array_equal(played.onset, notes.onset)
     assert (played.offset > played.onset).all()
     assert phrasing.slurred.sum() == phrasing.left.sum()
-
-
-@pytest.mark.parametrize("semitones", [-3.0, 0.5])
-def test_a_glide_begins_away_from_the_pitch_and_arrives(semitones: float) -> None:
-    position = np.linspace(0, 1998, 1000)
-    glided(position, 2.0, semitones, 50.0)
-    speed = np.diff(position)
-    assert 12 * np.log2(speed[0] / 2) == pytest.approx(semitones, abs=0.1)
-    assert speed[-1] == pytest.approx(2)

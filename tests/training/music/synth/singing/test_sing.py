@@ -82,18 +82,6 @@ def test_a_melody_is_sung_as_labelled(singer: Singer) -> None:
     assert np.abs(quiet).max() < 0.05 * np.abs(sung.audio).max()
 
 
-def test_a_repeated_note_is_heard_to_begin(singer: Singer) -> None:
-    rng = np.random.default_rng(1)
-    vowels = tuple(replace(one, begin=one.vowel, voiced=one.vowel) for one in singer.syllables)
-    hummed = replace(singer, syllables=vowels)  # without consonants
-    written = notes_of([0.5, 1.0], [1.0, 1.5], [55, 55], 90)
-    sung = sing(written, hummed, random_habits(rng), 2.0, SAMPLE_RATE, 0.0, rng)
-    assert len(sung.notes) == 2
-    level = np.abs(sung.audio[: 2 * SAMPLE_RATE // 100 * 100]).reshape(-1, 100).max(axis=1)
-    at = SAMPLE_RATE // 100
-    assert level[at - 6 : at + 1].min() < 0.2 * level[at - 30 : at - 10].max()
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -104,13 +92,6 @@ def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
     assert (sung.notes.offset > sung.notes.onset).all()
     assert (sung.notes.offset[:-1] <= sung.notes.onset[1:] + 1e-9).all()
     assert (sung.notes.offset <= SECONDS + 1e-9).all()
-
-
-def test_nothing_to_sing_is_silence(singer: Singer) -> None:
-    rng = np.random.default_rng(0)
-    sung = sing(notes_of([], [], []), singer, random_habits(rng), 1.0, SAMPLE_RATE, 0.0, rng)
-    assert not sung.audio.any()
-    assert not len(sung.notes)
 
 
 @st.composite

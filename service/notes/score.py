@@ -104,9 +104,7 @@ def midi_file(
     notes: Iterable[Note],
     pedal: Iterable[PedalPress] = (),
     tempo: files.Tempo = files.STEADY,
-    only: str | None = None,
 ) -> bytes:
-    """With a track for each instrument, by class number, or for one of them ``only``."""
-    notes = [note for note in notes if only in (None, note.instrument)]
+    """With a track for each instrument, by class number."""
     moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
-    return files.midi_file(notes, moves, PROGRAMS, tempo, only)
+    return files.midi_file(list(notes), moves, PROGRAMS, tempo)

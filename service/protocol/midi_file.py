@@ -143,7 +143,6 @@ def midi_file(
     pedal: Sequence[tuple[float, bool]],
     programs: Mapping[str, int],
     tempo: Tempo = STEADY,
-    only: str | None = None,
 ) -> bytes:
     """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
     program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
@@ -157,7 +156,6 @@ def midi_file(
             down to the end is released with the last note.
         programs: of General MIDI, from 0; their order is that of the tracks.
         tempo: beats, bars and key of the file; the notes' times are the same with any.
-        only: an instrument; the others are left out.
     """
     ends_s = [note.offset_s for note in notes if note.offset_s is not None]
     if pedal and pedal[-1][1]:  # the performance broke off
@@ -167,8 +165,8 @@ def midi_file(
     while ticks.tick(last_s) > MAX_TICK * 0.99:
         ticks = TempoMap(tempo, ticks.ticks_per_beat // 2)
     least_s, parts = 1.001 * ticks.longest_tick_s, []
-    names = [name for name in played(notes, programs) if only in (None, name)]
-    unnamed = only is None and any(note.instrument is None for note in notes)
+    names = played(notes, programs)
+    unnamed = any(note.instrument is None for note in notes)
     for name in [*([None] if unnamed or not names else []), *names]:
         part = Instrument(programs.get(name, 0) if name else 0, name=name or "")
         ended = [

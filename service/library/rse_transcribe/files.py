@@ -47,7 +47,7 @@ def find_recordings(arguments: Iterable[str]) -> Found:
     found = Found()
     for argument in arguments:
         path = Path(argument)
-        if path == STANDARD:
+        if argument == str(STANDARD):
             found.recordings.setdefault(STANDARD, Path("stdin"))
         elif _URL.match(argument):
             found.complaints.append(f"{argument}: a URL is not read: download the recording first")

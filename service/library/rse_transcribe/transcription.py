@@ -112,7 +112,8 @@ class Transcription:
             tempo = analyse(self.performance.notes).tempo
         elif not isinstance(tempo, Tempo):
             tempo = Tempo.of_bpm(tempo)
-        return midi_file(self.performance.notes, self.performance.pedal, tempo, only)
+        notes = [n for n in self.performance.notes if only in (None, n.instrument)]
+        return midi_file(notes, self.performance.pedal, tempo)
 
     def score(self, title: str = "", wishes: Wishes | None = None) -> WrittenScore:
         """The score: ``save`` it as .musicxml, .pdf or .svg. Needs the extra "score"."""

@@ -1,7 +1,5 @@
 """Options of a stream: derived numbers and refusals."""
 
-from typing import Any
-
 import pytest
 
 from service.protocol.options import Mode, OptionsError, StreamOptions
@@ -31,10 +29,3 @@ def test_a_block_too_long_for_its_mode_is_refused() -> None:
     with pytest.raises(OptionsError, match="from 1 to 8, not 9") as caught:
         StreamOptions(mode=Mode.ANYTIME, block_frames=9)
     assert caught.value.code == "bad_block_frames"
-
-
-@pytest.mark.parametrize("mode", ["anytime", "sideways", None])
-def test_a_mode_is_one_of_the_enumeration(mode: Any) -> None:
-    with pytest.raises(OptionsError, match=f"mode must be a Mode, not {mode!r}") as caught:
-        StreamOptions(mode=mode)
-    assert caught.value.code == "bad_mode"

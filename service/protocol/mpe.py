@@ -60,10 +60,13 @@ def bent_file(
     program = dict.fromkeys(MEMBERS, 0)
     silent_from = dict.fromkeys(MEMBERS, 0)
     for begin, number, note, bends in sorted(played, key=lambda one: one[:2]):
-        channel = min(MEMBERS, key=lambda member: silent_from[member])  # the longest silent
+        track, wanted = tracks[number], parts[number][0].program
+
+        # The longest silent, of that program if one is free.
+        order = {c: (silent_from[c] > begin, program[c] != wanted, silent_from[c]) for c in MEMBERS}
+        channel = min(MEMBERS, key=order.__getitem__)
         end = max(tick_of(note.end), begin + 1)
         silent_from[channel] = max(silent_from[channel], end)
-        track, wanted = tracks[number], parts[number][0].program
         if program[channel] != wanted:
             program[channel] = wanted
             change = mido.Message("program_change", program=wanted, channel=channel)

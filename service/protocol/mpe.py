@@ -61,7 +61,6 @@ def bent_file(
     silent_from = dict.fromkeys(MEMBERS, 0)
     for begin, number, note, bends in sorted(played, key=lambda one: one[:2]):
         track, wanted = tracks[number], parts[number][0].program
-
         # The longest silent, of that program if one is free.
         order = {c: (silent_from[c] > begin, program[c] != wanted, silent_from[c]) for c in MEMBERS}
         channel = min(MEMBERS, key=order.__getitem__)

@@ -85,7 +85,7 @@ def chords_of(notes: NDArray[np.float64]) -> Chords:
         gap,
         np.append(0.0, gap[:-1]),
     ]
-    return Chords(time_s, np.stack([_relative(feature) for feature in features], axis=1))
+    return Chords(time_s, np.stack([relative(feature) for feature in features], axis=1))
 
 
 def class_logs(
@@ -138,7 +138,7 @@ def _change_of_harmony(
     return out
 
 
-def _relative(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def relative(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Deviations from the mean of the values around, in their standard deviations."""
     box = np.ones(2 * _AROUND + 1) / (2 * _AROUND + 1)
     padded = np.pad(values, _AROUND, mode="reflect" if len(values) > _AROUND else "edge")

@@ -1,0 +1,131 @@
+"""Bars: how many beats they have, and where they begin.
+
+A bar begins where notes are long, many and low and the harmony changes, and what comes a bar later
+is like what is now: the same rhythm, the same harmony, the same accents. A softmax over metres and
+first beats says how much each of these counts; it was fitted to scores and performances whose bars
+are known (training/RESULTS.md).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.score.evidence import relative
+
+METRES = (2, 3, 4)
+LAGS = (2, 3, 4, 6, 8)  # beats after which music is compared with itself
+# Of the features of a beat: longest note and number of notes that begin on it, time until the
+# next, whether the bass begins, change of harmony.
+FIRST = (0.24, 0.04, -0.03, 0.05, 0.31)
+MIDDLE = (0.08, -0.11, 0.18, 0.09, 0.44)  # of the third beat of four
+ALIKE = {  # by LAGS
+    2: (0.31, -0.25, 0.14, -0.21, 0.01),
+    3: (-0.27, 0.46, -0.21, 0.28, -0.25),
+    4: (-0.04, -0.20, 0.07, -0.07, 0.24),
+}
+USUAL = {2: -0.34, 3: -0.22, 4: 0.55}
+_AS_MANY = 40  # beats say no more than these: one bar is like the next
+_IRREGULAR = 6.0  # cost of a bar that is cut short
+_ON = 0.15  # of a beat: onsets as close as this are on it
+_LONGEST = 6.0  # beats that count of a note
+
+
+def find_bars(
+    notes: NDArray[np.float64],
+    position: NDArray[np.float64],
+    beats: int,
+    metre: int | None = None,
+    first: int | None = None,
+) -> tuple[NDArray[np.int64], int]:
+    """The place of each beat in its bar, and the number of beats of most bars.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
+        position: [notes, 2] their onsets and offsets in beats.
+        metre: if it is known.
+        first: a beat that begins a bar, if one is known.
+    """
+    features, alike = describe(notes[:, 2], position, beats)
+    local = {m: places_scores(features, m) for m in METRES if metre in (None, m)}
+    if first is not None:
+        for scores in local.values():
+            scores[first, 0] += 1e3
+    paths = {m: _path(scores) for m, scores in local.items()}
+    scale = min(1.0, _AS_MANY / beats)
+    total = {m: scale * paths[m][1] + alike @ ALIKE[m] + USUAL[m] for m in paths}
+    best = max(total, key=lambda m: total[m])
+    return paths[best][0], best
+
+
+def places_scores(features: NDArray[np.float64], metre: int) -> NDArray[np.float64]:
+    """[beats, metre]: what speaks for each place of each beat."""
+    scores = np.zeros((len(features), metre))
+    scores[:, 0] = features @ FIRST
+    if metre == 4:
+        scores[:, 2] = features @ MIDDLE
+    return scores
+
+
+def _path(scores: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
+    """The best places of beats, and their score: bars are whole unless much speaks against it."""
+    beats, metre = scores.shape
+    value = scores[0].copy()
+    back = np.zeros((beats, metre), np.int64)
+    for beat in range(1, beats):
+        before = np.roll(np.arange(metre), 1)
+        cut = int(value.argmax())
+        if value[cut] - _IRREGULAR > value[metre - 1]:
+            before[0] = cut
+            step = np.append(value[cut] - _IRREGULAR, value[:-1])
+        else:
+            step = np.roll(value, 1)
+        back[beat], value = before, step + scores[beat]
+    places = np.empty(beats, np.int64)
+    places[-1] = value.argmax()
+    for beat in range(beats - 1, 0, -1):
+        places[beat - 1] = back[beat, places[beat]]
+    return places, float(value.max())
+
+
+def describe(
+    pitch: NDArray[np.float64], position: NDArray[np.float64], beats: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Features of beats [beats, 5], relative to those around, and likeness after LAGS."""
+    onset, offset = position[:, 0], np.minimum(position[:, 1], position[:, 0] + _LONGEST)
+    nearest = np.round(onset).astype(int)
+    on = (np.abs(onset - nearest) < _ON) & (nearest >= 0) & (nearest < beats)
+    longest = np.zeros(beats)
+    np.maximum.at(longest, nearest[on], (offset - onset)[on])
+    following = np.append(onset, onset[-1:] + 4)[np.searchsorted(onset, np.arange(beats) + _ON)]
+    wait = np.clip(following - np.arange(beats), _ON, 4)
+    # Each note in each beat that it sounds in.
+    begin = np.floor(onset + _ON).astype(int)
+    spans = np.maximum(np.floor(offset - 0.1).astype(int) - begin + 1, 1)
+    note = np.repeat(np.arange(len(onset)), spans)
+    beat = begin[note] + np.arange(len(note)) - np.repeat(np.cumsum(spans) - spans, spans)
+    inside = (beat >= 0) & (beat < beats)
+    note, beat = note[inside], beat[inside]
+    share = np.minimum(offset[note], beat + 1) - np.maximum(onset[note], beat)
+    chroma = np.zeros((beats, 12))
+    np.add.at(chroma, (beat, pitch[note].astype(int) % 12), np.maximum(share, 0))
+    lowest = np.full(beats, np.inf)
+    np.minimum.at(lowest, beat, pitch[note])
+    bass = np.zeros(beats)
+    bass[nearest[on][pitch[on] <= lowest[nearest[on]]]] = 1
+    two = chroma + np.append(chroma[1:], chroma[-1:], 0)
+    change = np.append(np.zeros(2), 1 - (_unit(two)[2:] * _unit(two)[:-2]).sum(1))[:beats]
+    raw = np.log(longest + 0.1), np.log(np.bincount(nearest[on], minlength=beats) + 0.3)
+    features = np.stack([relative(f) for f in (*raw, np.log(wait), bass, change)], 1)
+    rhythm = np.zeros((beats, 4))
+    quarter = np.clip(np.floor((onset - begin) * 4 + 0.5).astype(int), 0, 3)
+    held = (begin >= 0) & (begin < beats)
+    np.add.at(rhythm, (begin[held], quarter[held]), 1)
+    kinds = (_unit(np.sqrt(rhythm)), _unit(chroma), features)
+    likeness = np.array(
+        [[(kind[lag:] * kind[:-lag]).sum(1).mean() if beats > lag + 2 else 0 for lag in LAGS] for kind in kinds]
+    )
+    spread = likeness.std(1, keepdims=True) + 0.02
+    return features, ((likeness - likeness.mean(1, keepdims=True)) / spread).sum(0)
+
+
+def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 0.1)

@@ -33,7 +33,7 @@ _SILENT_COST = 1.5  # of a beat on which no chord falls
 _USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # preferred beat: log-normal, weight for each second
 _NEVER = -1e8
 _SNAP_S = 0.05  # a beat this close to a chord is where the chord is
-_CHANCE, _CLEAR = 0.25, 0.55  # agreement of phases: confidence 0 and 1
+_CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3  # agreement of phases by chance, and what it is more
 _SMOOTHED = 2  # beats before and after
 _STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
 
@@ -280,7 +280,7 @@ def agreement(chord_s: NDArray[np.float64], beats: Beats) -> float:
     """How far the chords' phases agree, in beats or in a half to a quarter of them.
 
     The mean of exp(2 pi i n phase) is long if they do (Rayleigh's test). The beats are smoothed, as
-    they bend to chords at random; such chords reach _CHANCE.
+    they bend to chords at random; so do those of free playing, the more the fewer chords it has.
     """
     around = np.arange(-_SMOOTHED, _SMOOTHED + 1)
     places = np.clip(np.arange(len(beats.time_s))[:, None] + around, 0, len(beats.time_s) - 1)
@@ -292,4 +292,5 @@ def agreement(chord_s: NDArray[np.float64], beats: Beats) -> float:
     smooth_s = (beats.time_s[places] * inside).sum(1) / inside.sum(1)
     phases = replace(beats, time_s=smooth_s).position(chord_s)
     agreed = max(abs(np.exp(2j * np.pi * n * phases).mean()) for n in (1, 2, 3, 4))
-    return float(np.clip((agreed - _CHANCE) / (_CLEAR - _CHANCE), 0, 1))
+    chance = np.sqrt(_CHANCE**2 + _FEW / len(chord_s))
+    return float(np.clip((agreed - chance) / _CLEAR, 0, 1))

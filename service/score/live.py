@@ -1,0 +1,169 @@
+"""Beats of a performance that goes on: each is said once, a bounded time after it sounded.
+
+Every ``TICK_S`` the programme goes on from the last beat that was said, and says those that are
+older than ``LAG_S``. What is said depends on the notes alone, not on when or in what portions they
+came. While no beat is sure nothing is said, and the search starts over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.score.bars import find_bars
+from service.score.beats import (
+    MIN_CHORDS,
+    SHORTEST_S,
+    SURE,
+    Beats,
+    State,
+    Wishes,
+    agreement,
+    best_path,
+    snapped,
+)
+from service.score.evidence import chords_of
+
+TICK_S = 2.0
+LAG_S = 2.0
+CONTEXT_S = 24.0
+"""Of music that says where bars are and how sure the beats are: the longest that a first beat
+waits; later ones wait for ``LAG_S + TICK_S`` at most."""
+_CERTAIN, _CHORDS = 0.95, 16  # confidence and chords that a first beat needs
+_COVERED = 0.5  # share of a performance that must have beats, or it is called free
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBeat:
+    """A beat.
+
+    Attributes:
+        place: in its bar, from 0.
+        beats_per_bar: of that bar.
+        subdivision: 2 or 3, see ``Beats``.
+        confidence: ``SURE`` to 1.
+    """
+
+    time_s: float
+    place: int
+    beats_per_bar: int
+    subdivision: int
+    confidence: float
+
+
+class LiveBeats:
+    """Finds the beats of a performance as it goes on, from ``begin_s`` on."""
+
+    def __init__(self, begin_s: float = 0.0) -> None:
+        self.said: list[LiveBeat] = []
+        self._begin_s = begin_s
+        self._ticks = 0
+        self._last: State | None = None  # that was said, unless the search starts over
+
+    @property
+    def due_s(self) -> float:
+        """When it can say more: once all is known that began or ended before."""
+        return self._begin_s + (self._ticks + 1) * TICK_S
+
+    def hear(self, notes: NDArray[np.float64], until_s: float) -> list[LiveBeat]:
+        """New beats.
+
+        Args:
+            notes: [notes, 4] onset and offset in s (infinite while a note sounds), MIDI pitch,
+                velocity: all that sounded in the ``CONTEXT_S`` before ``due_s``, in any order.
+            until_s: all that began or ended before is among them.
+        """
+        known = len(self.said)
+        while self.due_s <= until_s:
+            self._tick(notes, self.due_s, LAG_S)
+            self._ticks += 1
+        return self.said[known:]
+
+    def finish(self, notes: NDArray[np.float64], end_s: float) -> list[LiveBeat]:
+        """The last beats: no more notes come."""
+        known = len(self.said)
+        self.hear(notes, end_s)
+        self._tick(notes, end_s, 0.0)
+        return self.said[known:]
+
+    def _tick(self, notes: NDArray[np.float64], now_s: float, lag_s: float) -> None:
+        begin_s = now_s - CONTEXT_S
+        notes = notes[(notes[:, 0] >= begin_s) & (notes[:, 0] < now_s)]
+        notes = notes[np.lexsort((notes[:, 2], notes[:, 0]))]
+        notes[:, 1] = np.minimum(notes[:, 1], now_s)
+        last = self._last
+        if not len(notes) or len((chords := chords_of(notes)).time_s) < MIN_CHORDS:
+            self._last = None
+            return
+        from_s = last.time_s if last else chords.time_s[0] - 0.1
+        path = best_path(chords, from_s, now_s, Wishes(), last)[1 if last else 0 :]
+        before = [b for b in self.said if b.time_s >= begin_s] if last else []
+        if len(before) + len(path) < MIN_CHORDS:
+            return
+        time_s = np.append([b.time_s for b in before], snapped(chords, path) if path else [])
+        beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, 2, 1.0)
+        confidence = agreement(chords.time_s, beats)
+        begins = last is None
+        if confidence < (_CERTAIN if begins else SURE) or (begins and len(chords.time_s) < _CHORDS):
+            self._last = None
+            return
+        position = beats.position(notes[:, :2])
+        bars = _continued(before, notes, position, len(time_s))
+        for state, beat_s, (place, metre) in zip(path, time_s[len(before) :], bars, strict=True):
+            if state.time_s >= now_s - lag_s:
+                break
+            self._last = state
+            if not self.said or beat_s > self.said[-1].time_s + SHORTEST_S / 2:
+                beat = LiveBeat(float(beat_s), place, metre, state.subdivision, confidence)
+                self.said.append(beat)
+
+
+def _continued(
+    before: Sequence[LiveBeat],
+    notes: NDArray[np.float64],
+    position: NDArray[np.float64],
+    beats: int,
+) -> list[tuple[int, int]]:
+    """Place and bar of the beats after those said: the bar that has begun ends as it was said."""
+    rest: list[tuple[int, int]] = []
+    first = usual = None
+    if before:
+        last = before[-1]
+        usual = last.beats_per_bar
+        rest = [(place, usual) for place in range(last.place + 1, usual)]
+        first = len(before) + len(rest)
+        if first >= beats:
+            return rest[: beats - len(before)]
+    bar, metre = find_bars(notes, position, beats, first=first, before=usual)
+    return rest + [(int(place), metre) for place in bar[len(before) + len(rest) :]]
+
+
+def whole(said: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | None:
+    """The beats as one row, with gaps filled; None if they are too few for that stretch."""
+    if len(said) < MIN_CHORDS:
+        return None
+    time_s, bar, missing_s = [said[0].time_s], [said[0].place], 0.0
+    period_s = said[1].time_s - said[0].time_s
+    for beat in said[1:]:
+        gap_s = beat.time_s - time_s[-1]
+        steps = max(1, round(gap_s / period_s))
+        if steps > 1:
+            missing_s += gap_s
+        for step in range(1, steps):
+            time_s.append(beat.time_s - gap_s * (1 - step / steps))
+            bar.append((bar[-1] + 1) % beat.beats_per_bar)
+        period_s = gap_s / steps
+        time_s.append(beat.time_s)
+        bar.append(beat.place)
+    if said[-1].time_s - said[0].time_s - missing_s < _COVERED * (end_s - begin_s):
+        return None
+    metres = [beat.beats_per_bar for beat in said]
+    subdivisions = [beat.subdivision for beat in said]
+    return Beats(
+        time_s=np.array(time_s),
+        bar=np.array(bar),
+        beats_per_bar=max(set(metres), key=metres.count),
+        subdivision=max(set(subdivisions), key=subdivisions.count),
+        confidence=float(np.mean([beat.confidence for beat in said])),
+    )

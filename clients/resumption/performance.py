@@ -10,6 +10,7 @@ from clients.midi.notes import ReceivedNotes
 from clients.resumption.backlog import Backlog, Changes
 from service.protocol.client_messages import Checkpoint, Resume, Start
 from service.protocol.server_messages import (
+    Beat,
     Done,
     Lagging,
     NoteOff,
@@ -108,7 +109,7 @@ class ResumablePerformance:
             self.acknowledge(event.received_samples)
             self._audio.release(self.needed)
             self._end_notes({self._first_note + n.note_id for n in event.checkpoint.sounding})
-        elif not isinstance(event, Lagging):
+        elif not isinstance(event, Beat | Lagging):
             self._known_events += 1
 
     def acknowledge(self, samples: int) -> None:

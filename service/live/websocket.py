@@ -174,6 +174,7 @@ class Connection:
             known_events=resume.known_events if resume else 0,
             updates=start.updates,
             heat=start.frames,
+            beats=start.beats,
         )
         asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
         resumed = resume is not None

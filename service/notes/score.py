@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
 from service.notes.naming import without_strays
 from service.protocol import midi_file as files
+
+_LATE_S = 2.0  # more than an end may come after one that was later
 
 
 @dataclass(slots=True)
@@ -91,6 +97,16 @@ class Score:
     def notes(self) -> list[Note]:
         """Those that have ended, by onset time, then pitch."""
         return sorted(self._ended, key=lambda note: (note.onset_s, note.pitch))
+
+    def since(self, time_s: float) -> NDArray[np.float64]:
+        """[notes, 4] onset and offset in s (infinite while it sounds), pitch, velocity of those
+        that sounded then or later."""
+        rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
+        for note in reversed(self._ended):
+            if note.offset_s < time_s - _LATE_S:
+                break
+            rows.append((note.onset_s, note.offset_s, note.pitch, note.velocity))
+        return np.array(rows, float).reshape(-1, 4)
 
     def settle(self) -> None:
         """The recording is whole: classes with next to none of its notes do not play in it."""

@@ -171,6 +171,7 @@ class Start(Choices):
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
     channel: int | None = Field(default=None, ge=1, le=MAX_CHANNELS)
     frames: bool = False
+    beats: bool = False
     resume: Resume | None = None
 
     def audio(self) -> AudioFormat:

@@ -96,6 +96,17 @@ class Pedal(_ServerMessage):
     time_s: float
 
 
+class Beat(_ServerMessage):
+    """A beat of the notes, some seconds ago; ``place`` in its bar counts from 0."""
+
+    type: Literal["beat"] = "beat"
+    time_s: float
+    place: int = Field(ge=0)
+    beats_per_bar: int = Field(ge=1)
+    subdivision: Literal[2, 3]
+    confidence: float = Field(ge=0, le=1)
+
+
 class Progress(_ServerMessage):
     type: Literal["progress"] = "progress"
     received_samples: int
@@ -178,6 +189,7 @@ ServerMessage = (
     | NoteOff
     | NoteBend
     | Pedal
+    | Beat
     | Frames
     | Progress
     | Lagging
@@ -189,7 +201,7 @@ ServerMessage = (
 
 SERVER_MESSAGES: tuple[type[BaseModel], ...] = get_args(ServerMessage)
 
-SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Progress | Lagging
+SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Beat | Progress | Lagging
 """What a session says while it runs, beside frames."""
 
 EVENTS = {

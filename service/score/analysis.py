@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, STEADY, FileNote, Tempo
 from service.score.beats import SURE, Beats, Wishes, find_beats
 from service.score.keys import Key, key_of
+from service.score.live import LiveBeat, whole
 from service.score.quantise import place_notes
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
@@ -48,6 +49,14 @@ class Analysis:
             key=self.key.name,
         )
 
+    @property
+    def said(self) -> list[dict[str, float]]:
+        """The beats as JSON, none if there is no beat."""
+        beats = self.beats
+        same = {"beats_per_bar": beats.beats_per_bar, "subdivision": beats.subdivision}
+        pairs = zip(beats.time_s.tolist(), beats.bar.tolist(), strict=True)
+        return [{"time_s": t, "place": place, **same} for t, place in pairs if self.steady]
+
 
 def as_array(notes: Sequence[FileNote]) -> NDArray[np.float64]:
     """[notes, 4]: onset and offset in s, pitch, velocity; by onset, without notes that sound on."""
@@ -60,16 +69,28 @@ def as_array(notes: Sequence[FileNote]) -> NDArray[np.float64]:
     return array[np.lexsort((array[:, 2], array[:, 0]))]
 
 
-def analyse(notes: Sequence[FileNote], wishes: Wishes | None = None) -> Analysis:
-    """Beats and key of the notes. Where the wishes name a tempo or a metre, there is a beat."""
+def analyse(
+    notes: Sequence[FileNote],
+    wishes: Wishes | None = None,
+    said: Sequence[LiveBeat] | None = None,
+) -> Analysis:
+    """Beats and key of the notes. Where the wishes name a tempo or a metre, there is a beat.
+
+    Args:
+        said: beats that were said while the music went on, to be kept as they are.
+    """
     wishes = wishes or Wishes()
     array = as_array(notes)
     key = key_of(array[:, 2].astype(int), array[:, 1] - array[:, 0])
-    beats = find_beats(array, wishes)
+    end_s = float(array[:, 1].max(initial=0))
+    if said is None:
+        beats = find_beats(array, wishes)
+    else:
+        beats = whole(said, float(array[:, 0].min(initial=end_s)), end_s)
     wished = wishes != Wishes()
     if beats is not None and (wished or beats.confidence >= SURE):
         return Analysis(beats, key, steady=True)
-    end_s = float(array[:, 1].max(initial=0)) + 1
+    end_s += 1
     period_s = 60 / wishes.bpm if wishes.bpm else _FREE_BEAT_S
     time_s = np.arange(0, end_s + 2 * period_s, period_s)
     metre = wishes.beats_per_bar or 4

@@ -136,7 +136,7 @@ def _likeness(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     products = [(rows[lag:] * rows[:-lag]).sum(1) for lag in lags]
     means = np.array([product.mean() for product in products])
     error = np.concatenate(products).std() / np.sqrt(len(rows)) + 0.01
-    likeness = 2 * np.tanh((means - means.mean()) / error / 2)  # a machine's repetitions are no limit
+    likeness = 2 * np.tanh((means - means.mean()) / error / 2)
     return np.append(likeness, np.zeros(len(LAGS) - len(lags)))
 
 

@@ -2,8 +2,8 @@
 
 A dynamic programme over tempo and phase. A state is a beat at a time, with the length of the beat
 before it, and whether beats divide in two or three. A step from one beat to the next earns what the
-chords within it say (``evidence``), and costs what its tempo differs from the one before, so that it
-may follow a rubato. A long performance is read in stretches, each from a settled beat, so that
+chords within it say (``evidence``), and costs what its tempo differs from the one before, so that
+it may follow a rubato. A long performance is read in stretches, each from a settled beat, so that
 memory is bounded. Then bars are found in the beats (``bars``).
 """
 

@@ -11,6 +11,7 @@ from service.protocol.midi_file import FileNote
 from service.score import engrave, sheet
 from service.score.analysis import Analysis, analyse
 from service.score.beats import Wishes
+from service.score.live import LiveBeat
 from service.score.quantise import place_notes
 
 STRAY = 0.02  # share of the notes below which an instrument is taken for a mistake
@@ -24,12 +25,19 @@ class WrittenScore:
     """
 
     def __init__(
-        self, notes: Sequence[FileNote], wishes: Wishes | None = None, title: str = ""
+        self,
+        notes: Sequence[FileNote],
+        wishes: Wishes | None = None,
+        title: str = "",
+        said: Sequence[LiveBeat] | None = None,
     ) -> None:
+        """Args:
+        said: beats that were said while the music went on, to be kept as they are.
+        """
         ended = [note for note in notes if note.offset_s is not None]
         self._notes = sorted(ended, key=lambda note: (note.onset_s, note.pitch))
         self._title = title
-        self.analysis: Analysis = analyse(self._notes, wishes)
+        self.analysis: Analysis = analyse(self._notes, wishes, said)
 
     @cached_property
     def _parts(self) -> list[sheet.PartNotes]:

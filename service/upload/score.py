@@ -17,6 +17,7 @@ from service.access.clients import client_of
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, FileNote
 from service.score.beats import Wishes
+from service.score.live import LiveBeat
 from service.score.sheet import ScoreExtraMissing
 from service.score.written import WrittenScore
 from service.state import ServiceState
@@ -41,6 +42,16 @@ class ScoreNote(BaseModel):
     instrument: str | None = Field(default=None, max_length=40)
 
 
+class SaidBeat(BaseModel):
+    """A beat as a stream's `beat` message has it; other fields are ignored."""
+
+    time_s: float = Field(ge=0, le=86_400)
+    place: int = Field(ge=0, le=3)
+    beats_per_bar: int = Field(ge=2, le=4)
+    subdivision: Literal[2, 3] = 2
+    confidence: float = Field(default=1.0, ge=0, le=1)
+
+
 class KnownBeats(BaseModel):
     """What a listener knows of the beat."""
 
@@ -55,9 +66,10 @@ class KnownBeats(BaseModel):
 
 
 class ScoreRequest(KnownBeats):
-    """Notes and what their listener knows of the beat."""
+    """Notes and what their listener knows of the beat; ``beats`` are kept as they are."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
+    beats: list[SaidBeat] | None = Field(default=None, max_length=MAX_NOTES)
     title: str = Field(default="", max_length=200)
 
 
@@ -83,7 +95,8 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
     body = await _body(request)
     state: ServiceState = request.app.state.service
     with state.upload_place(client_of(request.scope)):
-        made = await written(body.notes, body.wishes, body.title, choices.form, choices.width)
+        said = None if body.beats is None else [LiveBeat(**dict(beat)) for beat in body.beats]
+        made = await written(body.notes, body.wishes, body.title, choices.form, choices.width, said)
     if isinstance(made, dict):
         return JSONResponse(made)
     name = file_name(f"{body.title}.x", f".{choices.form}")
@@ -107,7 +120,12 @@ async def _body(request: Request) -> ScoreRequest:
 
 
 async def written(
-    notes: list[Any], wishes: Wishes | None, title: str, form: str, width: int = 2100
+    notes: list[Any],
+    wishes: Wishes | None,
+    title: str,
+    form: str,
+    width: int = 2100,
+    said: list[LiveBeat] | None = None,
 ) -> bytes | dict[str, Any]:
     """A score, made in a process of its own. Raises ProtocolError if its libraries are missing."""
     try:
@@ -116,16 +134,21 @@ async def written(
         _ONE_AT_A_TIME.set(limiter := anyio.CapacityLimiter(1))
     try:
         return await to_process.run_sync(
-            _write, notes, wishes, title, form, width, cancellable=True, limiter=limiter
+            _write, notes, wishes, title, form, width, said, cancellable=True, limiter=limiter
         )
     except ScoreExtraMissing as missing:
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
 
 
 def _write(
-    notes: list[FileNote], wishes: Wishes | None, title: str, form: str, width: int
+    notes: list[FileNote],
+    wishes: Wishes | None,
+    title: str,
+    form: str,
+    width: int,
+    said: list[LiveBeat] | None,
 ) -> bytes | dict[str, Any]:
-    score = WrittenScore(notes, wishes, title)
+    score = WrittenScore(notes, wishes, title, said)
     if form == "musicxml":
         return score.musicxml
     if form == "pdf":
@@ -138,7 +161,6 @@ def _write(
         "bpm": analysis.beats.bpm,
         "signature": analysis.beats.signature,
         "key": analysis.key.name,
-        "beats_s": analysis.beats.time_s.tolist() if analysis.steady else [],
-        "downbeats": (analysis.beats.bar == 0).tolist() if analysis.steady else [],
+        "beats": analysis.said,
         "bars_s": score.bars_s,
     }

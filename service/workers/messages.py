@@ -84,6 +84,7 @@ class Open:
         known_events: first events after it, which the client has.
         updates: whether the client wants corrections and the pedal.
         heat: whether it wants probabilities.
+        beats: whether it wants beats.
         known: set if this session has been served by another worker.
     """
 
@@ -98,6 +99,7 @@ class Open:
     known_events: int = 0
     updates: bool = False
     heat: bool = False
+    beats: bool = False
     known: Known | None = None
 
 

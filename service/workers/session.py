@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict
 from time import monotonic
 
 import numpy as np
@@ -14,7 +16,9 @@ from service.notes.events import Event, is_update
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import CloseCode, ProtocolError, internal_error
+from service.protocol.midi_file import STEADY, Tempo
 from service.protocol.server_messages import (
+    Beat,
     Done,
     DoneReason,
     Draining,
@@ -27,6 +31,8 @@ from service.protocol.server_messages import (
     ServerMessage,
     Totals,
 )
+from service.score.analysis import analyse
+from service.score.live import CONTEXT_S, LiveBeat, LiveBeats
 from service.stream.setup import chosen
 from service.stream.stream import Stream
 from service.stream.wire import checkpoint_of, event_message, resume_point
@@ -69,6 +75,7 @@ class LiveSession:
             self._heat.begin(max(0, before.frames - self.stream.late_frames))
         if known:
             self.stream.score.restore(known.score)
+        self._beats = LiveBeats(self._heard_s) if opening.beats else None
         # Events that the client has from before it reconnected; a `progress` of ours covers them.
         self._skip = known.skip if known else opening.known_events
         self._seq = known.messages if known else 0
@@ -116,6 +123,9 @@ class LiveSession:
     def hear(self, probabilities: NDArray[np.float32]) -> None:
         """Take the probabilities of the stream's next windows."""
         self._events(self.stream.hear(probabilities))
+        if self._beats is not None and self._known_s >= self._beats.due_s:
+            notes = self.stream.score.since(self._beats.due_s - CONTEXT_S)
+            self._put_beats(self._beats.hear(notes, self._known_s))
         self._heard += len(probabilities)
         self._answer_flushes()
         if self.stream.fault is not None:
@@ -125,6 +135,7 @@ class LiveSession:
         """The server failed on this session: it ends here, with the notes that it has."""
         fault = internal_error()
         self._end = "error", fault
+        self._beats = None
         self._put(Error.of(fault))
         self._finish(self.stream.close())
 
@@ -262,7 +273,7 @@ class LiveSession:
         reason, error = self._end
         self._events(events)
         totals = self.stream.totals
-        midi = base64.b64encode(self.stream.score.midi()).decode()
+        midi = base64.b64encode(self.stream.score.midi(self._last_beats())).decode()
         self._put(Done(reason=reason, totals=totals, midi_base64=midi))
         if error is not None:
             self._draft.ended = error.code, error.code.close_code, totals
@@ -270,6 +281,18 @@ class LiveSession:
             self._draft.ended = reason, CloseCode.GOING_AWAY, totals
         else:
             self._draft.ended = reason, CloseCode.NORMAL, totals
+
+    def _put_beats(self, beats: Iterable[LiveBeat]) -> None:
+        for beat in beats:
+            self._put(Beat(**asdict(beat)))
+
+    def _last_beats(self) -> Tempo:
+        """Say them; returns the tempo of the MIDI file."""
+        if self._beats is None:
+            return STEADY
+        notes = self.stream.score.since(self._beats.due_s - CONTEXT_S)
+        self._put_beats(self._beats.finish(notes, self._heard_s))
+        return analyse(self.stream.score.notes, said=self._beats.said).tempo
 
     def _put(self, message: ServerMessage) -> None:
         message.seq = self._seq
@@ -282,6 +305,16 @@ class LiveSession:
     @property
     def _state(self) -> tuple[int, int]:
         return self.stream.totals.received_samples, self.stream.frames
+
+    @property
+    def _heard_s(self) -> float:
+        return self.stream.frames * self.stream.frame_s
+
+    @property
+    def _known_s(self) -> float:
+        """All that began or ended before has been said."""
+        delay = self.stream.delay
+        return self._heard_s - max(delay.note_on_ms, delay.note_off_ms) / 1000
 
     @property
     def _behind_ms(self) -> float:

@@ -1,5 +1,5 @@
 /**
- * A Standard MIDI File (120 bpm) from notes.
+ * A Standard MIDI File from notes, in the beats of their take.
  *
  * The server sends the file of each finished session; this one is for takes that no single
  * session covers, after a reconnect or when the connection was lost before the end, and for notes
@@ -8,23 +8,20 @@
  */
 
 import { countInstruments, hasPedal } from "./instruments.js";
+import { tempoOf, TICKS_PER_BEAT } from "./tempo.js";
 
-const TICKS_PER_BEAT = 480;
-const TICKS_PER_SECOND = TICKS_PER_BEAT * 2; // 120 bpm
-const TEMPO_US_PER_BEAT = 500_000;
 export const NOTE_ON = 0x90;
 export const NOTE_OFF = 0x80;
 export const CONTROL = 0xb0;
 export const PROGRAM = 0xc0;
 export const SUSTAIN = 64;
 
-/** `programs`: instrument -> its program; `pedal`: [{onset, offset}]. */
-export function midiFile(notes, { programs = {}, pedal = [] } = {}) {
+/** `programs`: instrument -> its program; `pedal`: [{onset, offset}]; `beats`, `key`: of `tempoOf`. */
+export function midiFile(notes, { programs = {}, pedal = [], beats = [], key = null } = {}) {
   const names = [...countInstruments(notes, programs).keys()];
-  const tempo = [16, 8, 0].map((shift) => (TEMPO_US_PER_BEAT >> shift) & 0xff);
+  const { tickOf, events: tempo } = tempoOf(beats, key);
   const unnamed = notes.filter(({ instrument }) => !instrument);
-  const events = eventsOf(unnamed, names.length ? [] : pedal, 0);
-  const tracks = [track([{ tick: 0, order: 0, bytes: [0xff, 0x51, 3, ...tempo] }, ...events])];
+  const tracks = [track([...tempo, ...eventsOf(unnamed, names.length ? [] : pedal, 0, tickOf)])];
   for (const [index, name] of names.entries()) {
     const channel = channelOf(index);
     const own = notes.filter(({ instrument }) => instrument === name);
@@ -33,7 +30,7 @@ export function midiFile(notes, { programs = {}, pedal = [] } = {}) {
       track([
         { tick: 0, order: 0, bytes: [0xff, 0x03, text.length, ...text] },
         { tick: 0, order: 0, bytes: [PROGRAM | channel, programs[name] ?? 0] },
-        ...eventsOf(own, hasPedal(name) ? pedal : [], channel),
+        ...eventsOf(own, hasPedal(name) ? pedal : [], channel, tickOf),
       ]),
     );
   }
@@ -51,11 +48,11 @@ export const fromBase64 = (text) => Uint8Array.from(atob(text), (char) => char.c
 export const toBase64 = (bytes) =>
   btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 
-function eventsOf(notes, pedal, channel) {
+function eventsOf(notes, pedal, channel, tickOf) {
   const events = [];
   const span = ({ onset, offset }) => {
-    const on = Math.round(onset * TICKS_PER_SECOND);
-    return [on, Math.max(on + 1, Math.round(offset * TICKS_PER_SECOND))];
+    const on = tickOf(onset);
+    return [on, Math.max(on + 1, tickOf(offset))];
   };
   for (const press of pedal) {
     const [on, off] = span(press);

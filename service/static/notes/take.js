@@ -21,7 +21,8 @@ export class Take extends EventTarget {
     this.recording = null; // its sound (recording.js), if the page has it
     this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
     this.programs = {}; // instrument -> program of General MIDI, if the server distinguishes instruments
-    this.beats = null; // {beats_s, downbeats}, once a score was written of it
+    this.beats = []; // {time_s, place, beats_per_bar, subdivision}: as they are found, or of its score
+    this.key = null; // as MIDI names it, such as "F#m", once a score was written
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
     this.saved = false; // in any format
   }

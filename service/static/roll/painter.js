@@ -76,7 +76,7 @@ export class Painter {
     this.#rows(layout, sounding);
     if (passage) this.#passage(layout, passage);
     this.#seconds(layout);
-    if (take.beats) this.#beats(layout, take.beats);
+    if (take.beats.length) this.#beats(layout, take.beats);
     if (heat && take.heat) this.#heat(layout, take.heat);
     const drawn = this.#notes(layout, take, head, filter);
     this.#pedal(layout, take, head);
@@ -114,13 +114,13 @@ export class Painter {
   }
 
   /** Lines of the beats, stronger where a bar begins; none if they would be a grey mass. */
-  #beats({ height, start, end, x }, { beats_s: beats, downbeats }) {
+  #beats({ height, start, end, x }, beats) {
     const context = this.#context;
     context.fillStyle = this.palette.strong;
-    const crowded = beats.length > 1 && x(beats[1]) - x(beats[0]) < BEAT_MIN_PIXELS;
-    for (const [place, time] of beats.entries()) {
-      if (time < start || time > end || (crowded && !downbeats[place])) continue;
-      context.globalAlpha = downbeats[place] ? 0.35 : 0.12;
+    const crowded = beats.length > 1 && x(beats[1].time_s) - x(beats[0].time_s) < BEAT_MIN_PIXELS;
+    for (const { time_s: time, place } of beats) {
+      if (time < start || time > end || (crowded && place)) continue;
+      context.globalAlpha = place ? 0.12 : 0.35;
       context.fillRect(Math.round(x(time)), RULER_HEIGHT, 1, height - RULER_HEIGHT);
     }
     context.globalAlpha = 1;

@@ -5,18 +5,19 @@ import { problemText } from "../service/problem.js";
 
 const UNAUTHORIZED = 401;
 
-export async function fetchScore({ notes, title, form, width, signal }) {
+/** `beats`: those that were found while it was played, if they shall stay as they are. */
+export async function fetchScore({ notes, title, beats, form, width, signal }) {
   const url = new URL("score", document.baseURI);
   url.searchParams.set("form", form);
   if (width) url.searchParams.set("width", width);
   const response = await fetch(url, {
     method: "POST",
     headers: { ...authorization(), "Content-Type": "application/json" },
-    body: JSON.stringify({ notes, title }),
+    body: JSON.stringify({ notes, title, beats }),
     signal,
   });
   if (response.status === UNAUTHORIZED && (await askForKey())) {
-    return fetchScore({ notes, title, form, width, signal });
+    return fetchScore({ notes, title, beats, form, width, signal });
   }
   if (!response.ok) throw new Error(await problemText(response));
   return form === "svg" ? response.json() : response.blob();

@@ -9,6 +9,7 @@ import { clickAt } from "./metronome.js";
 import { fetchScore } from "./score-service.js";
 
 const EVERY_MS = 4_000; // between two scores of a take that grows
+const SEEN = 64; // newest beats of it that are written
 const TENTHS_MM_A_PIXEL = 2.2;
 const NARROWEST = 900; // tenths of a mm
 
@@ -64,18 +65,20 @@ export class ScoreView extends EventTarget {
     const { take } = this.#stage;
     if (take !== this.#take) this.#forget(take);
     const notes = this.#notes();
-    if (notes.length !== this.#asked && notes.length && !this.#asking) {
+    const count = take.notes.length;
+    if (count !== this.#asked && notes.length && !this.#asking) {
       this.#asking = new AbortController();
       try {
         const width = Math.max(NARROWEST, this.#parts.page.clientWidth * TENTHS_MM_A_PIXEL);
         const score = await fetchScore({
           notes,
           title: take.name,
+          ...(take.live && { beats: this.#newest() }),
           form: "svg",
           width: Math.round(width),
           signal: this.#asking.signal,
         });
-        if (take === this.#stage.take) this.#show(score, notes.length);
+        if (take === this.#stage.take) this.#show(score, count);
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#tell(error.message);
       }
@@ -103,7 +106,8 @@ export class ScoreView extends EventTarget {
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
     this.#parts.page.replaceChildren(documentElement);
-    this.#take.beats = score.steady ? score : null;
+    if (!this.#take.live) this.#take.beats = score.beats;
+    this.#take.key = score.key;
     this.#stage.roll.redraw();
     this.#tell(score.steady ? aboutText(score) : "No steady beat: notes stand where they sound.");
     this.#enable();
@@ -119,11 +123,19 @@ export class ScoreView extends EventTarget {
     click.disabled = !this.#score?.steady;
   }
 
+  /** Beats of a take that grows, from a bar's beginning on: bars that are old stay as they were. */
+  #newest() {
+    const { beats } = this.#stage.take;
+    const last = beats.length - SEEN;
+    return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
+  }
+
   #notes() {
     const take = this.#stage.take;
+    const from = take.live && take.beats.length > SEEN ? this.#newest()[0].time_s - 0.1 : 0;
     return this.#filter
       .notesOf(take)
-      .filter(({ offset }) => offset !== null)
+      .filter(({ onset, offset }) => offset !== null && onset >= from)
       .map(({ pitch, velocity, instrument, onset, offset }) => ({
         pitch,
         velocity,
@@ -161,15 +173,15 @@ export class ScoreView extends EventTarget {
   }
 
   #clicks(player) {
-    const { beats_s: beats, downbeats } = this.#score;
+    const { beats } = this.#score;
     const click = this.#click;
     if (!click.on) return;
     const position = player.position;
-    if (!click.next || position < (beats[click.next - 1] ?? 0) - 0.3) {
-      click.next = beats.findIndex((time) => time >= position);
+    if (!click.next || position < (beats[click.next - 1]?.time_s ?? 0) - 0.3) {
+      click.next = beats.findIndex(({ time_s }) => time_s >= position);
     }
-    while (click.next >= 0 && beats[click.next] < position + 0.1) {
-      clickAt(Math.max(0, beats[click.next] - position), downbeats[click.next]);
+    while (click.next >= 0 && beats[click.next]?.time_s < position + 0.1) {
+      clickAt(Math.max(0, beats[click.next].time_s - position), !beats[click.next].place);
       click.next += 1;
     }
   }

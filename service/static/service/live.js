@@ -94,6 +94,7 @@ export class LiveTake extends EventTarget {
       ...(instruments.length && { instruments }),
       ...(bends && { bends }),
       frames: true,
+      beats: true,
       updates: true,
     });
     this.#socket = socket;
@@ -155,6 +156,9 @@ export class LiveTake extends EventTarget {
     });
     on("note_bend", (bend) => take.bend(bend.key, bend));
     on("note_update", ({ key, instrument }) => take.reassign(key, instrument));
+    on("beat", (beat) => {
+      if (beat.time_s > (take.beats.at(-1)?.time_s ?? -1)) take.beats.push(beat);
+    });
     on("pedal", ({ down, time_s }) => {
       take.pedalMoved(down, time_s);
       if (!this.#tooLate) this.#emit("pedal", down);

@@ -7,7 +7,7 @@
  * If too much audio had to be dropped, a new performance begins, whose clock starts at zero. The
  * times of events here always count from the first sample of the whole stream.
  *
- * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `progress`, `frames`
+ * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat`, `progress`, `frames`
  * (detail: the message, with `time_s` on the stream's clock and a `key` unique to the note),
  * `sounding` (keys: no other note sounds), `quiet` (the server owes an answer: it or the line has stopped) and `heard`
  * (it goes on), `stall` (the connection is gone, notes may go on), `lost` (they will not: end all),
@@ -31,7 +31,7 @@ const NO_WEBSOCKET =
   "The server answers, but its websocket does not: a proxy between must pass it on";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 const EVENTS = ["note_on", "note_update", "note_bend", "note_off", "pedal"];
-const FORWARDED = [...EVENTS, "progress", "frames"];
+const FORWARDED = [...EVENTS, "beat", "progress", "frames"];
 
 export class TranscriptionSocket extends EventTarget {
   #url;

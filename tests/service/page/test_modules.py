@@ -1,8 +1,39 @@
 """The page's modules one by one, run inside the browser: files they read, words they say."""
 
+import io
+
+import pretty_midi
 import pytest
 
 from tests.service.page.browser import Tab
+
+
+MIDI_OF = """async ([notes, beats, key]) => {
+  const { midiFile } = await import('./notes/midi.js');
+  return [...midiFile(notes, { beats, key })];
+}"""
+
+
+@pytest.mark.parametrize("subdivision", [2, 3])
+def test_midi_is_written_in_the_beats(bench: Tab, subdivision: int) -> None:
+    times_s = [0.4 + 0.5 * n + 0.02 * (n % 3) for n in range(24)]
+    beats = [
+        {"time_s": t, "place": n % 3, "beats_per_bar": 3, "subdivision": subdivision}
+        for n, t in enumerate(times_s)
+        if n not in (7, 8)  # which are filled in
+    ]
+    notes = [
+        {"pitch": 60, "velocity": 64, "instrument": None, "onset": t, "offset": t + 0.2}
+        for t in (0.1, *times_s, 14.0)
+    ]
+    content = bytes(bench.run(MIDI_OF, [notes, beats, "F#m"]))
+    midi = pretty_midi.PrettyMIDI(io.BytesIO(content))
+    onsets_s = [note.start for note in midi.instruments[0].notes]
+    assert onsets_s == pytest.approx([note["onset"] for note in notes], abs=2e-3)
+    (bar,) = (change for change in midi.time_signature_changes if change.time > 0)
+    assert (bar.numerator, bar.denominator) == ((3, 4) if subdivision == 2 else (9, 8))
+    assert midi.get_downbeats()[1:8] == pytest.approx(times_s[:21:3], abs=0.03)
+    assert midi.key_signature_changes[0].key_number == 18  # F sharp minor
 
 
 @pytest.mark.parametrize(

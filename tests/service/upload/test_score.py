@@ -23,7 +23,11 @@ def test_an_engraved_score_with_its_beats(client: TestClient) -> None:
     assert body["key"] in ("C", "Am", "F", "G")
     assert body["svg"].startswith("<svg")
     assert body["svg"].count('class="measure') == len(body["bars_s"])
-    assert len(body["beats_s"]) == len(body["downbeats"])
+    # Beats that are given are kept: here every second one, in bars of three.
+    said = [dict(b, place=n % 3, beats_per_bar=3) for n, b in enumerate(body["beats"][::2])]
+    kept = client.post("/score", json={"notes": NOTES, "beats": said}).json()
+    assert kept["signature"] == [3, 4]
+    assert [b["time_s"] for b in kept["beats"]] == [b["time_s"] for b in said]
 
 
 @pytest.mark.parametrize(("form", "begins"), [("musicxml", b"<?xml"), ("pdf", b"%PDF")])

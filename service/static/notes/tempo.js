@@ -1,0 +1,84 @@
+/**
+ * The beats of a take as the tempo, bars and key of a MIDI file; its notes keep their times.
+ *
+ * `beats`: [{time_s, place, beats_per_bar, subdivision}] as the service gives them, in order; those
+ * that are missing between two are filled in. Without beats, 120 a minute and no bars.
+ */
+
+export const TICKS_PER_BEAT = 480; // a quarter
+const USUAL_S = 0.5;
+const SOONEST_S = 0.15; // of a first beat: before it lies a beat of its own
+const FIFTHS = ["Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#"];
+const MINOR = ["Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#", "G#", "D#"];
+
+/** {tickOf: seconds -> ticks, events: [{tick, order, bytes}]}. */
+export function tempoOf(beats, key) {
+  const rows = filled(beats.slice(beats[0]?.time_s < SOONEST_S ? 1 : 0));
+  const compound = rows[0]?.subdivision === 3;
+  const perBeat = TICKS_PER_BEAT * (compound ? 1.5 : 1);
+  const times = rows.length ? rows.map(({ time_s }) => time_s) : [0, USUAL_S];
+  times.push(2 * times.at(-1) - times.at(-2));
+  const events = [];
+  const add = (tick, ...bytes) => events.push({ tick, order: 0, bytes: [0xff, ...bytes] });
+  for (const [place, time] of times.slice(0, -1).entries()) {
+    const us = Math.round(((times[place + 1] - time) * 1e6 * TICKS_PER_BEAT) / perBeat);
+    add(place * perBeat, 0x51, 3, us >> 16, (us >> 8) & 0xff, us & 0xff);
+  }
+  let size = 0;
+  for (const [first, count] of barsOf(rows)) {
+    if (count === size) continue;
+    size = count;
+    add(first * perBeat, 0x58, 4, compound ? 3 * size : size, compound ? 3 : 2, 24, 8);
+  }
+  const minor = key?.endsWith("m");
+  const fifths = (minor ? MINOR.indexOf(key.slice(0, -1)) : FIFTHS.indexOf(key)) - 6;
+  if (key && fifths >= -6) add(0, 0x59, 2, fifths & 0xff, minor ? 1 : 0);
+  const tickOf = (seconds) => {
+    let low = 0;
+    let high = times.length - 2;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (times[middle] <= seconds) low = middle;
+      else high = middle - 1;
+    }
+    const share = (seconds - times[low]) / (times[low + 1] - times[low]);
+    return Math.round((low + share) * perBeat);
+  };
+  return { tickOf, events };
+}
+
+/** Every beat from 0 s on. */
+function filled(beats) {
+  if (beats.length < 2) return [];
+  const rows = [];
+  const fill = (from, to, next, period) => {
+    const steps = Math.max(1, Math.round((to - from) / period));
+    for (let step = 0; step < steps; step += 1) {
+      const place = next.place - steps + step;
+      const bar = next.beats_per_bar;
+      const time_s = from + ((to - from) * step) / steps;
+      rows.push({ ...next, time_s, place: ((place % bar) + bar) % bar });
+    }
+    return (to - from) / steps;
+  };
+  let period = beats[1].time_s - beats[0].time_s;
+  fill(0, beats[0].time_s, beats[0], period);
+  for (const [at, beat] of beats.slice(0, -1).entries()) {
+    const last = rows.length;
+    period = fill(beat.time_s, beats[at + 1].time_s, beats[at + 1], period);
+    rows[last].place = beat.place;
+  }
+  rows.push(beats.at(-1));
+  return rows;
+}
+
+/** [first beat, number of beats] of the bars. */
+function barsOf(rows) {
+  const downs = rows.flatMap(({ place }, at) => (place === 0 ? [at] : []));
+  if (!downs.length) return [];
+  if (downs[0] > 0) downs.unshift(0);
+  return downs.map((first, at) => {
+    const whole = rows[first].beats_per_bar;
+    return [first, (downs[at + 1] ?? first + whole) - first];
+  });
+}

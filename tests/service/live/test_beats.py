@@ -1,0 +1,40 @@
+"""Beats of a stream, and the MIDI file that is written in them."""
+
+import base64
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import pretty_midi
+import pytest
+from starlette.testclient import TestClient
+
+from model.config import HEADS
+from tests.fakes import FakeTranscriber, play
+from tests.service.apps import RATE_HZ, of_type, pcm16, perform, serving
+
+BEAT_S = 0.6
+NOTES = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.8)) for n, p in enumerate([57, 69, 81, 69] * 8)]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with serving(FakeTranscriber(HEADS)) as (client, _):
+        yield client
+
+
+def test_beats_on_request(client: TestClient) -> None:
+    audio = pcm16(play(NOTES, BEAT_S * 34, RATE_HZ))
+    _, messages = perform(client, audio, beats=True)
+    beats = of_type(messages, "beat")
+    assert len(beats) >= 28
+    assert np.diff([beat["time_s"] for beat in beats]) == pytest.approx(BEAT_S, abs=0.05)
+    assert {beat["type"] for beat in messages[: messages.index(beats[0])]} >= {"note_on"}
+    midi = pretty_midi.PrettyMIDI(io.BytesIO(base64.b64decode(messages[-1]["midi_base64"])))
+    assert np.median(np.diff(midi.get_beats())) == pytest.approx(BEAT_S, abs=0.01)
+    assert midi.time_signature_changes
+    assert midi.key_signature_changes
+    onsets_s = sorted(note.start for part in midi.instruments for note in part.notes)
+    assert onsets_s == pytest.approx([m["time_s"] for m in of_type(messages, "note_on")], abs=2e-3)
+    _, untold = perform(client, audio)
+    assert not of_type(untold, "beat")

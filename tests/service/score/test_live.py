@@ -1,0 +1,71 @@
+"""Beats that are found while the music goes on."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.score.live import CONTEXT_S, LAG_S, TICK_S, LiveBeat, LiveBeats, whole
+from tests.service.score.music import tune
+
+BEATS_S = 0.6 + np.arange(80) * 0.5
+TUNE = tune(BEATS_S, 4)
+END_S = float(BEATS_S[-1])
+
+
+def heard(notes: NDArray[np.float64], moments_s: Iterable[float]) -> list[tuple[LiveBeat, float]]:
+    """Beats and when they are said, if at each moment no more is known than has sounded."""
+    live, out = LiveBeats(), []
+    for now_s in moments_s:
+        known = notes[notes[:, 0] < now_s].copy()
+        known[known[:, 1] >= now_s, 1] = np.inf
+        out += [(beat, now_s) for beat in live.hear(known, now_s)]
+    return out + [(beat, END_S) for beat in live.finish(notes, END_S)]
+
+
+AT_ONCE = [beat for beat, _ in heard(TUNE, [])]
+
+
+def test_beats_and_bars_of_a_tune() -> None:
+    time_s = np.array([beat.time_s for beat in AT_ONCE])
+    assert np.abs(BEATS_S[4:-4, None] - time_s).min(1).max() < 0.07
+    downs_s = np.array([beat.time_s for beat in AT_ONCE if beat.place == 0 and beat.time_s > 10])
+    assert np.abs(downs_s[:, None] - BEATS_S[::4]).min(1).max() < 0.07
+    places = [beat.place for beat in AT_ONCE]
+    assert all((b - a) % 4 == 1 for a, b in zip(places, places[1:], strict=False))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.floats(0.01, END_S), max_size=12))
+def test_portions_make_no_difference(moments_s: list[float]) -> None:
+    assert [beat for beat, _ in heard(TUNE, sorted(moments_s))] == AT_ONCE
+
+
+def test_the_delay_is_bounded() -> None:
+    said = heard(TUNE, np.arange(0.1, END_S, 0.1))
+    first_s = said[0][1]
+    assert first_s < CONTEXT_S
+    late = [now_s - beat.time_s for beat, now_s in said if now_s > first_s]
+    assert max(late) <= LAG_S + TICK_S + 0.2  # 0.1 from moment to moment, 0.05 to the chord
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_free_playing_has_none(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    onset_s = np.cumsum(rng.exponential(0.3, 150))
+    pitch = rng.integers(40, 80, 150)
+    notes = np.stack([onset_s, onset_s + 0.4, pitch, rng.integers(40, 100, 150)], 1)
+    assert LiveBeats().finish(notes, onset_s[-1]) == []
+
+
+def test_gaps_are_filled() -> None:
+    rows = [LiveBeat(0.5 * n, n % 3, 3, 2, 1.0) for n in range(24) if n not in (9, 10, 11)]
+    beats = whole(rows, 0, 12)
+    assert beats is not None
+    assert beats.time_s == pytest.approx(0.5 * np.arange(24))
+    assert beats.bar.tolist() == [0, 1, 2] * 8
+    assert whole(rows, 0, 30) is None
+    assert whole(rows[:4], 0, 2) is None

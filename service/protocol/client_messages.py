@@ -39,12 +39,13 @@ class _ClientMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def _known(names: tuple[str, ...]) -> tuple[str, ...]:
-    check_instruments(names, INSTRUMENTS)
-    return names
+def _known(name: str) -> str:
+    check_instruments((name,), INSTRUMENTS)
+    return name
 
 
-_Instrument = Annotated[str, AfterValidator(lambda name: _known((name,))[0])]
+_Instrument = Annotated[str, AfterValidator(_known)]
+_Instruments = Annotated[tuple[_Instrument, ...], Field(max_length=len(INSTRUMENTS))]
 _OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments", "tuning_hz", "bends"}
 
 
@@ -63,15 +64,7 @@ class Choices(_ClientMessage):
     lookahead_ms: float | None = Field(default=None, gt=0)
     block_frames: int | None = Field(default=None, ge=1, le=MAX_BLOCK_FRAMES)
     model: str | None = Field(default=None, max_length=128)
-    instruments: (
-        Annotated[
-            tuple[str, ...],
-            BeforeValidator(_split),
-            Field(max_length=len(INSTRUMENTS)),
-            AfterValidator(_known),
-        ]
-        | None
-    ) = None
+    instruments: Annotated[_Instruments, BeforeValidator(_split)] | None = None
     tuning_hz: float | None = Field(default=None, ge=MIN_TUNING_HZ, le=MAX_TUNING_HZ)
     bends: bool = False
     updates: bool = False

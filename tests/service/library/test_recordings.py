@@ -1,6 +1,5 @@
 """``transcribe`` gives the notes of ``POST /transcribe``, from wherever it is called."""
 
-import asyncio
 import io
 import json
 import multiprocessing
@@ -150,13 +149,6 @@ def test_a_forked_process_is_refused_and_does_not_wait_for_threads_of_its_parent
         for _ in range(3):
             assert "start processes by spawn" in refusals.get()
         assert pitches(transcriber.transcribe(song)) == PITCHES
-
-
-def test_within_a_running_event_loop(song: Path) -> None:
-    async def cell() -> list[int]:
-        return pitches(transcribe(song))
-
-    assert asyncio.run(cell()) == PITCHES
 
 
 def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:

@@ -1,8 +1,7 @@
 """Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
 Lines logged while serving a session carry its id. Keys and tokens are never logged, nor the queries
-of URLs, where some clients put them. No text of a client begins a line of its own. (A formatter of
-python-json-logger would need as many lines of its own for the session, the fields and their order.)
+of URLs, where some clients put them. No text of a client begins a line of its own.
 """
 
 import json
@@ -10,6 +9,8 @@ import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+from service.protocol.command_line import one_line
 
 session_id: ContextVar[str] = ContextVar("session_id", default="")
 """The session that the current task serves; tasks that it starts inherit it."""
@@ -27,14 +28,10 @@ class TextFormatter(logging.Formatter):
             line += f" [{session}]"
         fields = getattr(record, "fields", {})
         line += "".join(f" {name}={value}" for name, value in fields.items())
-        return "".join(c if c.isprintable() else _escaped(c) for c in line)
+        return one_line(line)
 
     def formatException(self, ei: Any) -> str:
         return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 class JsonFormatter(logging.Formatter):

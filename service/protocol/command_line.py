@@ -40,7 +40,7 @@ def print_any_name() -> None:
 
 
 def one_line(words: object) -> str:
-    """For a terminal: a file's name may have line breaks and control characters."""
+    """For a terminal or a log: names may have line breaks and control characters."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode()
         for char in str(words)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.service.page.browser import Tab
 
-
 MIDI_OF = """async ([notes, beats, key]) => {
   const { midiFile } = await import('./notes/midi.js');
   return [...midiFile(notes, { beats, key })];

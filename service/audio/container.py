@@ -101,7 +101,9 @@ class Container:
         self._unwanted = _DELAYS.get(context.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
         self._read = 0  # samples, per channel
-        self._due_s: float | None = None  # the time of the next frame, by its container's clock
+        # The time of the next frame, by its container's clock: a film's sound may begin later.
+        begin_us, streams = self._container.start_time, self._container.streams
+        self._due_s = None if begin_us is None or len(streams) == 1 else begin_us / 1e6
         self.end = self.begin  # bytes, of what was read
         self.fault: tuple[float, str] | None = None
         self.stated_s = self._length_s()
@@ -127,6 +129,7 @@ class Container:
                     if not self._may_pause:
                         self._damage(f"{gap / frame.rate:.1f} s are missing")
                     yield np.zeros((gap, values.shape[1]), np.float32), frame.rate
+                    self._unwanted = 0  # times that begin later count what the encoder adds
                 self._read += gap + len(values)
                 drop = min(self._unwanted, len(values))
                 self._unwanted -= drop

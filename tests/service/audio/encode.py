@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 
 
 def encoded(
-    samples: NDArray[np.float32], container: str, codec: str, rate_hz: int, video: str = ""
+    samples: NDArray[np.float32],
+    container: str,
+    codec: str,
+    rate_hz: int,
+    video: str = "",
+    begin: int = 0,
 ) -> bytes:
-    """The file of samples [n, channels], beside a picture coded by ``video``."""
+    """The file of samples [n, channels] that sound ``begin`` samples after its beginning, where a
+    picture coded by ``video`` may be."""
     layout = {1: "mono", 2: "stereo"}[samples.shape[1]]
     planes = np.ascontiguousarray(samples.T)
     frame = av.AudioFrame.from_ndarray(planes, format="fltp", layout=layout)
@@ -32,5 +38,7 @@ def encoded(
             context.format, layout, rate_hz, frame_size=context.frame_size or 1024
         )
         for piece in [*convert.resample(frame), *convert.resample(None), None]:
+            if piece is not None:
+                piece.pts += begin
             out.mux(sound.encode(piece))
     return file.getvalue()

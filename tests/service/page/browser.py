@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import mido
-from playwright.sync_api import Browser, Download, Page, Playwright
+from playwright.sync_api import Browser, Download, FloatRect, Page, Playwright
 
 from tests.service.servers import START_S, RunningServer
 
@@ -115,6 +115,11 @@ class Tab:
             "async () => (await import('./app.js')).stage.roll.view"
         )
         return shown
+
+    def box(self, selector: str) -> FloatRect:
+        box = self.page.locator(selector).bounding_box()
+        assert box is not None, selector
+        return box
 
     def wait_for_notes(self, count: int) -> None:
         self.page.wait_for_function(

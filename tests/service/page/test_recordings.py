@@ -171,8 +171,7 @@ def test_a_passage_is_looped(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)
     page = tab.page
     loop = page.get_by_role("button", name="Loop")
-    box = page.locator("#roll").bounding_box()
-    assert box is not None
+    box = tab.box("#roll")
     shown = tab.view
 
     def at(seconds: float) -> float:

@@ -23,8 +23,7 @@ def test_roll_answers_to_keyboard_and_pointer(tab: Tab, long_recording: Path) ->
     page.keyboard.press(" ")
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
 
-    box = page.locator("#overview").bounding_box()
-    assert box is not None
+    box = tab.box("#overview")
     # The A5 sounds from 21 to 40 s.
     page.mouse.click(box["x"] + box["width"] * 30 / LONG_S, box["y"] + box["height"] / 2)
     page.wait_for_selector("#roll[data-sounding='A5']")
@@ -51,11 +50,9 @@ def test_the_page_fits_the_screen(tab: Tab, recording: Path, width: int, height:
     page.keyboard.type("Prelude in E flat major, op. 28 no. 19, in the hall, second try")
     page.keyboard.press("Enter")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    listen = page.locator("#listen").bounding_box()
-    assert listen is not None
+    listen = tab.box("#listen")
     assert listen["y"] + listen["height"] <= height
-    roll = page.locator("#roll").bounding_box()
-    assert roll is not None
+    roll = tab.box("#roll")
     assert roll["height"] >= (140 if height < 500 else 200)
     assert roll["y"] + roll["height"] <= height
     cut, small = tab.run("""() => {
@@ -70,16 +67,14 @@ def test_the_page_fits_the_screen(tab: Tab, recording: Path, width: int, height:
     assert (cut, small) == (0, [])
     if (width, height) == (1280, 800):
         for control in ("#drop", "#midi-connect", "#takes li", "#play", "#save-midi"):
-            box = page.locator(control).bounding_box()
-            assert box is not None, control
+            box = tab.box(control)
             assert box["y"] + box["height"] <= height, control
 
 
 def test_wheel_and_fingers_zoom_and_scroll_both_ways(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)
     page = tab.page
-    box = page.locator("#roll").bounding_box()
-    assert box is not None
+    box = tab.box("#roll")
     x, y = box["x"] + 0.6 * box["width"], box["y"] + 0.5 * box["height"]
     page.mouse.move(x, y)
     whole = tab.view

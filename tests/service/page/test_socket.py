@@ -174,25 +174,6 @@ def test_a_token_that_cannot_be_had_now_is_asked_for_again(bench: Tab) -> None:
     assert reported["heard"][1:] == [["retry", 0], ["offered", ["rse.v1", "rse.token.good"]]]
 
 
-def test_a_server_that_stops_answering_is_noticed_and_heard_again(bench: Tab) -> None:
-    reported = play(
-        bench,
-        """
-        for (const type of ['quiet', 'heard']) {
-          stream.addEventListener(type, () => heard.push([type, type]));
-        }
-        const first = await nextSocket(1);
-        first.say(ready);
-        for (let second = 0; second < 6; second += 1) say(1000);
-        first.say(progress(point(500, 8), 0.8));
-        stream.stop();
-        first.say({ type: 'done', reason: 'stop' });
-        first.fail();
-        """,
-    )
-    assert [what for what, told in reported["heard"] if told] == ["quiet", "heard"]
-
-
 def test_notes_that_come_too_late_are_shown_but_not_played(bench: Tab) -> None:
     reported = play(
         bench,

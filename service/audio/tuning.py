@@ -1,9 +1,11 @@
-"""The tuning of a performance from its samples: the peaks of short spectra.
+"""The tuning of a performance from its samples: spectral peaks, and the pitch of a voice.
 
-A peak counts if it stays where it was in the spectrum before: glides and noise do not. See
-``service.notes.tuning`` for what becomes of the peaks.
+A spectral peak counts if it stays where it was in the spectrum before: glides and noise do not, but
+neither does a vibrato. So the pitch by autocorrelation counts as well, as the mean over a stretch of
+a note in which it turns about one place. See ``service.notes.tuning`` for what becomes of both.
 """
 
+import cmath
 import math
 
 import numpy as np
@@ -22,6 +24,13 @@ _PEAKS = 12  # of each spectrum, the highest
 _FAINT = 10 ** (-30 / 20)  # relative to the highest
 _SILENT = 1e-4  # amplitude of a sine
 _STEADY_CENTS = 8.0  # that a peak may move between two spectra: others are glides and noise
+
+_VOICE_SPAN, _VOICE_STEP = 1024, 512  # samples
+_VOICE_LOWEST_HZ, _VOICE_HIGHEST_HZ = 70.0, 1000.0
+_PERIODIC = 0.8  # least correlation with the period before
+_OCTAVE = 0.02  # of correlation, by which a period of twice the length must be better
+_VIBRATO_CENTS = 80.0  # either way of the mean
+_LEAST_SPANS = 3
 _REMEMBERED = 2048  # boundaries, 13 min: more than the segments of a recording under way
 
 
@@ -43,7 +52,7 @@ class TuningFollower:
         tuning: what is known there.
         """
         boundary = known_at - known_at % BLOCK
-        self._spectrum = _Spectrum(rate_hz)
+        self._spectrum, self._voice = _Spectrum(rate_hz), _Voice(rate_hz)
         self._bins = bins_per_semitone
         self._unneeded = boundary - first_sample
         self._first = self._boundary = boundary
@@ -58,8 +67,10 @@ class TuningFollower:
         whole = len(audio) - len(audio) % BLOCK
         for start in range(0, whole, BLOCK):
             tuning = self._known[self._boundary]
-            vector = self._spectrum.vector(audio[start : start + BLOCK])
-            if vector is not None:
+            block = audio[start : start + BLOCK]
+            vectors = self._spectrum.vector(block), self._voice.vector(block)
+            if vectors != (None, None):
+                vector = sum(one for one in vectors if one is not None) / len(vectors)
                 tuning = tuning.after(vector, self._bins)
             self._boundary += BLOCK
             self._known[self._boundary] = tuning
@@ -116,19 +127,18 @@ class _Spectrum:
         self._stop = int(_HIGHEST_HZ / self._bin_hz) + 1
 
     def vector(self, block: NDArray[np.float32]) -> complex | None:
-        """The block's vector; None if it is silent."""
+        """The block's vector, short if few of its peaks are steady; None if none is."""
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * self._window
         height = np.abs(np.fft.rfft(spans, _BINS))[:, self._first - 1 : self._stop + 1]
         total, weights = 0j, 0.0
-        before = np.zeros(0)
-        for cents, peaks in map(self._peaks, height):
+        (before, _), *rest = map(self._peaks, height)
+        for cents, peaks in rest:
             if len(before) and len(cents):
                 steady = np.abs(cents[:, None] - before).min(axis=1) < _STEADY_CENTS
-                weight = peaks[steady]
-                total += complex(np.exp(2j * np.pi / 100 * cents[steady]) @ weight)
-                weights += float(weight.sum())
+                total += complex(np.exp(2j * np.pi / 100 * cents[steady]) @ peaks[steady])
+            weights += float(peaks.sum())
             before = cents
-        return total / weights if weights else None
+        return total / weights if total else None
 
     def _peaks(self, height: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
         """Cents above concert pitch, and amplitudes, of the highest peaks."""
@@ -141,3 +151,47 @@ class _Spectrum:
         vertex = 0.5 * (left - right) / np.minimum(left - 2 * peak + right, -1e-9)
         hz = (self._first + at + vertex) * self._bin_hz
         return 1200 * np.log2(hz / CONCERT_HZ), inner[at]
+
+
+class _Voice:
+    """The pitch of a block in which one voice sounds."""
+
+    def __init__(self, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        self._window = np.hanning(_VOICE_SPAN).astype(np.float32)
+        self._own = 1 / self._correlated(self._window[None])
+        first, stop = (int(rate_hz / hz) for hz in (_VOICE_HIGHEST_HZ, _VOICE_LOWEST_HZ))
+        self._lags = np.arange(first, stop)
+        self._cost = _OCTAVE * np.log2(self._lags)
+
+    @staticmethod
+    def _correlated(spans: NDArray[np.float32]) -> NDArray[np.float64]:
+        """By lag; 1 at none, and 0 of what is silent."""
+        found = np.fft.irfft(np.abs(np.fft.rfft(spans, 2 * _VOICE_SPAN)) ** 2)
+        audible = found[:, :1] > _SILENT**2 * _VOICE_SPAN
+        return np.where(audible, found / np.maximum(found[:, :1], 1e-12), 0)[:, : _VOICE_SPAN // 2]
+
+    def vector(self, block: NDArray[np.float32]) -> complex | None:
+        """The block's vector; None if no voice sounds in it."""
+        spans = np.lib.stride_tricks.sliding_window_view(block, _VOICE_SPAN)[::_VOICE_STEP]
+        spans = (spans - spans.mean(axis=1, keepdims=True)) * self._window
+        alike = self._correlated(spans) * self._own
+        left, inner, right = (alike[:, self._lags + step] for step in (-1, 0, 1))
+        peaks = np.where((inner > left) & (inner >= right) & (inner > _PERIODIC), inner, -1.0)
+        at = np.arange(len(spans)), (peaks - self._cost).argmax(axis=1)
+        left, peak, right = left[at], inner[at], right[at]
+        vertex = 0.5 * (left - right) / np.minimum(left - 2 * peak + right, -1e-6)
+        hz = self._rate_hz / (self._lags[at[1]] + vertex.clip(-0.5, 0.5))
+        cents = np.where(peaks[at] > 0, 1200 * np.log2(hz / CONCERT_HZ), np.nan)
+        total, count = 0j, 0
+        note: list[float] = []
+        for pitch in [*cents.tolist(), math.nan]:
+            mean = sum(note) / max(1, len(note))
+            if note and not abs(pitch - mean) <= _VIBRATO_CENTS:
+                if len(note) >= _LEAST_SPANS:
+                    total += len(note) * cmath.exp(2j * math.pi / 100 * mean)
+                    count += len(note)
+                note = []
+            if not math.isnan(pitch):
+                note.append(pitch)
+        return total / count if count else None

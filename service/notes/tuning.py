@@ -1,9 +1,10 @@
 """How far a performance is from A4 = 440 Hz, and the shift of the filterbank that follows it.
 
-A performance in another tuning has its notes between the network's pitches. Its spectral peaks are
-equally far from the nearest pitches, on average. So a block of audio gives a vector, the mean of
-exp(2 pi i deviation / 100 cents) over its peaks (``service.audio.tuning``). The sum of these
-vectors, which slowly forgets, points to the deviation; the more the peaks agree, the longer it is.
+A performance in another tuning has its notes between the network's pitches. Its spectral peaks, and
+the pitches of a voice, are equally far from the nearest pitches, on average. So a block of audio
+gives a vector, the mean of exp(2 pi i deviation / 100 cents) over them (``service.audio.tuning``).
+The sum of these vectors, which slowly forgets, points to the deviation; the more they agree, the
+longer it is.
 The network then reads its filters so many bins higher that what is left is less than half of one
 (33 cents apart, with three in a semitone)::
 
@@ -25,13 +26,12 @@ MOST_SHIFT = 2
 """Bins by which a performance is followed either way."""
 KEPT = 0.97
 """Of the vectors so far, from block to block: half of the sum is 8.5 s old or newer."""
-LEAST_BLOCKS = 2.9
-"""Blocks with sound, as many as the sum remembers, before the first shift: 3 of them."""
-LEAST_AGREEMENT = 0.25
-"""Length of the sum per block, below which nothing follows: instruments reach 0.5 to 0.9, singers
-0.1 to 0.4, noise none."""
-TOLERANCE_CENTS = 25.0
-"""Deviation that is not followed; the network takes no harm from 30."""
+LEAST_BLOCKS = 1.9
+"""Blocks with sound, as many as the sum remembers, before the first shift: 2 of them."""
+LEAST_AGREEMENT = 0.05
+"""Length of the sum per block, below which nothing follows: noise has next to none."""
+TOLERANCE_CENTS = 20.0
+"""Deviation that is not followed."""
 _DIGITS = 6
 
 

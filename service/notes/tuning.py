@@ -4,8 +4,7 @@ A performance in another tuning has its notes between the network's pitches. Its
 the pitches of a voice, are equally far from the nearest pitches, on average. So a block of audio
 gives a vector, the mean of exp(2 pi i deviation / 100 cents) over them (``service.audio.tuning``).
 The sum of these vectors, which slowly forgets, points to the deviation; the more they agree, the
-longer it is.
-The network then reads its filters so many bins higher that what is left is less than half of one
+longer it is. The network then reads its filters so many bins higher that what is left is less than half of one
 (33 cents apart, with three in a semitone)::
 
     deviation   -50        -33        -17         0         17         33         50 cents
@@ -26,12 +25,16 @@ MOST_SHIFT = 2
 """Bins by which a performance is followed either way."""
 KEPT = 0.97
 """Of the vectors so far, from block to block: half of the sum is 8.5 s old or newer."""
-LEAST_BLOCKS = 1.9
-"""Blocks with sound, as many as the sum remembers, before the first shift: 2 of them."""
-LEAST_AGREEMENT = 0.05
-"""Length of the sum per block, below which nothing follows: noise has next to none."""
-TOLERANCE_CENTS = 20.0
-"""Deviation that is not followed."""
+LEAST_BLOCKS = 2.9
+"""Blocks with sound, as many as the sum remembers, before the first shift: 3 of them."""
+LEAST_SUM, LEAST_AGREEMENT = 1.0, 0.05
+"""Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3
+to 0.6 per block, singers 0.05 to 0.2, noise next to none."""
+FAR_AGREEMENT = 0.25
+"""The same per block, to be followed by more than one bin: doubtful singers stay within half a
+semitone, lest a wrong turn makes them a semitone off."""
+TOLERANCE_CENTS = 17.0
+"""Deviation that is not followed: half a bin."""
 _DIGITS = 6
 
 
@@ -54,14 +57,14 @@ class Tuning:
         """With one more block, which had sound."""
         total = KEPT * complex(self.along, self.across) + vector
         blocks = KEPT * self.blocks + 1
-        shift = self.shift
-        if blocks >= LEAST_BLOCKS and abs(total) >= LEAST_AGREEMENT * blocks:
+        shift, length = self.shift, abs(total)
+        if blocks >= LEAST_BLOCKS and length >= max(LEAST_SUM, LEAST_AGREEMENT * blocks):
             bin_cents = 100.0 / bins_per_semitone
             deviation = 100 * math.atan2(total.imag, total.real) / math.tau
             left = (deviation - bin_cents * shift + 50) % 100 - 50
             if abs(left) > TOLERANCE_CENTS:
                 shift += round(left / bin_cents)
-                if abs(shift) > MOST_SHIFT:
+                if abs(shift) > (MOST_SHIFT if length >= FAR_AGREEMENT * blocks else 1):
                     shift -= int(math.copysign(bins_per_semitone, shift))
         along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
         return Tuning(along, across, round(blocks, _DIGITS), shift)

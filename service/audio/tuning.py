@@ -1,8 +1,8 @@
 """The tuning of a performance from its samples: spectral peaks, and the pitch of a voice.
 
 A spectral peak counts if it stays where it was in the spectrum before: glides and noise do not, but
-neither does a vibrato. So the pitch by autocorrelation counts as well, as the mean over a stretch of
-a note in which it turns about one place. See ``service.notes.tuning`` for what becomes of both.
+neither does a vibrato. So the pitch by autocorrelation counts as well: its mean over a stretch of a
+note in which it turns about one place. See ``service.notes.tuning`` for what becomes of both.
 """
 
 import cmath
@@ -24,6 +24,7 @@ _PEAKS = 12  # of each spectrum, the highest
 _FAINT = 10 ** (-30 / 20)  # relative to the highest
 _SILENT = 1e-4  # amplitude of a sine
 _STEADY_CENTS = 8.0  # that a peak may move between two spectra: others are glides and noise
+_CLEAR = 0.4  # agreement of peaks to which a voice adds nothing
 
 _VOICE_SPAN, _VOICE_STEP = 1024, 512  # samples
 _VOICE_LOWEST_HZ, _VOICE_HIGHEST_HZ = 70.0, 1000.0
@@ -67,15 +68,22 @@ class TuningFollower:
         whole = len(audio) - len(audio) % BLOCK
         for start in range(0, whole, BLOCK):
             tuning = self._known[self._boundary]
-            block = audio[start : start + BLOCK]
-            vectors = self._spectrum.vector(block), self._voice.vector(block)
-            if vectors != (None, None):
-                vector = sum(one for one in vectors if one is not None) / len(vectors)
+            vector = self._vector(audio[start : start + BLOCK])
+            if vector is not None:
                 tuning = tuning.after(vector, self._bins)
             self._boundary += BLOCK
             self._known[self._boundary] = tuning
             self._known.pop(self._boundary - _REMEMBERED * BLOCK, None)
         self._audio = audio[whole:]
+
+    def _vector(self, block: NDArray[np.float32]) -> complex | None:
+        peaks = self._spectrum.vector(block)
+        if peaks is not None and abs(peaks) >= _CLEAR:
+            return peaks
+        voice = self._voice.vector(block)
+        if peaks is None and voice is None:
+            return None
+        return ((peaks or 0j) + (voice or 0j)) / 2
 
     def at(self, sample: int) -> Tuning:
         """What is known at the last boundary up to this sample, or at the first boundary there is;

@@ -23,6 +23,7 @@ the note that sounds, p, gives way to another pitch q or to silence, whichever i
 The past matters through the sounding note alone: each step is final once frame f + A is known.
 """
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -58,45 +59,51 @@ class LineListener:
         self._frame = heads.index("frame")
         self._piano = heads.index(PIANO) if PIANO in heads else None
         self.history_frames = settings.memory_frames + settings.second_frames
-        self._flags = np.zeros((5, self.history_frames), np.bool_)  # of the latest frames
+        self._run = 0  # latest frames in a row in which a second pitch is heard
+        # Of the latest frames: a second pitch lasts, any sounds, one of a piano, any is heard, and
+        # surely.
+        self._latest = deque([(False,) * 5] * settings.memory_frames)
+        self._counts = [0] * 5
 
-    def hear(self, known: NDArray[np.float32]) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    def hear(self, known: NDArray[np.float32]) -> tuple[list[bool], NDArray[np.float32]]:
         """Of the next n frames, [heads, n, 128]: whether several lines play, and the bias of notes,
-        when each is the newest, [n]."""
+        when each is the newest."""
         line, frame = self._settings, known[self._frame]
         rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
         top = frame[rows, likeliest]
-        second = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1) >= line.second_threshold
         sounds = top >= line.second_threshold
-        piano = np.zeros_like(sounds)
-        if self._piano is not None:
-            piano = sounds & (known[self._piano, rows, likeliest] >= 0.5)
-        flags = np.stack([second, sounds, piano, top >= HEARD, top >= SURE])
-        flags = np.concatenate([self._flags, flags], axis=1)
-        self._flags = flags[:, -self.history_frames :]
-        lasting = _counts(flags[0], line.second_frames) == line.second_frames
-        seconds = _counts(lasting, line.memory_frames)[-len(frame) :]
-        count, pianos, heard, sure = _counts(flags[1:], line.memory_frames)[:, -len(frame) :]
-        doubt, frames = PRIOR
-        doubt = (heard - sure + doubt * frames) / (heard + frames)
-        bias = line.bias + line.doubt_bias * np.interp(doubt, DOUBT, (0, 1))
-        return (seconds > 0) | (pianos > PIANO_SHARE * count), bias.astype(np.float32)
-
-
-def _counts(flags: NDArray[np.bool_], latest: int) -> NDArray[np.int64]:
-    """How many of the ``latest`` are set, up to each; the last axis."""
-    total: NDArray[np.int64] = np.cumsum(flags, axis=-1, dtype=np.int64)
-    total[..., latest:] -= total[..., :-latest].copy()
-    return total
+        second = piano = sounds & False
+        if sounds.any():
+            others = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1)
+            second = others >= line.second_threshold
+            if self._piano is not None:
+                piano = sounds & (known[self._piano, rows, likeliest] >= 0.5)
+        flags = second, sounds, piano, top >= HEARD, top >= SURE
+        several, bias = [], []
+        for now in zip(*(flag.tolist() for flag in flags), strict=True):
+            self._run = self._run + 1 if now[0] else 0
+            now = (self._run >= line.second_frames, *now[1:])
+            self._latest.append(now)
+            old = self._latest.popleft()
+            if now != old:
+                self._counts = [c + n - o for c, n, o in zip(self._counts, now, old, strict=True)]
+            seconds, count, pianos, heard, sure = self._counts
+            several.append(seconds > 0 or pianos > PIANO_SHARE * count)
+            doubt, frames = PRIOR
+            doubt = (heard - sure + doubt * frames) / (heard + frames)
+            unknown = (doubt - DOUBT[0]) / (DOUBT[1] - DOUBT[0])
+            bias.append(line.bias + line.doubt_bias * min(1.0, max(0.0, unknown)))
+        return several, np.array(bias, np.float32)
 
 
 class Paths(NamedTuple):
     """The gains of the best paths from each of n frames on that begin in a note; in silence; in a
-    note that has to be paid for."""
+    note that has to be paid for. Pitches that are nowhere worth more than silence are left out."""
 
-    note: NDArray[np.float32]  # [n, 128]
+    pitches: list[int]  # k of them
+    note: NDArray[np.float32]  # [n, k]
     silent: NDArray[np.float32]  # [n]
-    begun: NDArray[np.float32]  # [n, 128]
+    begun: NDArray[np.float32]  # [n, k]
 
 
 def best_paths(
@@ -104,21 +111,27 @@ def best_paths(
     frame: NDArray[np.float32],
     onset: NDArray[np.float32],
     bias: NDArray[np.float32],
-) -> Paths:
-    """From each of n frames on; ``frame`` and ``onset`` are [n + A, 128], bias [n]."""
+) -> Paths | None:
+    """From each of n frames on; ``frame`` and ``onset`` are [n + A, 128], bias [n]. None: silence
+    is best everywhere."""
     count, ahead = len(bias), len(frame) - len(bias)
     spread = frame.copy()
     spread[:, 1:] += SPREAD * frame[:, :-1]
     spread[:, :-1] += SPREAD * frame[:, 1:]
-    odds, gain = log_odds(spread), bias[:, None]
-    lowered = np.float32(line.onset_weight) * np.maximum(0, log_odds(onset) - _NO_ONSET)
-    cost = np.maximum(LEAST_COST, np.float32(line.cost) - lowered)
+    worth = np.maximum(_LEAST, spread.max(axis=0)) > 1 / (1 + np.exp(bias.max()))
+    pitches = np.flatnonzero(worth)
+    if not len(pitches):
+        return None
+    odds, gain = log_odds(spread[:, pitches]), bias[:, None]
+    lowered = log_odds(onset[:, pitches]) - _NO_ONSET
+    cost = line.cost - np.float32(line.onset_weight) * np.maximum(0, lowered)
+    cost = np.maximum(LEAST_COST, cost)
     note, silent = odds[ahead:] + gain, np.zeros(count, np.float32)
     for i in reversed(range(ahead)):  # from the paths one frame later on
         left = np.maximum(silent, (note - cost[i + 1 : i + 1 + count]).max(axis=1))
         note = odds[i : i + count] + gain + np.maximum(note, left[:, None])
         silent = left
-    return Paths(note, silent, note - cost[:count])
+    return Paths(pitches.tolist(), note, silent, note - cost[:count])
 
 
 def log_odds(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:

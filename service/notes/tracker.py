@@ -20,6 +20,8 @@ other pitches that were returned earlier. Events of one pitch are in time order.
 be retracted, so a note that turns out to be short gets the minimum length.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,8 +62,8 @@ class NoteTracker(Tracker):
         self._oldest = 0  # frame of column 0
         self._decided = -self._ahead
         self._now_several = self._lines is None
-        self._several = np.zeros(0, np.bool_)  # of the block, as the next two
-        self._struck = np.zeros((0, PITCHES), np.bool_)
+        self._several: list[bool] = []  # of the block, as the next two
+        self._struck: dict[int, list[int]] = {}  # pitches by column
         self._paths: Paths | None = None
         # Half a frame more than the wait itself: an onset may lie that far before its frame.
         self.on_delay_frames = self._ahead + 0.5 - min(0.0, settings.onset_correction_frames)
@@ -78,31 +80,34 @@ class NoteTracker(Tracker):
 
     def read(self, block: NDArray[np.float32], new: int) -> None:
         if self._lines is None:
-            self._take(block, np.ones(new, np.bool_), None)
+            self._take(block, [True] * new, None)
         elif new:
             self._take(block, *self._lines.hear(block))
 
     def _take(
         self,
         block: NDArray[np.float32],
-        several: NDArray[np.bool_],
+        several: list[bool],
         bias: NDArray[np.float32] | None,
     ) -> None:
         self._oldest = self._pushed - self._past
         self._recent = self._frames.append(block)
         self._several = several
         frame, onset = self._recent[self._frame], self._recent[self._onset]
-        self._struck = peaks(onset, self._delay, self.settings.least_onset_threshold)
-        if self._struck.any():
-            self._struck &= confirmed(frame, self._delay, self.settings.frame_on_threshold)
-        if bias is not None and not several.all():
+        struck = peaks(onset, self._delay, self.settings.least_onset_threshold)
+        self._struck = {}
+        if struck.any():
+            struck &= confirmed(frame, self._delay, self.settings.frame_on_threshold)
+            for at, pitch in np.argwhere(struck).tolist():
+                self._struck.setdefault(at, []).append(pitch)
+        if bias is not None and not all(several):
             assert self.settings.line is not None
             first = self._past - self._ahead
             self._paths = best_paths(self.settings.line, frame[first:], onset[first:], bias)
 
     def step(self) -> list[NoteEvent]:
         i = self._pushed - self._oldest - self._past
-        self._now_several = several = bool(self._several[i])
+        self._now_several = several = self._several[i]
         decided = self._pushed + 1 - (self._delay if several else self._ahead)
         events: list[NoteEvent] = []
         if self._pushed >= self._resumed:
@@ -124,7 +129,7 @@ class NoteTracker(Tracker):
         at = frame - self._oldest
         ends: list[NoteEvent] = []
         begins: list[tuple[float, int, float]] = []  # time in frames, pitch, probability
-        for pitch in np.flatnonzero(self._struck[at]).tolist():
+        for pitch in self._struck.get(at, ()):
             chance = self._chance(self._recent, at, pitch)
             if chance < self._least or self._begun_lately(pitch, frame):
                 continue
@@ -151,21 +156,24 @@ class NoteTracker(Tracker):
 
     def _follow(self, frame: int, i: int) -> list[NoteEvent]:
         """What the i-th of the paths, which begins at the frame, begins and ends."""
-        assert self._paths is not None
         assert self.settings.line is not None
-        note, silent, begun = (part[i] for part in self._paths)
-        pitch = int(begun.argmax())
-        if not self._sounding:
-            return self._begin_after(frame, pitch) if begun[pitch] > silent else []
-        newest = max(sounding.event.frame for sounding in self._sounding.values())
+        newest = max((note.event.frame for note in self._sounding.values()), default=-math.inf)
         if frame - newest < self.settings.line.least_frames:
             return []
+        if self._paths is None:
+            return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
+        pitches, _, silents, begun = self._paths
+        silent, best = silents[i], int(begun[i].argmax())
+        if not self._sounding:
+            return self._begin_after(frame, pitches[best]) if begun[i, best] > silent else []
+        notes = dict(zip(pitches, self._paths.note[i].tolist(), strict=True))
+        gains = {pitch: notes.get(pitch, -math.inf) for pitch in self._sounding}
         # There are others if several lines have left them.
-        held, *others = sorted(self._sounding, key=lambda one: (-note[one], one))
+        held, *others = sorted(gains, key=lambda pitch: (-gains[pitch], pitch))
         events = [self._end(other, frame, frame) for other in others]
-        if begun[pitch] > max(note[held], silent):
-            events += self._begin_after(frame, pitch)
-        elif silent > note[held]:
+        if begun[i, best] > max(gains[held], silent):
+            events += self._begin_after(frame, pitches[best])
+        elif silent > gains[held]:
             events.append(self._end(held, frame, frame))
         elif self._struck_again(frame, held):
             events += self._begin_after(frame, held)
@@ -202,6 +210,6 @@ class NoteTracker(Tracker):
         wait = self._delay if self._now_several else self._ahead
         silence = np.zeros((self._n_heads, wait, PITCHES), np.float32)
         bias = None if self._lines is None else self._lines.hear(silence)[1]
-        self._take(silence, np.full(wait, self._now_several), bias)
+        self._take(silence, [self._now_several] * wait, bias)
         events = [event for _ in range(wait) for event in self.step()]
         return events + self._end_all(end_frame)

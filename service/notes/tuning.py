@@ -4,8 +4,8 @@ A performance in another tuning has its notes between the network's pitches. Its
 the pitches of a voice, are equally far from the nearest pitches, on average. So a block of audio
 gives a vector, the mean of exp(2 pi i deviation / 100 cents) over them (``service.audio.tuning``).
 The sum of these vectors, which slowly forgets, points to the deviation; the more they agree, the
-longer it is. The network then reads its filters so many bins higher that what is left is less than half of one
-(33 cents apart, with three in a semitone)::
+longer it is. The network then reads its filters so many bins higher that what is left is less than
+half of one (33 cents apart, with three in a semitone)::
 
     deviation   -50        -33        -17         0         17         33         50 cents
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1

@@ -23,7 +23,7 @@ from service.protocol.midi_file import PEDALLED
 
 TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)
 """Rows that trackers read."""
-CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "plucked", "mallets")
+CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
 """Instruments that hardly play single lines: nothing waits for one if they are the only ones."""
 RISE = 3
 """Frames over which the frame probability rises at an onset, for networks without a head for it."""

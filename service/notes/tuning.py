@@ -11,8 +11,8 @@ half of one (33 cents apart, with three in a semitone)::
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
 
 A whole semitone cannot be told from none, so the deviation counts from what has been followed so
-far. A singer who drifts is followed to MOST_SHIFT; from there on the notes are a semitone off. The
-rule is causal, and live streams and recordings follow it alike.
+far. A singer who drifts is followed to MOST_SHIFT if clearly heard, else by one bin; from there on
+the notes are a semitone off. The rule is causal, and live streams and recordings follow it alike.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ KEPT = 0.97
 """Of the vectors so far, from block to block: half of the sum is 8.5 s old or newer."""
 LEAST_BLOCKS = 2.9
 """Blocks with sound, as many as the sum remembers, before the first shift: 3 of them."""
-LEAST_SUM, LEAST_AGREEMENT = 1.0, 0.05
-"""Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3
-to 0.6 per block, singers 0.05 to 0.2, noise next to none."""
-FAR_AGREEMENT = 0.25
-"""The same per block, to be followed by more than one bin: doubtful singers stay within half a
-semitone, lest a wrong turn makes them a semitone off."""
+LEAST_SUM, LEAST_AGREEMENT = 1.5, 0.1
+"""Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.4
+to 0.9 per block, singers 0.1 to 0.3, noise next to none."""
+FAR_SUM, FAR_AGREEMENT = 4.0, 0.25
+"""The same to be followed by more than one bin: whoever is less clear stays within half a
+semitone."""
 TOLERANCE_CENTS = 17.0
 """Deviation that is not followed: half a bin."""
 _DIGITS = 6
@@ -64,7 +64,8 @@ class Tuning:
             left = (deviation - bin_cents * shift + 50) % 100 - 50
             if abs(left) > TOLERANCE_CENTS:
                 shift += round(left / bin_cents)
-                if abs(shift) > (MOST_SHIFT if length >= FAR_AGREEMENT * blocks else 1):
+                clear = length >= max(FAR_SUM, FAR_AGREEMENT * blocks)
+                if abs(shift) > (MOST_SHIFT if clear else 1):
                     shift -= int(math.copysign(bins_per_semitone, shift))
         along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
         return Tuning(along, across, round(blocks, _DIGITS), shift)

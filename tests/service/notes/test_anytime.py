@@ -141,22 +141,6 @@ def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObje
     assert [*events, other.finish(wild[0].shape[1])] == whole
 
 
-def test_a_resumed_note_begins_no_earlier_than_the_note_before_it_ended() -> None:
-    before, after = silence(60), silence(60)
-    draw(before, 60, onset=5, offset=20)
-    after[:2, 19:40, 60] = [[0.9] * 21, [0.6, 0.9, *[0.0] * 19]]  # nearer to frame 19 than to 21
-    one, other = (AnytimeTracker(TrackerSettings(), FRAME_S, HEADS, last_age=8) for _ in "12")
-    windows = [*windows_of(before, one)[:28], *windows_of(after, one)[28:]]
-    known = [event for window in windows[:28] for event in push(one, window)]
-    assert [event.frame for event in known] == [5, 20]
-    other.resume(0, ResumePoint(frames=28, notes=1, free=one.first_free_frames))
-    for window in windows[:28]:
-        push(other, window)
-    expected = push(one, windows[28])
-    assert [event.time_s for event in expected] == [known[-1].time_s]
-    assert push(other, windows[28]) == expected
-
-
 def test_the_surer_the_sooner() -> None:
     chosen = TrackerSettings(onset_threshold=0.3, early_odds=(3.0, 2.2, 1.7, 1.25))
     reported = {}

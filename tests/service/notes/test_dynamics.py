@@ -8,16 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.notes.dynamics import LOWEST_LEVEL, MEAN_VELOCITY, Dynamics
-from service.notes.resume import ResumePoint
-from service.protocol.client_messages import Checkpoint
-from service.stream.wire import checkpoint_of, resume_point
 
-START = Dynamics()
 LOUDNESS = st.lists(st.floats(0.08, 0.5), min_size=1, max_size=300)
 
 
-def velocities(loudness: list[float], dynamics: Dynamics = START) -> list[int]:
-    out = []
+def velocities(loudness: list[float]) -> list[int]:
+    out, dynamics = [], Dynamics()
     for value in loudness:
         dynamics = dynamics.after(value)
         out.append(dynamics.velocity(value))
@@ -29,20 +25,6 @@ def test_gain_changes_no_velocity_by_more_than_rounding(loudness: list[float], g
     raised = velocities([gain * value for value in loudness])
     for before, after in zip(velocities(loudness), raised, strict=True):
         assert abs(before - after) <= 1
-
-
-@given(LOUDNESS)
-def test_a_resumed_performance_goes_on_as_before(loudness: list[float]) -> None:
-    dynamics = Dynamics()
-    for number, value in enumerate(loudness):
-        rest = loudness[number:]
-        sent = checkpoint_of("0", ResumePoint(dynamics=dynamics)).model_dump_json()
-        received = resume_point(Checkpoint.model_validate_json(sent)).dynamics
-        assert received == dynamics
-        assert velocities(rest, received) == velocities(rest, dynamics)
-        dynamics = dynamics.after(value)
-        if number == 10:
-            break
 
 
 def test_velocities_follow_the_player_and_the_level_follows_slowly() -> None:

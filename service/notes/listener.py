@@ -1,6 +1,6 @@
 """All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 from model.config import CENTS, PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.base_tracker import ANY_PITCH, Tracker, as_probabilities
-from service.notes.belief import Belief
-from service.notes.bends import HISTORY_FRAMES, Bender, Curve
-from service.notes.dynamics import Dynamics
+from service.notes.bends import HISTORY_FRAMES, Bender
 from service.notes.events import Event, NoteEvent
 from service.notes.lines import PIANO
 from service.notes.naming import InstrumentNamer
@@ -81,24 +79,15 @@ class Listener:
         self.history_frames = RISE + max(*frames, HISTORY_FRAMES if self._bender else 0)
 
     @property
-    def first_free_frames(self) -> Mapping[int, int]:
-        return self._tracker.first_free_frames
-
-    @property
-    def belief(self) -> Belief:
-        return self._namer.belief
-
-    @property
-    def dynamics(self) -> Dynamics:
-        return self._tracker.dynamics
-
-    @property
-    def curves(self) -> Mapping[int, Curve]:
-        return dict(self._bender.curves) if self._bender else {}
-
-    @property
-    def pedal(self) -> bool:
-        return self._pedal.down
+    def point(self) -> ResumePoint:
+        """What another listener needs to go on from here, beside frames, notes and audio."""
+        return ResumePoint(
+            belief=self._namer.belief,
+            dynamics=self._tracker.dynamics,
+            pedal=self._pedal.down,
+            curves=dict(self._bender.curves) if self._bender else {},
+            free=self._tracker.first_free_frames,
+        )
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
         """Continue where another listener to the same stream stopped; ``first_frame`` will be
@@ -106,7 +95,7 @@ class Listener:
         self._resumed = point.frames
         self._tracker.resume(first_frame, point)
         self._namer.resume(first_frame, point)
-        self._tracker.expect(self.belief.weights)
+        self._tracker.expect(self._namer.belief.weights)
         self._pedal.down = point.pedal
         if self._bender:
             self._bender.resume(first_frame, point.sounding, point.curves)
@@ -170,12 +159,12 @@ class Listener:
         for event in named:
             if event.kind != "note_off":
                 self._tracker.name(event)
-                self._tracker.expect(self.belief.weights)
+                self._tracker.expect(self._namer.belief.weights)
         return named
 
     def _pedal_present(self) -> bool:
         """Whether an instrument with a pedal plays."""
-        return not self.instruments or self.belief.share(PEDALLED) >= self._presence
+        return not self.instruments or self._namer.belief.share(PEDALLED) >= self._presence
 
     def finish(self, end_frame: int) -> list[Event]:
         """End the stream before ``end_frame``: decide the last frames as if silence followed, and

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -305,18 +306,14 @@ class Stream:
             return self._point
         replay = self._replay_before(self._frames)
         from_sample, mix = self._decoder.resumable(replay.from_sample)
-        return ResumePoint(
+        return replace(
+            self._listener.point,
             from_sample=from_sample,
             mix=mix,
             frames=self._frames,
             notes=self.score.begun,
             sounding=self.score.sounding,
-            belief=self._listener.belief,
-            dynamics=self._listener.dynamics,
-            pedal=self._listener.pedal,
             tuning=self._tuner.tuning(replay.tuning_sample),
-            curves=self._listener.curves,
-            free=self._listener.first_free_frames,
         )
 
     @property

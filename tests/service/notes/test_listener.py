@@ -1,5 +1,7 @@
 """Notes with their instruments and the pedal: what holds for any probabilities."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,6 @@ from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Event, Note, NoteEvent, PedalEvent
 from service.notes.listener import Listener
 from service.notes.naming import without_strays
-from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 
@@ -73,18 +74,12 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
     ended = {e.note_id for e in before if e.kind == "note_off"}
     resumed = listener(line=line)
     first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
-    point = ResumePoint(
-        frames=cut,
-        notes=len(ons),
-        sounding=tuple(event for event in ons.values() if event.note_id not in ended),
-        belief=whole.belief,
-        dynamics=whole.dynamics,
-        pedal=whole.pedal,
-    )
+    sounding = tuple(event for event in ons.values() if event.note_id not in ended)
+    point = replace(whole.point, frames=cut, notes=len(ons), sounding=sounding)
     resumed.resume(first, point)
     assert resumed.push(first, probabilities[:, first:cut]) == []
     assert resumed.push(cut, probabilities[:, cut:]) == whole.push(cut, probabilities[:, cut:])
-    assert resumed.belief == whole.belief
+    assert resumed.point == whole.point
     assert resumed.finish(frames) == whole.finish(frames)
 
 

@@ -33,8 +33,6 @@ The peak of one onset moves by up to r frames from window to window; ``free`` ke
 beginning a second note. Events come as they are decided, and are never retracted.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,16 +44,6 @@ from service.notes.tracker_settings import TrackerSettings
 
 END_AGE = 4
 """Age in frames at which a frame is weighed as evidence of an end."""
-
-
-class Peak(NamedTuple):
-    """Where a note may begin."""
-
-    row: int
-    """Frames from n - A to it."""
-    pitch: int
-    chance: float
-    """The probability that a note begins there."""
 
 
 class AnytimeTracker(Tracker):
@@ -120,17 +108,26 @@ class AnytimeTracker(Tracker):
             known[:, :-first] = 0
         events: list[NoteEvent] = []
         if self._pushed >= self._resumed:
-            events = self._begin_all(first, known, self._peaks(known))
+            events = self._begin_all(first, known)
         weighed = self.columns - 1 - self._weighed_after
         if weighed < given:  # not after the stream's end
             events += self._weigh(known, weighed)
         self._pushed += 1
         return events
 
-    def onset_peaks(self, window: NDArray[np.float32]) -> list[Peak]:
-        """What the window would begin were every threshold ``onset_threshold`` and every frame
-        free; to choose the thresholds with. Instead of ``push``, for each window in order."""
-        return self._peaks(self._whole(window))
+    def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
+        """Every peak f = n - A ... n that the frame probability confirms: frames from n - A to it,
+        its pitch, and the probability that a note begins there."""
+        known, last, chosen = self._whole(window), self._last, self.settings
+        radius = chosen.onset_radius_frames
+        found = peaks(known[self._onset], radius, chosen.least_onset_threshold)
+        if not found.any():
+            return []
+        found &= confirmed(known[self._frame], radius, chosen.frame_on_threshold)
+        return [
+            (row, pitch, self._chance(known, last + row, pitch))
+            for row, pitch in np.argwhere(found[last:]).tolist()
+        ]
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
         """All windows that show a frame before ``end_frame`` have been read."""
@@ -141,25 +138,10 @@ class AnytimeTracker(Tracker):
         missing = self.columns - window.shape[1]
         return np.pad(window, ((0, 0), (0, missing), (0, 0))) if missing else window
 
-    # -- what a window decides --------------------------------------------------------------------
-
-    def _peaks(self, known: NDArray[np.float32]) -> list[Peak]:
-        """Every peak f = n - A ... n that the frame probability confirms."""
-        last, chosen = self._last, self.settings
-        radius = chosen.onset_radius_frames
-        found = peaks(known[self._onset], radius, chosen.least_onset_threshold)
-        found &= confirmed(known[self._frame], radius, chosen.frame_on_threshold)
-        return [
-            Peak(row, pitch, self._chance(known, last + row, pitch))
-            for row, pitch in np.argwhere(found[last:]).tolist()
-        ]
-
-    def _begin_all(
-        self, first: int, known: NDArray[np.float32], found: list[Peak]
-    ) -> list[NoteEvent]:
+    def _begin_all(self, first: int, known: NDArray[np.float32]) -> list[NoteEvent]:
         """first: the frame of the window's first column."""
         events: list[NoteEvent] = []
-        for row, pitch, chance in found:
+        for row, pitch, chance in self.onset_peaks(known):
             at = self._last + row
             frame = first + at
             if frame < self._free[pitch] or chance < add_odds(self._least, self._doubt[at]):

@@ -8,10 +8,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -225,21 +225,15 @@ def _end_on_signals(task: asyncio.Task[Any]) -> None:
     written = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
 
     def hang_up() -> None:
-        _write_nowhere(written)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in written:  # writing to it would fail, and the files are still to be written
+            os.dup2(nowhere, stream.fileno())
         task.cancel()
 
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(signal.SIGHUP, hang_up)
-
-
-def _write_nowhere(streams: Iterable[TextIO]) -> None:
-    """For a terminal that is gone: writing to it fails, and the files are still to be written."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in streams:
-        os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 def _sound_file(

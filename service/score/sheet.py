@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,6 +15,7 @@ from service.score.beats import Beats
 from service.score.keys import Key
 from service.score.quantise import Placed
 from service.score.staves import Chord, hands, voices
+from service.score.tab import OPEN, tab_line
 
 KEYBOARDS = ("piano", "electric piano", "harpsichord", "organ", "mallets")
 CLASSES: Mapping[str | None, str] = {  # of music21, which knows transpositions
@@ -37,6 +39,11 @@ CLASSES: Mapping[str | None, str] = {  # of music21, which knows transpositions
     "mallets": "Vibraphone",
     None: "Piano",
 }
+
+
+NAMES = {"plucked": "Guitar"}
+_FINGERING = re.compile(rb"<fingering[^>]*>(\d+)/(\d+)</fingering>")
+_STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
 
 
 class ScoreExtraMissing(ImportError):
@@ -85,6 +92,8 @@ def musicxml(
     for part in parts:
         staves = _staves(part)
         written = [_staff(part, staff, lowest, bars, beats, key) for staff, lowest in staves]
+        if part.instrument == "plucked":
+            written.append(_staff(part, *staves[0], bars, beats, key, tablature=True))
         for staff in written:
             score.insert(0, staff)
         if len(written) > 1:
@@ -108,7 +117,8 @@ def musicxml(
         for signature in score.recurse().getElementsByClass("TimeSignature"):
             signature.style.hideObjectOnPrint = True
     exporter = load("music21.musicxml.m21ToXml").GeneralObjectExporter(score)
-    return bytes(exporter.parse())
+    # music21 writes a string and a fret for a chord's first note alone, but a fingering for each.
+    return _FINGERING.sub(_STRING_AND_FRET, bytes(exporter.parse()))
 
 
 def bars_of(parts: Sequence[PartNotes], beats: Beats) -> list[tuple[Fraction, int]]:
@@ -137,6 +147,7 @@ def _staff(
     bars: Sequence[tuple[Fraction, int]],
     beats: Beats,
     key: Key,
+    tablature: bool = False,
 ) -> Any:
     stream, clef, m21key, meter = map(
         load, ("music21.stream", "music21.clef", "music21.key", "music21.meter")
@@ -144,8 +155,10 @@ def _staff(
     kind = stream.PartStaff if part.instrument in (None, *KEYBOARDS) else stream.Part
     staff = kind()
     instrument = getattr(load("music21.instrument"), CLASSES.get(part.instrument, "Piano"))()
-    if part.instrument:
-        instrument.partName = part.instrument.capitalize()
+    if tablature:
+        instrument.partName = instrument.partAbbreviation = ""
+    elif part.instrument:
+        instrument.partName = NAMES.get(part.instrument, part.instrument.capitalize())
     staff.insert(0, instrument)
     names = spelled(
         [part.placed[place] for place in members], [part.pitch[place] for place in members], beats
@@ -160,8 +173,10 @@ def _staff(
         )
         for place, name in zip(members, names, strict=True)
     ]
-    lines = voices(notes)
-    if part.instrument == "plucked":
+    lines = [tab_line(notes)] if tablature else voices(notes)
+    if tablature:
+        sign = clef.TabClef()
+    elif part.instrument == "plucked":
         sign = clef.Treble8vbClef()
     elif part.instrument == "viola":
         sign = clef.AltoClef()
@@ -174,6 +189,8 @@ def _staff(
         measure = stream.Measure(number=number + 1 if bars[0][1] == beats.beats_per_bar else number)
         if number == 0:
             measure.append(sign)
+            if tablature:
+                measure.insert(0, load("music21.layout").StaffLayout(staffLines=len(OPEN)))
             measure.append(m21key.KeySignature(key.fifths))
         size = beats.beats_per_bar if number == 0 else count
         if size != signature:
@@ -197,6 +214,7 @@ def _fill(
     stream, note, chord, tie = map(
         load, ("music21.stream", "music21.note", "music21.chord", "music21.tie")
     )
+    fingering = load("music21.articulations").Fingering
     kept = [
         line
         for number, line in enumerate(lines)
@@ -211,26 +229,33 @@ def _fill(
             if c.onset >= end or stop <= start or begin >= stop:
                 continue
             for piece in _pieces(now, begin, start):
-                _add(voice, note.Rest(), piece, start, q, hidden=_heard(kept, line, piece))
+                hidden = bool(c.places) or _heard(kept, line, piece)
+                _add(voice, note.Rest(), piece, start, q, hidden=hidden)
             if c.grace:
                 element = note.Note(c.names[0]).getGrace()
                 voice.insert(float((begin - start) * q), element)
                 continue
             parts = _pieces(begin, stop, start)
             for place, piece in enumerate(parts):
+                if c.places and (place > 0 or c.onset < begin):  # the number says it once
+                    _add(voice, note.Rest(), piece, start, q, hidden=True)
+                    continue
                 element = chord.Chord(c.names) if len(c.names) > 1 else note.Note(c.names[0])
                 before, after = (
                     place > 0 or c.onset < begin,
                     place < len(parts) - 1 or c.onset + c.length > stop,
                 )
-                if before or after:
+                if c.places:
+                    element.articulations = [fingering(f"{s}/{fret}") for s, fret in c.places]
+                elif before or after:
                     element.tie = tie.Tie(
                         "continue" if before and after else "stop" if before else "start"
                     )
                 _add(voice, element, piece, start, q)
             now = stop
         for piece in _pieces(now, end, start):
-            _add(voice, note.Rest(), piece, start, q, hidden=_heard(kept, line, piece))
+            hidden = bool(line and line[0].places) or _heard(kept, line, piece)
+            _add(voice, note.Rest(), piece, start, q, hidden=hidden)
         if voice is not measure:
             measure.insert(0, voice)
 

@@ -17,13 +17,15 @@ _KEPT = 12  # rows of splits that are followed at once
 
 @dataclass(frozen=True)
 class Chord:
-    """Notes of one length that begin together; times in beats, names as a writer takes them."""
+    """Notes of one length that begin together; times in beats, names as a writer takes them, in
+    tablature with string and fret of each."""
 
     onset: Fraction
     length: Fraction
     names: tuple[str, ...]
     pitches: tuple[int, ...]
     grace: bool = False
+    places: tuple[tuple[int, int], ...] = ()
 
 
 def hands(placed: Sequence[Placed], pitch: Sequence[int]) -> list[bool]:

@@ -1,7 +1,6 @@
 """Live audio not yet transcribed, kept so that a lost connection loses no notes."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from clients.errors import ConnectionLostError
@@ -24,7 +23,7 @@ class Changes:
 
 
 class Backlog:
-    """Mono PCM between the device and the service, bounded, addressed by sample number.
+    """PCM between the device and the service, bounded, addressed by sample number.
 
     Sample 0 is the first ever added. Belongs to one event loop; an audio callback hands
     its blocks over with ``call_soon_threadsafe``. Beyond ``max_samples`` the oldest is dropped.
@@ -38,19 +37,20 @@ class Backlog:
     def __init__(self, frame_bytes: int, max_samples: int, changes: Changes) -> None:
         self.frame_bytes = frame_bytes
         self.max_samples = max_samples
-        self.start = self.position = self.end = 0
+        self.start = self.position = 0
         self.ended = asyncio.Event()
-        self._blocks: deque[bytes] = deque()
+        self._pcm = bytearray()
         self._changes = changes
+
+    @property
+    def end(self) -> int:
+        """Samples that have ever been added."""
+        return self.start + len(self._pcm) // self.frame_bytes
 
     def put(self, pcm: bytes) -> None:
         """Append a block of whole samples."""
-        if not pcm:
-            return
-        self._blocks.append(pcm)
-        self.end += len(pcm) // self.frame_bytes
-        while self.end - self.start > self.max_samples:
-            self._pop()
+        self._pcm += pcm
+        self.release(self.end - self.max_samples)
         self._changes.notify()
 
     def finish(self) -> None:
@@ -58,12 +58,13 @@ class Backlog:
         self._changes.notify()
 
     def release(self, before: int) -> None:
-        """Forget whole blocks that end at or before the sample ``before``."""
-        while self._blocks and self.start + len(self._blocks[0]) // self.frame_bytes <= before:
-            self._pop()
+        """Forget the audio before a sample."""
+        gone = max(0, before - self.start)
+        del self._pcm[: gone * self.frame_bytes]
+        self.start += gone
 
     async def read(self, max_samples: int) -> bytes | None:
-        """The next audio, at most to the end of its block; waits for it. None at the end of all.
+        """The next audio; waits for it. None at the end of all.
 
         Raises:
             ConnectionLostError: that audio has been dropped.
@@ -74,16 +75,8 @@ class Backlog:
         if self.position < self.start:
             dropped = f"sample {self.position} was dropped, {self.start} is the oldest"
             raise ConnectionLostError(f"the service is too slow: {dropped}", retryable=True)
-        begins = self.end
-        for block in reversed(self._blocks):  # a sender is nearly always at the newest
-            begins -= len(block) // self.frame_bytes
-            if begins <= self.position:
-                break
-        first = (self.position - begins) * self.frame_bytes
-        pcm = block[first : first + max_samples * self.frame_bytes]
+        first = (self.position - self.start) * self.frame_bytes
+        pcm = bytes(self._pcm[first : first + max_samples * self.frame_bytes])
         self.position += len(pcm) // self.frame_bytes
         self._changes.notify()
         return pcm
-
-    def _pop(self) -> None:
-        self.start += len(self._blocks.popleft()) // self.frame_bytes

@@ -58,7 +58,10 @@ def keep(files: Iterable[Path], force: bool) -> None:
 
 def write_whole(file: Path, data: bytes) -> None:
     """Write a file, or leave everything as it was; a link stays one. Raises OSError."""
-    model.files.write_whole(file.resolve(), data)
+    try:
+        model.files.write_whole(file.resolve(), data)
+    except OSError as error:  # of a file aside, whose name would tell nobody anything
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def check_writable(file: Path) -> None:

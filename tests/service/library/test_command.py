@@ -201,7 +201,7 @@ def test_a_full_disk_leaves_no_half_file(
 
     monkeypatch.setattr(os, "fsync", full)
     assert command.main([str(album / "one.wav"), "-o", str(result), "--force"]) == 1
-    assert "No space left on device" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"{album / 'one.wav'}: {result}: No space left on device\n"
     assert result.read_text() == "of yesterday"
     assert sorted(path.name for path in album.iterdir()) == [f"one.{ending}", "one.wav", "two.wav"]
 

@@ -32,15 +32,6 @@ LOUDNESS = {"piano": 1.0, "violin": 0.85, "viola": 0.7, "cello": 0.55}
 """The frame probability at which an instrument is heard most surely."""
 
 
-class Clock:
-    """Stands still until a test moves it."""
-
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def tone_hz(pitch: float) -> float:
     return 440.0 * 2 ** ((pitch - 69) / 12)
 

@@ -63,11 +63,9 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def seconds(
-    work: Callable[[], object], runs: int, warm_up: Callable[[], object] | None = None
-) -> list[float]:
-    """Wall-clock time of each run, after one (or a warm-up of its own) that is not counted."""
-    (warm_up or work)()
+def seconds(work: Callable[[], object], runs: int) -> list[float]:
+    """Wall-clock time of each run, after one that is not counted."""
+    work()
     times = []
     for _ in range(runs):
         began = time.perf_counter()

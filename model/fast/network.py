@@ -92,11 +92,6 @@ class FastNetwork:
             self._streamed = columns, half
 
     @property
-    def sample_rate(self) -> int:
-        """Hz of the windows."""
-        return self._transcriber.config.sample_rate
-
-    @property
     def context(self) -> int:
         """Samples before a window that its frames depend on."""
         return self._transcriber.config.context

@@ -116,7 +116,7 @@ _PAPER_MUSIC = MusicConfig(
 _PAPER_MUSIC_LOOP = released_loop(PAPER.rse.maps, steps=800_000)
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
-    # A small filterbank network on made-up tones.
+    # a small filterbank network on made-up tones.
     "minute": MusicRun(
         music=MusicConfig(
             model=replace(
@@ -132,13 +132,13 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         ),
         loop=LoopConfig(minutes=0.8, learning_rate=5e-3, average=0.98),
     ),
-    # A few minutes on two cores, for a first try with data.
+    # a few minutes on two cores, for a first try with data.
     "laptop": MusicRun(
         music=MusicConfig(validation_windows=300), loop=LoopConfig(minutes=4, validate_minutes=2)
     ),
     # The weights in the package.
     "live": MusicRun(loop=LoopConfig(minutes=120, validate_minutes=15)),
-    # A second stage, at a lower rate to keep what has been learned.
+    # a second stage, at a lower rate to keep what has been learned.
     "live-on": MusicRun(
         loop=LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12), init="live"
     ),
@@ -204,7 +204,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
             ),
             loop=replace(muon, minutes=0.8, average=0.98),
         ),
-        # A quarter of an hour on one core of a laptop.
+        # a quarter of an hour on one core of a laptop.
         "laptop": AlgorithmicRun(
             algorithmic=replace(data, rse=narrow, batch_size=16, validation_examples=512),
             loop=LoopConfig(steps=6_000, learning_rate=5e-3, validate_steps=500, bfloat16=False),

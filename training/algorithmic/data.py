@@ -43,12 +43,9 @@ class Problem:
     """An algorithmic task: how inputs are drawn and what the right output is."""
 
     name: str
-    vocabulary: int
-    """Input symbols, padding included (released code: n_input)."""
-    classes: int
-    """Output classes, padding included (released code: n_output)."""
-    blocks: int
-    """Beneš blocks that the paper uses for it."""
+    vocabulary: int  # input symbols, padding included (released code: n_input)
+    classes: int  # output classes, padding included (released code: n_output)
+    blocks: int  # beneš blocks that the paper uses for it
     draw: Callable[[Rng, int, int], Symbols]
     """(generator, nominal length, count) -> inputs (count, symbols), no padding."""
     solve: Callable[[Symbols], Symbols]

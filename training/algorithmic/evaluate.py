@@ -35,8 +35,7 @@ class Score:
     symbol_accuracy: float
     """Right symbols among positions where target or output is not padding, pooled (released
     code)."""
-    sequence_accuracy: float
-    """Examples that are right at every such position."""
+    sequence_accuracy: float  # examples that are right at every such position
 
 
 def draw_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
@@ -56,7 +55,7 @@ def score_examples(network: nn.Module, examples: Examples) -> Score:
     for begin in range(0, count, batch):
         inputs, targets = examples.take(slice(begin, begin + batch)).tensors(device)
         outputs = network(inputs).argmax(dim=-1)
-        # A wrong symbol is never padding in both: counted without asking.
+        # a wrong symbol is never padding in both: counted without asking.
         mistakes = (outputs != targets).sum(dim=1)
         symbols += int(((outputs != PADDING) | (targets != PADDING)).sum())
         wrong += int(mistakes.sum())

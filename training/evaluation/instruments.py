@@ -8,7 +8,7 @@ training, and go through the service's streaming pipeline.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,9 @@ from service.engine.runners import EngineModel
 from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
-from training.arrays import F32, F64, Bools, Rng
+from training.arrays import F64, Bools, Rng
+from training.music.families import Passage
 from training.music.metrics import confusion, estimated_notes, matched_onsets, multi_onset_f1
-from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
     Material,
@@ -44,22 +44,6 @@ ATTEMPTS = 200  # to find a piece that fits
 PIANO_GROUPS = ("solo piano", "pop piano")
 
 
-@dataclass(frozen=True)
-class Passage:
-    kind: str
-    """"solo", "ensemble" or "piano"."""
-    audio: F32
-    sample_rate: int
-    notes: Notes
-    pedal: F64 | None
-    """[presses, 3]: begin s, end s, depth; None without a pedal."""
-
-    @property
-    def instruments(self) -> tuple[str, ...]:
-        """The classes that play, by number."""
-        return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
-
-
 class Tally:
     """What is right over some passages."""
 
@@ -75,7 +59,7 @@ class Tally:
         matched = matched_onsets(passage.notes, found)
         self.confusion += confusion(passage.notes, found, matched)
         self._f1.append(multi_onset_f1(passage.notes, found, matched))
-        if passage.kind == "piano" and passage.pedal is not None:
+        if passage.name == "piano" and passage.pedal is not None:
             frames = int(len(passage.audio) / passage.sample_rate / PEDAL_FRAME_S)
             label = _down(passage.pedal[passage.pedal[:, 2] >= HALF_PEDAL, :2], frames)
             presses = np.array([(press.onset_s, press.offset_s) for press in pedal])
@@ -143,13 +127,13 @@ def evaluate_instruments(
     given = Tally()
     with LocalComputer(transcriber) as computer:
         for passage in rendered_passages(config, passages, seconds):
-            tally = tallies[passage.kind]
+            tally = tallies[passage.name]
             hear = partial(transcribe_array, passage.audio, passage.sample_rate, computer)
             heard = hear(options)
             tally.add(passage, heard.notes, heard.pedal)
             who = ", ".join(passage.instruments)
-            line = f"{passage.kind:10}{who:60}accuracy {tally.accuracy:.3f}"
-            if passage.kind == "ensemble":
+            line = f"{passage.name:10}{who:60}accuracy {tally.accuracy:.3f}"
+            if passage.name == "ensemble":
                 given.add(passage, hear(replace(options, instruments=passage.instruments)).notes)
                 line += f", given {given.accuracy:.3f}"
             show(line)
@@ -169,7 +153,7 @@ def evaluate_instruments(
 
 
 def rendered_passages(config: SynthConfig, passages: int, seconds: float) -> Iterator[Passage]:
-    """Solo, ensemble and piano passages; the same in every run."""
+    """Passages named "solo", "ensemble" and "piano"; the same in every run."""
     rng = np.random.default_rng(config.seed)
     material = load_material(config, "validation")
     rate = material.bank.sample_rate
@@ -177,7 +161,7 @@ def rendered_passages(config: SynthConfig, passages: int, seconds: float) -> Ite
 
     def finished(kind: str, rendered: Rendered) -> Passage:
         audio = augmented(rendered.audio, material, config, rng)
-        return Passage(kind, audio, rate, rendered.notes, rendered.pedal)
+        return Passage(kind, audio, rate, rendered.notes, np.zeros((0, 4)), pedal=rendered.pedal)
 
     def excerpt(piece: Piece, only: tuple[str, ...], settings: SynthConfig = config) -> Rendered:
         take = Take(material, settings, rng, seconds, random_tuning(config, rng))

@@ -25,8 +25,7 @@ from training.music.recordings import AUDIO, AudioError, read_audio
 from training.music.synth.acoustics.surroundings import load_backgrounds
 
 Sound = F32
-Maker = Callable[[int, Rng], NDArray[np.floating]]
-"""Given the number of samples; full scale 1."""
+Maker = Callable[[int, Rng], NDArray[np.floating]]  # given the number of samples; full scale 1
 Source = tuple[str, Callable[[], tuple[Sound, int]]]
 """A name, and what makes or reads the mono samples and their rate in Hz."""
 

@@ -50,10 +50,8 @@ CONFIDENCE = 0.95
 class Result:
     """The scores of one recording with one way of streaming."""
 
-    figures: dict[str, float]
-    """Some of ``metrics.DEFINITIONS``."""
-    onset_errors_s: F64
-    """Delays of matched onsets."""
+    figures: dict[str, float]  # some of ``metrics.DEFINITIONS``
+    onset_errors_s: F64  # delays of matched onsets
 
 
 Show = Callable[[str], object]

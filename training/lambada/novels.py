@@ -80,8 +80,7 @@ def sentence_starts(tokens: list[str]) -> list[int]:
 
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
-NOVELS_OF_A_NAME = 4
-"""A name in at least this many novels is common."""
+NOVELS_OF_A_NAME = 4  # a name in at least this many novels is common
 
 
 class TextError(ValueError):
@@ -92,18 +91,13 @@ class TextError(ValueError):
 class Novels:
     """Every novel one after the other, in lower case."""
 
-    words: tuple[str, ...]
-    """The distinct ones, most frequent first."""
-    counts: I64
-    """(words,) how often each occurs."""
+    words: tuple[str, ...]  # the distinct ones, most frequent first
+    counts: I64  # (words,) how often each occurs
     names: Bools
     """(words,) whether a word stands mostly with a capital where no sentence begins."""
-    text: NDArray[np.int32]
-    """(tokens,) indices into `words`."""
-    starts: I64
-    """Where sentences begin in `text`, in rising order."""
-    books: I64
-    """Where novels begin in `text`."""
+    text: NDArray[np.int32]  # (tokens,) indices into `words`
+    starts: I64  # where sentences begin in `text`, in rising order
+    books: I64  # where novels begin in `text`
 
     def shared_words(self) -> tuple[list[str], list[str]]:
         """The words that other novels will share, most frequent first, and the common names.

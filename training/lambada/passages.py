@@ -19,14 +19,11 @@ from training.lambada.novels import Novels, TextError
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 4096
-"""Words of a passage in a file; longer lines are an error."""
+LONGEST = 4096  # words of a passage in a file; longer lines are an error
 CONTEXT, MOST = 50, 200
 """Words before the target sentence, at least, and of a passage cut from novels, at most."""
-COMMON = 500
-"""Most frequent words that are no answers unless they are names."""
-APART = 12
-"""Words since the answer occurred last, at least."""
+COMMON = 500  # most frequent words that are no answers unless they are names
+APART = 12  # words since the answer occurred last, at least
 DETERMINERS = frozenset(
     "the a an his her my your their our its this that these those no some any every".split()
 )
@@ -38,14 +35,10 @@ NOUN_SHARE = 0.15
 class Passages:
     """Many passages as stretches of one text, which may overlap."""
 
-    words: tuple[str, ...]
-    """The distinct ones."""
-    text: NDArray[np.int32]
-    """(tokens,) indices into `words`."""
-    begin: I64
-    """(passages,) index of each one's first word in `text`."""
-    answer: I64
-    """(passages,) index of each one's last word in `text`."""
+    words: tuple[str, ...]  # the distinct ones
+    text: NDArray[np.int32]  # (tokens,) indices into `words`
+    begin: I64  # (passages,) index of each one's first word in `text`
+    answer: I64  # (passages,) index of each one's last word in `text`
 
     def __len__(self) -> int:
         return len(self.begin)

@@ -29,8 +29,7 @@ Symbols = I64
 class Encoded(NamedTuple):
     """A passage without padding, both (words,); or a batch with padding, both (batch, length)."""
 
-    inputs: Symbols
-    """Symbols, the last of a passage being the mask."""
+    inputs: Symbols  # symbols, the last of a passage being the mask
     targets: Symbols
     """ANSWER where the answer stands, OTHER elsewhere, PADDING after and before the passage."""
 
@@ -76,8 +75,7 @@ def place(encoded: Encoded, length: int, offset: int) -> Symbols:
     return out
 
 
-Scores = Sequence[F32]
-"""Of each placing, the logits of all its positions: (length,)."""
+Scores = Sequence[F32]  # of each placing, the logits of all its positions: (length,)
 
 
 def vote_released(
@@ -144,10 +142,8 @@ class Reader:
     network: nn.Module
     vocabulary: Vocabulary
     preprocessing: Preprocessing
-    length: int
-    """Positions that passages are padded to."""
-    votes: int
-    """Random placings of each passage; 0 puts it once, at the end."""
+    length: int  # positions that passages are padded to
+    votes: int  # random placings of each passage; 0 puts it once, at the end
 
     def right(self, passages: Sequence[Sequence[str]]) -> Bools:
         """(passages,) whether each one's last word is found. Leaves the network evaluating."""

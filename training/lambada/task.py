@@ -73,8 +73,7 @@ class FrozenEmbedding(nn.Module):
 CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
 PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
 VOCABULARY = "vocabulary.json"
-VECTORS = "vectors.safetensors"
-"""The frozen embedding, shared by the weights beside it."""
+VECTORS = "vectors.safetensors"  # the frozen embedding, shared by the weights beside it
 
 
 @checked()
@@ -164,7 +163,7 @@ class LambadaTask:
 
         def batch(at: int) -> Encoded:
             rows = shuffled_rows(len(passages), config.batch_size, at, seed)[own]
-            # A separate stream: the padding of a step does not depend on the steps before.
+            # a separate stream: the padding of a step does not depend on the steps before.
             shifts = np.random.default_rng((seed, PADDING_STREAM, at)).random(config.batch_size)
             placed = []
             for row, shift in zip(rows, shifts[own], strict=True):

@@ -18,8 +18,7 @@ from training.lambada.novels import Novels, TextError
 
 KINDS = 4
 """Of unknown words: names or not, of each those that occur once in a passage and more often."""
-NUMBERED = 8
-"""Unknown words of each kind that are distinguished in a passage."""
+NUMBERED = 8  # unknown words of each kind that are distinguished in a passage
 UNKNOWN = 1
 """Symbol of any unknown word (released code), or of what is unknown and no word; 0 is padding."""
 
@@ -34,15 +33,12 @@ class Vocabulary:
     """
 
     words: tuple[str, ...]
-    first: int
-    """Symbol of the first word."""
-    mask: int
-    """Symbol that stands in the place of the answer."""
+    first: int  # symbol of the first word
+    mask: int  # symbol that stands in the place of the answer
     numbered: int = 0
     """Symbols of each of the KINDS, before the first word's, for the different unknown words of
     one passage."""
-    names: frozenset[str] = frozenset()
-    """Words without symbols that are known to be names."""
+    names: frozenset[str] = frozenset()  # words without symbols that are known to be names
 
     def __post_init__(self) -> None:
         if self.mask >= len(self):
@@ -93,8 +89,7 @@ class WordVectors:
     """A pre-trained embedding."""
 
     words: tuple[str, ...]
-    vectors: F32
-    """(words, dimensions)."""
+    vectors: F32  # (words, dimensions)
 
     def table(self, first: int, released: bool) -> F32:
         """(first + words, dimensions): the vectors behind those of `first` special symbols.

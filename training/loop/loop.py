@@ -32,10 +32,8 @@ class Task(Protocol):
     """What the training loop needs from a task."""
 
     network: nn.Module
-    score: str
-    """The metric of `validate` that selects the best weights; higher is better."""
-    windows: int
-    """Windows of audio or sequences of symbols in a batch, over all processes."""
+    score: str  # the metric of `validate` that selects the best weights; higher is better
+    windows: int  # windows of audio or sequences of symbols in a batch, over all processes
 
     def batches(self, seed: int, step: int, shard: Shard) -> Generator[Any, None, None]:
         """An endless stream of one process's shares of the batches from `step` on, to be closed.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from model.config import CENTRE_FRAME, FRAMES, HOP, SAMPLE_RATE
+from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
 from training.music.metrics import frame_average_precision
@@ -34,18 +34,15 @@ from training.music.synth.render import Rendered
 from training.music.targets import ONSET_SCALE
 
 SEED = 21
-REAL = 0.5
-"""Fraction of a family's passages that are real recordings, if there are any."""
-DRUMS = 0.4
-"""Fraction of the ensembles with drums."""
+REAL = 0.5  # fraction of a family's passages that are real recordings, if there are any
+DRUMS = 0.4  # fraction of the ensembles with drums
 
 
 @dataclass(frozen=True)
 class Family:
     """Who plays and which scores are rendered."""
 
-    classes: tuple[str, ...]
-    """Of ``model.config.INSTRUMENTS``; empty for all."""
+    classes: tuple[str, ...]  # of ``model.config.INSTRUMENTS``; empty for all
     groups: tuple[str, ...]
     """Of ``SynthConfig.ensemble_weights``; none if nothing is rendered from scores."""
 
@@ -71,15 +68,19 @@ class Passage:
     """A stretch of sound and the notes in it."""
 
     name: str
-    audio: F32
-    """[samples], -1..1"""
+    audio: F32  # [samples], -1..1
     sample_rate: int
-    notes: Notes
-    """A velocity of 0 is unknown."""
+    notes: Notes  # a velocity of 0 is unknown
     unknown: F64
     """What the labels leave open, [n, 4], as in ``Rendered.unknown``; where approximate notes begin
     is known, to within 40 ms."""
     approximate: bool = False
+    pedal: F64 | None = None  # as in ``Rendered.pedal``
+
+    @property
+    def instruments(self) -> tuple[str, ...]:
+        """The classes that play, by number."""
+        return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
 
     @property
     def rendered(self) -> Rendered:
@@ -194,10 +195,8 @@ def _of_groups(material: Material, groups: tuple[str, ...]) -> Material:
     return replace(material, weights=weights / weights.sum())
 
 
-LOOKAHEAD_S = 0.2
-"""Frames with less look-ahead are not judged."""
-STEP = 96
-"""Hops between windows."""
+LOOKAHEAD_S = 0.2  # frames with less look-ahead are not judged
+STEP = 96  # hops between windows
 BATCH = 64
 
 Windows = dict[str, Batch]

@@ -14,8 +14,7 @@ from training.arrays import F64, I64
 from training.music.notes import Notes, next_strokes, notes_of_rows
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
-VELOCITY_FIGURE = "onset_velocity_f1"
-"""For labels with velocities."""
+VELOCITY_FIGURE = "onset_velocity_f1"  # for labels with velocities
 INSTRUMENT_FIGURES = ("instrument_accuracy", "multi_onset_f1")
 """For labels with instruments and networks that predict them."""
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")

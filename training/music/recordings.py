@@ -13,16 +13,22 @@ has no pedal of its own. pretty_midi does not keep the channels; mido does.
 """
 
 import csv
+import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import mido
 import numpy as np
 import soundfile
+import soxr
+from numpy.typing import NDArray
 
+from model.config import SAMPLE_RATE
 from model.instruments import UNKNOWN, class_of
+from model.storage import replace_file
 from service.protocol.midi_file import SUSTAIN
 from training.arrays import F32, F64
 from training.music.metrics import UNKNOWN_VELOCITY
@@ -115,8 +121,7 @@ PRESSED = 64  # smallest value that means down
 
 Row = tuple[float, float, int, int, int]
 """Onset s, offset s, pitch, velocity, class of the instrument."""
-Change = tuple[float, bool]
-"""Second, and whether the pedal is down from then on."""
+Change = tuple[float, bool]  # second, and whether the pedal is down from then on
 
 
 def read_midi(path: Path) -> Notes:
@@ -224,12 +229,9 @@ class Collection:
     """Recordings that belong together."""
 
     name: str
-    recordings: list[Recording]
-    """Those that can be scored, by name."""
-    failures: dict[str, str]
-    """Reasons why others cannot, by name."""
-    unlabelled: list[Path] = field(default_factory=list)
-    """Audio without labels."""
+    recordings: list[Recording]  # those that can be scored, by name
+    failures: dict[str, str]  # reasons why others cannot, by name
+    unlabelled: list[Path] = field(default_factory=list)  # audio without labels
 
 
 def read_collection(folder: Path) -> Collection:
@@ -292,3 +294,14 @@ def read_audio(path: Path) -> tuple[F32, int]:
     except (soundfile.SoundFileError, OSError) as error:
         raise AudioError(f"cannot read {path}: {error}") from None
     return samples.mean(axis=1), rate
+
+
+def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
+    """Samples at the model's rate, from the cache; one copy for all workers."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    place = cache / f"audio-{path.stem}-{digest}.npy"
+    if not place.exists():
+        samples = PCM_SCALE * soxr.resample(*read_audio(path), SAMPLE_RATE)
+        audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
+        replace_file(place, partial(np.save, arr=audio))
+    return np.load(place, mmap_mode="r")

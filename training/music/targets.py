@@ -21,11 +21,9 @@ from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 
 ONSET_HOPS = 3
 """Onset and offset targets fall linearly from 1 at the event to 0 at this distance."""
-ONSET_SCALE = 255
-"""Stored value of an onset or offset target of 1."""
+ONSET_SCALE = 255  # stored value of an onset or offset target of 1
 VELOCITY_SCALE = 127
-PEDAL_SCALE = 254
-"""Stored value of a fully pressed pedal."""
+PEDAL_SCALE = 254  # stored value of a fully pressed pedal
 PEDAL_UNKNOWN = 255
 
 T = TypeVar("T", NDArray[np.uint8], Tensor, int)
@@ -35,23 +33,17 @@ class Targets(NamedTuple, Generic[T]):
     """Targets of some frames, of shape [frames, PITCHES] except ``pedal``; in a batch, with the
     windows before it. As arrays they are uint8; as tensors for a loss, floats divided by SCALES."""
 
-    frame: T
-    """1 where onset <= t < offset."""
+    frame: T  # 1 where onset <= t < offset
     onset: T
     """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the
     notes of a pitch."""
     velocity: T
     """MIDI velocity of that note; 0 where ``onset`` is 0 or the velocity is unknown."""
-    offset: T
-    """Like ``onset`` around the ends of notes."""
-    instrument: T
-    """1 + class number of that note; 0 like ``velocity``."""
-    pedal: T
-    """[frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN."""
-    frame_unknown: T
-    """1 where ``frame`` and ``offset`` are doubtful."""
-    onset_unknown: T
-    """1 where ``onset`` is doubtful."""
+    offset: T  # like ``onset`` around the ends of notes
+    instrument: T  # 1 + class number of that note; 0 like ``velocity``
+    pedal: T  # [frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN
+    frame_unknown: T  # 1 where ``frame`` and ``offset`` are doubtful
+    onset_unknown: T  # 1 where ``onset`` is doubtful
 
 
 SCALES = Targets(1, ONSET_SCALE, VELOCITY_SCALE, ONSET_SCALE, 1, PEDAL_SCALE, 1, 1)
@@ -74,7 +66,7 @@ def segment_labels(
     begin = notes.onset * scale - shift
     end = notes.offset * scale - shift
     pitch = notes.pitch.astype(np.intp)
-    # A tiny tolerance, so that a note exactly on a frame survives the rounding of its seconds.
+    # a tiny tolerance, so that a note exactly on a frame survives the rounding of its seconds.
 
     def index(position: F64) -> NDArray[np.intp]:
         return np.clip(np.ceil(position - 1e-6), 0, frames).astype(np.intp)

@@ -53,8 +53,7 @@ class Track:
     """One recording, ready to be cut."""
 
     number: int
-    audio: F32
-    """(samples,), memory-mapped."""
+    audio: F32  # (samples,), memory-mapped
     intervals: I64
     """(count, 3): begin, end (exclusive), MIDI note; by begin, in samples like the audio."""
 

@@ -34,8 +34,7 @@ TITLES = {
 }
 """Headings of the groups of sources, in the order of the page."""
 REQUIRED = "bank_index.json"
-ATTRIBUTIONS = "ATTRIBUTIONS.md"
-"""The page beside the cards with the sources of all weights."""
+ATTRIBUTIONS = "ATTRIBUTIONS.md"  # the page beside the cards with the sources of all weights
 _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 

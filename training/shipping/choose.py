@@ -33,11 +33,9 @@ class Part(NamedTuple):
 
     choose: Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
     """From the network, the material, the number of passages and their seconds."""
-    passages: int
-    """Of each family, or of each held-out instrument."""
+    passages: int  # of each family, or of each held-out instrument
     seconds: float
-    heads: frozenset[str]
-    """That the network must have."""
+    heads: frozenset[str]  # that the network must have
 
 
 PARTS = {

@@ -38,16 +38,12 @@ _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the s
 class OnsetPeaks(NamedTuple):
     """Onset peaks of all ages in one piece; columns of equal length."""
 
-    age: I64
-    """Frames from the peak to the newest frame of its window."""
-    excess: F64
-    """Log-odds above those of the passage's onset threshold."""
-    new_false: Bools
-    """No note begins there, nor would the full look-ahead find one."""
+    age: I64  # frames from the peak to the newest frame of its window
+    excess: F64  # log-odds above those of the passage's onset threshold
+    new_false: Bools  # no note begins there, nor would the full look-ahead find one
     note: I64
     """The written note that begins there, counted over all pieces; -1 if none does."""
-    waited: F64
-    """Frames from that note's time to the newest frame of the window."""
+    waited: F64  # frames from that note's time to the newest frame of the window
 
 
 def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> TrackerSettings:

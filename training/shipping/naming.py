@@ -20,7 +20,8 @@ from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from training.evaluation.instruments import Passage, Tally, rendered_passages
+from training.evaluation.instruments import Tally, rendered_passages
+from training.music.families import Passage
 from training.music.synth.config import SynthConfig
 from training.shipping.pieces import heard, listened
 from training.shipping.tune import tune
@@ -57,7 +58,7 @@ def objective(passages: Heard, config: ModelConfig, settings: TrackerSettings) -
     tallies = {kind: Tally() for kind in ("solo", "ensemble", "piano")}
     for passage, probabilities in passages:
         score = listened(settings, probabilities, HOP / config.sample_rate, config.heads)
-        tallies[passage.kind].add(passage, score.notes, score.pedal)
+        tallies[passage.name].add(passage, score.notes, score.pedal)
     named = tallies["solo"].accuracy + tallies["ensemble"].accuracy
     return named + float(np.mean(tallies["piano"].pedal_f1))
 

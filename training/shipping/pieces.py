@@ -25,18 +25,15 @@ from training.music.metrics import estimated_notes, matched_onsets
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 from training.music.synth.config import SynthConfig
 
-STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)
-"""How passages are heard."""
-SEED = 11
-"""Of the passages, other than those that training is validated on."""
+STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)  # how passages are heard
+SEED = 11  # of the passages, other than those that training is validated on
 
 
 @dataclass(frozen=True)
 class Truth:
     """The notes that the labels of a passage determine."""
 
-    notes: Notes
-    """As labelled."""
+    notes: Notes  # as labelled
     unknown: NDArray[np.uint8]
     """(frames, PITCHES): what the labels leave open, bits of ONSET_UNKNOWN and FRAME_UNKNOWN."""
     frame_s: float
@@ -71,8 +68,7 @@ def truth_of(passage: Passage) -> Truth:
 class Piece:
     """A passage as a network hears it."""
 
-    probabilities: NDArray[np.float16]
-    """[heads, frames, PITCHES]"""
+    probabilities: NDArray[np.float16]  # [heads, frames, PITCHES]
     truth: Truth
 
     def found(self, heads: tuple[str, ...], settings: TrackerSettings) -> Notes:

@@ -53,14 +53,3 @@ def test_steps_written_twice_count_once_and_half_a_line_is_passed_over(tmp_path:
     write_run(tmp_path, {2: 0.3, 3: 0.2}, {})
     lines = [line for line in read_metrics(tmp_path) if line["kind"] == "validation"]
     assert [(line["step"], line["error"]) for line in lines] == [(1, 0.5), (2, 0.3), (3, 0.2)]
-
-
-def test_folders_without_a_history_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = [str(tmp_path), "--out", str(tmp_path / "out")]
-    assert main(command) == 1
-    assert "No such file" in capsys.readouterr().err
-    (tmp_path / "metrics.jsonl").write_text('{"kind": "validation", "step": 1, "ap": 0.5}\n')
-    assert main(command) == 1
-    assert "has no validation with 'error'" in capsys.readouterr().err

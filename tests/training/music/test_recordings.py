@@ -39,12 +39,6 @@ def test_tables_as_programs_write_them(tmp_path: Path, content: str) -> None:
     assert [column.tolist() for column in columns] == [[0.5], [1.5], [60], [90]]
 
 
-@pytest.mark.parametrize("head", ["", "onset,offset,note,velocity,program\n"])
-def test_a_fifth_column_is_the_program(tmp_path: Path, head: str) -> None:
-    path = text(tmp_path / "a.csv", f"{head}0.5,1.0,60,90,42\n1.5,2.0,62,90,48\n")
-    assert read_table(path).instrument.tolist() == [INSTRUMENTS.index("cello"), -1]
-
-
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
@@ -219,6 +213,3 @@ def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None
     assert recording.notes.onset.tolist() == [63.0, 63.5]
     text(deeper / "info.csv", "filename,start\nx,early\n")
     assert "cannot read" in read_collection(tmp_path).failures["x"]
-    text(deeper / "alignments" / "collection" / "x.csv", "start,end\n1.0,1.5\n")
-    text(deeper / "info.csv", "filename,start\nx,0:01:02\n")
-    assert "argument 2 is longer" in read_collection(tmp_path).failures["x"]

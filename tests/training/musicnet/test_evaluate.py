@@ -35,7 +35,8 @@ def test_the_papers_figure_is_that_of_the_middle_frames(
     for number in (2303, 1819):
         (track,) = open_tracks([find(archive)[number]], rate, archive / "again")
         for begin in range(rate, len(track.audio) - WINDOW + 1, 10 * HOP):
-            window = torch.from_numpy(np.array(track.audio[begin : begin + WINDOW]))
+            heard = track.audio[begin - transcriber.config.context : begin + WINDOW]
+            window = torch.from_numpy(np.array(heard))
             predicted.append(transcriber.predict(window[None])[0, 0, 31].numpy())
             middle = begin + WINDOW // 2
             sounding = {n for b, e, n in scale(number) if b // 4 <= middle < e // 4}

@@ -26,12 +26,6 @@ def test_the_paper_trains_on_most_of_the_test_folder_and_later_work_on_none(arch
     assert {source.number for source in sets["test"]} == {*TEST, EXTENDED}
 
 
-def test_the_archives_own_top_folder_may_be_there(archive: Path) -> None:
-    (archive.parent / "musicnet").mkdir()
-    archive.rename(archive.parent / "musicnet" / "musicnet")
-    assert len(find(archive.parent / "musicnet")) == 7
-
-
 def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> None:
     write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]))
     with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):

@@ -96,10 +96,3 @@ def test_rooms_noises_and_recordings_are_named(synth_config: SynthConfig, tmp_pa
     assert "- A church (CC BY-SA 3.0): Church" in named
     assert "- A typesetter (CC BY-SA 4.0): fugue" in named
     assert not any("Nobody" in line for line in lines)
-
-
-def test_share_alike_licences_are_known_by_their_names() -> None:
-    for licence in ("CC BY-SA", "CC BY-SA 3.0 DE", "Creative Commons Attribution-ShareAlike 2.5"):
-        assert shares_alike({"licence": licence})
-    for licence in ("CC BY 4.0", "MIT", "Universal", "CC0"):
-        assert not shares_alike({"licence": licence})

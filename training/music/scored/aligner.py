@@ -20,20 +20,16 @@ from training.music.notes import Notes, nearest, next_strokes, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.scored.coarse import TimeMap, read_time_map, warp
 
-TOLERANCE_S = 0.06
-"""How far a note may lie from its chord."""
+TOLERANCE_S = 0.06  # how far a note may lie from its chord
 ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
 """Search widths around the chords' initial times, one after the other."""
-FOUND = 0.2
-"""Smallest onset probability, weighted by distance, of a note that is heard."""
-NEIGHBOURS_S = 1.0
-"""Distance within which chords influence each other."""
+FOUND = 0.2  # smallest onset probability, weighted by distance, of a note that is heard
+NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5
 """Weight of the neighbours relative to a note of onset probability 1 in the chord."""
 SPREAD_S = 0.02
 """Mean distance of nearby notes from their chords at which an unheard note is hardly placed."""
-PLACED = 0.5
-"""Highest confidence of an unheard note, which only its neighbours place."""
+PLACED = 0.5  # highest confidence of an unheard note, which only its neighbours place
 HEARD_EARLY_S = 0.004
 """Time by which the model's peaks precede the attacks: in recordings of a grand piano, the steepest
 rise of the energy follows them by 5 ms in the median, and the onset of rendered notes by 1 ms."""
@@ -45,15 +41,12 @@ SHORTEST_S = 0.04
 class Aligned:
     """Notes at recording times, by onset."""
 
-    notes: Notes
-    """With the score's pitches; velocity 0 (unknown)."""
+    notes: Notes  # with the score's pitches; velocity 0 (unknown)
     confidence: F64
     """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
     its chord is expected; of a note that was not heard, at most PLACED."""
-    heard: Bools
-    """[n], whether the model hears the onset."""
-    time_map: TimeMap
-    """Of all chords."""
+    heard: Bools  # [n], whether the model hears the onset
+    time_map: TimeMap  # of all chords
 
 
 def refine(score: Notes, rough: TimeMap, onset: F32, frame_s: float) -> Aligned:

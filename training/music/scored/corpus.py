@@ -17,41 +17,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
-from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
+from model.config import INSTRUMENTS, PITCHES
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
 from training.arrays import F64, Bools
 from training.music.metrics import ringing
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
-from training.music.recordings import PCM_SCALE, read_audio
+from training.music.recordings import stored_audio
 from training.music.scored.aligner import align_files, unwritten
 from training.music.scored.coarse import TimeMap
 
-DOUBT = 0.25
-"""Notes of lower confidence are trained neither as notes nor as silence."""
-NEAR_S = 0.1
-"""Masked on either side of a doubtful onset."""
+DOUBT = 0.25  # notes of lower confidence are trained neither as notes nor as silence
+NEAR_S = 0.1  # masked on either side of a doubtful onset
 HELD = 0.6
 """Fraction of the written length for which a key is certainly held: detached playing releases it
 about then, and long notes fade."""
-RELEASE_S = 1.0
-"""After a written end, for legato, damper and room."""
-RINGING_RELEASE_S = 4.0
-"""The same if the pedal is often down."""
+RELEASE_S = 1.0  # after a written end, for legato, damper and room
+RINGING_RELEASE_S = 4.0  # the same if the pedal is often down
 RINGING = 0.12
 """Mean frame probability RELEASE_S after written ends that means the pedal is often down."""
-ORNAMENT_PITCHES = 2
-"""Semitones around a note with an ornament sign that may be played."""
+ORNAMENT_PITCHES = 2  # semitones around a note with an ornament sign that may be played
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
 """Onset probabilities above which an unwritten onset may have been played. Without ornaments,
 nearly all of the model's false notes stay below the first, and most below the second."""
 SUPPORT = 0.6
 """Smallest fraction of nearby notes that are heard; below it, the alignment is lost."""
-SUPPORT_S = 1.5
-"""Time before and after that counts as nearby."""
+SUPPORT_S = 1.5  # time before and after that counts as nearby
 
 BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN
 ALL_PITCHES = -1
@@ -61,16 +54,12 @@ ALL_PITCHES = -1
 class Evidence:
     """An aligned recording."""
 
-    notes: Notes
-    """The score's, at recording times."""
+    notes: Notes  # the score's, at recording times
     confidence: F64
-    heard: Bools
-    """[n], whether the model hears the onset."""
+    heard: Bools  # [n], whether the model hears the onset
     time_map: TimeMap
-    unwritten: F64
-    """[m, 3]: second, pitch and probability of onsets heard but not written."""
-    ringing: float
-    """Mean frame probability RELEASE_S after the written ends."""
+    unwritten: F64  # [m, 3]: second, pitch and probability of onsets heard but not written
+    ringing: float  # mean frame probability RELEASE_S after the written ends
 
     @property
     def release_s(self) -> float:
@@ -157,9 +146,9 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
     """
     with LocalComputer(load(MODEL)) as computer:
         for entry, place in entries:
-            audio_path, score = root / entry["audio"], root / entry["score"]
             coarse = root / entry["coarse"] if entry.get("coarse") else None
-            aligned, activations = align_files(audio_path, score, coarse, computer)
+            audio, score = root / entry["audio"], root / entry["score"]
+            aligned, activations = align_files(audio, score, coarse, computer)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
             heard, frame_s = activations.sounding, activations.frame_s
@@ -175,9 +164,6 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
                 "unwritten": unwritten(aligned, activations),
                 "ringing": np.array(float(rung.mean()) if len(rung) else 0.0),
             }
-            samples = PCM_SCALE * soxr.resample(*read_audio(audio_path), SAMPLE_RATE)
-            audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
-            replace_file(place / "audio.npy", partial(np.save, arr=audio))
             replace_file(place / "labels.npz", partial(np.savez, **labels))
 
 
@@ -186,12 +172,9 @@ class ScoredRecording:
     """A recording with labels from its score."""
 
     name: str
-    audio: NDArray[np.int16]
-    """[samples] at the model's rate, PCM_SCALE at full scale"""
-    notes: Notes
-    """Velocity 0 means unknown."""
-    unknown: F64
-    """As in ``Rendered``."""
+    audio: NDArray[np.int16]  # [samples] at the model's rate, PCM_SCALE at full scale
+    notes: Notes  # velocity 0 means unknown
+    unknown: F64  # as in ``Rendered``
     approximate: bool = False
     """Whether ``unknown`` covers the edges of all notes, as they are only nearly right."""
 
@@ -264,7 +247,7 @@ def _load(
     signs_s = _signs(signs) if signs.exists() else np.zeros(0)
     ornamented = bool(entry.get("ornaments", len(signs_s) > 0))
     doubts = unknown(evidence, signs_s, ornamented, np.array(left_out, float).reshape(-1, 2))
-    audio = np.load(place / "audio.npy", mmap_mode="r")  # one copy for all workers
+    audio = stored_audio(root / entry["audio"], place.parent)
     return ScoredRecording(entry["id"], audio, notes, doubts)
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
 from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
@@ -27,7 +26,7 @@ from service.notes.base_tracker import peaks
 from service.stream.recording import transcribe_array
 from training.arrays import F64
 from training.music.notes import FRAME_UNKNOWN, Notes, notes_of
-from training.music.recordings import PCM_SCALE, read_audio, read_table
+from training.music.recordings import PCM_SCALE, read_table, stored_audio
 from training.music.scored.corpus import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows
 
 EXACT = "exact"
@@ -95,17 +94,6 @@ def _load(
     return ScoredRecording(entry["id"], audio, notes, doubts, approximate=not exact)
 
 
-def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
-    """Samples at the model's rate, from the cache; one copy for all workers."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    place = cache / f"labelled-{path.stem}-{digest}.npy"
-    if not place.exists():
-        samples = PCM_SCALE * soxr.resample(*read_audio(path), SAMPLE_RATE)
-        audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
-        replace_file(place, partial(np.save, arr=audio))
-    return np.load(place, mmap_mode="r")
-
-
 def edges(notes: Notes) -> F64:
     """What approximate labels leave open, as in ``Rendered.unknown``."""
     return np.concatenate(
@@ -124,12 +112,9 @@ def _near(pitch: NDArray[np.int16]) -> Iterable[NDArray[np.int16]]:
     return (np.clip(pitch + step, 0, PITCHES - 1).astype(np.int16) for step in NEIGHBOURS)
 
 
-HEARD = 0.4
-"""Onset probability of a note."""
-SOUNDS_S = 0.3
-"""Length given to the notes, which no loss sees."""
-KEPT_OUT = ("validation", "test")
-"""Splits of the sources that are not trained on."""
+HEARD = 0.4  # onset probability of a note
+SOUNDS_S = 0.3  # length given to the notes, which no loss sees
+KEPT_OUT = ("validation", "test")  # splits of the sources that are not trained on
 CACHE_VERSION = 1
 
 

@@ -63,10 +63,8 @@ def heard_velocities(audio: F32, sample_rate: int, velocity: F32) -> F32:
 class Batch(NamedTuple):
     """Windows of audio and what is to be heard in them."""
 
-    audio: F32
-    """[B, context + WINDOW], -1..1"""
-    targets: Targets[NDArray[np.uint8]]
-    """[B, FRAMES, ...]"""
+    audio: F32  # [B, context + WINDOW], -1..1
+    targets: Targets[NDArray[np.uint8]]  # [B, FRAMES, ...]
 
 
 class Excerpt:

@@ -25,10 +25,8 @@ from training.music.synth.scores import Piece, load_pieces, random_notes
 from training.music.synth.singing.sing import line, random_habits, random_melody, sing, transposed
 from training.music.synth.singing.voices import Singer, load_singer, load_singers
 
-SEMITONES = (-2, -1, 0, 0, 0, 1, 2)
-"""Transpositions, which also change the tempo, as on tape."""
-CENTS = 25.0
-"""Largest additional detuning."""
+SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the tempo, as on tape
+CENTS = 25.0  # largest additional detuning
 SECOND_ROOM = 0.15
 """Room probability relative to rendered excerpts, as recordings already have a room."""
 
@@ -73,15 +71,12 @@ def recorded_excerpt(
 
 
 OVERLAY_DB = (-8.0, 4.0)
-VOICE_DB = (-3.0, 9.0)
-"""Level of a singer above the accompaniment."""
+VOICE_DB = (-3.0, 9.0)  # level of a singer above the accompaniment
 CHOIR = 0.15
 """Fraction of the singing without accompaniment for which several parts of a score are sung."""
 CHOIR_PARTS = 4
-SINGERS_WEIGHT = 4.0
-"""Of recorded singing, against speech, which is recorded of more people."""
-MADE_UP = 0.5
-"""Fraction of the solo songs that are no scores."""
+SINGERS_WEIGHT = 4.0  # of recorded singing, against speech, which is recorded of more people
+MADE_UP = 0.5  # fraction of the solo songs that are no scores
 _ATTEMPTS = 20
 
 
@@ -94,8 +89,7 @@ class Material:
     groups: dict[str, list[Piece]]
     weights: F64
     surroundings: Surroundings = NOWHERE
-    mechanics: Mechanics | None = None
-    """Noises of pianos, if the bank has them."""
+    mechanics: Mechanics | None = None  # noises of pianos, if the bank has them
     recordings: Mapping[str, list[ScoredRecording]] = field(default_factory=dict)
     """By group of ``SynthConfig.real_weights``."""
     singers: tuple[Singer, ...] = ()

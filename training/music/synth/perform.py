@@ -23,22 +23,18 @@ from training.music.synth.pianos.dampers import (
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import Piece
 
-PITCH_LOW, PITCH_HIGH = 21, 108
-"""The piano's range; all labels lie in it."""
+PITCH_LOW, PITCH_HIGH = 21, 108  # the piano's range; all labels lie in it
 MIN_NOTE_S = 0.04
 VELOCITY_MIN, VELOCITY_MAX = 12, 122
 PIANOS = ("piano", "electric_piano", "electric_grand")
 """Instruments with dampers and a sustain pedal."""
 SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
-OTHERS_VIBRATO = 0.4
-"""Relative frequency of vibrato in other voices; organs have none."""
+OTHERS_VIBRATO = 0.4  # relative frequency of vibrato in other voices; organs have none
 RESIZED = 0.4
 """Fraction of the voices whose instrument is larger or smaller than the recorded one."""
-MISTUNED = 0.5
-"""Fraction of the pianos whose unisons beat more than the recorded ones."""
-RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")
-"""Their notes ring on."""
+MISTUNED = 0.5  # fraction of the pianos whose unisons beat more than the recorded ones
+RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # their notes ring on
 
 
 def perform(

@@ -24,15 +24,11 @@ from training.music.synth.pianos.dampers import (
 from training.music.synth.pianos.mechanics import Mechanics, random_noise, random_sympathy
 
 REFERENCE_VELOCITY = 100.0
-MAX_SHIFT = 7.5
-"""Semitones a recorded note may be shifted; notes further away are left out."""
+MAX_SHIFT = 7.5  # semitones a recorded note may be shifted; notes further away are left out
 ATTACK_S = 0.002
-BLENDED = 0.5
-"""Fraction of the pianos that mix recorded layers of dynamics."""
-ENTRY_LATEST = 0.4
-"""Slurred notes enter their recordings before this fraction of the length."""
-LOWEST_UNISON = 32
-"""Lower notes of a piano have a single string."""
+BLENDED = 0.5  # fraction of the pianos that mix recorded layers of dynamics
+ENTRY_LATEST = 0.4  # slurred notes enter their recordings before this fraction of the length
+LOWEST_UNISON = 32  # lower notes of a piano have a single string
 FADED_DB = 12.0
 """A plucked, bowed or blown note ends when its release has fallen this far. Labels of recorded
 guitars end 14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
@@ -50,16 +46,13 @@ class Voice:
     """Loudness between velocity 10 and 100: gain is ``dynamic_db * log10(velocity / 100)``."""
     balance: float = 0.5
     """How much of the recorded loudness differences between notes is kept, 0..1."""
-    release_s: float = 0.1
-    """Time constant of the end of a bowed, blown or plucked note."""
+    release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
     dampers: Dampers | None = None
     """Of a piano, whose notes end by them and not by ``release_s``."""
-    detune_cents: float = 2.0
-    """Standard deviation of each note's tuning."""
+    detune_cents: float = 2.0  # standard deviation of each note's tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
-    line: Line | None = None
-    """Phrasing of an instrument that sustains its notes."""
+    line: Line | None = None  # phrasing of an instrument that sustains its notes
     size_semitones: float = 0.0
     """Notes are recordings of notes this much higher: the body of a larger instrument."""
     unison_cents: float = 0.0

@@ -32,12 +32,10 @@ class Piece:
     """One score or performance of the corpus."""
 
     ensemble: str
-    expressive: bool
-    """Played by a person: timing, dynamics and pedal are real."""
+    expressive: bool  # played by a person: timing, dynamics and pedal are real
     collection: str
     """Where the piece comes from: the folder of its file, such as ``pop909``."""
-    programs: tuple[int, ...]
-    """General MIDI program of each part."""
+    programs: tuple[int, ...]  # General MIDI program of each part
     notes: Notes
     pedal: F64
     """Sustain pedal of the keyboard parts: [presses, 2] disjoint intervals in seconds, sorted."""
@@ -100,16 +98,14 @@ def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
 OUTER_PROBABILITY = 0.5
 OUTER_SEMITONES = 16
 """This share of the patterns lies within this many semitones of the lowest or the highest note."""
-SECTION_S = (2.0, 6.0)
-"""Length of a pattern."""
+SECTION_S = (2.0, 6.0)  # length of a pattern
 
 _STEPS = ([0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 11], range(12), [0, 2, 4, 6, 8, 10])
 _SCALES = [np.array(steps) for steps in _STEPS]
 _TONES = ([0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 7, 10], [0, 4, 8], [0, 5, 10], [0, 7])
 _CHORDS = [np.array(tones) for tones in _TONES]
 
-Section = tuple[F64, F64, F64]
-"""Onsets and durations in seconds and pitches of one pattern."""
+Section = tuple[F64, F64, F64]  # onsets and durations in seconds and pitches of one pattern
 
 
 def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:

@@ -23,7 +23,6 @@ from training.music.synth.dataset import (
     silence_edge,
     synth_stream,
 )
-from training.music.synth.excerpts import overlaid
 from training.music.synth.render import Rendered
 from training.music.targets import PEDAL_UNKNOWN, segment_labels
 
@@ -105,16 +104,3 @@ def test_validation_windows_are_deterministic(synth_config: SynthConfig) -> None
     assert same(first, render_validation(synth_config, 12, seed=1))
     assert not same(first, render_validation(synth_config, 12, seed=2))
     assert first.targets.frame.any(axis=(1, 2)).mean() > 0.8
-
-
-def rendered(pitches: list[int], part: int, level: float) -> Rendered:
-    n = len(pitches)
-    notes = notes_of(np.arange(n), np.arange(n) + 0.5, pitches, 70, part)
-    return Rendered(np.full(100, level, np.float32), notes)
-
-
-def test_overlaid_excerpts_sound_together_and_keep_all_their_notes() -> None:
-    both = overlaid(rendered([60, 62, 64], 1, 0.5), rendered([48, 50], 0, 0.1), level_db=-6.0)
-    np.testing.assert_allclose(both.audio, 0.5 + 0.5 * 10 ** (-6 / 20), rtol=1e-5)
-    assert both.notes.pitch.tolist() == [60, 48, 62, 50, 64]
-    assert both.notes.part.tolist() == [1, 2, 1, 2, 1]

@@ -14,7 +14,6 @@ from training.music.synth.pianos.dampers import (
     Dampers,
     Dampings,
     contact_time,
-    held_by_pedal,
     pedal_depth,
 )
 from training.music.synth.render import Rendered, Voice, render
@@ -76,11 +75,3 @@ def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
     assert steps.max() < 1.1 * 2 * np.pi * 262 / SAMPLE_RATE  # no click
     assert around(sound, 0.7) == pytest.approx(-3 + 20 * np.log10(0.3), abs=0.5)
     assert around(sound, 1.5) < -30  # damped with the second
-
-
-def test_half_a_pedal_holds_notes_from_the_middle_on() -> None:
-    notes = notes_of([0.0, 0.0, 2.0], [0.5, 1.1, 2.5], [60, 64, 60], 80)
-    pedal = np.array([[0.4, 0.7, 1.0], [0.7, 0.9, 0.6], [1.0, 1.5, 0.4], [2.6, 3.0, 1.0]])
-    held = held_by_pedal(notes, pedal)
-    assert held.offset.tolist() == [0.9, 1.1, 2.5]  # held; depth 0.4 is too little; too late
-    assert held.released.tolist() == [0.5, 1.1, 2.5]

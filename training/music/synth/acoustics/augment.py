@@ -39,10 +39,8 @@ def telephone(audio: F32, sample_rate: int) -> F32:
     return np.asarray(np.sign(code) * np.expm1(np.abs(code) * np.log1p(MU)) / MU, np.float32)
 
 
-SUPPRESSOR_S = 0.032
-"""Length of the blocks in which a suppressor looks for noise."""
-QUIET = 20
-"""Percentile of a frequency's levels that is taken for noise."""
+SUPPRESSOR_S = 0.032  # length of the blocks in which a suppressor looks for noise
+QUIET = 20  # percentile of a frequency's levels that is taken for noise
 
 
 def suppressed(audio: F32, sample_rate: int, over_db: float, lowest_db: float) -> F32:

@@ -114,8 +114,7 @@ def _consonant(
     out[first:begin] += loud * np.float32(rng.uniform(0.02, 0.3)) * signal.sosfilt(band, sound)
 
 
-TABLE_S = 47.0
-"""Length of the noise tables that excerpts take random slices from."""
+TABLE_S = 47.0  # length of the noise tables that excerpts take random slices from
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
 """Noise colours: amplitude falls with frequency to this power."""
 

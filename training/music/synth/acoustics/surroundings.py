@@ -14,20 +14,16 @@ from training.arrays import F32, F64, Rng
 
 DIRECT_S = 0.0025
 """Part of a measured response that counts as direct sound and becomes an impulse."""
-LONGEST_S = 2.5
-"""Responses are truncated here; those of caves and cathedrals last longer."""
+LONGEST_S = 2.5  # responses are truncated here; those of caves and cathedrals last longer
 FADE_S = 0.25
 RATIO_DB = (-6.0, 14.0)
 """Direct sound over reflections: from twice the critical distance to a fifth of it (the distance at
 which both are equal; H. Kuttruff, Room Acoustics, section 5.5)."""
 SHORTEST_DECAY = 0.5
 """Decays are shortened to as little as this fraction, as by curtains and an audience."""
-PREDELAY_S = 0.02
-"""Largest additional delay of reflections, as from more distant walls."""
-MICROPHONES = 0.3
-"""Share of the recordings mixed from two microphones."""
-SPACING_S = 0.002
-"""The second microphone hears the instrument this much later, at most."""
+PREDELAY_S = 0.02  # largest additional delay of reflections, as from more distant walls
+MICROPHONES = 0.3  # share of the recordings mixed from two microphones
+SPACING_S = 0.002  # the second microphone hears the instrument this much later, at most
 _SELDOM = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}
 
 
@@ -104,10 +100,8 @@ CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss"
 """Kinds of continuous sounds; others are occasional events."""
 CROSSFADE_S = 0.15
 EVENTS_PER_S = (0.1, 1.5)
-PACE = (0.85, 1.2)
-"""Speeds at which voices are played, for more variety."""
-PAUSE_S = 0.35
-"""Mean pause between two segments of speech."""
+PACE = (0.85, 1.2)  # speeds at which voices are played, for more variety
+PAUSE_S = 0.35  # mean pause between two segments of speech
 STEPS = 16  # of a beat's pattern
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
 """General MIDI keys of bass drum, snare drum, hi-hat and (all others), and how often each plays."""
@@ -121,8 +115,7 @@ class Segment:
     name: str
     file: str
     speech: bool
-    key: int
-    """General MIDI key of a drum hit; 0 for other sounds."""
+    key: int  # General MIDI key of a drum hit; 0 for other sounds
     samples: NDArray[np.int16]
 
     @property

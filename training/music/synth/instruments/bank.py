@@ -60,8 +60,7 @@ def instrument_class(entry: dict[str, Any]) -> int:
 
 OVERSAMPLING = 2
 """Stored samples per output sample: keeps linear interpolation's images 26 dB down at 4 kHz."""
-SILENCE_DB = -45.0
-"""A decaying note ends once its envelope stays this far below its peak."""
+SILENCE_DB = -45.0  # a decaying note ends once its envelope stays this far below its peak
 LOOP_CROSSFADE_S = 0.05
 GUARD = 4  # zero samples after each note, so that interpolation may read one past the end
 CACHE_VERSION = 4
@@ -101,10 +100,8 @@ class Instrument:
     name: str
     family: str
     instrument: str
-    number: int
-    """Class of the instrument, an index of ``INSTRUMENTS``; -1 if unclear."""
-    recorded: bool
-    """False if the notes come from a sound font or are synthesised."""
+    number: int  # class of the instrument, an index of ``INSTRUMENTS``; -1 if unclear
+    recorded: bool  # false if the notes come from a sound font or are synthesised
     sustained: bool
     midi: F32  # sounding pitch, the measured tuning error included
     velocity: F32
@@ -150,8 +147,7 @@ class Bank:
     """All instruments and the memory-mapped samples behind them."""
 
     instruments: dict[str, Instrument]
-    samples: NDArray[np.int16]
-    """At ``OVERSAMPLING`` times ``sample_rate``."""
+    samples: NDArray[np.int16]  # at ``OVERSAMPLING`` times ``sample_rate``
     sample_rate: int
 
 
@@ -268,15 +264,12 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
     )
 
 
-SAME_PITCH = 0.6
-"""Recorded notes within this many semitones count as one pitch."""
-LEAST = 0.1
-"""Smaller shares would be inaudible and are left out."""
+SAME_PITCH = 0.6  # recorded notes within this many semitones count as one pitch
+LEAST = 0.1  # smaller shares would be inaudible and are left out
 
 COHERENT = 0.6
 """Smallest correlation for mixing two recordings: below it, partials would cancel."""
-COMPARED = 4096
-"""Samples over which the correlation is computed."""
+COMPARED = 4096  # samples over which the correlation is computed
 
 
 def neighbours(

@@ -11,19 +11,14 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.instruments.bank import Instrument
 from training.music.synth.scores import Piece
 
-COVERAGE = 0.97
-"""An instrument fits a part if it can play this fraction of the notes."""
-REACH = 3
-"""Semitones that an instrument can play beyond its recorded range."""
-FONT_WEIGHT = 0.35
-"""Relative frequency of sound fonts among the instruments of a class."""
-SPECTRA_WEIGHT = 0.1
-"""The same for sets made from measured spectra, without attacks and noise."""
+COVERAGE = 0.97  # an instrument fits a part if it can play this fraction of the notes
+REACH = 3  # semitones that an instrument can play beyond its recorded range
+FONT_WEIGHT = 0.35  # relative frequency of sound fonts among the instruments of a class
+SPECTRA_WEIGHT = 0.1  # the same for sets made from measured spectra, without attacks and noise
 SPECTRA = "sharc_"
 LAYERS_COUNTED = 4
 """Instruments with more dynamic layers are chosen more often, up to this number."""
-NOTES_COUNTED = 12
-"""Instruments with fewer recorded notes are chosen less often."""
+NOTES_COUNTED = 12  # instruments with fewer recorded notes are chosen less often
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""
 _SINGERS = ("voice", "choir")
@@ -71,8 +66,7 @@ _PROGRAMS: tuple[tuple[range, tuple[str, ...]], ...] = (
     (range(72, 80), ("flute",)),
     (range(80, 128), ("clarinet", "violin", "viola", "flute")),
 )
-_SONG_VOICE = 68
-"""The program, an oboe's, that the songs of the corpus give to the voice."""
+_SONG_VOICE = 68  # the program, an oboe's, that the songs of the corpus give to the voice
 
 
 def ensemble_group(ensemble: str, collection: str = "") -> str:

@@ -17,10 +17,8 @@ from training.music.notes import Notes
 HELD = (0.5, 1.2)
 """Notes that sound for this fraction of the time to the next one may be connected with it: before a
 written rest they sound for less, beneath a second voice for longer."""
-ALONE_S = 0.04
-"""Notes that begin within this time of each other are a chord, not a line."""
-WIDEST = 12
-"""Semitones: wider leaps are not slurred."""
+ALONE_S = 0.04  # notes that begin within this time of each other are a chord, not a line
+WIDEST = 12  # semitones: wider leaps are not slurred
 TRANSITION_S = (0.01, 0.1)
 ATTACK_SKIPPED_S = (0.1, 0.3)
 """Where a recording is entered without its attack, after its onset."""
@@ -29,46 +27,33 @@ GLIDE_SEMITONES = 3.0
 GLIDE_S = (0.005, 0.03)
 SCOOP_SEMITONES = (0.1, 0.7)
 SCOOP_S = (0.015, 0.05)
-GLIDE_CONSTANTS = 6
-"""Time constants after which a glide has arrived."""
+GLIDE_CONSTANTS = 6  # time constants after which a glide has arrived
 
 
 @dataclass(frozen=True)
 class Line:
     """How a part is phrased; fractions of its notes from 0 to 1."""
 
-    connected: float = 0.0
-    """Neighbours without a gap between them."""
-    slurred: float = 0.0
-    """Of those, neighbours under one bow or breath."""
+    connected: float = 0.0  # neighbours without a gap between them
+    slurred: float = 0.0  # of those, neighbours under one bow or breath
     gliding: float = 0.0
     """Slurred notes that come from their neighbour's pitch, other notes from below their own."""
-    swell_db: float = 0.0
-    """Standard deviation of the change of level along a note."""
+    swell_db: float = 0.0  # standard deviation of the change of level along a note
 
 
 @dataclass(frozen=True)
 class Phrasing:
     """What a line does with each of its n notes; arrays of shape [n]."""
 
-    connected: Bools
-    """Notes that last until the next one begins."""
-    slurred: Bools
-    """Notes without an attack."""
-    left: Bools
-    """Notes that are followed by a slurred one."""
-    transition_s: float
-    """In which a slurred note replaces the one before it."""
-    skipped_s: F64
-    """Of the recording of a slurred note."""
-    glide: F64
-    """Semitones above a note's pitch at which it begins."""
-    glide_s: F64
-    """Time constants of the glides."""
-    slope_db: F64
-    """Change of level from the beginning of a note to its end."""
-    swell_db: F64
-    """Level in the middle of a note, relative to the line between its ends."""
+    connected: Bools  # notes that last until the next one begins
+    slurred: Bools  # notes without an attack
+    left: Bools  # notes that are followed by a slurred one
+    transition_s: float  # in which a slurred note replaces the one before it
+    skipped_s: F64  # of the recording of a slurred note
+    glide: F64  # semitones above a note's pitch at which it begins
+    glide_s: F64  # time constants of the glides
+    slope_db: F64  # change of level from the beginning of a note to its end
+    swell_db: F64  # level in the middle of a note, relative to the line between its ends
 
 
 def random_line(blown_or_bowed: bool, rng: Rng) -> Line:

@@ -16,16 +16,13 @@ from scipy import signal
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, merged, next_strokes, with_pedal
 
-PEDAL_TRAVEL_S = 0.03
-"""A pedal moves between its depths in this time."""
+PEDAL_TRAVEL_S = 0.03  # a pedal moves between its depths in this time
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
 """Pedal depths up to which dampers rest fully on the strings, and from which they are clear."""
 SUSTAIN_DEPTH = 0.5
 """From this depth on a pedal counts as down, as in MIDI (controller 64 at 64 or more)."""
-PEDAL_CHANGE_S = 0.12
-"""A pedal stays up for this long when a long press is changed."""
-HALF_PEDAL = 0.3
-"""Share of the players who use half the pedal."""
+PEDAL_CHANGE_S = 0.12  # a pedal stays up for this long when a long press is changed
+HALF_PEDAL = 0.3  # share of the players who use half the pedal
 FULL_DEPTH = (0.85, 1.0)
 HALF_DEPTH = (0.3, 0.75)
 
@@ -114,41 +111,31 @@ def contact_time(depth: F64, sample_rate: int) -> F32:
 
 
 MIDDLE_PITCH = 60
-LONGEST_S = 2.0
-"""Upper limit of the time constant, even for the lowest string."""
+LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
 SHORTEST_S = 0.025
-RESIDUE_RATIO = 4
-"""Time constant of the residue, in those of the damper."""
-SPLIT_PARTIALS = 2.5
-"""Partials above this multiple of the fundamental count as high."""
-TAIL_DB = 40.0
-"""A damped note is rendered until it has fallen by this."""
+RESIDUE_RATIO = 4  # time constant of the residue, in those of the damper
+SPLIT_PARTIALS = 2.5  # partials above this multiple of the fundamental count as high
+TAIL_DB = 40.0  # a damped note is rendered until it has fallen by this
 TAIL_FADE_S = 0.02
-RESTRIKE_CONSTANTS = 5
-"""A stroke takes full effect within this many time constants."""
-FADED = 3.5
-"""Time constants (30 dB) after which a note under half a pedal counts as gone."""
+RESTRIKE_CONSTANTS = 5  # a stroke takes full effect within this many time constants
+FADED = 3.5  # time constants (30 dB) after which a note under half a pedal counts as gone
 
 
 @dataclass(frozen=True)
 class Dampers:
     """The dampers of one instrument, in one state of regulation."""
 
-    middle_s: float = 0.12
-    """Time constant of the amplitude of the low partials at middle C."""
+    middle_s: float = 0.12  # time constant of the amplitude of the low partials at middle C
     bass_semitones: float = 14.0
     """Semitones below middle C over which the time constant doubles."""
-    treble_semitones: float = 24.0
-    """Semitones above middle C over which it halves."""
-    treble_power: int = 2
-    """High partials are damped this much faster."""
+    treble_semitones: float = 24.0  # semitones above middle C over which it halves
+    treble_power: int = 2  # high partials are damped this much faster
     residue: float = 0.06
     """Share of the amplitude that felt does not reach at once: it fades RESIDUE_RATIO times as
     slowly."""
     highest: int = 90
     """MIDI pitch of the last note that has a damper; the strings above ring on."""
-    delay_s: float = 0.02
-    """From the release of the key until the felt touches the string."""
+    delay_s: float = 0.02  # from the release of the key until the felt touches the string
     restrike_s: float = 0.015
     """Time constant with which the hammer of the same note stops the string's old motion."""
     restrike_residue: float = 0.25
@@ -231,8 +218,7 @@ def restrike(sound: F32, at: int, dampers: Dampers, sample_rate: int) -> None:
     old[len(gain) :] *= left
 
 
-RELEASE_TIME_CONSTANTS = 5.0
-"""A release is rendered until it is 43 dB down."""
+RELEASE_TIME_CONSTANTS = 5.0  # a release is rendered until it is 43 dB down
 
 
 class Releases:

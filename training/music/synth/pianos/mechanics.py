@@ -16,10 +16,8 @@ from training.music.synth.pianos.dampers import contact
 
 LEVEL_DB = (-55.0, -38.0)
 """Level of a key's noise beside the peak of the music: some 30 to 40 dB below a single note."""
-PEDAL_DB = (-6.0, 6.0)
-"""Level of the pedal's noise beside a key's."""
-SPREAD_DB = 3.0
-"""Standard deviation of the level of single noises."""
+PEDAL_DB = (-6.0, 6.0)  # level of the pedal's noise beside a key's
+SPREAD_DB = 3.0  # standard deviation of the level of single noises
 
 
 Mechanics = dict[str, list[tuple[int, F32]]]
@@ -73,16 +71,12 @@ def random_noise(
     return out
 
 
-STRINGS = range(21, 109)
-"""MIDI pitches of the strings that sound in sympathy."""
+STRINGS = range(21, 109)  # MIDI pitches of the strings that sound in sympathy
 STRING_PARTIALS = 6
 RESPONSE_S = 2.0
-SYMPATHY_DB = (-30.0, -15.0)
-"""Level of the resonance."""
-SYMPATHY_FADE_S = (0.08, 0.4)
-"""Time constant with which the dampers end it."""
-RESPONSES = 3
-"""Number of different soundboards, each made once per process."""
+SYMPATHY_DB = (-30.0, -15.0)  # level of the resonance
+SYMPATHY_FADE_S = (0.08, 0.4)  # time constant with which the dampers end it
+RESPONSES = 3  # number of different soundboards, each made once per process
 
 
 @lru_cache(RESPONSES)

@@ -20,20 +20,14 @@ from training.music.synth.render import REFERENCE_VELOCITY, Rendered
 from training.music.synth.singing.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 
 VOICE = INSTRUMENTS.index("voice")
-CHORD_S = 0.03
-"""Of notes that begin within this time of each other, the highest is sung."""
-SHORTEST_S = 0.09
-"""Shorter notes are left out."""
-CONTIGUOUS_S = 0.06
-"""Notes with a smaller gap may share a syllable."""
-REPEATED = 6
-"""Frames of silence or consonant before a note that repeats the one before."""
-EDGE = 10
-"""Frames at either end of a vowel that are not stretched."""
+CHORD_S = 0.03  # of notes that begin within this time of each other, the highest is sung
+SHORTEST_S = 0.09  # shorter notes are left out
+CONTIGUOUS_S = 0.06  # notes with a smaller gap may share a syllable
+REPEATED = 6  # frames of silence or consonant before a note that repeats the one before
+EDGE = 10  # frames at either end of a vowel that are not stretched
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
 """Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
-DYNAMIC_DB = 30.0
-"""Between velocities 10 and 100."""
+DYNAMIC_DB = 30.0  # between velocities 10 and 100
 
 
 @dataclass(frozen=True)
@@ -42,25 +36,16 @@ class Habits:
 
     melisma: float
     """Fraction of the connected notes that share a syllable with the note before."""
-    glide: float
-    """Frames, standard deviation of the slide between two pitches."""
-    scoop: float
-    """Fraction of the notes that begin below their pitch."""
-    fall: float
-    """Fraction of the phrases whose last note falls."""
-    vibrato: float
-    """Semitones, at most."""
+    glide: float  # frames, standard deviation of the slide between two pitches
+    scoop: float  # fraction of the notes that begin below their pitch
+    fall: float  # fraction of the phrases whose last note falls
+    vibrato: float  # semitones, at most
     vibrato_hz: float
-    detune: float
-    """Semitones, standard deviation of a note."""
-    drift: float
-    """Semitones, standard deviation of the drift in a second."""
-    tuning: float
-    """Semitones above the concert pitch."""
-    size: float
-    """Resonances are this many times as high as the recorded ones."""
-    breath: float
-    """Level of consonants, relative to the recorded one, in dB."""
+    detune: float  # semitones, standard deviation of a note
+    drift: float  # semitones, standard deviation of the drift in a second
+    tuning: float  # semitones above the concert pitch
+    size: float  # resonances are this many times as high as the recorded ones
+    breath: float  # level of consonants, relative to the recorded one, in dB
 
 
 def random_habits(rng: Rng) -> Habits:

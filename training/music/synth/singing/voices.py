@@ -21,29 +21,21 @@ from model.storage import replace_file
 from training.arrays import F32
 from training.music.recordings import read_audio
 
-RATE = 16_000
-"""Samples per second of the analysis."""
-FRAMES_S = 200
-"""Frames of the analysis per second."""
-FFT = 1024
-"""Of the spectral envelopes at RATE, as WORLD chooses it."""
-COEFFICIENTS = 60
-"""Of a coded envelope, which is within 2 dB of the original."""
+RATE = 16_000  # samples per second of the analysis
+FRAMES_S = 200  # frames of the analysis per second
+FFT = 1024  # of the spectral envelopes at RATE, as WORLD chooses it
+COEFFICIENTS = 60  # of a coded envelope, which is within 2 dB of the original
 LOWEST_HZ, HIGHEST_HZ = 70.0, 800.0
 HELD_OUT_SINGERS = ("Erithacus", "sms_singing-female")
 """Singers of ``singing.json``, which marks none, held out for validation."""
 CACHE_VERSION = 2
 
-QUIET_DB = -28.0
-"""Voiced frames below this, relative to the loud ones, belong to no syllable."""
-DIP_DB = -6.0
-"""Voiced runs are divided where they fall this far below their loudest frame."""
-CORE_DB = -10.0
-"""A vowel begins and ends at this level, relative to its loudest frame."""
+QUIET_DB = -28.0  # voiced frames below this, relative to the loud ones, belong to no syllable
+DIP_DB = -6.0  # voiced runs are divided where they fall this far below their loudest frame
+CORE_DB = -10.0  # a vowel begins and ends at this level, relative to its loudest frame
 SHORTEST, LONGEST = 14, 60
 """Frames of a syllable; longer voiced runs are divided where they dip."""
-CONSONANT = 24
-"""Frames before a syllable that may belong to it."""
+CONSONANT = 24  # frames before a syllable that may belong to it
 
 
 @dataclass(frozen=True)
@@ -55,8 +47,7 @@ class Syllable:
     vowel: int
     release: int
     end: int
-    level_db: float
-    """Of its loudest frame."""
+    level_db: float  # of its loudest frame
 
 
 @dataclass(frozen=True)
@@ -65,15 +56,11 @@ class Singer:
 
     name: str
     held_out: bool
-    sings: bool
-    """Whether the recordings are sung."""
-    envelope: NDArray[np.float16]
-    """[frames, COEFFICIENTS], coded."""
-    aperiodicity: NDArray[np.float16]
-    """[frames, bands], coded."""
+    sings: bool  # whether the recordings are sung
+    envelope: NDArray[np.float16]  # [frames, COEFFICIENTS], coded
+    aperiodicity: NDArray[np.float16]  # [frames, bands], coded
     syllables: tuple[Syllable, ...]
-    pitch: float
-    """MIDI number of the median f0."""
+    pitch: float  # MIDI number of the median f0
 
 
 @lru_cache(maxsize=2)

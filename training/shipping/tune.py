@@ -33,7 +33,10 @@ SHARED: dict[str, Sequence[Any]] = {
     "min_note_frames": tuple(range(2, 10)),
 }
 """Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone."""
-BY_CLASS: dict[str, Sequence[Any]] = {"onset_thresholds": _PROBABILITIES, "end_biases": _BIASES}
+BY_CLASS: dict[str, Sequence[Any]] = {
+    "onset_thresholds": _PROBABILITIES[:12],  # where single lines are all there is, any seems right
+    "end_biases": _BIASES,
+}
 LINE: dict[str, Sequence[Any]] = {
     "bias": tuple(i / 4 for i in range(-4, 13)),
     "doubt_bias": tuple(i / 2 for i in range(13)),
@@ -129,9 +132,10 @@ def tune(
 
 
 def heard_by(knob: str) -> tuple[str, ...]:
-    """The families in which an entry of GRID matters; none for all."""
+    """Those that judge an entry of GRID: a family its own, so that it is given up for no other; all
+    (none named) what is shared."""
     name, _, family = knob.partition(".")
-    return (family, "ensembles") if name in BY_CLASS else ()
+    return (family,) if name in BY_CLASS else ()
 
 
 def value_of(settings: TrackerSettings, knob: str) -> Any:

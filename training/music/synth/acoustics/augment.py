@@ -74,10 +74,7 @@ def mp3(audio: F32, sample_rate: int, compression: float) -> F32:
         bitrate_mode="CONSTANT",
     )
     file.seek(0)
-    try:
-        decoded, _ = soundfile.read(file, dtype="float32")
-    except soundfile.LibsndfileError:  # which cannot read all that it has written
-        return audio
+    decoded, _ = soundfile.read(file, dtype="float32")
     delay = MP3_DELAY if len(decoded) != len(audio) else 0
     out = np.zeros_like(audio)
     kept = decoded[delay : delay + len(audio)]

@@ -20,8 +20,7 @@ from torch.nn import functional as F
 
 from model.config import STEM_REACH
 from model.fast.filters import NewestFrames
-from model.front_end.filterbank import Filterbank
-from model.front_end.patches import HarmonicStack
+from model.front_end.filterbank import places
 from model.front_end.peaks import SpectralPeaks
 from model.transcriber import FilterbankNetwork
 
@@ -109,7 +108,8 @@ class ColumnNetwork:
         features = self._bank.compress(self._frames.power(audio, windows * frames))
         rows = self._rows.get(shift)
         if rows is None:
-            rows = self._rows[shift] = _stacked_bins(self._bank, self._stack, shift)
+            bins = torch.arange(self._stack.rows)[:, None] + torch.tensor(self._stack.shifts)
+            rows = self._rows[shift] = places(bins, shift, self._bank.order).flatten()
         stacked = features.to(self.dtype).index_select(1, rows)
         peaks = self._peaks(features, shift).view(windows, frames, -1)
         return stacked.view(windows, frames, -1, self._harmonics), peaks
@@ -142,15 +142,6 @@ def _convolved(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: in
     else:
         x = F.conv2d(x, weight, bias, (1, stride), (0, padding))
     return x.permute(0, 2, 3, 1)
-
-
-def _stacked_bins(bank: Filterbank, stack: HarmonicStack, shift: int) -> Tensor:
-    """The filter of every pitch row and harmonic, flat; one past the last for silence."""
-    bins = torch.arange(stack.rows)[:, None] + torch.tensor(stack.shifts)
-    silent = (bins < 0) | (bins >= bank.bins)
-    bins = bins + shift  # as in ``Filterbank.retuned``
-    silent |= (bins < 0) | (bins >= bank.bins)
-    return bank.order[bins.clamp(0, bank.bins - 1)].masked_fill(silent, bank.bins).flatten()
 
 
 def _time_first(layer: nn.Conv2d) -> Tensor:

@@ -135,6 +135,16 @@ def bin_frequencies(config: FilterbankConfig) -> list[float]:
     ]
 
 
+def places(filters: Tensor, shift: int, order: Tensor) -> Tensor:
+    """Where the filters that are ``shift`` bins higher stand among features in this order, (bins,),
+    which one of silence follows: it stands for all that are not there, or would not be."""
+    bins = len(order)
+    there = (filters >= 0) & (filters < bins)
+    wanted = filters + shift
+    there &= (wanted >= 0) & (wanted < bins)
+    return order[wanted.clamp(0, bins - 1)].masked_fill(~there, bins)
+
+
 def constant_q_kernel(
     frequency: float, length: int, size: int, lookahead: int, sample_rate: int
 ) -> Tensor:

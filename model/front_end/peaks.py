@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from model.cents import RANGE_CENTS, SCALE_CENTS
 from model.config import PITCHES, FilterbankConfig
-from model.front_end.filterbank import DB_SCALE
+from model.front_end.filterbank import DB_SCALE, places
 
 HARMONICS = (1, 2, 3, 4)
 _WEAK_DB = 30.0  # harmonics so far below the strongest say nothing
@@ -38,10 +38,10 @@ class SpectralPeaks:
         own = per * (torch.arange(PITCHES) - config.lowest_pitch) + per // 2
         harmonic = torch.tensor([round(12 * per * math.log2(h)) for h in HARMONICS])
         near = torch.arange(-NEAR, NEAR + 1)
-        # (PITCHES, harmonics, filters); one past the last filter is silent
-        index = own[:, None, None] + harmonic[:, None] + near
-        silent = (index < 0) | (index >= bins) | ((own < 0) | (own >= bins))[:, None, None]
-        self._places = torch.where(silent, bins, index).flatten()
+        # (PITCHES, harmonics, filters)
+        filters = own[:, None, None] + harmonic[:, None] + near
+        outside = (own < 0) | (own >= bins)
+        self._filters = filters.masked_fill(outside[:, None, None], -1).flatten()
         self._order = order
         self._index: dict[int, Tensor] = {}  # by shift
 
@@ -50,7 +50,8 @@ class SpectralPeaks:
         read ``shift`` bins higher -> (frames, PITCHES)."""
         index = self._index.get(shift)
         if index is None:
-            index = self._index[shift] = self._shifted(shift)
+            index = places(self._filters, shift, self._order.cpu()).to(self._order.device)
+            self._index[shift] = index
         heard = features.index_select(1, index)
         heard = heard.view(-1, PITCHES, len(HARMONICS), 2 * NEAR + 1)
         strongest = heard.amax((2, 3), keepdim=True)
@@ -65,13 +66,6 @@ class SpectralPeaks:
         deviation = ((top + 1 - NEAR + vertex) * self._bin_cents)[..., 0]
         row = 0.5 + deviation.clamp(-RANGE_CENTS, RANGE_CENTS) / SCALE_CENTS
         return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
-
-    def _shifted(self, shift: int) -> Tensor:
-        bins = len(self._order)
-        places = torch.where(self._places < bins, self._places + shift, bins)
-        silent = (places < 0) | (places >= bins)
-        order = self._order.cpu()[places.clamp(0, bins - 1)]
-        return order.masked_fill(silent, bins).to(self._order.device)
 
     def of_windows(self, features: Tensor, frames: range) -> Tensor:
         """The peaks of these frames: features (batch, bins, GRID) -> (batch, frames, PITCHES)."""

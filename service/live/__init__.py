@@ -1,4 +1,4 @@
 """The live websocket: receiving, pacing, sending, and the log of a session.
 
-What a session computes lies in `session`; this package moves messages.
+It moves bytes: workers compute (`service.workers`).
 """

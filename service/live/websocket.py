@@ -10,6 +10,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, MutableMapping
+from operator import itemgetter
 from typing import Any
 
 from fastapi import APIRouter
@@ -32,8 +33,8 @@ from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
 from service.stream.stream import MAX_NOTES
-from service.workers.live import MAX_BUFFERED_S, Session
-from service.workers.messages import Open
+from service.workers.messages import Known, Open
+from service.workers.relay import MAX_BUFFERED_S, Relay
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
@@ -149,7 +150,7 @@ class Connection:
             receiving.cancel()
             draining.cancel()
 
-    def _open(self, start: Start) -> Session:
+    def _open(self, start: Start) -> Relay:
         """Raises ProtocolError if there is no room for these options."""
         sessions, settings = self._service.sessions, self._settings
         options = start.options(StreamOptions())
@@ -170,8 +171,7 @@ class Connection:
             ),
             max_notes=MAX_NOTES,
             lagging_ms=LAGGING_MS,
-            checkpoint=resume,
-            known_events=resume.known_events if resume else 0,
+            known=Known(checkpoint=resume, skip=resume.known_events if resume else 0),
             updates=start.updates,
             heat=start.frames,
             beats=start.beats,
@@ -202,18 +202,16 @@ class Connection:
             watcher.cancel()
             self._service.pool.close_session(session)
 
-    async def _read(self, session: Session, audio: AudioFormat) -> None:
+    async def _read(self, session: Relay, audio: AudioFormat) -> None:
         """Passes the client's messages on, up to its last."""
         try:
             await self._read_to_end(session, audio)
         except ProtocolError as error:
             session.end("error", error)
-        except VanishedError as error:
-            session.give_up(error)
-        except Exception as error:
+        except Exception as error:  # VanishedError, or a fault
             session.give_up(error)
 
-    async def _read_to_end(self, session: Session, audio: AudioFormat) -> None:
+    async def _read_to_end(self, session: Relay, audio: AudioFormat) -> None:
         receive, began_s = self._websocket.receive, self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate
         pace = max(MAX_PACE, LEAST_PACE_BYTES / byte_rate)
@@ -262,38 +260,35 @@ class Connection:
         self._message_s, self._holds = self._loop.time(), False
         self._audio_s += self._message_s - began_s
 
-    async def _watch(self, session: Session, reader: asyncio.Task[None]) -> None:
+    async def _watch(self, session: Relay, reader: asyncio.Task[None]) -> None:
         """Ends a session whose client is silent, which is too long, or when the service drains."""
-        while True:
-            idle_s = self._settings.idle_timeout_s
-            silent_s = min(self._message_s + idle_s, self._audio_s + KEPT_ALIVE_S)
-            if self._holds:
-                silent_s = self._loop.time() + idle_s
-            try:
-                async with asyncio.timeout_at(min(silent_s, self._deadline_s)):
-                    await self._service.draining.wait()
-                if not reader.done():
-                    reader.cancel()
-                    session.end("draining")
-                return
-            except TimeoutError:
-                now_s = self._loop.time()
-            if reader.done():  # what remains is the session's end
-                await self._service.draining.wait()
-                return
-            if now_s >= self._deadline_s:
-                fault = self._too_long("")
-            elif self._holds:
-                continue
-            elif now_s >= self._message_s + idle_s:
-                fault = ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s")
-            elif now_s >= self._audio_s + KEPT_ALIVE_S:
-                fault = ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no audio for {KEPT_ALIVE_S:g} s")
+        draining = self._service.draining
+        while not reader.done():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._end()[0]):
+                    await draining.wait()
+            end_s, fault = self._end()
+            if draining.is_set():
+                session.end("draining")
+            elif self._loop.time() >= end_s:
+                session.end("error", fault)
             else:
                 continue
             reader.cancel()
-            session.end("error", fault)
             return
+
+    def _end(self) -> tuple[float, ProtocolError]:
+        """When the session is over unless something comes, and why."""
+        message_s, audio_s = self._message_s, self._audio_s
+        if self._holds:
+            message_s = audio_s = self._loop.time()
+        idle, idle_s = ErrorCode.IDLE_TIMEOUT, self._settings.idle_timeout_s
+        return min(
+            (self._deadline_s, self._too_long("")),
+            (message_s + idle_s, ProtocolError(idle, f"no message for {idle_s:g} s")),
+            (audio_s + KEPT_ALIVE_S, ProtocolError(idle, f"no audio for {KEPT_ALIVE_S:g} s")),
+            key=itemgetter(0),
+        )
 
     def _too_long(self, what: str) -> ProtocolError:
         most_s = self._settings.max_session_s

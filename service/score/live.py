@@ -6,7 +6,9 @@ came. While no beat is sure nothing is said, and the search starts over.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +67,12 @@ class LiveBeats:
     def due_s(self) -> float:
         """When it can say more: once all is known that began or ended before."""
         return self._begin_s + (self._ticks + 1) * TICK_S
+
+    def since(self, known: int) -> Self:
+        """Itself, with the beats said after the first ``known``, to be kept elsewhere."""
+        kept = copy(self)
+        kept.said = self.said[known:]
+        return kept
 
     def hear(self, notes: NDArray[np.float64], until_s: float) -> list[LiveBeat]:
         """New beats.

@@ -95,7 +95,7 @@ class _Segments:
         rest: also of windows that make no whole segment, and of all that is under way.
         """
         while self.stream.due >= (1 if rest else self.stream.segment_windows):
-            due = self.stream.take_segment()
+            due = self.stream.take(self.stream.segment_windows, self.stream.refill_windows)
             assert due is not None
             self._asked.append(self._computer.submit(due))
             yield from self._answers(min(self._computer.workers, MOST_UNDER_WAY))

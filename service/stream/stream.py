@@ -65,7 +65,7 @@ class Stream:
             settings: of the note tracker, from the model's card.
             audio: format of the bytes given to ``feed``.
             max_notes: that may end; more are a fault.
-            segments: for ``take_segment`` instead of ``take``.
+            segments: its windows are taken by segments.
             on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
                 every block, in anytime mode with their full look-ahead; views.
             resume: where to continue a performance of another stream; ``feed`` then gets its audio
@@ -94,18 +94,14 @@ class Stream:
         self._frames = self._schedule.first_frame(replay.first_block)  # frames heard
         self._end_frame: int | None = None  # set at the end: frames from here on are dropped
         self._end_blocks = 0
-        self._first_frame = self._schedule.first_frame(replay.heard_block)  # for the tracker
-        self._listener.resume(self._first_frame, self._point)
-        self._resampler_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
-        self.delay: Delay = stated_delay(
-            options, config, settings, self._listener, self._resampler_ms
-        )
+        self._listens_from = self._schedule.first_frame(replay.heard_block)  # for the tracker
+        self._listener.resume(self._listens_from, self._point)
+        self._resampler_ms = held_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
+        self.delay: Delay = stated_delay(options, config, settings, self._listener, held_ms)
         self._received = self._point.from_sample
-        self._waiting: list[NDArray[np.float32]] = []  # samples, until a window is due
-        self._heard = np.zeros(0, np.float32)  # the same at the model's rate
-        most = MOST_WINDOWS
-        if segments:
-            most = self.segment_windows + self.refill_windows
+        self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is due
+        self._resampled = np.zeros(0, np.float32)  # the same at the model's rate
+        most = self.segment_windows + self.refill_windows if segments else MOST_WINDOWS
         step = self._schedule.block_frames * HOP
         self._ring = SampleRing(WINDOW + (most - 1) * step, replay.first_sample)
         self._tuner = tuner(config, options, replay, self._point)
@@ -147,8 +143,8 @@ class Stream:
         if self._end_frame is not None:
             return
         self._resample()
-        self._heard = np.concatenate([self._heard, self._resampler.finish()])
-        total = self._ring.written + len(self._heard)
+        self._resampled = np.concatenate([self._resampled, self._resampler.finish()])
+        total = self._ring.written + len(self._resampled)
         self._end_frame = max(self._schedule.frames(total), self._frames)
         self._end_blocks = max(self._blocks, self._schedule.blocks(total))
 
@@ -173,16 +169,11 @@ class Stream:
         read = self.positions.stop - self.positions.start
         return max(1, SEGMENT_FRAMES // read)
 
-    def take(self, most: int = MOST_WINDOWS) -> Due | None:
-        """The next windows, at most this many; None if none is due. ``hear`` them in order."""
-        return self._take(most, 0)
+    def take(self, most: int = MOST_WINDOWS, refill: int = 0) -> Due | None:
+        """The next windows, at most ``most``; None if none is due. ``hear`` them in order.
 
-    def take_segment(self) -> Due | None:
-        """As ``take``, a whole segment if so much is due, with the windows before it that prepare a
-        network for it."""
-        return self._take(self.segment_windows, self.refill_windows)
-
-    def _take(self, most: int, refill: int) -> Due | None:
+        refill: windows before them, which prepare a network that has not seen any.
+        """
         count = min(most, self.due)
         if not count:
             return None
@@ -197,7 +188,7 @@ class Stream:
 
     def _to_next_window(self) -> None:
         missing = self._schedule.end_sample(self._blocks) - self._ring.written
-        samples, self._heard = self._heard[:missing], self._heard[missing:]
+        samples, self._resampled = self._resampled[:missing], self._resampled[missing:]
         if len(samples) < missing:  # beyond the end
             samples = np.concatenate([samples, np.zeros(missing - len(samples), np.float32)])
         self._ring.write(samples)
@@ -208,12 +199,8 @@ class Stream:
     # -- probabilities in, events out -------------------------------------------------------------
 
     def hear(self, probabilities: NDArray[np.float32]) -> list[Event]:
-        """The events that the next windows' probabilities make known.
-
-        Args:
-            probabilities: float32 [windows, heads, positions, 128], of windows in the order of
-                ``take``.
-        """
+        """The events that the probabilities of the next windows that were taken make known, float32
+        [windows, heads, positions, 128]."""
         events: list[Event] = []
         for block in probabilities:
             frames = block  # [heads, again_frames + block_frames, PITCHES]
@@ -225,9 +212,9 @@ class Stream:
             # The shift with which the block's first frame was read when it was new.
             raised = self._tuner.raised_cents(HOP * (self._frames + self.config.newest_hops))
             block_frames = self._schedule.block_frames
-            if self._frames >= self._first_frame:
+            if self._frames >= self._listens_from:
                 events += self._listener.push(self._frames, frames, block_frames, raised)
-            self._frames += self._schedule.block_frames
+            self._frames += block_frames
         return self._noted(events)
 
     def finish(self) -> list[Event]:
@@ -250,8 +237,8 @@ class Stream:
         """The fault of audio that ended within a sample."""
         if not (pending := self._decoder.pending_bytes):
             return None
-        message = f"{pending} of the {self._audio.frame_bytes} bytes of its last sample"
-        return ProtocolError(ErrorCode.ODD_BYTES, f"the audio ended with {message}")
+        of = f"{pending} of the {self._audio.frame_bytes} bytes of its last sample"
+        return ProtocolError(ErrorCode.ODD_BYTES, f"the audio ended with {of}")
 
     @property
     def late_frames(self) -> int:
@@ -332,13 +319,11 @@ class Stream:
         history_frames, refill_hops = self._listener.history_frames, self.config.refill_hops
         return Replay.before(frames, self._schedule, self._ratio, history_frames, refill_hops)
 
-    # -- steps ------------------------------------------------------------------------------------
-
     def _keep(self, samples: NDArray[np.float32]) -> None:
         self._received += len(samples)
         unneeded = min(self._unneeded, len(samples))
         self._unneeded -= unneeded
-        self._waiting.append(samples[unneeded:])
+        self._chunks.append(samples[unneeded:])
 
     def _stop_at(self, error: BadAudioError) -> None:
         self._dropped += error.dropped
@@ -348,10 +333,10 @@ class Stream:
 
     def _resample(self) -> None:
         """Several chunks at once, when a window is due: a call takes longer than its samples."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            samples = np.concatenate(waiting) if len(waiting) > 1 else waiting[0]
-            self._heard = np.concatenate([self._heard, self._resampler.process(samples)])
+        if self._chunks:
+            chunks, self._chunks = self._chunks, []
+            samples = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
+            self._resampled = np.concatenate([self._resampled, self._resampler.process(samples)])
 
     def _noted(self, events: list[Event]) -> list[Event]:
         self.score.add(events)

@@ -5,11 +5,15 @@ Audio is most of it and crosses as it came; everything else is pickled.
 
 from __future__ import annotations
 
+import mmap
 import pickle
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW, ModelConfig
 from service.notes.score import Kept
@@ -17,7 +21,8 @@ from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import ErrorCode
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import DoneReason, Limits, Totals
-from service.stream.windows import SEGMENT_FRAMES
+from service.score.live import LiveBeats
+from service.stream.windows import SEGMENT_FRAMES, Due
 
 _HEADER = struct.Struct("<IQ")  # stream, or 0 for a pickled message; bytes
 _PICKLED = 0
@@ -30,8 +35,21 @@ SLOTS = 2
 """Segments that a worker has: one that it computes, one that waits."""
 
 
-def slot_values(config: ModelConfig) -> tuple[int, int]:
-    """float32 values of a slot: a segment's samples, then its probabilities."""
+def slots_size(config: ModelConfig) -> int:
+    """Bytes of memory that a worker shares with the service."""
+    return 4 * SLOTS * sum(_slot_values(config))
+
+
+def slots_in(
+    memory: mmap.mmap, config: ModelConfig
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Room for the samples and the probabilities of segments, each [SLOTS, values]; views."""
+    values = np.frombuffer(memory, np.float32).reshape(SLOTS, -1)
+    samples, _ = _slot_values(config)
+    return values[:, :samples], values[:, samples:]
+
+
+def _slot_values(config: ModelConfig) -> tuple[int, int]:
     hops = SEGMENT_FRAMES + config.refill_hops + FRAMES
     return WINDOW + hops * HOP, len(config.outputs) * SEGMENT_FRAMES * PITCHES
 
@@ -57,35 +75,34 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a client has been sent of a session, if its worker ended: where another goes on.
+    """What the client of a session has: where a worker begins, or goes on after another.
 
     Attributes:
-        messages: number of messages sent.
-        checkpoint: the last one, sent or not.
-        skip: the first events after it that the client has.
-        score: the notes and presses that ended before it.
-        heat_frame: first frame whose probabilities were not sent.
+        messages: sent in this session; 0 if no worker has spoken yet.
+        checkpoint: where to go on, sent or not; None: at the beginning.
+        skip: the first events after it, which the client has.
+        score: the notes and presses that ended before it, in this session.
+        heat_frame: first frame whose probabilities were not sent in this session.
+        beats: those said in this session, and where they go on.
     """
 
-    messages: int
-    checkpoint: Checkpoint | None
-    skip: int
-    score: Kept
-    heat_frame: int
+    messages: int = 0
+    checkpoint: Checkpoint | None = None
+    skip: int = 0
+    score: Kept = field(default_factory=Kept)
+    heat_frame: int = 0
+    beats: LiveBeats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A live session begins.
+    """A live session begins, or goes on in another worker.
 
     Attributes:
         session_id: that of the client's checkpoints.
-        checkpoint: where an earlier session stopped.
-        known_events: first events after it, which the client has.
         updates: whether the client wants corrections and the pedal.
         heat: whether it wants probabilities.
         beats: whether it wants beats.
-        known: set if this session has been served by another worker.
     """
 
     stream: int
@@ -95,12 +112,10 @@ class Open:
     limits: Limits
     max_notes: int
     lagging_ms: float
-    checkpoint: Checkpoint | None = None
-    known_events: int = 0
+    known: Known
     updates: bool = False
     heat: bool = False
     beats: bool = False
-    known: Known | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +140,14 @@ class Drop:
     stream: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """Windows of a recording, whose samples lie in a slot; the answer will lie there too."""
 
-    number: int
     slot: int
     samples: int
-    windows: int
-    new_hops: int
-    positions: slice
-    refill: int
-    shifts: tuple[int, ...]
+    due: Due
+    """Without its samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +186,8 @@ class Failed:
     error: str
 
 
-class Said(NamedTuple):
+@dataclass
+class Said:
     """Messages for a client, with what another worker would need to go on after them.
 
     Attributes:
@@ -184,9 +196,9 @@ class Said(NamedTuple):
         flushed: answers to `Flush` so far.
         checkpoint: where another worker could go on: that of the last progress among the texts or,
             while the client has events that follow it, one that is not sent; None if there is none.
-        skip: see `Known`.
-        score: the notes and presses that ended since the one before.
-        heat_frame: see `Known`.
+        skip, heat_frame: see `Known`.
+        score: the notes and presses that ended since the checkpoint before.
+        beats: the same of beats, since what was said before.
         note_ons: among the texts.
         due_s: of each event among them, the audio's time at which it could first be known.
         lagging: whether `lagging` is among them.
@@ -196,19 +208,20 @@ class Said(NamedTuple):
     """
 
     stream: int
-    texts: list[str]
-    taken_bytes: int
-    flushed: int
-    checkpoint: Checkpoint | None
-    skip: int
-    score: Kept | None
-    heat_frame: int
-    note_ons: int
-    due_s: tuple[float, ...]
-    lagging: bool
-    behind_s: float
+    texts: list[str] = field(default_factory=list)
+    taken_bytes: int = 0
+    flushed: int = 0
+    checkpoint: Checkpoint | None = None
+    skip: int = 0
+    score: Kept | None = None
+    heat_frame: int = 0
+    beats: LiveBeats | None = None
+    note_ons: int = 0
+    due_s: list[float] = field(default_factory=list)
+    lagging: bool = False
+    behind_s: float = 0.0
     opened: Totals | None = None
-    ended: tuple[str, int, Totals | None] | None = None
+    ended: tuple[str, int, Totals] | None = None
 
 
 class Refused(NamedTuple):
@@ -222,7 +235,7 @@ class Refused(NamedTuple):
 class Computed(NamedTuple):
     """A segment's probabilities are in its slot, in this shape; or its error."""
 
-    number: int
+    slot: int
     shape: tuple[int, ...]
     error: str | None
 
@@ -250,7 +263,7 @@ class Pong:
 # -- on the socket --------------------------------------------------------------------------------
 
 
-def audio_frame(stream: int, data: bytes) -> bytes:
+def audio_frame(stream: int, data: bytes | bytearray) -> bytes:
     """Audio of a stream, whose number is at least 1."""
     return _HEADER.pack(stream, len(data)) + data
 

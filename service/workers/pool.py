@@ -9,26 +9,16 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any, Protocol
 
-from model.config import HOP, ModelConfig
+from model.config import ModelConfig
 from service.protocol.faults import internal_error
 from service.stream.computer import EngineError, Probabilities
 from service.stream.windows import Due
-from service.workers.link import LOOKS, Link
-from service.workers.live import Session
-from service.workers.messages import (
-    Computed,
-    Hello,
-    Measured,
-    Open,
-    Refused,
-    Said,
-    Setup,
-    Stepped,
-    Trial,
-)
-from service.workers.process import PROCESSES
+from service.workers.link import LOOKS, PROCESSES, Link
+from service.workers.messages import Computed, Hello, Open, Refused, Said, Setup, Stepped
+from service.workers.relay import Relay
 from service.workers.segments import ENDED, Asked, Segments
 
 logger = logging.getLogger(__name__)
@@ -81,10 +71,9 @@ class Pool:
         self._observer = observer
         self._processes = processes
         self._links: list[Link] = []
-        self._sessions: dict[int, tuple[Session, Link | None]] = {}
+        self._sessions: dict[int, Relay] = {}
         self._numbers = itertools.count(1)
-        self._segments = Segments(self._links, self._numbers)
-        self._measuring: dict[Link, asyncio.Future[float]] = {}
+        self._segments = Segments(self._links)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False  # from `start` to `close`
         self._count = 0
@@ -155,39 +144,30 @@ class Pool:
 
     async def measure(self, seconds: float) -> float:
         """Windows per second of default streams that all workers compute together."""
-        waited = {link: self._loop.create_future() for link in self._links if link.up}
-        self._measuring.update(waited)
-        for link in waited:
-            link.send(Trial(seconds))
-        found: list[float] = await asyncio.gather(*waited.values())
-        self._measuring.clear()
-        return sum(found)
+        measuring = [link.measure(seconds) for link in self._links if link.up]
+        return sum(await asyncio.gather(*measuring))
 
     # -- live sessions ----------------------------------------------------------------------------
 
-    def open_session(self, opening: Open) -> Session:
+    def open_session(self, opening: Open) -> Relay:
         """Open a session in the worker that has least to do; its number is set here."""
-        session = Session(replace(opening, stream=next(self._numbers)), self.config)
+        session = Relay(replace(opening, stream=next(self._numbers)), self.config)
+        self._sessions[session.stream] = session
         self._place(session)
         return session
 
-    def close_session(self, session: Session) -> None:
+    def close_session(self, session: Relay) -> None:
         """It is over, or nobody waits for it any more."""
-        _, link = self._sessions.pop(session.stream, (None, None))
-        if link is not None:
-            link.load -= self._load(session)
+        if self._sessions.pop(session.stream, None) is not None:
             session.drop()
 
-    def _place(self, session: Session) -> None:
-        up = [link for link in self._links if link.up]
-        link = min(up, key=lambda one: one.load, default=None)
-        self._sessions[session.stream] = session, link
-        if link is not None:
-            link.load += self._load(session)
-            session.move_to(link)
-
-    def _load(self, session: Session) -> float:
-        return self.config.sample_rate / HOP * session.windows_per_hop
+    def _place(self, session: Relay) -> None:
+        loads = {link: 0.0 for link in self._links if link.up}
+        for other in self._sessions.values():
+            if other.link in loads:
+                loads[other.link] += other.load
+        if loads:
+            session.move_to(min(loads, key=loads.__getitem__))
 
     # -- recordings -------------------------------------------------------------------------------
 
@@ -218,16 +198,14 @@ class Pool:
     def _heard(self, link: Link, message: object) -> None:
         match message:
             case Said() | Refused():
-                session, at = self._sessions.get(message.stream, (None, None))
-                if session is not None and at is link:
+                session = self._sessions.get(message.stream)
+                if session is not None and session.link is link:
                     session.heard(message)
             case Computed():
-                self._segments.computed(message)
+                self._segments.computed(link, message)
             case Stepped():
                 if self._observer is not None:
                     self._observer.stepped(message)
-            case Measured() if link in self._measuring:
-                self._measuring[link].set_result(message.windows_per_s)
 
     def _lost(self, link: Link) -> None:
         """A worker has ended: others go on with what it had, and another takes its place."""
@@ -237,14 +215,12 @@ class Pool:
         logger.error("a worker has ended: starting another")
         if self._observer is not None:
             self._observer.worker_ended()
-        if (measuring := self._measuring.get(link)) is not None and not measuring.done():
-            measuring.set_result(0.0)
         self._segments.lost(link)
-        for session in [session for session, at in self._sessions.values() if at is link]:
+        for session in [one for one in self._sessions.values() if one.link is link]:
             if session.lost():
                 self._place(session)
             else:
-                self._sessions.pop(session.stream, None)
+                del self._sessions[session.stream]
         self._keep(self._replace(link))
 
     async def _replace(self, link: Link) -> None:
@@ -256,16 +232,17 @@ class Pool:
                 break
             except (EngineError, OSError) as error:
                 logger.error("no worker: %s; next attempt in %.0f s", error, pause_s)
-                if not self.ready:
+                if not self._links:  # nor may another that is starting go on with them
                     self._give_up_sessions()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         self._segments.share_out()
-        for session in [session for session, at in self._sessions.values() if at is None]:
-            self._place(session)
+        for session in self._sessions.values():
+            if session.link is None:
+                self._place(session)
 
     def _give_up_sessions(self) -> None:
-        for session, _ in self._sessions.values():
+        for session in self._sessions.values():
             session.give_up(internal_error())
         self._sessions.clear()
 
@@ -289,3 +266,32 @@ class Pool:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class BackgroundPool:
+    """A pool for a program without an event loop: its own runs in a thread.
+
+    Attributes:
+        pool: computes recordings for other threads.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        """Returns when the workers have loaded the model. Raises EngineError if one cannot."""
+        self.pool = pool
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="workers", daemon=True)
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(pool.start(), self._loop).result()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the workers; idempotent."""
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(self.pool.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+
+import numpy as np
 
 from service.stream.computer import EngineError, Probabilities
 from service.stream.windows import Due
 from service.workers.link import Link
-from service.workers.messages import Computed, Segment
+from service.workers.messages import SLOTS, Computed, Segment
 
 ENDED = "the service has ended"
+_ELSEWHERE = np.zeros(0, np.float32)
 
 
 class Asked:
@@ -48,12 +51,11 @@ class Asked:
 class Segments:
     """Those that wait or are computed. Used from the event loop."""
 
-    def __init__(self, links: Sequence[Link], numbers: Iterator[int]) -> None:
+    def __init__(self, links: Sequence[Link]) -> None:
         """links: the workers, as they come and go."""
         self._links = links
-        self._numbers = numbers
         self._waiting: deque[Asked] = deque()
-        self._computing: dict[int, tuple[Asked, Link, int]] = {}  # by number: with its slot
+        self._computing: dict[tuple[Link, int], Asked] = {}  # by slot
         self._closed = False
 
     def ask(self, asked: Asked) -> None:
@@ -66,51 +68,44 @@ class Segments:
     def share_out(self) -> None:
         """Give waiting segments to workers with a free slot, the freest first."""
         while self._waiting:
-            link = max(self._links, key=lambda one: one.up and len(one.free), default=None)
-            if link is None or not link.up or not link.free:
+            free = [self._free(link) for link in self._links if link.up]
+            places = max(free, key=len, default=[])
+            if not places:
                 return
             asked = self._waiting.popleft()
             if not asked.begin():
                 continue
-            segment, slot, number = asked.segment, link.free.pop(), next(self._numbers)
-            link.slots[slot, : len(segment.samples)] = segment.samples
-            self._computing[number] = asked, link, slot
-            link.send(
-                Segment(
-                    number=number,
-                    slot=slot,
-                    samples=len(segment.samples),
-                    windows=segment.windows,
-                    new_hops=segment.new_hops,
-                    positions=segment.positions,
-                    refill=segment.refill,
-                    shifts=segment.shifts,
-                )
-            )
+            link, slot = places[0]
+            self._computing[link, slot] = asked
+            samples = asked.segment.samples
+            link.samples[slot, : len(samples)] = samples
+            link.send(Segment(slot, len(samples), replace(asked.segment, samples=_ELSEWHERE)))
 
-    def computed(self, done: Computed) -> None:
+    def _free(self, link: Link) -> list[tuple[Link, int]]:
+        slots = [(link, slot) for slot in range(SLOTS)]
+        return [one for one in slots if one not in self._computing]
+
+    def computed(self, link: Link, done: Computed) -> None:
         """A worker has written a segment's probabilities into its slot, or failed on it."""
-        asked, link, slot = self._computing.pop(done.number)
-        link.free.append(slot)
+        asked = self._computing.pop((link, done.slot))
         if done.error is not None:
             asked.fail(done.error)
         else:
             # Copied: whoever reads it may be slow.
-            values = link.probabilities(slot)[: math.prod(done.shape)].copy()
+            values = link.probabilities[done.slot, : math.prod(done.shape)].copy()
             asked.future.set_result(values.reshape(done.shape))
         self.share_out()
 
     def lost(self, link: Link) -> None:
         """A worker has ended: others compute what it had."""
-        lost = [asked for asked, at, _ in self._computing.values() if at is link]
-        self._computing = {n: one for n, one in self._computing.items() if one[1] is not link}
-        self._waiting.extendleft(reversed(lost))
+        lost = [key for key in self._computing if key[0] is link]
+        self._waiting.extendleft([self._computing.pop(key) for key in reversed(lost)])
         self.share_out()
 
     def close(self) -> None:
         """What waits fails."""
         self._closed = True
-        for asked in [*self._waiting, *(asked for asked, _, _ in self._computing.values())]:
+        for asked in [*self._waiting, *self._computing.values()]:
             asked.fail(ENDED)
         self._waiting.clear()
         self._computing.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import asdict
 from time import monotonic
 
@@ -29,7 +28,6 @@ from service.protocol.server_messages import (
     Progress,
     Ready,
     ServerMessage,
-    Totals,
 )
 from service.score.analysis import analyse
 from service.score.live import CONTEXT_S, LiveBeat, LiveBeats
@@ -52,13 +50,17 @@ class LiveSession:
     A `progress` follows the notes of each step at once. Its checkpoint covers exactly the notes
     sent before it, so whoever has it, the client or the service, can go on from there. After the
     audio's end there is none: all that follows is said at once.
+
+    Attributes:
+        number: of the stream, between the service and the worker.
     """
 
     def __init__(self, opening: Open, config: ModelConfig, settings: TrackerSettings) -> None:
         """Raises ProtocolError if the stream cannot be opened so, or not continued there."""
         self._opening = opening
+        self.number = opening.stream
         known = opening.known
-        before = (known and known.checkpoint) or opening.checkpoint
+        before = known.checkpoint
         self._heat = _Heat() if opening.heat else None
         self.stream = Stream(
             config,
@@ -69,33 +71,31 @@ class LiveSession:
             on_frames=self._heat.add if self._heat else None,
             resume=resume_point(before) if before else None,
         )
-        if self._heat and known:
+        if self._heat and known.messages:
             self._heat.begin(known.heat_frame)
         elif self._heat and before:  # later frames were not final when the earlier session ended
             self._heat.begin(max(0, before.frames - self.stream.late_frames))
-        if known:
-            self.stream.score.restore(known.score)
-        self._beats = LiveBeats(self._heard_s) if opening.beats else None
+        self.stream.score.restore(known.score)
+        self._beats: LiveBeats | None = None
+        if opening.beats:
+            self._beats = known.beats or LiveBeats(self._heard_s)
+        self._beats_kept = len(self._beats.said) if self._beats else 0
         # Events that the client has from before it reconnected; a `progress` of ours covers them.
-        self._skip = known.skip if known else opening.known_events
-        self._seq = known.messages if known else 0
+        self._skip = known.skip
+        self._seq = known.messages
         self._fed_bytes = self._flushed = self._heard = 0
         # Windows to be heard before, the frame that they lead to, id.
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
+        self._finished = False
         self._told: tuple[int, int] | None = None  # by the last progress
         self._told_s = monotonic()
         self._said_bytes = 0
         self._lags = False
-        self._draft = _Draft()
-        if known is None:
+        self._draft = Said(self.number)  # what will be said next
+        if not known.messages:
             self._put(self._ready(config))
             self._draft.opened = self.stream.totals
-
-    @property
-    def number(self) -> int:
-        """Of the stream, between the service and the worker."""
-        return self._opening.stream
 
     # -- what comes in ----------------------------------------------------------------------------
 
@@ -146,42 +146,29 @@ class LiveSession:
         """Whether no more audio comes."""
         return self._end is not None
 
-    @property
-    def over(self) -> bool:
-        return self._draft.ended is not None
-
     def said(self, now_s: float) -> Said | None:
         """What there is to say, if anything; to be asked after every step, and now and then."""
-        if self._end is not None:
-            if not self.over:
-                if self.stream.due:
-                    return None
-                self._finish_regularly()
-        else:
+        if self._end is None:
             self._report(now_s)
-        draft, waiting = self._draft, self._waiting_bytes
-        taken = self._fed_bytes - waiting
+        elif not self._finished:
+            if self.stream.due:
+                return None
+            self._finish_regularly()
+        said = self._draft
+        said.taken_bytes = self._fed_bytes - self._waiting_bytes
         quarter_s = self._opening.audio.byte_rate // 4
-        silent = not draft.texts and draft.checkpoint is None
-        if silent and taken - self._said_bytes < quarter_s:
+        silent = not said.texts and said.checkpoint is None
+        if silent and said.taken_bytes - self._said_bytes < quarter_s:
             return None
-        self._said_bytes, self._draft = taken, _Draft()
-        return Said(
-            stream=self.number,
-            texts=draft.texts,
-            taken_bytes=taken,
-            flushed=self._flushed,
-            checkpoint=draft.checkpoint,
-            skip=self._skip,
-            score=self.stream.score.news() if draft.checkpoint else None,
-            heat_frame=self._heat.next_frame if self._heat else 0,
-            note_ons=draft.note_ons,
-            due_s=tuple(draft.due_s),
-            lagging=draft.lagging,
-            behind_s=self.stream.behind_ms / 1000,
-            opened=draft.opened,
-            ended=draft.ended,
-        )
+        self._said_bytes, self._draft = said.taken_bytes, Said(self.number)
+        said.flushed, said.skip = self._flushed, self._skip
+        said.score = self.stream.score.news() if said.checkpoint else None
+        said.heat_frame = self._heat.next_frame if self._heat else 0
+        said.behind_s = self.stream.behind_ms / 1000
+        if self._beats is not None:
+            said.beats = self._beats.since(self._beats_kept)
+            self._beats_kept = len(self._beats.said)
+        return said
 
     def _ready(self, config: ModelConfig) -> Ready:
         """The message that states the options in effect."""
@@ -271,18 +258,17 @@ class LiveSession:
     def _finish(self, events: list[Event]) -> None:
         assert self._end is not None
         reason, error = self._end
+        self._finished = True
         self._events(events)
         totals = self.stream.totals
         midi = base64.b64encode(self.stream.score.midi(self._last_beats())).decode()
         self._put(Done(reason=reason, totals=totals, midi_base64=midi))
+        close_code = CloseCode.GOING_AWAY if reason == "draining" else CloseCode.NORMAL
+        self._draft.ended = reason, close_code, totals
         if error is not None:
             self._draft.ended = error.code, error.code.close_code, totals
-        elif reason == "draining":
-            self._draft.ended = reason, CloseCode.GOING_AWAY, totals
-        else:
-            self._draft.ended = reason, CloseCode.NORMAL, totals
 
-    def _put_beats(self, beats: Iterable[LiveBeat]) -> None:
+    def _put_beats(self, beats: list[LiveBeat]) -> None:
         for beat in beats:
             self._put(Beat(**asdict(beat)))
 
@@ -325,19 +311,6 @@ class LiveSession:
         """Of audio whose windows are due."""
         hops = self.stream.due * self._opening.options.frames_per_window
         return int(hops * self.stream.frame_s * self._opening.audio.byte_rate)
-
-
-class _Draft:
-    """What the next `Said` will hold."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.checkpoint: Checkpoint | None = None
-        self.note_ons = 0
-        self.due_s: list[float] = []
-        self.lagging = False
-        self.opened: Totals | None = None
-        self.ended: tuple[str, int, Totals] | None = None
 
 
 class _Heat:

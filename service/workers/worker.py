@@ -8,54 +8,116 @@ a live window waits for one step at most.
 
 from __future__ import annotations
 
+import gc
 import logging
+import mmap
+import os
+import select
+import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, replace
 
 from model.transcriber import FeatureStream
-from service.engine.runners import EngineModel, Runner, compute
+from service.engine.runners import EngineModel, compute, device_of, runner_of, window_ms
+from service.engine.threads import prepare_thread
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError, internal_error
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.stream.stream import Stream
 from service.stream.windows import MOST_WINDOWS, Due
 from service.workers.messages import (
     Computed,
     Drop,
     End,
+    Failed,
     Flush,
+    Frames,
+    Hello,
     Measured,
     Open,
     Ping,
     Pong,
     Refused,
     Segment,
+    Setup,
     Stepped,
     Trial,
-    slot_values,
+    message_frame,
+    slots_in,
+    slots_size,
 )
 from service.workers.session import LiveSession
+from service.workers.trial import windows_per_s
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25
 """How often sessions without windows are asked whether they have something to say."""
 
-_TRIAL_RATE_HZ = 48_000
-_TRIAL_CHUNK_S = 0.1
-_TRIAL_STREAMS = 2
-_TRIAL_LEVEL = 0.05  # of the noise
+LONGEST_STEP_MS = 25.0
+"""A live window waits for one step at most."""
+
+_READ_BYTES = 1 << 20
+
+
+def main() -> None:
+    """Of a process; arguments: the inherited socket and memory file."""
+    socket_fd, memory_fd = map(int, sys.argv[1:])
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def memory(size: int) -> mmap.mmap:
+        os.truncate(memory_fd, size)
+        return mmap.mmap(memory_fd, size)
+
+    run(socket.socket(fileno=socket_fd), memory, own_process=True)
+
+
+def run(
+    service: socket.socket, memory: Callable[[int], mmap.mmap], own_process: bool = False
+) -> None:
+    """A worker's whole life at its end of the socket; ``memory`` makes what both share."""
+    frames = Frames()
+    try:
+        data = service.recv(_READ_BYTES)
+        while not (first := list(frames.take(data))):
+            data = service.recv(_READ_BYTES)
+            if not data:
+                return
+        setup = first[0][1]
+        assert isinstance(setup, Setup)
+        prepare_thread(setup.threads)
+        try:
+            model = setup.load(setup.model, setup.device)
+            worker = Worker(model, memory)
+        except Exception as error:
+            logger.exception("the model %s cannot be loaded", setup.model)
+            service.sendall(message_frame([Failed(f"{type(error).__name__}: {error}")]))
+            return
+        if own_process:
+            gc.freeze()  # walking through what torch has imported would take 0.1 s
+        service.sendall(message_frame([worker.hello]))
+        arrivals = select.poll()
+        arrivals.register(service, select.POLLIN)
+        while True:
+            # Not before it must be asked again; at once if there is work.
+            if arrivals.poll(0 if worker.busy else None if worker.idle else 1000 * LOOK_S):
+                if not (data := service.recv(_READ_BYTES)):
+                    return
+                for stream, content in frames.take(data):
+                    worker.take(stream, content)
+            if replies := worker.step():
+                service.sendall(message_frame(replies))
+    except OSError:
+        return  # the service has ended
+    finally:
+        service.close()
 
 
 @dataclass(slots=True, eq=False)
 class _Live:
     session: LiveSession
-    features: FeatureStream | None = None
+    features: FeatureStream
     waiting: bool = False  # among those whose windows are due
 
 
@@ -63,7 +125,7 @@ class _Live:
 class _Job:
     """A segment under way."""
 
-    asked: Segment
+    slot: int
     due: Due
     features: FeatureStream
     done: int = 0  # windows, the refill included
@@ -73,21 +135,22 @@ class _Job:
 class Worker:
     """What a worker has to do, and one step of it at a time."""
 
-    def __init__(
-        self,
-        model: EngineModel,
-        runner: Runner,
-        batch_windows: int,
-        memory: Callable[[], NDArray[np.float32]],
-    ) -> None:
-        """Args:
-        batch_windows: computed at once, at most.
-        memory: the slots, [SLOTS, values]; asked for once the first segment comes.
-        """
-        self.config, self.card, self.runner = model.config, model.card, runner
-        self._batch_windows = batch_windows
+    def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
+        self.config, self.runner = model.config, runner_of(model)
+        on_cpu = device_of(model).type == "cpu"
+        one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
+        self._batch_windows = self.runner.batch_windows
+        if on_cpu:
+            self._batch_windows = max(1, min(self._batch_windows, int(LONGEST_STEP_MS / one_ms)))
+        self.hello = Hello(
+            config=model.config,
+            card=dict(model.card),
+            device=str(device_of(model)),
+            window_ms=one_ms,
+        )
         self._settings = TrackerSettings.from_card(model.card)
-        self._memory = memory
+        shared = memory(slots_size(model.config))
+        self._samples, self._probabilities = slots_in(shared, model.config)
         self._live: dict[int, _Live] = {}
         self._waiting: deque[_Live] = deque()  # in the order in which their windows became due
         self._jobs: deque[_Job] = deque()
@@ -107,20 +170,21 @@ class Worker:
         """Audio of a stream, or a message of stream 0."""
         match content:
             case bytes():
-                self._tell(stream, lambda session: session.feed(content))
+                self._pass(stream, LiveSession.feed, content)
             case Open():
                 self._open(content)
             case Flush():
-                self._tell(content.stream, lambda session: session.flush(content.id))
+                self._pass(content.stream, LiveSession.flush, content.id)
             case End():
                 error = ProtocolError(*content.error) if content.error else None
-                self._tell(content.stream, lambda session: session.end(content.reason, error))
+                self._pass(content.stream, LiveSession.end, content.reason, error)
             case Segment():
                 self._start(content)
             case Drop():
                 self._drop(content.stream)
             case Trial():
-                self._replies.append(Measured(self._measure(content.seconds)))
+                found = windows_per_s(self.runner, self.config, self._settings, content.seconds)
+                self._replies.append(Measured(found))
             case Ping():
                 self._replies.append(Pong())
 
@@ -134,7 +198,7 @@ class Worker:
         if now_s >= self._looked_s + LOOK_S:
             self._looked_s = now_s
             for live in list(self._live.values()):
-                self._say(live, now_s)
+                self._say(live)
         elif all(isinstance(reply, Stepped) for reply in self._replies):
             return []  # counted with the next words, or look
         replies, self._replies = self._replies, []
@@ -145,6 +209,7 @@ class Worker:
     def _open(self, opening: Open) -> None:
         try:
             session = LiveSession(opening, self.config, self._settings)
+            features = self.runner.open_stream(session.stream.positions)
         except ProtocolError as error:
             self._replies.append(Refused(opening.stream, error.code, error.message))
             return
@@ -153,28 +218,28 @@ class Worker:
             fault = internal_error()
             self._replies.append(Refused(opening.stream, fault.code, fault.message))
             return
-        live = self._live[opening.stream] = _Live(session)
-        self._say(live, time.monotonic())
+        live = self._live[opening.stream] = _Live(session, features)
+        self._say(live)
 
-    def _tell(self, stream: int, tell: Callable[[LiveSession], None]) -> None:
-        if (live := self._live.get(stream)) is None:
-            return
+    def _pass(self, stream: int, tell: Callable[..., None], *given: object) -> None:
+        if (live := self._live.get(stream)) is not None:
+            self._tell(live, tell, *given)
+
+    def _tell(self, live: _Live, tell: Callable[..., None], *given: object) -> None:
+        """Call a method of a session, whose windows may become due."""
         try:
-            tell(live.session)
+            tell(live.session, *given)
         except Exception:
             logger.exception("a session cannot take what has come")
             self._fail(live)
-        else:
-            self._queue(live)
-
-    def _queue(self, live: _Live) -> None:
+            return
         if live.waiting:
             return
         if live.session.stream.due:
             live.waiting = True
             self._waiting.append(live)
         elif live.session.ending:
-            self._say(live, time.monotonic())
+            self._say(live)
 
     def _step_live(self) -> None:
         """A batch of windows read at the same positions, each session's oldest first."""
@@ -194,8 +259,6 @@ class Worker:
                 # One that is behind takes what room there is, unless others wait.
                 due = stream.take(1 if self._waiting else min(room, MOST_WINDOWS))
                 assert due is not None  # or it would not wait
-                if live.features is None:
-                    live.features = self.runner.open_stream(stream.positions)
                 rows += self.runner.rows(live.features, due)
             except Exception:
                 logger.exception("the front-end failed on a session")
@@ -218,18 +281,9 @@ class Worker:
         self._replies.append(Stepped("live", len(rows), time.monotonic() - began_s))
         first = 0
         for live, count in batch:
-            self._hear(live, probabilities[first : first + count])
+            self._tell(live, LiveSession.hear, probabilities[first : first + count])
+            self._say(live)
             first += count
-
-    def _hear(self, live: _Live, probabilities: NDArray[np.float32]) -> None:
-        try:
-            live.session.hear(probabilities)
-        except Exception:
-            logger.exception("tracking failed on a session")
-            self._fail(live)
-            return
-        self._say(live, time.monotonic())
-        self._queue(live)
 
     def _fail(self, live: _Live) -> None:
         """The fault is confined to this session, whose notes are still ended."""
@@ -238,11 +292,13 @@ class Worker:
         except Exception:
             self._give_up(live)
         else:
-            self._say(live, time.monotonic())
+            self._say(live)
 
-    def _say(self, live: _Live, now_s: float) -> None:
+    def _say(self, live: _Live) -> None:
+        if live.session.number not in self._live:
+            return
         try:
-            said = live.session.said(now_s)
+            said = live.session.said(time.monotonic())
         except Exception:
             self._give_up(live)
             return
@@ -266,12 +322,8 @@ class Worker:
     # -- recordings -------------------------------------------------------------------------------
 
     def _start(self, asked: Segment) -> None:
-        features = self.runner.open_stream(asked.positions)
-        samples = self._memory()[asked.slot, : asked.samples].copy()
-        due = Due(
-            samples, asked.windows, asked.new_hops, asked.positions, asked.refill, asked.shifts
-        )
-        self._jobs.append(_Job(asked, due, features))
+        due = replace(asked.due, samples=self._samples[asked.slot, : asked.samples])
+        self._jobs.append(_Job(asked.slot, due, self.runner.open_stream(due.positions)))
 
     def _step_job(self, job: _Job) -> None:
         """Some windows, or a single one if there are live sessions, which may have to wait."""
@@ -282,39 +334,17 @@ class Worker:
         except Exception as error:
             logger.exception("the model failed on a recording")
             self._jobs.popleft()
-            failed = Computed(job.asked.number, (), f"the model failed: {error}")
+            failed = Computed(job.slot, (), f"the model failed: {error}")
             self._replies += [Stepped("file", 0, 0.0), failed]
             return
         count = part.refill + part.windows
         self._replies.append(Stepped("file", count, time.monotonic() - began_s))
         if len(found):
             read = max(0, job.done - job.due.refill)
-            room = self._memory()[job.asked.slot, -slot_values(self.config)[1] :]
+            room = self._probabilities[job.slot]
             room[read * found[0].size :][: found.size] = found.ravel()
             job.shape = (read + len(found), *found.shape[1:])
         job.done += count
         if job.done == job.due.refill + job.due.windows:
             self._jobs.popleft()
-            self._replies.append(Computed(job.asked.number, job.shape, None))
-
-    # -- measuring --------------------------------------------------------------------------------
-
-    def _measure(self, seconds: float) -> float:
-        """Windows per second of default streams that come as fast as they are taken."""
-        audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=_TRIAL_RATE_HZ)
-        noise = np.random.default_rng(0).standard_normal(int(_TRIAL_RATE_HZ * _TRIAL_CHUNK_S))
-        chunk = (32767 * _TRIAL_LEVEL * noise).astype("<i2").tobytes()
-        streams = [
-            Stream(self.config, self._settings, audio, StreamOptions())
-            for _ in range(_TRIAL_STREAMS)
-        ]
-        features = [self.runner.open_stream(stream.positions) for stream in streams]
-        windows, began_s = 0, time.monotonic()
-        while time.monotonic() < began_s + seconds:
-            for stream, state in zip(streams, features, strict=True):
-                stream.feed(chunk)
-                while (due := stream.take(1)) is not None:
-                    rows = self.runner.rows(state, due)
-                    stream.hear(self.runner.predict(rows, stream.positions))
-                    windows += 1
-        return windows / (time.monotonic() - began_s)
+            self._replies.append(Computed(job.slot, job.shape, None))

@@ -36,10 +36,9 @@ from service.protocol.options import (
 from service.stream.computer import Computer
 from service.stream.recording import FileProgress, Performance, transcribe_file
 from service.stream.setup import chosen
-from service.workers.background import BackgroundPool
+from service.workers.link import PROCESSES
 from service.workers.messages import Setup
-from service.workers.pool import Pool
-from service.workers.process import PROCESSES
+from service.workers.pool import BackgroundPool, Pool
 
 Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor
 

@@ -17,9 +17,8 @@ from service.engine.cores import available_cores
 from service.engine.load import load_shipped
 from service.stream.computer import Computer
 from service.stream.recording import Performance, transcribe_file
-from service.workers.background import BackgroundPool
 from service.workers.messages import Setup
-from service.workers.pool import Pool
+from service.workers.pool import BackgroundPool, Pool
 from tests.benchmarks.machine import peak_mb, write_music
 
 HOUR_S = 3600.0

@@ -1,16 +1,20 @@
 """The live endpoint: the whole conversation, bad input, limits, and what fails besides."""
 
+import base64
 import json
 import time
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from service.live import websocket
 from service.protocol.faults import CloseCode
-from tests.fakes import GatedTranscriber
+from service.protocol.server_messages import Frames
+from service.workers.session import LOWEST_PITCH
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, GatedTranscriber, play
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
@@ -113,6 +117,22 @@ def test_a_fault_in_a_session_loses_nothing(client: TestClient) -> None:
     transcribe(client)
 
 
+def test_a_fault_of_the_model_ends_one_session_with_its_notes(client: TestClient) -> None:
+    samples = play(MELODY, DURATION_S, FAKE_RATE_HZ)
+    poisoned = np.append(samples, np.full(FAKE_RATE_HZ, FakeTranscriber.POISON, np.float32))
+    with client.websocket_connect(ADDRESS) as one, client.websocket_connect(ADDRESS) as other:
+        begin(one, encoding="pcm_f32le", sample_rate=FAKE_RATE_HZ)
+        begin(other)
+        send(one, poisoned.astype("<f4").tobytes())
+        messages, closed = hear(one)
+        send(other)
+        assert check_notes(stop(other)[0]) == PITCHES
+    assert [m["code"] for m in of_type(messages, "error")] == ["internal"]
+    assert check_notes(messages) == PITCHES
+    assert (messages[-1]["type"], messages[-1]["reason"]) == ("done", "error")
+    assert closed == CloseCode.INTERNAL
+
+
 def test_idle_clients_get_an_error_and_keep_their_notes() -> None:
     with serving(idle_timeout_s=0.2) as (client, _):
         assert client.portal is not None
@@ -183,3 +203,20 @@ def test_a_client_that_is_not_read_meanwhile_is_not_silent() -> None:
             messages, code = hear(socket)
     assert (messages[-1]["type"], messages[-1]["reason"], code) == ("done", "stop", 1000)
     assert messages[-1]["totals"]["received_samples"] == 4 * SAMPLES
+
+
+def test_a_session_sends_probabilities_if_asked_to(client: TestClient) -> None:
+    _, untold = perform(client)
+    _, reported = perform(client, frames=True)
+    assert not of_type(untold, "frames")
+    notes = ("note_on", "note_off")
+    assert [dict(m, seq=0) for m in of_type(reported, *notes)] == [
+        dict(m, seq=0) for m in of_type(untold, *notes)
+    ]
+    messages = [Frames.model_validate(m) for m in of_type(reported, "frames")]
+    assert [m.frame for m in messages] == np.cumsum([0, *(m.count for m in messages[:-1])]).tolist()
+    data = b"".join(base64.b64decode(m.probabilities_base64, validate=True) for m in messages)
+    heat = np.frombuffer(data, np.uint8).reshape(-1, messages[0].pitches)
+    assert abs(len(heat) - DURATION_S * 11_025 / 128) < 2
+    heard = {LOWEST_PITCH + int(p) for p in np.flatnonzero(heat.max(axis=0) > 128)}
+    assert heard == set(FAKE_PITCHES) - {93}  # the melody has no A6

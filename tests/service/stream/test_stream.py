@@ -170,15 +170,3 @@ def test_bad_audio_ends_a_stream_that_keeps_what_came_before(computer: LocalComp
     totals = stream.totals
     assert (totals.received_samples, totals.dropped_samples) == (44_100, 2)
     assert stream.close() == []
-
-
-def test_a_closed_stream_ends_its_notes_where_they_stand(computer: LocalComputer) -> None:
-    audio = pcm()
-    stream = open_stream(computer, audio)
-    features = computer.open_stream(stream.positions)
-    stream.feed(to_bytes(play([(69, 0.1, 9.0)], 3.0, 44_100), audio))
-    events = heard(computer, stream, features)
-    assert [event.kind for event in events] == ["note_on"]
-    events += stream.close()
-    assert len(found(events)) == 1
-    assert stream.close() == []

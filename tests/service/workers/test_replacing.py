@@ -1,7 +1,6 @@
 """Workers that end at bad moments: threads here, since those are quick to start."""
 
 import asyncio
-import json
 import threading
 import time
 from typing import Any
@@ -9,42 +8,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import HEADS, HOP, WINDOW
 from service.engine.local import LocalComputer
+from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
-from service.protocol.server_messages import Limits
 from service.stream import stream as streams
 from service.stream.computer import EngineError
 from service.stream.recording import transcribe_array
 from service.workers import link as links
 from service.workers import pool as pools
-from service.workers.live import Session
 from service.workers.messages import Open, Said, Setup
 from service.workers.pool import Pool
+from service.workers.relay import Relay
 from service.workers.session import LiveSession
-from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
+from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber, play
 from tests.service.apps import chunks, pcm16
 from tests.service.streams import performance
+from tests.service.workers.sessions import events, hear_all, opening, until
 
 SAMPLES = performance(FAKE_RATE_HZ, 5, 30.0)
-
-
-def opening(known_events: int) -> Open:
-    limits = Limits(max_message_bytes=1, max_session_s=1, idle_timeout_s=1, max_buffered_ms=1)
-    return Open(
-        stream=0,
-        session_id="ab",
-        audio=AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=FAKE_RATE_HZ),
-        options=StreamOptions(),
-        limits=limits,
-        max_notes=1000,
-        lagging_ms=1e9,
-        known_events=known_events,
-        updates=True,
-    )
 
 
 class Remembering(FakeStream):
@@ -84,10 +69,8 @@ def load_never(name: str, device: str) -> Any:
     time.sleep(1)
 
 
-async def until(holds: Any) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.001)
+def threaded(load: Any = load) -> Pool:
+    return Pool(Setup(load=load, model="", device="cpu"), cores=1, processes=False)
 
 
 async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
@@ -97,7 +80,7 @@ async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
     with LocalComputer(load("", "cpu"), workers=1) as computer:
         whole = transcribe_array(SAMPLES, FAKE_RATE_HZ, computer)
     assert len(whole.notes) > 20
-    pool = Pool(Setup(load=load, model="", device="cpu"), cores=1, processes=False)
+    pool = threaded()
     await pool.start()
     recording = asyncio.to_thread(transcribe_array, SAMPLES, FAKE_RATE_HZ, pool)
     task = asyncio.create_task(recording)
@@ -116,7 +99,7 @@ async def test_one_start_at_a_time_is_tried_again(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pools, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(pools, "LONGEST_PAUSE_S", 0.01)
     loads.clear()
-    pool = Pool(Setup(load=load_once, model="", device="cpu"), cores=1, processes=False)
+    pool = threaded(load_once)
     await pool.start()
     pool._links[0].kill()
     while len(loads) < 8:
@@ -128,7 +111,7 @@ async def test_one_start_at_a_time_is_tried_again(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_worker_that_ends_while_others_load_is_replaced() -> None:
-    pool = Pool(Setup(load=load, model="", device="cpu"), cores=1, processes=False)
+    pool = threaded()
     gate, loading = asyncio.Event(), pool._launch
 
     async def slow(in_process: bool) -> Any:
@@ -148,54 +131,52 @@ async def test_a_worker_that_ends_while_others_load_is_replaced() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "worker"]
 
 
-async def hear_all(session: Session) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-    while True:
-        said = await session.said()
-        messages += map(json.loads, said.texts)
-        if said.ended is not None:
-            return messages
-
-
-def events(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    kinds = ("note_on", "note_off", "note_update", "pedal", "done")
-    return [{**one, "seq": 0} for one in messages if one["type"] in kinds]
+async def perform(
+    opened: Open, samples: NDArray[np.float32], kill_at: tuple[int, ...] = (), pause_s: float = 0.0
+) -> tuple[list[dict[str, Any]], float]:
+    """What a client hears, but for the time, and the most seconds that were kept of its audio."""
+    pool = threaded()
+    await pool.start()
+    session = pool.open_session(opened)
+    hearing = asyncio.create_task(hear_all(session))
+    most = 0
+    for number, chunk in enumerate(chunks(pcm16(samples), 2 * FAKE_RATE_HZ)):
+        if number in kill_at:
+            await asyncio.sleep(0.7)  # it has been reported how far it is
+            pool._links[0].kill()
+            await until(lambda: pool.ready)
+        await session.room()
+        session.send(chunk)
+        most = max(most, len(session._audio))
+        await asyncio.sleep(pause_s)
+    session.end("stop")
+    messages = await hearing
+    await pool.close()
+    return events(messages), most / 2 / FAKE_RATE_HZ
 
 
 async def test_a_client_that_claims_to_know_events_can_go_on_in_another_worker() -> None:
-    pool = Pool(Setup(load=load, model="", device="cpu"), cores=1, processes=False)
-    await pool.start()
-    audio = pcm16(SAMPLES[: 16 * FAKE_RATE_HZ])
+    samples = SAMPLES[: 16 * FAKE_RATE_HZ]
+    whole, _ = await perform(opening(FAKE_RATE_HZ), samples)
+    for kill_at in ((), (2, 4)):
+        known, _ = await perform(opening(FAKE_RATE_HZ, skip=20), samples, kill_at)
+        assert known == whole[20:]
+    known, kept_s = await perform(opening(FAKE_RATE_HZ, skip=10**6), samples, pause_s=0.5)
+    assert len(known) == 1
+    assert kept_s < 8
 
-    async def perform(known_events: int, kill_at: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-        session = pool.open_session(opening(known_events))
-        hearing = asyncio.create_task(hear_all(session))
-        for number, chunk in enumerate(chunks(audio, 2 * FAKE_RATE_HZ)):
-            if number in kill_at:
-                await asyncio.sleep(0.7)  # it has been reported how far it is
-                pool._links[0].kill()
-                await until(lambda: pool.ready)
-            await session.room()
-            session.send(chunk)
-            if known_events > 100:
-                kept = sum(len(item) for item in session._log if isinstance(item, bytes))
-                most.append(kept / 2 / FAKE_RATE_HZ)
-                await asyncio.sleep(0.5)
-        session.end("stop")
-        return events(await hearing)
 
-    most: list[float] = []
-    whole = await perform(0)
-
-    assert await perform(20) == whole[20:]
-    assert await perform(20, kill_at=(2, 4)) == whole[20:]
-    assert len(await perform(10**6)) == 1
-    assert max(most) < 8
-    await pool.close()
+async def test_beats_go_on_in_another_worker() -> None:
+    notes = [(p, 0.6 * (n + 1), 0.6 * (n + 1.8)) for n, p in enumerate([57, 69, 81, 69] * 8)]
+    samples = play(notes, 20.4, FAKE_RATE_HZ)
+    whole, _ = await perform(opening(FAKE_RATE_HZ, beats=True), samples)
+    assert [one["type"] for one in whole].count("beat") > 20
+    killed, _ = await perform(opening(FAKE_RATE_HZ, beats=True), samples, (13, 17))
+    assert killed == whole
 
 
 async def test_a_client_cannot_pile_up_flushes() -> None:
-    session = Session(opening(0), FakeTranscriber().config)
+    session = Relay(opening(FAKE_RATE_HZ), FakeTranscriber().config)
     for _ in range(64):
         assert not session.full
         session.flush("a")
@@ -213,9 +194,9 @@ async def test_a_session_that_cannot_speak_harms_no_other(monkeypatch: pytest.Mo
         return say(self, now_s)
 
     monkeypatch.setattr(LiveSession, "said", said)
-    pool = Pool(Setup(load=load, model="", device="cpu"), cores=1, processes=False)
+    pool = threaded()
     await pool.start()
-    mute, other = (pool.open_session(opening(0)) for _ in range(2))
+    mute, other = (pool.open_session(opening(FAKE_RATE_HZ)) for _ in range(2))
     for chunk in chunks(pcm16(SAMPLES[: 2 * FAKE_RATE_HZ]), FAKE_RATE_HZ):
         mute.send(chunk)
         other.send(chunk)
@@ -230,7 +211,17 @@ async def test_a_worker_that_stops_while_it_loads_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(links, "LONGEST_LOAD_S", 0.1)
-    pool = Pool(Setup(load=load_never, model="", device="cpu"), cores=1, processes=False)
+    pool = threaded(load_never)
     with pytest.raises(EngineError, match="has not started"):
         await pool.start()
     await pool.close()
+
+
+def test_a_session_that_is_over_is_silent() -> None:
+    config = FakeTranscriber().config
+    session = LiveSession(opening(FAKE_RATE_HZ), config, TrackerSettings())
+    session.end("stop", None)
+    said = session.said(0.0)
+    assert said is not None
+    assert said.ended is not None
+    assert session.said(1.0) is None

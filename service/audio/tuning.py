@@ -175,9 +175,10 @@ class _Voice:
     @staticmethod
     def _correlated(spans: NDArray[np.float32]) -> NDArray[np.float64]:
         """By lag; 1 at none, and 0 of what is silent."""
-        found = np.fft.irfft(np.abs(np.fft.rfft(spans, 2 * _VOICE_SPAN)) ** 2)
-        audible = found[:, :1] > _SILENT**2 * _VOICE_SPAN
-        return np.where(audible, found / np.maximum(found[:, :1], 1e-12), 0)[:, : _VOICE_SPAN // 2]
+        spectrum = np.fft.rfft(spans, 2 * _VOICE_SPAN)
+        found = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:, : _VOICE_SPAN // 2]
+        power = found[:, :1]
+        return found / np.where(power > _SILENT**2 * _VOICE_SPAN, power, np.inf)
 
     def vector(self, block: NDArray[np.float32]) -> complex | None:
         """The block's vector; None if no voice sounds in it."""

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
-from service.notes.base_tracker import as_probabilities
 from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Note, NoteEvent
 from service.notes.frames import LatestFrames
@@ -27,7 +26,8 @@ from service.notes.tracker_settings import TrackerSettings
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
 # these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
 REACH = 2
-FLOOR = 1e-3  # least probability, so that one frame excludes no class
+_NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
+FLOOR = np.float32(1e-3)  # least probability, so that one frame excludes no class
 STRAY = 0.03
 """Share of the notes of a recording below which a class does not play in it."""
 
@@ -135,12 +135,12 @@ class InstrumentNamer:
 
     def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
         """The probability of each class, from the frames around the onset up to ``frame``."""
-        at = np.arange(max(0, event.frame - REACH), min(event.frame + REACH, frame) + 1)
-        at = at[at < self._stop]  # at the stream's end no more come
-        near = self._recent[:, at - self._first, event.pitch][self._rows]
-        near = as_probabilities(near).astype(np.float64)
-        weights = 1 - np.abs(at - event.frame) / (REACH + 1)
-        evidence = np.log(np.maximum(near, FLOOR)) @ weights / weights.sum()
+        first = max(0, event.frame - REACH)
+        stop = min(event.frame + REACH, frame, self._stop - 1) + 1  # no more come at the end
+        near = self._recent[:, first - self._first : stop - self._first, event.pitch][self._rows]
+        near = np.fmin(np.fmax(near, FLOOR), 1).astype(np.float64)  # FLOOR for NaN
+        weights = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]
+        evidence = np.log(near) @ weights / weights.sum()
         return self.belief.posterior(self.classes, evidence, self._settings)
 
     def _named(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:

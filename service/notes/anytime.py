@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import WAIT, Tracker, add_odds, confirmed, onset_shift, peaks
+from service.notes.base_tracker import WAIT, Tracker, add_odds, confirmed, peaks
 from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
@@ -101,33 +101,35 @@ class AnytimeTracker(Tracker):
     def step(self) -> list[NoteEvent]:
         window = self._windows[:, self._next : self._next + self.columns]
         self._next += 1
-        first, given = self._pushed - self.columns + 1, window.shape[1]
-        known = self._whole(window)
-        if first < 0:  # before the stream
-            known = known.copy()
-            known[:, :-first] = 0
+        self._known = self._whole(window)
+        self._oldest = self._pushed - self.columns + 1
+        if self._oldest < 0:  # before the stream
+            self._known = self._known.copy()
+            self._known[:, : -self._oldest] = 0
         events: list[NoteEvent] = []
         if self._pushed >= self._resumed:
-            events = self._begin_all(first, known)
-        weighed = self.columns - 1 - self._weighed_after
-        if weighed < given:  # not after the stream's end
-            events += self._weigh(known, weighed)
+            events = self._begin_all()
+        if self.columns - 1 - self._weighed_after < window.shape[1]:  # not after the stream's end
+            events += self._weigh()
         self._pushed += 1
         return events
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
-        """Every peak f = n - A ... n that the frame probability confirms: frames from n - A to it,
-        its pitch, and the probability that a note begins there."""
-        known, last, chosen = self._whole(window), self._last, self.settings
-        radius = chosen.onset_radius_frames
-        found = peaks(known[self._onset], radius, chosen.least_onset_threshold)
-        if not found.any():
-            return []
-        found &= confirmed(known[self._frame], radius, chosen.frame_on_threshold)
-        return [
-            (row, pitch, self._chance(known, last + row, pitch))
-            for row, pitch in np.argwhere(found[last:]).tolist()
-        ]
+        """What the window would begin were every threshold ``onset_threshold`` and every frame
+        free: frames from n - A to it, its pitch, and the probability that a note begins there. To
+        choose the thresholds with, instead of ``step``."""
+        self._known, self._oldest = self._whole(window), 0
+        peaks = self._peaks()
+        return [(frame - self._last, pitch, self._chance(frame, pitch)) for frame, pitch in peaks]
+
+    def _peaks(self) -> list[tuple[int, int]]:
+        """Frame and pitch of every peak f = n - A ... n that the frame probability confirms."""
+        radius, chosen = self.settings.onset_radius_frames, self.settings
+        found = peaks(self._known[self._onset], radius, chosen.least_onset_threshold)
+        found[: self._last] = False
+        if found.any():
+            found &= confirmed(self._known[self._frame], radius, chosen.frame_on_threshold)
+        return [(self._oldest + at, pitch) for at, pitch in np.argwhere(found).tolist()]
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
         """All windows that show a frame before ``end_frame`` have been read."""
@@ -138,20 +140,18 @@ class AnytimeTracker(Tracker):
         missing = self.columns - window.shape[1]
         return np.pad(window, ((0, 0), (0, missing), (0, 0))) if missing else window
 
-    def _begin_all(self, first: int, known: NDArray[np.float32]) -> list[NoteEvent]:
-        """first: the frame of the window's first column."""
+    def _begin_all(self) -> list[NoteEvent]:
         events: list[NoteEvent] = []
-        for row, pitch, chance in self.onset_peaks(known):
-            at = self._last + row
-            frame = first + at
-            if frame < self._free[pitch] or chance < add_odds(self._least, self._doubt[at]):
+        for frame, pitch in self._peaks():
+            if frame < self._free[pitch]:
                 continue
-            shift = onset_shift(known[self._onset, at - 1 : at + 2, pitch])
-            time_frames = frame + shift + self.settings.onset_correction_frames
-            time_frames = max(float(self._free[pitch]), time_frames)
+            chance = self._chance(frame, pitch)
+            if chance < add_odds(self._least, self._doubt[frame - self._oldest]):
+                continue
+            time_frames = max(float(self._free[pitch]), self._onset_time(frame, pitch))
             if pitch in self._sounding:
                 events.append(self._end_at_best(pitch, frame, time_frames))
-            events.append(self._begin(known, at, frame, pitch, time_frames, chance))
+            events.append(self._begin(frame, pitch, time_frames, chance))
         return events
 
     def _hold(self, event: NoteEvent) -> None:

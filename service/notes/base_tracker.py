@@ -101,6 +101,8 @@ class Tracker(ABC):
         self._velocity = rows.get("velocity")
         self._pedal = rows.get("pedal")
         self._weighed_after = weighed_after
+        self._known = np.zeros((len(heads), 0, PITCHES), np.float32)  # the frames that are read
+        self._oldest = 0  # the frame of their first column
         self._held_frames = settings.min_note_frames  # that count as sounding
         self._pushed = 0
         self._resumed = 0  # earlier frames were decided elsewhere
@@ -164,13 +166,14 @@ class Tracker(ABC):
         """End all notes at the first frame whose beginnings are undecided at the latest."""
         return self._end_all(self.decided)
 
-    def _weigh(self, known: NDArray[np.float32], at: int) -> list[NoteEvent]:
+    def _weigh(self) -> list[NoteEvent]:
         """The note_off of notes whose end is decided by the frame ``weighed_after`` before the
-        newest, which is column ``at`` of known, [heads, n, 128]."""
+        newest."""
         frame = self._pushed - self._weighed_after
-        probabilities = known[self._frame, at]
+        at = frame - self._oldest
+        probabilities = self._known[self._frame, at]
         down = self._pedal is not None and (
-            known[self._pedal, at, ANY_PITCH] >= self.settings.pedal_on_threshold
+            self._known[self._pedal, at, ANY_PITCH] >= self.settings.pedal_on_threshold
         )
         over: list[int] = []
         for pitch, note in self._sounding.items():
@@ -190,34 +193,35 @@ class Tracker(ABC):
                 note.fallen, note.best = 0.0, max(frame + 1, held)
         return [self._end_at_best(pitch, self._pushed, self._pushed) for pitch in sorted(over)]
 
-    def _chance(self, known: NDArray[np.float32], at: int, pitch: int) -> float:
-        """The probability that a note begins at the peak in column ``at`` of known, [heads, n,
-        128]: less than the onset probability if one that is likelier has it as an overtone."""
-        radius = self.settings.onset_radius_frames
-        own = float(known[self._onset, at, pitch])
+    def _onsets(self, frame: int, pitch: int | list[int]) -> NDArray[np.float32]:
+        """The onset probabilities within ``onset_radius_frames`` of a frame."""
+        at, radius = frame - self._oldest, self.settings.onset_radius_frames
+        return self._known[self._onset, at - radius : at + radius + 1, pitch]
+
+    def _chance(self, frame: int, pitch: int) -> float:
+        """The probability that a note begins at the peak at the frame: less than the onset
+        probability if one that is likelier has it as an overtone."""
+        own = float(self._known[self._onset, frame - self._oldest, pitch])
         lower = [pitch - interval for interval in OVERTONES if interval <= pitch]
-        about = known[self._onset, at - radius : at + radius + 1, lower]
-        strongest = min(float(about.max(initial=0.0)), 1 - _LEAST)
+        strongest = min(float(self._onsets(frame, lower).max(initial=0.0)), 1 - _LEAST)
         if strongest <= own:
             return own
         excess = math.log(strongest / (1 - strongest)) - math.log(own / (1 - own))
         return add_odds(own, -OVERTONE_DOUBT * excess)
 
-    def _begin(
-        self,
-        known: NDArray[np.float32],
-        at: int,
-        frame: int,
-        pitch: int,
-        time_frames: float,
-        confidence: float,
-    ) -> NoteEvent:
-        """The note_on at column ``at`` of known, [heads, n, 128]."""
+    def _onset_time(self, frame: int, pitch: int) -> float:
+        """In frames, of a note that begins at the peak at the frame."""
+        at = frame - self._oldest
+        shift = onset_shift(self._known[self._onset, at - 1 : at + 2, pitch])
+        return max(0.0, frame + shift + self.settings.onset_correction_frames)
+
+    def _begin(self, frame: int, pitch: int, time_frames: float, confidence: float) -> NoteEvent:
+        """The note_on."""
         event = NoteEvent(
             kind="note_on",
             note_id=self._notes,
             pitch=pitch,
-            velocity=self._velocity_at(known, at, pitch),
+            velocity=self._velocity_at(frame, pitch),
             confidence=round(confidence, 4),
             frame=frame,
             time_s=self._seconds(time_frames),
@@ -226,15 +230,13 @@ class Tracker(ABC):
         self._hold(event)
         return event
 
-    def _velocity_at(self, known: NDArray[np.float32], at: int, pitch: int) -> int:
+    def _velocity_at(self, frame: int, pitch: int) -> int:
         """MIDI velocity, 1 to 127, of a note that begins."""
         if self._velocity is None:
             return self.settings.default_velocity
         # The head is trained around onsets: read it where an onset is likeliest.
-        radius = self.settings.onset_radius_frames
-        near = known[self._onset, at - radius : at + radius + 1, pitch]
-        at += int(np.argmax(near)) - radius
-        loudness = float(known[self._velocity, at, pitch])
+        nearest = int(self._onsets(frame, pitch).argmax()) - self.settings.onset_radius_frames
+        loudness = float(self._known[self._velocity, frame - self._oldest + nearest, pitch])
         self.dynamics = self.dynamics.after(loudness)
         return self.dynamics.velocity(loudness)
 

@@ -94,7 +94,7 @@ class Listener:
         pushed first (see ``Tracker.resume``)."""
         self._resumed = point.frames
         self._tracker.resume(first_frame, point)
-        self._namer.resume(first_frame, point)
+        self._namer.resume(first_frame, point.frames, point.belief, point.sounding)
         self._tracker.expect(self._namer.belief.weights)
         self._pedal.down = point.pedal
         if self._bender:

@@ -1,26 +1,39 @@
 """Which instrument plays each note, decided live.
 
 A note is named when it begins, from the instrument probabilities of the frames around its onset
-that have arrived by then and from the belief about which instruments are playing
-(`service.notes.belief`). Half a second later, when the last of these frames has arrived and the
-belief has moved on, a note that still sounds is considered a second and last time; if another class
-is likelier now, a ``note_update`` reports it. A note has one instrument: two that play the same
-pitch at once are one note here.
+that have arrived by then and from the belief about which instruments are playing. Half a second
+later, when the last of these frames has arrived and the belief has moved on, a note that still
+sounds is considered a second and last time; if another class is likelier now, a ``note_update``
+reports it. A note has one instrument: two that play the same pitch at once are one note here.
+
+A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
+probabilities of that class at the frames about the note's onset, of which the nearest count most.
+The belief keeps a weight w_c for each class, its recent notes. With K classes to choose from::
+
+    prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
+    posterior   q_c = exp(e_c + trust log b_c) / (the same, summed over all classes)
+    class       argmax of q; its probability is q there
+    afterwards  w_c <- kept w_c + q_c, rounded
+
+This is the predictive distribution of a Dirichlet prior whose counts are forgotten exponentially:
+a class that is sure of itself is heard at its first note, and an odd note amid many of another
+class follows them. Where nothing has sounded for RESET_S, the next note begins with no weights:
+somebody else may play. The belief is rounded, so that a resume point carries all of it.
 """
 
+from __future__ import annotations
+
 from collections import Counter, deque
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
-from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Note, NoteEvent
 from service.notes.frames import LatestFrames
-from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
@@ -30,6 +43,51 @@ _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 FLOOR = np.float32(1e-3)  # least probability, so that one frame excludes no class
 STRAY = 0.03
 """Share of the notes of a recording below which a class does not play in it."""
+RESET_S = 10.0  # of silence
+DIGITS = 4  # behind the point, that weights are kept with
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """The belief about the instruments at one moment.
+
+    Attributes:
+        weights: recent notes by class; classes without any are left out.
+        frame: the last at which a note began or ended.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    frame: int = 0
+
+    def share(self, names: tuple[str, ...]) -> float:
+        """Share of the weights of these classes, 0 to 1; 0 if there are no weights."""
+        total = sum(self.weights.values())
+        return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
+
+    def posterior(
+        self, classes: tuple[str, ...], evidence: NDArray[np.float64], settings: TrackerSettings
+    ) -> NDArray[np.float64]:
+        """q of the module's equations, from the evidence for each of the classes."""
+        weights = np.array([self.weights.get(name, 0.0) for name in classes])
+        shared = settings.belief_prior_notes
+        prior = (weights + shared / len(classes)) / (weights.sum() + shared)
+        score = evidence + settings.belief_trust * np.log(prior)
+        likely = np.exp(score - score.max())
+        return likely / likely.sum()
+
+    def after(
+        self,
+        classes: tuple[str, ...],
+        posterior: NDArray[np.float64],
+        frame: int,
+        settings: TrackerSettings,
+    ) -> Belief:
+        """The belief after a note with this posterior has begun at the frame."""
+        kept = {
+            name: round(settings.belief_kept * self.weights.get(name, 0.0) + q, DIGITS)
+            for name, q in zip(classes, posterior.tolist(), strict=True)
+        }
+        return Belief({name: weight for name, weight in kept.items() if weight}, frame)
 
 
 class InstrumentNamer:
@@ -67,14 +125,15 @@ class InstrumentNamer:
     def history_frames(self) -> int:
         return self._update_frames + REACH if self.classes else 0
 
-    def resume(self, first_frame: int, point: ResumePoint) -> None:
-        """Continue where another namer of the same stream stopped; ``first_frame`` will be
-        remembered first."""
-        self.belief = point.belief
+    def resume(
+        self, first_frame: int, frames: int, belief: Belief, sounding: Iterable[NoteEvent]
+    ) -> None:
+        """Continue where another namer of the same stream stopped, after so many frames;
+        ``first_frame`` will be remembered first."""
+        self.belief = belief
         self._stop = first_frame
-        self._sounding = {event.note_id: event for event in point.sounding}
-        first = point.frames - self._update_frames
-        undecided = (event for event in point.sounding if event.frame >= first)
+        self._sounding = {event.note_id: event for event in sounding}
+        undecided = (e for e in sounding if e.frame >= frames - self._update_frames)
         self._due.extend(sorted(undecided, key=lambda event: event.note_id))
 
     def remember(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:

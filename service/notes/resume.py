@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from service.notes.belief import Belief
 from service.notes.bends import Curve
 from service.notes.dynamics import Dynamics
 from service.notes.events import NoteEvent
+from service.notes.naming import Belief
 from service.notes.tuning import UNKNOWN, Tuning
 from service.protocol.faults import ErrorCode
 from service.protocol.options import Mix, OptionsError

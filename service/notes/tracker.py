@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import WAIT, Tracker, confirmed, onset_shift, peaks
+from service.notes.base_tracker import WAIT, Tracker, confirmed, peaks
 from service.notes.events import NoteEvent
 from service.notes.frames import LatestFrames
 from service.notes.lines import LEAST_ONSET, LineListener, Paths, best_paths
@@ -57,9 +57,7 @@ class NoteTracker(Tracker):
         self._past = self._ahead + self._delay  # frames before a block
         self.history_frames += self._past
         self._frames = LatestFrames(len(heads), self._past)  # silence precedes the stream
-        self._recent = self._frames.append(np.zeros((len(heads), 0, PITCHES), np.float32))
         self._first = 0  # frame that is known
-        self._oldest = 0  # frame of column 0
         self._decided = -self._ahead
         self._now_several = self._lines is None
         self._several: list[bool] = []  # of the block, as the next two
@@ -91,9 +89,9 @@ class NoteTracker(Tracker):
         bias: NDArray[np.float32] | None,
     ) -> None:
         self._oldest = self._pushed - self._past
-        self._recent = self._frames.append(block)
+        self._known = self._frames.append(block)
         self._several = several
-        frame, onset = self._recent[self._frame], self._recent[self._onset]
+        frame, onset = self._known[self._frame], self._known[self._onset]
         struck = peaks(onset, self._delay, self.settings.least_onset_threshold)
         self._struck = {}
         if struck.any():
@@ -114,11 +112,10 @@ class NoteTracker(Tracker):
             for frame in range(max(0, self._decided), decided):
                 events += self._strike(frame) if several else self._follow(frame, i)
         self._decided = max(self._decided, decided)
-        at = self._past + i - self._delay
         if not several:
             self._hold_all()
         elif self._pushed - self._delay >= self._first:  # no silence instead of unknown frames
-            events += self._weigh(self._recent, at)
+            events += self._weigh()
         self._pushed += 1
         return events
 
@@ -126,31 +123,23 @@ class NoteTracker(Tracker):
 
     def _strike(self, frame: int) -> list[NoteEvent]:
         """What peaks at the frame begin and end."""
-        at = frame - self._oldest
         ends: list[NoteEvent] = []
         begins: list[tuple[float, int, float]] = []  # time in frames, pitch, probability
-        for pitch in self._struck.get(at, ()):
-            chance = self._chance(self._recent, at, pitch)
+        for pitch in self._struck.get(frame - self._oldest, ()):
+            chance = self._chance(frame, pitch)
             if chance < self._least or self._begun_lately(pitch, frame):
                 continue
-            begin = self._onset_time(frame, at, pitch)
+            begin = self._onset_time(frame, pitch)
             begins.append((begin, pitch, chance))
             if pitch in self._sounding:
                 ends.append(self._end_at_best(pitch, frame, begin))
         ends.sort(key=lambda event: (event.time_s, event.pitch))
         begins.sort(key=lambda begin: (self._seconds(begin[0]), begin[1]))
-        return ends + [
-            self._begin(self._recent, at, frame, pitch, begin, chance)
-            for begin, pitch, chance in begins
-        ]
+        return ends + [self._begin(frame, pitch, time, chance) for time, pitch, chance in begins]
 
     def _begun_lately(self, pitch: int, frame: int) -> bool:
         note = self._sounding.get(pitch)
         return note is not None and frame - note.event.frame < self.settings.min_note_frames
-
-    def _onset_time(self, frame: int, at: int, pitch: int) -> float:
-        shift = onset_shift(self._recent[self._onset, at - 1 : at + 2, pitch])
-        return max(0.0, frame + shift + self.settings.onset_correction_frames)
 
     # -- a single line ----------------------------------------------------------------------------
 
@@ -181,23 +170,21 @@ class NoteTracker(Tracker):
 
     def _struck_again(self, frame: int, pitch: int) -> bool:
         assert self.settings.line is not None
-        first = frame - self._oldest - self._delay
-        onset = self._recent[self._onset, first : first + 2 * self._delay + 1, pitch, None]
+        onset = self._onsets(frame, pitch)[:, None]
         return bool(peaks(onset, self._delay, self.settings.line.again_threshold)[self._delay])
 
     def _begin_after(self, frame: int, pitch: int) -> list[NoteEvent]:
         """The note_on at the onset soon after a frame, or else there, and before it the note_off of
         the note that sounds until then."""
-        at = frame - self._oldest
-        near = self._recent[self._onset, at : at + self._delay + 1, pitch]
-        later = int(near.argmax())
+        near = self._onsets(frame, pitch)[self._delay :]
         time_frames = max(0.0, frame + self.settings.onset_correction_frames)
-        if near[later] >= LEAST_ONSET:
-            frame, at = frame + later, at + later
-            time_frames = self._onset_time(frame, at, pitch)
+        if near.max() >= LEAST_ONSET:
+            frame += int(near.argmax())
+            time_frames = self._onset_time(frame, pitch)
         ends = [self._end(sounding, frame, time_frames) for sounding in list(self._sounding)]
-        confidence = self._recent[self._frame, at : at + self._delay + 1, pitch].max()
-        return [*ends, self._begin(self._recent, at, frame, pitch, time_frames, float(confidence))]
+        at = frame - self._oldest
+        confidence = float(self._known[self._frame, at : at + self._delay + 1, pitch].max())
+        return [*ends, self._begin(frame, pitch, time_frames, confidence)]
 
     def _hold_all(self) -> None:
         """The notes of a line sound as long as its path says."""

@@ -74,7 +74,7 @@ class TrackerSettings:
         pedal_off_threshold: ... until it falls below this.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
             press is reported.
-        belief_prior_notes: of ``service.notes.belief``: weight of the prior that all classes share,
+        belief_prior_notes: of ``service.notes.naming``: weight of the prior that all classes share,
             in notes.
         belief_trust: 0: every note for itself; 1: the belief counts as much as the note's own
             evidence.

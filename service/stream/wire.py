@@ -2,10 +2,10 @@
 
 from dataclasses import fields
 
-from service.notes.belief import Belief
 from service.notes.bends import Curve
 from service.notes.dynamics import Dynamics
 from service.notes.events import Event, NoteEvent
+from service.notes.naming import Belief
 from service.notes.resume import ResumePoint, impossible
 from service.notes.tracker_settings import MOST_KEPT
 from service.notes.tuning import UNKNOWN, Tuning

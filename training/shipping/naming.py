@@ -1,6 +1,6 @@
 """How notes are named and the pedal is read, chosen on rendered passages.
 
-The belief's constants (``service.notes.belief``) and the pedal's thresholds, on the passages of
+The belief's constants (``service.notes.naming``) and the pedal's thresholds, on the passages of
 ``training.evaluation.instruments`` drawn with another seed: validation scores on held-out
 instruments. The objective is the instrument accuracy of solos plus that of ensembles plus, of the
 pedal, the mean of the F1 of frames with it down and with it up: pianists hold it most of the time,

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import HEADS, INSTRUMENTS
-from service.notes.belief import RESET_S, Belief
 from service.notes.events import UPDATE_S, Event, Note, NoteEvent, PedalEvent
 from service.notes.listener import Listener
-from service.notes.naming import without_strays
+from service.notes.naming import RESET_S, Belief, without_strays
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 

@@ -21,7 +21,7 @@ def encoded(
     layout = {1: "mono", 2: "stereo"}[samples.shape[1]]
     planes = np.ascontiguousarray(samples.T)
     frame = av.AudioFrame.from_ndarray(planes, format="fltp", layout=layout)
-    frame.rate, frame.pts = rate_hz, 0
+    frame.rate, frame.pts = rate_hz, begin
     file = io.BytesIO()
     out: Any  # a stream's type is known by its codec
     with av.open(file, "w", format=container) as out:
@@ -38,7 +38,5 @@ def encoded(
             context.format, layout, rate_hz, frame_size=context.frame_size or 1024
         )
         for piece in [*convert.resample(frame), *convert.resample(None), None]:
-            if piece is not None:
-                piece.pts += begin
             out.mux(sound.encode(piece))
     return file.getvalue()

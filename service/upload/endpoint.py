@@ -7,6 +7,7 @@ only the notes of the whole recording are kept in memory.
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, closing
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from service.access.clients import client_of
 from service.protocol.client_messages import Choices
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, OptionsError, check_instruments
+from service.score.written import WrittenScore
 from service.state import ServiceState
 from service.stream.recording import FileItem, FileProgress, transcribe_file
 from service.stream.setup import chosen
@@ -96,7 +98,8 @@ async def transcribe_recording(
             return JSONResponse({**performance.body, **made})
         if choices.answer is Answer.MUSICXML:
             title = PurePath(upload.filename or "").stem
-            xml = await written(performance.notes, choices.wishes, title, "musicxml")
+            score = partial(WrittenScore, performance.notes, choices.wishes, title)
+            xml = await written(score, "musicxml")
             named = file_name(upload.filename, ".musicxml")
             return Response(xml, media_type=MUSICXML, headers=named)
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))

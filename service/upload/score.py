@@ -4,6 +4,8 @@ Writing a score keeps a processor busy for seconds: a process of its own does it
 a time, so that live streams do not wait for it.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -15,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from service.access.clients import client_of
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, FileNote
+from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
 from service.score.beats import Wishes
 from service.score.live import LiveBeat
 from service.score.sheet import ScoreExtraMissing
@@ -96,7 +98,8 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
     state: ServiceState = request.app.state.service
     with state.upload_place(client_of(request.scope)):
         said = None if body.beats is None else [LiveBeat(**dict(beat)) for beat in body.beats]
-        made = await written(body.notes, body.wishes, body.title, choices.form, choices.width, said)
+        score = partial(WrittenScore, body.notes, body.wishes, body.title, said)
+        made = await written(score, choices.form, choices.width)
     if isinstance(made, dict):
         return JSONResponse(made)
     name = file_name(f"{body.title}.x", f".{choices.form}")
@@ -120,12 +123,7 @@ async def _body(request: Request) -> ScoreRequest:
 
 
 async def written(
-    notes: list[Any],
-    wishes: Wishes | None,
-    title: str,
-    form: str,
-    width: int = 2100,
-    said: list[LiveBeat] | None = None,
+    score: Callable[[], WrittenScore], form: str, width: int = 2100
 ) -> bytes | dict[str, Any]:
     """A score, made in a process of its own. Raises ProtocolError if its libraries are missing."""
     try:
@@ -134,21 +132,14 @@ async def written(
         _ONE_AT_A_TIME.set(limiter := anyio.CapacityLimiter(1))
     try:
         return await to_process.run_sync(
-            _write, notes, wishes, title, form, width, said, cancellable=True, limiter=limiter
+            _write, score, form, width, cancellable=True, limiter=limiter
         )
     except ScoreExtraMissing as missing:
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
 
 
-def _write(
-    notes: list[FileNote],
-    wishes: Wishes | None,
-    title: str,
-    form: str,
-    width: int,
-    said: list[LiveBeat] | None,
-) -> bytes | dict[str, Any]:
-    score = WrittenScore(notes, wishes, title, said)
+def _write(make: Callable[[], WrittenScore], form: str, width: int) -> bytes | dict[str, Any]:
+    score = make()
     if form == "musicxml":
         return score.musicxml
     if form == "pdf":

@@ -21,7 +21,7 @@ _owner: int | None = None  # the process that has begun to compute
 AUTO = "auto"
 BEST_FIRST = ("accurate", "live", "light")
 """By the mean over the families of validation passages, read as files are: onset F1 .739, .723 and
-.704; onset + offset F1 .419, .395 and .387; frame F1 .734, .730 and .707 (training/RESULTS.md)."""
+.704; onset + offset F1 .417, .394 and .386; frame F1 .734, .730 and .707 (training/RESULTS.md)."""
 MOST_OF_LENGTH = 0.25
 """Longest that ``AUTO`` lets computing take, as a part of the recording's length."""
 

@@ -1,13 +1,17 @@
 """`POST /transcribe`: the three answers, the same notes as live, and every kind of bad file."""
 
+import errno
 import io
 import json
+import os
 from collections.abc import Iterator
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import mido
 import numpy as np
 import pytest
+from starlette import formparsers
 from starlette.testclient import TestClient
 from torch import Tensor
 
@@ -271,6 +275,23 @@ def test_places_are_given_back(wav: bytes) -> None:
             assert post(client, wav).headers["Retry-After"]
         assert refused["title"] == "Service Unavailable"
         assert refused["detail"] == "the server is busy with 1 other upload"
+
+
+def test_a_full_disk_is_reported_and_what_fits_is_taken(
+    wav: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FullDisk(SpooledTemporaryFile[bytes]):
+        def rollover(self) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(formparsers, "SpooledTemporaryFile", FullDisk)
+    with serving(max_uploads=1) as (client, _):
+        large = wav + bytes(4 * formparsers.MultiPartParser.spool_max_size)
+        for _ in range(2):
+            answer = post(client, large)
+            check_problem(answer, 507, "disk_full")
+            assert answer.headers["Retry-After"]
+        assert post(client, wav).status_code == 200
 
 
 def test_each_upload_is_a_line_of_the_log(

@@ -21,11 +21,11 @@ Probabilities = NDArray[np.float32]
 
 def track(
     probabilities: Probabilities,
-    chunks: Iterable[int] = (),
-    tracker_settings: TrackerSettings | None = None,
+    chosen: TrackerSettings | None = None,
     heads: tuple[str, ...] = HEADS,
+    chunks: Iterable[int] = (),
 ) -> list[NoteEvent]:
-    tracker = NoteTracker(tracker_settings or TrackerSettings(), FRAME_S, heads)
+    tracker = NoteTracker(chosen or TrackerSettings(), FRAME_S, heads)
     parts = np.split(probabilities, np.cumsum(list(chunks)), axis=1)
     events = [event for part in parts for event in push(tracker, part)]
     return events + tracker.finish(probabilities.shape[1])

@@ -1,5 +1,7 @@
 """The pitch of notes from frame to frame."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,16 +25,8 @@ def row_of(curve: NDArray[np.float64]) -> NDArray[np.float32]:
     return (0.5 + away / 200).astype(np.float32)
 
 
-def note(kind: str, frame: int, note_id: int = 0, pitch: int = PITCH) -> NoteEvent:
-    return NoteEvent(
-        kind=kind,  # type: ignore[arg-type]
-        note_id=note_id,
-        pitch=pitch,
-        velocity=75,
-        confidence=0.9,
-        frame=frame,
-        time_s=frame * FRAME_S,
-    )
+def note(kind: Any, frame: int, note_id: int = 0, pitch: int = PITCH) -> NoteEvent:
+    return NoteEvent(kind, note_id, pitch, 75, 0.9, frame, frame * FRAME_S)
 
 
 def run(
@@ -45,14 +39,13 @@ def run(
     """What is reported of rows in blocks of these sizes, in turn; events by the frame that made
     them known."""
     out: list[Event] = []
-    turn, frame = 0, first
-    while frame < len(rows):
-        block = rows[frame : frame + sizes[turn % len(sizes)]]
+    sizes = sizes * len(rows)
+    while first < len(rows):
+        block = rows[first : first + sizes.pop()]
         bender.remember(block, 0.0)
-        for _ in block:
+        for frame in range(first, first + len(block)):
             out += bender.step(frame, events.get(frame, []))
-            frame += 1
-        turn += 1
+        first += len(block)
     return out
 
 

@@ -180,16 +180,16 @@ class InstrumentNamer:
 
     def _end(self, event: NoteEvent) -> NoteEvent:
         on = self._sounding.pop(event.note_id)
-        self.belief = replace(self.belief, frame=max(self.belief.frame, event.frame))
+        self.belief = Belief(self.belief.weights, max(self.belief.frame, event.frame))
         return replace(
             event, instrument=on.instrument, instrument_probability=on.instrument_probability
         )
 
     def _reconsider(self, event: NoteEvent, frame: int) -> list[NoteEvent]:
-        now = self._named(event, self._posterior(event, frame))
-        if now.instrument == event.instrument:
+        posterior = self._posterior(event, frame)
+        if self.classes[int(posterior.argmax())] == event.instrument:
             return []
-        self._sounding[event.note_id] = now
+        self._sounding[event.note_id] = now = self._named(event, posterior)
         return [replace(now, kind="note_update")]
 
     def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:

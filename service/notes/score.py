@@ -63,7 +63,8 @@ class Score:
                     bends = bends[: event.frame - on.frame]
                 self._ended.append(Note.of(on, event, bends))
             else:
-                self._sounding[event.note_id] = replace(event, kind="note_on")
+                on = event if event.kind == "note_on" else replace(event, kind="note_on")
+                self._sounding[event.note_id] = on
 
     def news(self) -> Kept:
         """What has ended since this was last asked."""

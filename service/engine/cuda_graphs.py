@@ -22,8 +22,7 @@ from torch import Tensor
 from model.config import WINDOW
 from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
-from service.stream.computer import Probabilities
-from service.stream.windows import Due
+from service.stream.windows import Due, Probabilities
 
 MOST_WINDOWS = 128  # in a batch
 LONGEST_STEP_MS = 25.0  # so long does a live window wait at most

@@ -14,12 +14,11 @@ from model.transcriber import FeatureStream
 from service.engine.cores import available_cores
 from service.engine.runners import EngineModel, compute, device_of, runner_of
 from service.engine.threads import prepare_thread
-from service.stream.computer import EngineError, Probabilities
-from service.stream.windows import MOST_WINDOWS, Due
+from service.stream.windows import MOST_WINDOWS, Due, EngineError, Probabilities
 
 
 class LocalComputer:
-    """Computes in this process (see ``service.stream.computer.Computer``): a thread for each core
+    """Computes in this process (see ``service.stream.windows.Computer``): a thread for each core
     on a CPU, one on a GPU."""
 
     def __init__(self, transcriber: EngineModel, workers: int | None = None) -> None:

@@ -21,8 +21,7 @@ from model.fast.stream import NetworkStream
 from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
 from service.engine.cuda_graphs import GraphRunner
-from service.stream.computer import Probabilities
-from service.stream.windows import MOST_WINDOWS, Due, common_positions
+from service.stream.windows import MOST_WINDOWS, Due, Probabilities, common_positions
 
 _TRIED = slice(48, 56)  # a usual block's positions
 _TIMED_RUNS = 3

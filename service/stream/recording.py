@@ -21,9 +21,9 @@ from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Stream
 from service.protocol.server_messages import Totals
 from service.score.analysis import analyse
 from service.score.beats import Wishes
-from service.stream.computer import Computer, EngineError, Probabilities
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
+from service.stream.windows import Computer, EngineError, Probabilities
 
 MOST_UNDER_WAY = 16
 """Segments of a recording that are computed at once, however many workers there are: each holds up

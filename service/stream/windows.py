@@ -1,4 +1,4 @@
-"""Which window each frame is read from, and windows that are due.
+"""Which window each frame is read from, windows that are due, and whoever computes them.
 
 Frame f describes sample HOP * f of the stream at the model's rate. Block j holds the frames
 k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after its newest frame:
@@ -16,7 +16,10 @@ has more future than the windows before it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +136,33 @@ class Due:
         samples = self.samples[first * step : (first + count - 1) * step + WINDOW]
         shifts = self.shifts[first : first + count]
         return replace(self, samples=samples, windows=count - refill, refill=refill, shifts=shifts)
+
+
+Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
+
+
+class EngineError(RuntimeError):
+    """The model failed, or nobody is there to run it."""
+
+
+class Computer(Protocol):
+    """Computes segments of recordings, in this process or others, several at once.
+
+    Attributes:
+        config, card: of the model.
+        workers: segments computed at once.
+    """
+
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def card(self) -> Mapping[str, Any]: ...
+    @property
+    def workers(self) -> int: ...
+
+    def submit(self, segment: Due) -> Future[Probabilities]:
+        """The probabilities of a segment, whose samples are copied; fails with EngineError."""
+        ...
 
 
 def common_positions(config: ModelConfig) -> list[slice]:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from service.stream.computer import EngineError
+from service.stream.windows import EngineError
 from service.workers.messages import (
     Failed,
     Frames,

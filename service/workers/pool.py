@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from model.config import ModelConfig
 from service.protocol.faults import internal_error
-from service.stream.computer import EngineError, Probabilities
-from service.stream.windows import Due
+from service.stream.windows import Due, EngineError, Probabilities
 from service.workers.link import LOOKS, PROCESSES, Link
 from service.workers.messages import Computed, Hello, Open, Refused, Said, Setup, Stepped
 from service.workers.relay import Relay
@@ -39,7 +38,7 @@ class Observer(Protocol):
 
 
 class Pool:
-    """Workers with a copy of the model each (``service.stream.computer.Computer`` for recordings).
+    """Workers with a copy of the model each (``service.stream.windows.Computer`` for recordings).
 
     Everything is for the event loop that ``start`` runs in, except ``submit``, which may be called
     from any other thread.
@@ -88,13 +87,7 @@ class Pool:
         device = self._setup.device
         on_gpu = device.startswith("cuda") or (device == "auto" and _DRIVER.exists())  # noqa: ASYNC240
         in_process = self._processes and (count > 1 or on_gpu)
-        first = [self._launch(in_process) for _ in range(1 if on_gpu or not in_process else count)]
-        try:
-            hellos = await asyncio.gather(*first)
-        except BaseException:
-            await self.close()
-            raise
-        hello = hellos[0]
+        hello = await self._launch_all(1 if on_gpu or not in_process else count, in_process)
         self.config: ModelConfig = hello.config
         self.card: Mapping[str, Any] = hello.card
         self.device = hello.device
@@ -107,13 +100,21 @@ class Pool:
             for link in list(self._links):
                 self._retire(link)
         self._count = count if in_process else 1
-        more = [self._launch(in_process) for _ in range(self._count - len(self._links))]
-        await asyncio.gather(*more)
+        if missing := self._count - len(self._links):
+            await self._launch_all(missing, in_process)
         self._running = True
         self._keep(self._watch())
         for link in [link for link in self._links if link.closed]:  # while others were loading
             self._lost(link)
         logger.info("workers: %d on %s, %s", len(self._links), self.device, self.config.name)
+
+    async def _launch_all(self, count: int, in_process: bool) -> Hello:
+        """What the first says. Raises EngineError; then there are no workers."""
+        try:
+            return (await asyncio.gather(*(self._launch(in_process) for _ in range(count))))[0]
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """End all workers; sessions and segments that are under way fail. Idempotent."""

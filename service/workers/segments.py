@@ -21,8 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.stream.computer import EngineError, Probabilities
-from service.stream.windows import Due
+from service.stream.windows import Due, EngineError, Probabilities
 from service.workers.link import Link
 from service.workers.messages import SLOTS, Computed, Segment
 

@@ -25,8 +25,8 @@ from service.audio.pcm import BadAudioError
 from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
-from service.stream.computer import EngineError
 from service.stream.recording import transcribe_array
+from service.stream.windows import EngineError
 from training.arrays import F32, F64
 from training.music.metrics import (
     DEFINITIONS,

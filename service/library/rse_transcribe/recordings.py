@@ -33,9 +33,9 @@ from service.protocol.options import (
     Encoding,
     StreamOptions,
 )
-from service.stream.computer import Computer
 from service.stream.recording import FileProgress, Performance, transcribe_file
 from service.stream.setup import chosen
+from service.stream.windows import Computer
 from service.workers.link import PROCESSES
 from service.workers.messages import Setup
 from service.workers.pool import BackgroundPool, Pool

@@ -15,8 +15,8 @@ from typing import Any
 
 from service.engine.cores import available_cores
 from service.engine.load import load_shipped
-from service.stream.computer import Computer
 from service.stream.recording import Performance, transcribe_file
+from service.stream.windows import Computer
 from service.workers.messages import Setup
 from service.workers.pool import BackgroundPool, Pool
 from tests.benchmarks.machine import peak_mb, write_music

@@ -16,13 +16,13 @@ from service.engine.local import LocalComputer
 from service.notes.events import Event, NoteEvent
 from service.notes.score import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from service.stream.computer import EngineError
 from service.stream.recording import (
     FileProgress,
     Performance,
     transcribe_array,
     transcribe_file,
 )
+from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.networks import FILTERBANK
 from tests.service.apps import sound_file

@@ -11,8 +11,8 @@ import pytest
 
 from service.engine.local import LocalComputer
 from service.protocol.options import Mode, StreamOptions
-from service.stream.computer import EngineError
 from service.stream.recording import transcribe_array
+from service.stream.windows import EngineError
 from service.workers import pool as pools
 from service.workers.link import PROCESSES, Link
 from service.workers.messages import Hello, Setup

@@ -16,8 +16,8 @@ from service.engine.local import LocalComputer
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
 from service.stream import stream as streams
-from service.stream.computer import EngineError
 from service.stream.recording import transcribe_array
+from service.stream.windows import EngineError
 from service.workers import link as links
 from service.workers import pool as pools
 from service.workers.messages import Open, Said, Setup

@@ -53,12 +53,6 @@ def test_a_task_alone_trains_on_what_it_makes_up(
     assert "data: made up" in caplog.text
 
 
-def test_help_lists_every_field(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse(["musicnet", "--help-all"])
-    assert "in minutes of training" in " ".join(capsys.readouterr().out.replace("│", " ").split())
-
-
 def test_a_run_says_what_it_is_before_it_begins(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from model.config import SAMPLE_RATE
 from service.protocol.options import StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
-from tests.training.music.synth.test_acoustics import write_noise
 from training.evaluate import main
 from training.evaluation.junk import (
     Source,
     evaluate_junk,
-    held_out_sounds,
 )
-from training.music.recordings import AudioError
 
 GHOSTS = play([(69, 0.1, 0.3), (69, 0.5, 0.7), (81, 0.5, 0.7)], 1.0, FAKE_RATE_HZ)
 
@@ -44,16 +40,6 @@ def test_every_note_is_a_false_one() -> None:
     assert found["digital silence"]["false_notes_a_minute"] == 0
     assert found["nothing"]["false_notes_a_minute"] == 0
     assert "69 (2), 81 (1)" in shown[1]
-
-
-def test_held_out_speech_and_drums_come_at_the_length_asked_for(tmp_path: Path) -> None:
-    write_noise(tmp_path)
-    read = {name: read() for name, read in held_out_sounds(tmp_path, 2.0)}
-    found = {name: (len(samples), rate) for name, (samples, rate) in read.items()}
-    length = (2 * SAMPLE_RATE, SAMPLE_RATE)
-    assert found == {"held-out speech": length, "held-out drums": length}
-    with pytest.raises(AudioError, match="no held-out voices"):
-        list(held_out_sounds(tmp_path / "noise", 2.0))
 
 
 def test_bad_input_is_a_message_and_a_status(

@@ -8,7 +8,6 @@ import pytest
 
 from training.lambada.novels import (
     is_collection,
-    paragraphs,
     read_novels,
     sentence_starts,
     tokenise,
@@ -27,14 +26,6 @@ from training.lambada.novels import (
 )
 def test_punctuation_quotes_and_contractions(text: str, tokens: str) -> None:
     assert tokenise(text) == tokens.split()
-
-
-def test_paragraphs_have_straight_quotes_and_end_in_punctuation() -> None:
-    text = "CHAPTER I\n\n“Oh!” said _Anne_—then\nleft.\n\nTHE END\n\n“Don’t go!”\n"
-    assert [" ".join(tokens) for tokens in paragraphs(text)] == [
-        "`` Oh ! '' said Anne -- then left .",
-        "`` Do n't go ! ''",
-    ]
 
 
 def test_sentences_end_where_the_next_one_begins() -> None:

@@ -1,6 +1,5 @@
 """The search for the tracker's settings, how notes are named, and what shipping makes of both."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -10,11 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HEADS, HOP, SAMPLE_RATE
-from model.storage import save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FakeTranscriber
-from tests.networks import TINY
 from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
 from training.shipping import choose, ship
@@ -116,13 +113,3 @@ def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> No
     assert never == pytest.approx(accuracy + always_up / 2)
     pedal = 2 * (found(TrackerSettings()) - accuracy)
     assert measured["pedal_f1"] < pedal < measured["pedal_f1"] + 1
-
-
-def test_weights_without_these_heads_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = replace(TINY, heads=HEADS[:5])
-    weights = tmp_path / "pedal.safetensors"
-    save_weights(TranscriptionModel(config), {"config": config.to_json()}, weights)
-    assert choose.main(["naming", "--model", str(weights), "--synth", str(tmp_path)]) == 1
-    assert "lacks the heads instrument:bassoon, " in capsys.readouterr().err

@@ -3,12 +3,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from model.config import INSTRUMENTS
-from model.instruments import UNKNOWN
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import Bank, instrument_class, load_bank
+from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.instruments.casting import cast
 from training.music.synth.scores import load_pieces
 
@@ -22,27 +19,6 @@ def test_the_cache_is_used_and_gives_the_same(synth_config: SynthConfig, tmp_pat
     np.testing.assert_array_equal(first.samples, again.samples)
     for name, entry in first.instruments.items():
         np.testing.assert_array_equal(entry.audible, again.instruments[name].audible)
-
-
-@pytest.mark.parametrize(
-    ("instrument", "family", "kind", "expected"),
-    [
-        ("electric_grand", "keyboard", "decaying", "electric piano"),
-        ("contrabass", "strings", "decaying", "plucked"),
-        ("contrabass", "strings", "sustained", "contrabass"),
-        ("baritone_sax", "winds", "sustained", "saxophone"),
-        ("tuba_staccato", "winds", "decaying", "brass"),
-        ("tremolo", "strings", "sustained", None),
-    ],
-)
-def test_entries_and_their_classes(
-    instrument: str, family: str, kind: str, expected: str | None
-) -> None:
-    entry = {"instrument": instrument, "family": family, "kind": kind}
-    number = INSTRUMENTS.index(expected) if expected else UNKNOWN
-    assert instrument_class(entry) == number
-    assert instrument_class(entry | {"source": "Cello & Viola sections"}) == UNKNOWN
-    assert instrument_class(entry | {"class": "oboe"}) == INSTRUMENTS.index("oboe")
 
 
 def test_scores_that_keep_their_instruments_get_those_of_their_programs(

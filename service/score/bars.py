@@ -24,6 +24,7 @@ ALIKE = {  # by LAGS
 }
 USUAL = {2: -0.43, 3: -0.39, 4: 0.81}
 _AS_MANY = 40  # beats say no more than these: one bar is like the next
+_SURELY = 1e3
 _IRREGULAR = 6.0  # cost of a bar that is cut short
 _STAYS = 2.0  # what speaks for the metre that has been
 _ON = 0.15  # of a beat: onsets as close as this are on it
@@ -48,11 +49,10 @@ def find_bars(
         before: metre of the bars before, which goes on unless much speaks against it.
     """
     features, alike = describe(notes[:, 2], position, beats)
-    local = {m: places_scores(features, m) for m in METRES if metre in (None, m)}
+    downs = features @ FIRST
     if first is not None:
-        for scores in local.values():
-            scores[first, 0] += 1e3
-    paths = {m: _path(scores) for m, scores in local.items()}
+        downs[first] += _SURELY
+    paths = {m: _path(downs, m) for m in METRES if metre in (None, m)}
     scale = min(1.0, _AS_MANY / beats)
     total = {m: scale * paths[m][1] + alike @ ALIKE[m] + USUAL[m] for m in paths}
     if before is not None:
@@ -61,33 +61,25 @@ def find_bars(
     return paths[best][0], best
 
 
-def places_scores(features: NDArray[np.float64], metre: int) -> NDArray[np.float64]:
-    """[beats, metre]: what speaks for each place of each beat."""
-    scores = np.zeros((len(features), metre))
-    scores[:, 0] = features @ FIRST
-    if metre == 4:
-        scores[:, 2] = MIDDLE * scores[:, 0]
-    return scores
-
-
-def _path(scores: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
+def _path(downs: NDArray[np.float64], metre: int) -> tuple[NDArray[np.int64], float]:
     """The best places of beats, and their score: bars are whole unless much speaks against it."""
-    beats, metre = scores.shape
+    beats = len(downs)
+    scores = np.zeros((beats, metre))
+    scores[:, 0] = downs
+    if metre == 4:
+        scores[:, 2] = MIDDLE * np.where(downs < _SURELY / 2, downs, 0)
     value = scores[0].copy()
-    back = np.zeros((beats, metre), np.int64)
+    before = np.full(beats, metre - 1)  # the place before each first one
     for beat in range(1, beats):
-        before = np.roll(np.arange(metre), 1)
         cut = int(value.argmax())
-        if value[cut] - _IRREGULAR > value[metre - 1]:
-            before[0] = cut
-            step = np.append(value[cut] - _IRREGULAR, value[:-1])
-        else:
-            step = np.roll(value, 1)
-        back[beat], value = before, step + scores[beat]
+        value = np.roll(value, 1)
+        if value.max() - _IRREGULAR > value[0]:
+            value[0], before[beat] = value.max() - _IRREGULAR, cut
+        value += scores[beat]
     places = np.empty(beats, np.int64)
     places[-1] = value.argmax()
     for beat in range(beats - 1, 0, -1):
-        places[beat - 1] = back[beat, places[beat]]
+        places[beat - 1] = places[beat] - 1 if places[beat] else before[beat]
     return places, float(value.max())
 
 

@@ -62,6 +62,7 @@ class LiveBeats:
         self._begin_s = begin_s
         self._ticks = 0
         self._last: State | None = None  # that was said, unless the search starts over
+        self._run = 0  # the first of those said since it did
 
     @property
     def due_s(self) -> float:
@@ -106,13 +107,14 @@ class LiveBeats:
             return
         from_s = last.time_s if last else chords.time_s[0] - 0.1
         path = best_path(chords, from_s, now_s, Wishes(), last)[1 if last else 0 :]
-        before = [b for b in self.said if b.time_s >= begin_s] if last else []
+        before = [b for b in self.said[self._run :] if b.time_s >= begin_s] if last else []
         if len(before) + len(path) < MIN_CHORDS:
             return
         time_s = np.append([b.time_s for b in before], snapped(chords, path) if path else [])
         beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, 2, 1.0)
         confidence = agreement(chords.time_s, beats)
-        begins = last is None
+        if begins := last is None:
+            self._run = len(self.said)
         if confidence < (_CERTAIN if begins else SURE) or (begins and len(chords.time_s) < _CHORDS):
             self._last = None
             return

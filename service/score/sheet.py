@@ -99,17 +99,16 @@ def musicxml(
         if len(written) > 1:
             score.insert(0, layout.StaffGroup(written, symbol="brace", barTogether=True))
     if score.parts and (first := score.parts[0].getElementsByClass("Measure").first()):
+        text = "no steady beat: free rhythm"
         if steady:
-            quarters = round(beats.bpm * float(beats.quarters))
             # As words: the glyph of a metronome mark needs a music font on the viewer's side.
             sign = "\u2669" if beats.subdivision == 2 else "\u2669."
-            mark = tempo.MetronomeMark(f"{sign} = {beats.bpm:.0f}", number=quarters)
-            mark.numberImplicit = True
-            first.insert(0, mark)
-        else:
-            first.insert(
-                0, load("music21.expressions").TextExpression("no steady beat: free rhythm")
-            )
+            text = f"{sign} = {beats.bpm:.0f}"
+            quarters = round(beats.bpm * float(beats.quarters))
+            first.insert(0, tempo.MetronomeMark(numberSounding=quarters))
+        words = load("music21.expressions").TextExpression(text)
+        words.placement, words.style.fontWeight = "above", "bold"
+        first.insert(0, words)
     if not steady:  # no bars are made up: nothing divides what is only there for the writer
         none = load("music21.bar").Barline
         for measure in score.recurse().getElementsByClass("Measure"):

@@ -55,11 +55,7 @@ class WindowSchedule:
     def __post_init__(self) -> None:
         oldest = self.lookahead_hops + self.block_frames + self.again_frames - 1
         if self.lookahead_hops < 1 or self.block_frames < 1 or oldest > FRAMES:
-            raise ValueError(
-                f"a look-ahead of {self.lookahead_hops} hops and "
-                f"{self.block_frames + self.again_frames} frames of each window do not fit into a "
-                f"window of {FRAMES} frames"
-            )
+            raise ValueError(f"{self} does not fit into a window of {FRAMES} frames")
 
     @classmethod
     def of(cls, options: StreamOptions, config: ModelConfig) -> WindowSchedule:

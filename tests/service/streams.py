@@ -1,6 +1,6 @@
 """Streams on a model that hears pure tones: what they are given, and what they find."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,18 +66,15 @@ def listen(
     options: StreamOptions | None = None,
     sizes: Sequence[int] = (),
     most: int = MOST_WINDOWS,
-    between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Event], NDArray[np.float32]]:
     """The events and the frames [outputs, n, 128] of a stream that is given ``data`` at once, or in
-    pieces of ``sizes``, taken in turn, with at most this many windows at a time; ``between`` is
-    called before each piece."""
+    pieces of ``sizes``, taken in turn, with at most this many windows at a time."""
     frames = [np.zeros((len(computer.config.outputs), 0, PITCHES), np.float32)]
     stream = open_stream(computer, audio, options, lambda _, block: frames.append(block.copy()))
     features = computer.open_stream(stream.positions)
     events: list[Event] = []
     start, turn = 0, 0
     while start < len(data):
-        between()
         size = sizes[turn % len(sizes)] if sizes else len(data)
         stream.feed(data[start : start + size])
         events += heard(computer, stream, features, most)

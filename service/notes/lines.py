@@ -20,7 +20,9 @@ the note that sounds, p, gives way to another pitch q or to silence, whichever i
 
     V[f, q] - c[f, q] > V[f, p]        or        V[f, silence] > V[f, p]
 
-The past matters through the sounding note alone: each step is final once frame f + A is known.
+The past matters through the sounding note alone: each step is final once frame f + A is known. Out
+of silence a note begins only if y, or that of a neighbouring pitch, has a mean of LEAST_MEAN in
+these frames: much of speech has less.
 """
 
 from collections import deque
@@ -42,6 +44,7 @@ _UNRELATED = (_APART > _NEAR) & ~np.isin(_APART, OVERTONES)
 SPREAD = np.float32(0.3)
 LEAST_ONSET = np.float32(0.05)
 LEAST_COST = np.float32(1.0)
+LEAST_MEAN = 0.15
 HEARD, SURE = 0.1, 0.5
 """Frame probability of the likeliest pitch from which on it is heard, and without doubt."""
 DOUBT = (0.2, 0.6)

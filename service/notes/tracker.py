@@ -29,7 +29,7 @@ from model.config import PITCHES
 from service.notes.base_tracker import WAIT, Tracker, confirmed, peaks
 from service.notes.events import NoteEvent
 from service.notes.frames import LatestFrames
-from service.notes.lines import LEAST_ONSET, LineListener, Paths, best_paths
+from service.notes.lines import LEAST_MEAN, LEAST_ONSET, LineListener, Paths, best_paths
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 
@@ -154,7 +154,8 @@ class NoteTracker(Tracker):
         pitches, _, silents, begun = self._paths
         silent, best = silents[i], int(begun[i].argmax())
         if not self._sounding:
-            return self._begin_after(frame, pitches[best]) if begun[i, best] > silent else []
+            begins = begun[i, best] > silent and self._heard(frame, pitches[best])
+            return self._begin_after(frame, pitches[best]) if begins else []
         notes = dict(zip(pitches, self._paths.note[i].tolist(), strict=True))
         gains = {pitch: notes.get(pitch, -math.inf) for pitch in self._sounding}
         # There are others if several lines have left them.
@@ -167,6 +168,13 @@ class NoteTracker(Tracker):
         elif self._struck_again(frame, held):
             events += self._begin_after(frame, held)
         return events
+
+    def _heard(self, frame: int, pitch: int) -> bool:
+        """Whether a note out of silence is surely enough heard."""
+        at = frame - self._oldest
+        near = slice(max(0, pitch - 1), pitch + 2)
+        values = self._known[self._frame, at : at + self._ahead + 1, near]
+        return bool(values.max(axis=1).mean() >= LEAST_MEAN)
 
     def _struck_again(self, frame: int, pitch: int) -> bool:
         assert self.settings.line is not None

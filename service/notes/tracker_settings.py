@@ -62,7 +62,7 @@ class TrackerSettings:
         onset_correction_frames: added to onset times, between -0.5 and 0.5, to compensate for how
             early the model hears them.
         frame_on_threshold: frame probability that must be reached within ``onset_radius_frames`` of
-            an onset; in models without an onset head, the one that begins a note.
+            an onset.
         end_bias: added to the log-odds of the frame probability, whose sum decides where a note
             ends (``service.notes.base_tracker``): more lets notes sound longer.
         end_biases: the same for classes of instruments, by name; ``end_bias`` for the others.

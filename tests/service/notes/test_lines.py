@@ -54,6 +54,11 @@ def test_doubtful_connected_notes_are_found_that_have_no_onsets() -> None:
     assert track(drawn, NO_LINES) == []
 
 
+def test_what_is_hardly_heard_is_no_note() -> None:
+    assert track(sung([60], sureness=0.12)) == []
+    assert len(track(sung([60], sureness=0.2))) == 2
+
+
 def test_vibrato_is_one_note() -> None:
     drawn = sung([60], frames=96)
     for at in range(26, 116, 16):  # a semitone up for 8 of 16 frames

@@ -30,8 +30,10 @@ BLENDED = 0.5  # fraction of the pianos that mix recorded layers of dynamics
 ENTRY_LATEST = 0.4  # slurred notes enter their recordings before this fraction of the length
 LOWEST_UNISON = 32  # lower notes of a piano have a single string
 FADED_DB = 12.0
-"""A plucked, bowed or blown note ends when its release has fallen this far. Labels of recorded
-guitars end 14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
+"""A plucked or blown note ends when its release has fallen this far. Labels of recorded guitars end
+14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
+BOWED = frozenset({"violin", "viola", "cello", "contrabass"})
+"""Their notes end where the bow leaves the string: what comes after it is the room's."""
 PICK_SPREAD = 12.0
 """Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
 
@@ -63,8 +65,8 @@ class Voice:
 class Rendered:
     """Audio, float32 of shape [samples], and the notes that sound in it.
 
-    A note's offset is where it has faded (FADED_DB), on a piano where its damper begins to fall;
-    the residual sound of strings and room comes after it.
+    A note's offset is where it has faded (FADED_DB), of bowed strings where the bow leaves, on a
+    piano where its damper begins to fall; the residual sound of strings and room comes after it.
     """
 
     audio: F32
@@ -250,7 +252,8 @@ def _play(
     heard = notes.onset + (instrument.audible[pick] - instrument.onset[pick]) / step / rate
     heard[looped] = np.inf
     if not voice.dampers:
-        fade_s = FADED_DB / 20 * np.log(10) * voice.release_s
+        faded_db = 0.0 if instrument.class_name in BOWED else FADED_DB
+        fade_s = faded_db / 20 * np.log(10) * voice.release_s
         again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
         faded_s = np.minimum(notes.offset + fade_s, np.maximum(again_s, notes.offset))
         notes = notes.lengthened(np.where(phrasing.connected, notes.offset, faded_s))

@@ -28,6 +28,10 @@ EDGE = 10  # frames at either end of a vowel that are not stretched
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
 """Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
 DYNAMIC_DB = 30.0  # between velocities 10 and 100
+HUMMED = 0.15  # fraction of the melodies that are hummed
+FARTHEST = 0.35
+"""Semitones from A4 = 440 Hz: labels name the nearest pitch, and streams follow those who are
+farther."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,11 @@ class Habits:
     tuning: float  # semitones above the concert pitch
     size: float  # resonances are this many times as high as the recorded ones
     breath: float  # level of consonants, relative to the recorded one, in dB
+    muffled_hz: float  # above it closed lips take 12 dB an octave; infinite for open ones
 
 
 def random_habits(rng: Rng) -> Habits:
-    trained = rng.random() < 0.4
+    trained, hums = rng.random() < 0.4, rng.random() < HUMMED
     return Habits(
         melisma=float(rng.beta(1, 2)),
         glide=float(np.exp(rng.uniform(np.log(2), np.log(8)))),
@@ -61,7 +66,8 @@ def random_habits(rng: Rng) -> Habits:
         drift=float(rng.uniform(0.02, 0.1)),
         tuning=float(np.clip(rng.normal(0, 0.16), -0.45, 0.45)),
         size=float(np.exp(rng.normal(0, 0.07))),
-        breath=float(rng.uniform(-9, 3)),
+        breath=-30.0 if hums else float(rng.uniform(-9, 3)),
+        muffled_hz=float(np.exp(rng.uniform(np.log(250), np.log(700)))) if hums else np.inf,
     )
 
 
@@ -132,8 +138,9 @@ def sing(
         return Rendered(np.zeros(length, np.float32), notes)
     score = _Frames(int(seconds * FRAMES_S) + 1)
     notes = score.write(notes, singer, habits, rng)
-    pitch = score.pitches(notes, habits, rng) + habits.tuning + tuning_cents / 100
-    audio = score.synthesised(singer, pitch, habits.size, sample_rate)
+    tuning = np.clip(habits.tuning + tuning_cents / 100, -FARTHEST, FARTHEST)
+    pitch = score.pitches(notes, habits, rng) + tuning
+    audio = score.synthesised(singer, pitch, habits, sample_rate)
     out = np.zeros(length, np.float32)
     out[: len(audio)] = audio[:length]
     return Rendered(out, notes.moved(instrument=np.full(len(notes), VOICE, np.int8)))
@@ -239,7 +246,7 @@ class _Frames:
             pitch[begin:end] += depth * rise * np.sin(turn * time + rng.uniform(0, 6.28))
         return pitch
 
-    def synthesised(self, singer: Singer, pitch: NDArray, size: float, sample_rate: int) -> NDArray:
+    def synthesised(self, singer: Singer, pitch: F64, habits: Habits, sample_rate: int) -> NDArray:
         """Audio at ``sample_rate``.
 
         Resonances move with the rate at which audio is read: frames are spaced, and the pitch is
@@ -247,7 +254,7 @@ class _Frames:
         """
         import pyworld  # which warns as it is imported
 
-        sounding = self.source >= 0
+        size, sounding = habits.size, self.source >= 0
         place = np.clip(self.source, 0, len(singer.envelope) - 1)
         left = np.minimum(place.astype(np.intp), len(singer.envelope) - 2)
         share = (place - left)[:, None]
@@ -259,6 +266,8 @@ class _Frames:
         envelope = pyworld.decode_spectral_envelope(between(singer.envelope), RATE, FFT)
         gain_db = np.where(sounding, self.gain_db, -120)
         envelope *= 10 ** (gain_db / 10)[:, None]
+        hz = np.linspace(0, RATE / 2, envelope.shape[1])
+        envelope /= 1 + (hz / habits.muffled_hz) ** 4
         aperiodicity = pyworld.decode_aperiodicity(between(singer.aperiodicity), RATE, FFT)
         hertz = np.where(self.voiced, 440 * 2 ** ((pitch - 69) / 12) / size, 0.0)
         period_ms = 1000 * size / FRAMES_S

@@ -57,19 +57,16 @@ class _Sounding:
 
 
 class Tracker(ABC):
-    """Notes of one stream. Pure: no clock, and no input except the probabilities, in order, and the
-    instruments of its own notes.
-
-    Probabilities are float32 [heads, n, 128] from 0 to 1 (see ``as_probabilities``).
+    """Notes of one stream, from its probabilities in order, [heads, n, 128] (``as_probabilities``),
+    and the instruments of its own notes.
 
     Attributes:
         columns: frames read from each window in anytime mode, else 1.
         last_age: in anytime mode, frames from a frame to the newest of its window when it has its
             full look-ahead, else 0.
         history_frames: latest frames that affect the next decisions.
-        on_delay_frames: maximum, beyond the look-ahead, from the time of a note_on until it is
-            known.
-        off_delay_frames: the same for a note_off.
+        on_delay_frames, off_delay_frames: maximum, beyond the look-ahead, from the time of a
+            note_on and of a note_off until it is known.
         dynamics: the level that velocities are relative to.
     """
 

@@ -1,6 +1,7 @@
 """Following the tuning of a performance."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -61,6 +62,18 @@ def test_a_singer_who_drifts_is_followed() -> None:
     found = shifts(drift)
     assert found[0] == 0
     assert found[-1] == -2
+
+
+@pytest.mark.parametrize("cents", [-35.0, 35.0])
+def test_a_voice_is_followed_whose_vibrato_no_spectral_peak_survives(cents: float) -> None:
+    rng = np.random.default_rng(3)
+    time_s = np.arange(15 * RATE_HZ) / RATE_HZ
+    pitch = rng.integers(-20, -5, 30)[(2 * time_s).astype(int)] + cents / 100
+    pitch = pitch + 0.6 * np.sin(2 * np.pi * 5.7 * time_s)
+    phase = 2 * np.pi * np.cumsum(CONCERT_HZ * 2 ** (pitch / 12)) / RATE_HZ
+    voice = sum(0.1 / overtone * np.sin(overtone * phase) for overtone in range(1, 9))
+    found = shifts((voice + 0.001 * rng.standard_normal(len(time_s))).astype(np.float32))
+    assert set(found[15:]) == {round(cents / BIN_CENTS)}
 
 
 @settings(max_examples=12, deadline=None)

@@ -137,6 +137,14 @@ def test_later_notes_may_correct_the_name_of_a_note() -> None:
     assert [e.kind for e in hear(short)].count("note_update") == 0
 
 
+def test_keyboards_wait_for_no_line() -> None:
+    line, nobody = LineSettings(), listener()
+    assert listener(line=line).on_delay_frames > nobody.on_delay_frames
+    assert listener(("piano", "voice"), line).on_delay_frames > nobody.on_delay_frames
+    assert listener(("piano", "organ"), line).on_delay_frames == nobody.on_delay_frames
+    assert listener(line=line).off_delay_frames == nobody.off_delay_frames
+
+
 def test_a_long_silence_ends_the_belief() -> None:
     pause = round(RESET_S / FRAME_S)
     for gap, name in ((pause - 10, "violin"), (pause + 10, "viola")):

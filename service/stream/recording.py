@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -41,12 +41,13 @@ class FileProgress(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """The result of a recording; ``notes`` by onset time, then pitch."""
+    """The result of a recording; ``notes`` by onset time, then pitch; ``beats`` as JSON."""
 
     notes: list[Note]
     pedal: list[PedalPress]
     totals: Totals
     midi: bytes
+    beats: Sequence[dict[str, float]] = ()
 
     @property
     def body(self) -> dict[str, Any]:
@@ -174,9 +175,13 @@ def transcribe_file(
             score = stream.score
             score.settle()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
-            tempo = STEADY if wishes is None else analyse(score.notes, wishes).tempo
+            found = None if wishes is None else analyse(score.notes, wishes)
             yield Performance(
-                notes=score.notes, pedal=score.pedal, totals=totals, midi=score.midi(tempo)
+                notes=score.notes,
+                pedal=score.pedal,
+                totals=totals,
+                midi=score.midi(found.tempo if found else STEADY),
+                beats=found.said if found else (),
             )
             if fault := fault or stream.fault:
                 raise fault

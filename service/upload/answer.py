@@ -175,6 +175,8 @@ async def write_lines(
     if problem is not None:
         yield Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
     if (performance := tally.performance) is not None:
+        for beat in performance.beats if updates else ():
+            yield json.dumps({"type": "beat", **beat}) + "\n"
         done = Done(
             reason="stop" if problem is None else "error",
             totals=performance.totals,

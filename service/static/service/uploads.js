@@ -71,6 +71,7 @@ export class Uploads extends EventTarget {
       },
       note_bend: (bend) => take.bend(bend.note_id, bend),
       note_update: ({ note_id, instrument }) => take.reassign(note_id, instrument),
+      beat: (beat) => take.beats.push(beat),
       pedal: ({ down, time_s }) => take.pedalMoved(down, time_s),
       note_off: (note) => take.noteOff(note.note_id, note.time_s),
       progress: ({ time_s, fraction }) => {

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from starlette.testclient import TestClient
 
 from model.config import HEADS
 from tests.fakes import FakeTranscriber, play
-from tests.service.apps import RATE_HZ, of_type, pcm16, perform, serving
+from tests.service.apps import RATE_HZ, of_type, pcm16, perform, post, serving, sound_file
 
 BEAT_S = 0.6
 NOTES = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.8)) for n, p in enumerate([57, 69, 81, 69] * 8)]
@@ -38,3 +39,8 @@ def test_beats_on_request(client: TestClient) -> None:
     assert onsets_s == pytest.approx([m["time_s"] for m in of_type(messages, "note_on")], abs=2e-3)
     _, untold = perform(client, audio)
     assert not of_type(untold, "beat")
+    # A recording has them at its end.
+    wav = sound_file(np.frombuffer(audio, "<i2"))
+    lines = post(client, wav, "ndjson", updates="true").text.splitlines()
+    found = of_type([json.loads(line) for line in lines], "beat")
+    assert np.diff([beat["time_s"] for beat in found]) == pytest.approx(BEAT_S, abs=0.05)

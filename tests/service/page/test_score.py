@@ -28,6 +28,8 @@ def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:
     tab.upload(tune)
     page = tab.page
+    take = "async () => (await import('./app.js')).stage.take.beats.length"
+    assert page.evaluate(take) > 10  # in the roll at once
     page.get_by_role("tab", name="Score").click()
     expect(page.locator("#roll-frame")).to_be_hidden()
     expect(page.locator("#score-page g.measure").first).to_be_visible()

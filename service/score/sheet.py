@@ -44,6 +44,12 @@ CLASSES: Mapping[str | None, str] = {  # of music21, which knows transpositions
 NAMES = {"plucked": "Guitar"}
 _FINGERING = re.compile(rb"<fingering[^>]*>(\d+)/(\d+)</fingering>")
 _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
+_LINES = f"<staff-lines>{len(OPEN)}</staff-lines>".encode()
+_TUNING = "".join(
+    f'<staff-tuning line="{line}"><tuning-step>{"CDEFGAB"[(pitch % 12 + 1) // 2]}</tuning-step>'
+    f"<tuning-octave>{pitch // 12 - 1}</tuning-octave></staff-tuning>"
+    for line, pitch in enumerate(reversed(OPEN), 1)  # none of them is sharp
+).encode()
 
 
 class ScoreExtraMissing(ImportError):
@@ -116,8 +122,10 @@ def musicxml(
         for signature in score.recurse().getElementsByClass("TimeSignature"):
             signature.style.hideObjectOnPrint = True
     exporter = load("music21.musicxml.m21ToXml").GeneralObjectExporter(score)
-    # music21 writes a string and a fret for a chord's first note alone, but a fingering for each.
-    return _FINGERING.sub(_STRING_AND_FRET, bytes(exporter.parse()))
+    # music21 writes no tuning, and string and fret for a chord's first note alone, but a fingering
+    # for each.
+    document = _FINGERING.sub(_STRING_AND_FRET, bytes(exporter.parse()))
+    return document.replace(_LINES, _LINES + _TUNING)
 
 
 def bars_of(parts: Sequence[PartNotes], beats: Beats) -> list[tuple[Fraction, int]]:
@@ -159,18 +167,11 @@ def _staff(
     elif part.instrument:
         instrument.partName = NAMES.get(part.instrument, part.instrument.capitalize())
     staff.insert(0, instrument)
-    names = spelled(
-        [part.placed[place] for place in members], [part.pitch[place] for place in members], beats
-    )
+    own = [part.placed[place] for place in members]
+    pitches = [part.pitch[place] for place in members]
     notes = [
-        Chord(
-            part.placed[place].onset,
-            part.placed[place].length,
-            (name,),
-            (part.pitch[place],),
-            part.placed[place].grace,
-        )
-        for place, name in zip(members, names, strict=True)
+        Chord(note.onset, note.length, (name,), (pitch,), note.grace)
+        for note, pitch, name in zip(own, pitches, spelled(own, pitches, beats), strict=True)
     ]
     lines = [tab_line(notes)] if tablature else voices(notes)
     if tablature:
@@ -240,10 +241,8 @@ def _fill(
                     _add(voice, note.Rest(), piece, start, q, hidden=True)
                     continue
                 element = chord.Chord(c.names) if len(c.names) > 1 else note.Note(c.names[0])
-                before, after = (
-                    place > 0 or c.onset < begin,
-                    place < len(parts) - 1 or c.onset + c.length > stop,
-                )
+                before = place > 0 or c.onset < begin
+                after = place < len(parts) - 1 or c.onset + c.length > stop
                 if c.places:
                     element.articulations = [fingering(f"{s}/{fret}") for s, fret in c.places]
                 elif before or after:

@@ -15,14 +15,14 @@ METRES = (2, 3, 4)
 LAGS = (2, 3, 4, 6, 8)  # beats after which music is compared with itself
 # Of the features of a beat: longest note and number of notes that begin on it, time until the
 # next, whether the bass begins, change of harmony.
-FIRST = (0.23, 0.05, -0.09, 0.06, 0.24)
+FIRST = (0.17, 0.04, -0.03, 0.05, 0.23)
 MIDDLE = 0.6  # of that speaks for the third beat of four
 ALIKE = {  # by LAGS
-    2: (0.20, -0.36, 0.08, -0.32, -0.11),
-    3: (-0.29, 0.37, -0.38, 0.22, -0.32),
-    4: (0.08, -0.01, 0.31, 0.10, 0.44),
+    2: (0.15, -0.30, -0.07, -0.27, -0.14),
+    3: (-0.20, 0.38, -0.24, 0.19, -0.19),
+    4: (0.05, -0.08, 0.31, 0.08, 0.33),
 }
-USUAL = {2: -0.43, 3: -0.39, 4: 0.81}
+USUAL = {2: -0.31, 3: -0.29, 4: 0.60}
 _AS_MANY = 40  # beats say no more than these: one bar is like the next
 _SURELY = 1e3
 _IRREGULAR = 6.0  # cost of a bar that is cut short

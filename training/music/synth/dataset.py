@@ -171,7 +171,8 @@ class _Batches(IterableDataset[Batch]):
 
 
 def _prepare_worker(worker: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the consumer handles Ctrl-C and saves first
+    for stop in (signal.SIGINT, signal.SIGTERM):  # they reach all: the consumer saves first
+        signal.signal(stop, signal.SIG_IGN)
     atexit.register(os._exit, 0)  # threads of libraries may abort a process that ends otherwise
 
 

@@ -86,8 +86,9 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
     with contextlib.closing(synth_stream(synth_config, 4, 2, seed=3)) as stream:
         got = list(itertools.islice(stream, 2))
         processes = multiprocessing.active_children()
-        for process in processes:  # Ctrl-C reaches all; the consumer saves first
-            os.kill(process.pid or 0, signal.SIGINT)
+        for process in processes:  # a terminal or scheduler stops all; the consumer saves first
+            for stop in (signal.SIGINT, signal.SIGTERM):
+                os.kill(process.pid or 0, stop)
         got += itertools.islice(stream, 2)
     assert len(processes) >= 2
     assert not any(process.is_alive() for process in processes)

@@ -42,10 +42,13 @@ _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "
 _BEGINNINGS = {
     **dict.fromkeys((b"RIFF", b"riff\x2e\x91\xcf\x11", b"FORM", b"caff", b".snd", b"fLaC"), 0),
     **dict.fromkeys((b"OggS\0\2", b"\x1aE\xdf\xa3", b"ID3", b"wvpk", b"#!AMR"), 0),
-    **dict.fromkeys((b"FLV\1", b"TTA1", b"MAC ", b"DSD ", b"\0\0\1\xba"), 0),
+    **dict.fromkeys((b"RIFX", b"FLV\1", b"TTA1", b"MAC ", b"DSD ", b"\0\0\1\xba"), 0),
     b"0&\xb2u\x8ef\xcf\x11": 0,
     b"ftyp": 4,
 }
+_UNREAD = {b"RIFX": "a big-endian WAV of this kind", b"dns.": "a little-endian AU"}
+_HEAD_BYTES = 1 << 12  # where a WAV states its format
+_EXTENSIBLE = 0xFFFE
 _MARK_BYTES = max(at + len(mark) for mark, at in _BEGINNINGS.items())
 _RUBBISH = 1 << 16  # bytes of it that are skipped
 _FALSE_BEGINNINGS = 4
@@ -74,10 +77,10 @@ class Container:
         """Raises NotAudioError."""
         size = file.seek(0, io.SEEK_END) - begin
         file.seek(begin)
-        head = file.read(8)
+        head = file.read(_HEAD_BYTES)
         self._container, self.begin = _open(file, begin, pcm), begin
         try:
-            first = self._begin()
+            first = self._begin(head)
             where = first.pos if first is not None and first.pos else 0
             name = self._container.format.name.partition(",")[0]
             if name == "mp3" and where and not self._stream.start_time:
@@ -87,11 +90,11 @@ class Container:
                 rubbish = b"" if head[:3] == b"ID3" else file.read(min(where, _RUBBISH))
                 self.begin += 1 + rubbish.find(b"ID3") or where
                 self._container = _open(file, self.begin, pcm)
-                first = self._begin()
+                first = self._begin(head)
         except BaseException:
             self._container.close()
             raise
-        stream, context = self._stream, self._stream.codec_context
+        stream, context = self._stream, self._codec
         self.rate_hz: int = stream.rate
         unstated = (
             name in _NO_DELAY_STATED
@@ -118,7 +121,7 @@ class Container:
             if packet.pos is not None:
                 self.end = self.begin + packet.pos + packet.size
             try:
-                decoded = packet.decode()
+                decoded = self._codec.decode(packet)
             except av.FFmpegError:
                 if not any(tag in bytes(packet) for tag in (b"ID3", b"TAG", b"APETAGEX")):
                     self._damage("it cannot be decoded there")
@@ -141,15 +144,21 @@ class Container:
     def close(self) -> None:
         self._container.close()
 
-    def _begin(self) -> Any:
-        """Set the stream and its packets; the first of them, None if there is none."""
+    def _begin(self, head: bytes) -> Any:
+        """Set the stream, its decoder and packets; the first of them, None if there is none."""
         stream = self._container.streams.best("audio")
         if stream is None:
             raise NotAudioError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
-        if stream.codec_context is None or stream.codec_context.name not in CODECS:
-            name = stream.codec_context.name if stream.codec_context else "an unknown codec"
-            message = f"not a readable audio file: its sound is coded with {name}"
+        name = stream.codec_context.name if stream.codec_context else "an unknown codec"
+        actual = _actual_codec(name, head)
+        if actual not in CODECS:
+            message = f"not a readable audio file: its sound is coded with {actual}"
             raise NotAudioError(ErrorCode.UNDECODABLE, message)
+        self._codec: Any = stream.codec_context
+        if actual != name:
+            self._codec = av.CodecContext.create(actual, "r")
+            self._codec.sample_rate = stream.rate
+            self._codec.layout = stream.codec_context.layout
         self._stream, packets = stream, self._demuxed(stream)
         first = next(packets, None)
         self._packets = packets if first is None else chain([first], packets)
@@ -183,7 +192,8 @@ class Container:
     def _length_s(self) -> float | None:
         stream, container = self._stream, self._container
         if stream.duration is not None and stream.time_base is not None:
-            return float(stream.duration * stream.time_base)
+            in_24_bits = stream.codec_context.name == "pcm_f24le"  # of 32
+            return float(stream.duration * stream.time_base) * (0.75 if in_24_bits else 1)
         if container.duration is not None and len(container.streams) == 1:
             return container.duration / 1e6
         return None
@@ -191,8 +201,8 @@ class Container:
     def _promise_s(self, head: bytes, size: int) -> float:
         """Seconds that the header promises; 0 if its length may be a guess from the file's size."""
         rate = self._stream.codec_context.bit_rate
-        if head[:4] == b"RIFF":  # FFmpeg shortens what it states to what is there
-            stated = int.from_bytes(head[4:], "little") + len(head)
+        if head[:4] in (b"RIFF", b"RIFX"):  # FFmpeg shortens what it states to what is there
+            stated = int.from_bytes(head[4:8], "little" if head[:4] == b"RIFF" else "big") + 8
             return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
         stated_s = self.stated_s or 0.0
         return stated_s if not rate or stated_s * rate / 8 > size else 0.0
@@ -263,8 +273,10 @@ def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None) -> Any:
     try:
         return av.open(_From(file, begin), format=raw, options=options)
     except (av.FFmpegError, ValueError) as error:
-        kinds = "WAV, FLAC, MP3, M4A, OGG, WebM and others are"
-        message = f"not a readable audio file ({kinds})"
+        message = "not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
+        file.seek(begin)
+        if (kind := file.read(4)) in _UNREAD:
+            message = f"not a readable audio file: {_UNREAD[kind]}; convert it to a usual WAV"
         raise NotAudioError(ErrorCode.UNDECODABLE, message) from error
 
 
@@ -283,6 +295,18 @@ class _From:
 
     def tell(self) -> int:
         return self._file.tell() - self._begin
+
+
+def _actual_codec(name: str, head: bytes) -> str:
+    """What the sound of a WAV is coded with, if FFmpeg takes it for something else."""
+    if head[:4] == b"RIFX":
+        if not name.startswith("pcm_"):
+            return f"big-endian {name}"
+        return name.removesuffix("le") + "be" * name.endswith("le")
+    tag = head.find(b"fmt ") + 8
+    extensible = int.from_bytes(head[tag : tag + 2], "little") == _EXTENSIBLE
+    # 24 bits of 32 are floats in the first version of Audition's files alone.
+    return "pcm_s32le" if name == "pcm_f24le" and extensible else name
 
 
 def _skips(packet: Any) -> bool:

@@ -208,6 +208,36 @@ def test_a_wav_that_does_not_know_its_length_is_whole(stated: int) -> None:
     assert len(decoded(bytes(data))) == 2 * RATE_HZ
 
 
+def test_a_big_endian_wav() -> None:
+    sound = noise(channels=2)
+    for subtype in ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"):
+        file = io.BytesIO()
+        soundfile.write(file, sound, RATE_HZ, subtype, "BIG", "WAV")
+        assert file.getvalue().startswith(b"RIFX")
+        np.testing.assert_allclose(decoded(file.getvalue()), sound.mean(axis=1), atol=5e-5)
+    file.getbuffer()[20:22], file.getbuffer()[34:36] = b"\0\x11", b"\0\4"
+    with pytest.raises(ProtocolError, match="coded with big-endian adpcm_ima_wav"):
+        AudioDecoder(file)
+
+
+def test_a_wav_with_24_of_32_bits() -> None:
+    sound = noise(channels=2)
+    data = bytearray(sound_file(sound, "WAVEX", "PCM_32", RATE_HZ))
+    at = data.index(b"fmt ") + 8 + 18
+    assert data[at : at + 2] == b"\x20\0"
+    data[at] = 24
+    with AudioDecoder(io.BytesIO(data)) as decoder:
+        assert decoder.stated_duration_s == 2.0
+        np.testing.assert_allclose(np.concatenate(list(decoder)), sound.mean(axis=1), atol=1e-6)
+
+
+def test_a_little_endian_au_is_named() -> None:
+    file = io.BytesIO()
+    soundfile.write(file, noise(), RATE_HZ, "PCM_16", "LITTLE", "AU")
+    with pytest.raises(ProtocolError, match="a little-endian AU; convert it to a usual WAV"):
+        AudioDecoder(file)
+
+
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
 
 

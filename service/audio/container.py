@@ -48,6 +48,7 @@ _BEGINNINGS = {
 }
 _UNREAD = {b"RIFX": "a big-endian WAV of this kind", b"dns.": "a little-endian AU"}
 _HEAD_BYTES = 1 << 12  # where a WAV states its format
+_OGG = b"OggS"
 _EXTENSIBLE = 0xFFFE
 _MARK_BYTES = max(at + len(mark) for mark, at in _BEGINNINGS.items())
 _RUBBISH = 1 << 16  # bytes of it that are skipped
@@ -78,6 +79,7 @@ class Container:
         size = file.seek(0, io.SEEK_END) - begin
         file.seek(begin)
         head = file.read(_HEAD_BYTES)
+        chain_of_many = _is_chain(file, begin)
         self._container, self.begin = _open(file, begin, pcm), begin
         try:
             first = self._begin(head)
@@ -109,7 +111,7 @@ class Container:
         self._due_s = None if begin_us is None or len(streams) == 1 else begin_us / 1e6
         self.end = self.begin  # bytes, of what was read
         self.fault: tuple[float, str] | None = None
-        self.stated_s = self._length_s()
+        self.stated_s = None if chain_of_many else self._length_s()
         self._promised_s = self._promise_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
@@ -204,7 +206,8 @@ class Container:
         if head[:4] in (b"RIFF", b"RIFX"):  # FFmpeg shortens what it states to what is there
             stated = int.from_bytes(head[4:8], "little" if head[:4] == b"RIFF" else "big") + 8
             return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
-        stated_s = self.stated_s or 0.0
+        # An OGG's is that of its last link, if its number is that of the first.
+        stated_s = 0.0 if head[:4] == _OGG else self.stated_s or 0.0
         return stated_s if not rate or stated_s * rate / 8 > size else 0.0
 
 
@@ -295,6 +298,16 @@ class _From:
 
     def tell(self) -> int:
         return self._file.tell() - self._begin
+
+
+def _is_chain(file: BinaryIO, begin: int) -> bool:
+    """Whether an OGG ends with another stream: FFmpeg takes its length for that of the first."""
+    file.seek(begin)
+    head = file.read(18)
+    file.seek(max(begin, file.seek(0, io.SEEK_END) - _RUBBISH))
+    tail = file.read()
+    last = tail.rfind(_OGG) + 14  # the number of the stream
+    return head[:4] == _OGG and last >= 14 and tail[last : last + 4] != head[14:]
 
 
 def _actual_codec(name: str, head: bytes) -> str:

@@ -131,6 +131,9 @@ def test_the_links_of_a_chain_may_differ() -> None:
     assert len(heard) == pytest.approx(5 * RATE_HZ, abs=500)
     spectrum = np.abs(np.fft.rfft(heard[2 * RATE_HZ : 3 * RATE_HZ]))
     assert np.argmax(spectrum) == pytest.approx(880, abs=2)  # Hz
+    with AudioDecoder(io.BytesIO(other + FILES["OGG", "VORBIS"])) as decoder:
+        assert decoder.stated_duration_s is None  # that of the last at the rate of the first
+        assert sum(map(len, decoder)) == pytest.approx(3 * 22_050, abs=500)
 
 
 def test_tags_between_files_are_no_damage() -> None:

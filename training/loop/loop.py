@@ -183,9 +183,12 @@ class Trainer:
             except FloatingPointError:
                 raise  # the weights are of no use: what was saved before stays
             except Exception:
-                logger.error("training failed at step %d; saving", self.step)
-                self.save()
-                raise
+                if not received:
+                    logger.error("training failed at step %d; saving", self.step)
+                    self.save()
+                    raise
+                logger.warning("interrupted at step %d; saving", self.step)
+                interrupted = 1.0  # whoever loads its data may have heard the signal, too
             # Validation may take longer than whoever stops a process waits before killing it.
             return self.save(validate=not interrupted)
 

@@ -1,5 +1,6 @@
 """The shuffle-exchange network as a layer of other models; model/LAYER.md has an example."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -58,7 +59,7 @@ class ResidualShuffleExchange(rse.ResidualShuffleExchange):
         super().__init__(config)
         self.dim = dim
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
         """(batch, length, dim) -> the same shape.
 
         Padding has no influence: it enters as zeros and comes out as zeros. A sequence in a batch
@@ -66,7 +67,8 @@ class ResidualShuffleExchange(rse.ResidualShuffleExchange):
 
         Args:
             x: floats; any length from 1. Inside, zeros pad it to a power of two.
-            lengths: (batch,) integers; elements from there on are padding. None: there is none.
+            lengths: (batch,) integers, 0 to length; elements from there on are padding. None: there
+                is none.
 
         Raises:
             ValueError: a shape does not fit ``dim`` or ``x``.
@@ -76,6 +78,7 @@ class ResidualShuffleExchange(rse.ResidualShuffleExchange):
             raise ValueError(f"expected (batch, length, dim) with dim = {self.dim}, got {shape}")
         if lengths is None:
             return super().forward(x)
+        lengths = torch.as_tensor(lengths)
         if lengths.shape != x.shape[:1]:
             raise ValueError(f"expected lengths of shape ({len(x)},), got {tuple(lengths.shape)}")
         here = torch.arange(x.shape[1], device=x.device) < lengths.to(x.device)[:, None]

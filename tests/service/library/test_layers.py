@@ -36,6 +36,7 @@ def test_padding_has_no_influence(unit: Any) -> None:
     layer = ResidualShuffleExchange(6, unit=unit).eval()
     x, lengths = torch.randn(3, 8, 6), torch.tensor([5, 8, 7])
     together = layer(x, lengths)
+    assert torch.equal(together, layer(x, lengths.tolist()))
     for row, length in enumerate(lengths.tolist()):
         alone = layer(x[row : row + 1, :length])
         torch.testing.assert_close(together[row : row + 1, :length], alone)

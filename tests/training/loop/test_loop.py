@@ -94,3 +94,13 @@ def test_an_interrupted_run_is_saved_without_validation(tmp_path: Path) -> None:
     again.resume()
     assert again.step == 1
     assert again.run().keys() == {"negative_error"}
+
+
+def test_data_that_ends_by_the_same_signal_is_no_failure(tmp_path: Path) -> None:
+    class Killed(Line):
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            signal.raise_signal(signal.SIGTERM)
+            raise RuntimeError("a worker that loads data was killed")
+
+    assert Trainer(Killed(), QUICK, tmp_path).run() == {}
+    assert (tmp_path / "last.safetensors").exists()

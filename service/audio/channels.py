@@ -1,20 +1,17 @@
-"""Several channels to one, also if some are silent or two cancel each other.
+"""Two channels to one, also if one is silent or the two cancel each other.
 
-The mean of the channels suits most recordings. It lowers the level beside a dead channel, and is
-silence if a cable or a plug-in has inverted one of two. So each block of 100 ms is measured, and
-the next block is mixed accordingly:
+The mean of two channels suits most recordings. It halves the level beside a dead channel, and is
+silence if a cable or a plug-in has inverted one. So each block of 100 ms is measured, and the next
+block is mixed accordingly:
 
     one channel is silent       left + right: the level of the other; what enters is heard at once
     mid 15 dB below the two     the louder one
     else                        (left + right) / 2
 
-More than two are summed and divided by the number of those that are not silent. At the beginning,
-and after a silent block, sound is measured after 10 ms already: an onset is not lost.
-
 Thresholds have hysteresis, and a silent block changes nothing. The weights move evenly over a
-block (10 ms at an onset), so that a change makes no sound of its own.
+block, so that a change makes no sound of its own.
 
-The mix of a block depends on what came before it alone: bit for bit the same for any chunks, live
+The mix of a block depends on the blocks before it alone: bit for bit the same for any chunks, live
 or from a file.
 """
 
@@ -26,7 +23,6 @@ from numpy.typing import NDArray
 from service.protocol.options import Mix
 
 BLOCKS_PER_S = 10
-_STEPS = 10  # of a block that follows a silent one
 MIX_MS = 2 * 1000.0 / BLOCKS_PER_S
 """Most that ``resumable`` goes back."""
 _KEPT_BLOCKS = 40 * BLOCKS_PER_S  # whose mix ``resumable`` knows
@@ -58,42 +54,29 @@ def mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class Downmix:
-    """Mono samples of any number of channels, chunk by chunk.
+    """Mono samples of two channels, chunk by chunk; of any other number, their mean.
 
     Attributes:
-        mix: of two channels in the present block.
+        mix: of the present block.
         told: what a user is told: the channel taken because the two cancel each other, if ever,
             else the mix.
     """
 
     def __init__(self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """Args:
-        position, mix: of two channels, where ``resumable`` allows another to begin.
+        position, mix: where ``resumable`` allows another to begin.
         """
         self._block = block_samples(rate_hz)
-        self._step = self._block // _STEPS
         self._position = position
-        self.mix = mix
-        self._begin(2)
-        self._after_silence = position == 0  # and nothing heard in this block
+        self._before = self.mix = mix
+        # Of left, right and mid in this block, and of their squares, in 16-bit steps.
+        self._sums = np.zeros((2, 3))
         self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
         self._cancelled: Mix | None = None
-
-    def _begin(self, channels: int) -> None:
-        """Take this number of channels from here on."""
-        self._heard = np.ones(channels, bool)  # those that are not silent
-        self._before = self._weights = self._chosen_weights()
-        self._ramp = 0, self._block  # where in the block weights begin to move, and for how long
-        # Of the channels and their mid in this block, and of their squares, in 16-bit steps.
-        self._sums = np.zeros((2, channels + 1))
-        self._measured = 0
-        self._after_silence = True
 
     def resumable(self, sample: int) -> tuple[int, Mix]:
         """Where another can begin, to give the same from ``sample`` on, up to 40 s back."""
         begin = max(0, sample // self._block - 1) * self._block
-        if begin == 0:
-            return 0, Mix.MEAN
         back = (self._position - begin) // self._block
         return begin, self._chosen[max(-len(self._chosen), -1 - back)]
 
@@ -103,84 +86,49 @@ class Downmix:
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """[n, channels] -> [n]"""
-        if values.shape[1] == 1:
+        if values.shape[1] != 2:
             return mean(values)
-        if values.shape[1] != len(self._heard):
-            self._begin(values.shape[1])
         mono = np.empty(len(values), np.float32)
         start = 0
         while start < len(values):
-            within, end = self._position % self._block, self._block
-            if self._after_silence:
-                end = min(end, (within // self._step + 1) * self._step)
-            stop = min(len(values), start + end - within)
+            within = self._position % self._block
+            stop = min(len(values), start + self._block - within)
             mono[start:stop] = self._mixed(values[start:stop], within)
             self._measure(values[start:stop])
             self._position += stop - start
-            if within + stop - start == end:
-                self._choose(end)
+            if self._position % self._block == 0:
+                self._choose()
             start = stop
         return mono
 
     def _mixed(self, values: NDArray[np.float32], within: int) -> NDArray[np.float32]:
         """values: part of a block, from sample ``within`` of it on."""
-        there, here = self._before, self._weights
-        weights = here[None]
-        if not np.array_equal(there, here):
-            begin, length = self._ramp
-            at = np.arange(within - begin, within - begin + len(values), dtype=np.float32)
-            moved = np.clip(at / np.float32(length), 0, 1)
-            weights = there + moved[:, None] * (here - there)
-        elif (here == np.float32(1 / len(here))).all():
+        if self._before is self.mix is Mix.MEAN:
             return mean(values)
-        mono = values[:, 0] * weights[:, 0]
-        for channel in range(1, len(here)):
-            mono += values[:, channel] * weights[:, channel]
-        return mono
+        here = _WEIGHTS[self.mix]
+        if self._before is self.mix:
+            return values[:, 0] * here[0] + values[:, 1] * here[1]
+        there = _WEIGHTS[self._before]
+        moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
+        weights = there + moved[:, None] * (here - there)
+        return values[:, 0] * weights[:, 0] + values[:, 1] * weights[:, 1]
 
     def _measure(self, values: NDArray[np.float32]) -> None:
         # Whole numbers below 2 ** 53, so that their sums do not depend on the order.
         steps = np.rint(np.clip(values, -_LOUDEST, _LOUDEST) * np.float64(_FULL_SCALE))
-        each = np.vstack([steps.T, steps[:, :2].mean(axis=1)])
+        each = np.vstack([steps.T, steps.mean(axis=1)])
         self._sums += each.sum(axis=1), (each * each).sum(axis=1)
-        self._measured += len(values)
 
-    def _choose(self, end: int) -> None:
-        """end: of what was measured of this block, from its beginning."""
-        means, squares = self._sums / self._measured
+    def _choose(self) -> None:
+        means, squares = self._sums / self._block
         # An offset is no sound: an open input may have one.
-        powers = (squares - means**2) / _FULL_SCALE**2
-        silent = powers[:-1].max() < _AUDIBLE
-        if end < self._block:
-            if silent or end + self._step > self._block:
-                return
-            self._ramp, self._after_silence = (end, self._step), False
-        else:
-            self._ramp, self._after_silence = (0, self._block), bool(silent)
-            self._sums[:], self._measured = 0, 0
-        if len(self._heard) == 2:
-            self.mix = _next(self.mix, *powers)
-        elif not silent:
-            self._heard = _not_silent(self._heard, powers[:-1])
-        self._before, self._weights = self._weights, self._chosen_weights()
-        if end < self._block:
-            self._chosen[-1] = self.mix
-        else:
-            self._chosen.append(self.mix)
+        left, right, mid = (squares - means**2) / _FULL_SCALE**2
+        self._sums[:] = 0
+        self._before = self.mix
+        self.mix = _next(self.mix, left, right, mid)
+        self._chosen.append(self.mix)
         if self.mix in (Mix.LEFT, Mix.RIGHT):
             self._cancelled = self._cancelled or self.mix
-
-    def _chosen_weights(self) -> NDArray[np.float32]:
-        if len(self._heard) == 2:
-            return _WEIGHTS[self.mix]
-        return np.full(len(self._heard), 1 / self._heard.sum(), np.float32)
-
-
-def _not_silent(heard: NDArray[np.bool_], powers: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which of more than two channels sound, after those that did before."""
-    strong, audible = powers.max(), powers >= _AUDIBLE
-    stays, enters = audible | (powers >= _DEAD * strong), audible & (powers >= _ALIVE * strong)
-    return np.where(heard, stays, enters)
 
 
 def _next(now: Mix, left: float, right: float, mid: float) -> Mix:

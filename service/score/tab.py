@@ -9,12 +9,8 @@ from service.score.staves import Chord
 OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of the strings, the highest first
 FRETS = 19
 _SPAN = 4  # frets that a hand reaches
-_MOVE, _HIGH, _STRETCH, _LEFT_OUT = (
-    1.0,
-    0.15,
-    0.5,
-    50.0,
-)  # costs: a fret's way, height, reach; a note
+# Costs: a fret's way, height and reach; a note.
+_MOVE, _HIGH, _STRETCH, _LEFT_OUT = 1.0, 0.15, 0.5, 50.0
 _KEPT = 16  # rows of hands that are followed at once
 
 Place = tuple[int, int]

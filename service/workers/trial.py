@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from model.config import ModelConfig
-from service.engine.runners import Runner
+from service.engine.runners import Runner, compute
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.stream.stream import Stream
@@ -30,7 +30,6 @@ def windows_per_s(
         for stream, state in zip(streams, features, strict=True):
             stream.feed(chunk)
             while (due := stream.take(1)) is not None:
-                rows = runner.rows(state, due)
-                stream.hear(runner.predict(rows, stream.positions))
+                stream.hear(compute(runner, state, due))
                 windows += 1
     return windows / (time.monotonic() - began_s)

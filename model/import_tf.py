@@ -107,13 +107,9 @@ def build(
     found = network_variables(shapes)
     expected = released_shapes(network)
     problems = [
-        *(f"{key} is missing" for key in sorted(expected.keys() - found.keys())),
-        *(f"{key} is unknown" for key in sorted(found.keys() - expected.keys())),
-        *(
-            f"{key} has shape {list(found[key])}, expected {list(expected[key])}"
-            for key in sorted(expected.keys() & found.keys())
-            if found[key] != expected[key]
-        ),
+        f"{key} has shape {found.get(key, 'none')}, expected {expected.get(key, 'none')}"
+        for key in sorted(expected.keys() | found.keys())
+        if found.get(key) != expected.get(key)
     ]
     if problems:
         raise WeightsError("not a network of the released code: " + "; ".join(problems))

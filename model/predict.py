@@ -10,7 +10,6 @@ output of the network's last layer, float32, of shape (batch, positions, classes
   logit offset of -4 and before calibration.
 """
 
-import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.commands import documented_parser
-from model.storage import WeightsError, load, read_card, resolve, write_whole
+from model.storage import WeightsError, load, read_card, replace_file, resolve
 from model.symbols import KIND, SymbolNetwork, load_symbol_network
 from model.transcriber import StridedNetwork
 
@@ -37,9 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         network = load_any(options.weights)
         outputs = predict(network, read_array(options.inputs))
-        buffer = io.BytesIO()
-        np.save(buffer, outputs, allow_pickle=False)
-        write_whole(options.outputs, buffer.getvalue())
+        replace_file(options.outputs, lambda file: np.save(file, outputs))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

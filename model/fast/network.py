@@ -143,11 +143,6 @@ class FastNetwork:
         cells = cells.movedim(2, 4).reshape(len(columns), -1, self._embed.in_features)
         return self._embed(cells) + self._octave[-cells.shape[1] :]
 
-    def indices(self, positions: slice, device: torch.device) -> list[Tensor]:
-        """See ``FastShuffleExchange.indices``."""
-        read = self._read(range(FRAMES)[positions])
-        return self._rse.indices(self._patches.positions, read, device)
-
     def _with_peaks(self, out: Tensor, x: Tensor, frames: range, peaks: Tensor) -> Tensor:
         """The probabilities of the heads and, last, the peaks, (batch, frames, PITCHES)."""
         logits = self._read_out(out, x, frames).float()

@@ -8,7 +8,7 @@ Thread-safety: may be called from several threads at a time.
 """
 
 import logging
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 Plan = list[tuple[FastSwitch, Direction, Tensor | None]]
 """Switch layers, each with the permutation of its outputs or those to gather."""
-
-_READ_PATTERNS = 64  # sets of positions whose pruned layers are remembered
 
 
 class FastShuffleExchange:
@@ -43,7 +41,9 @@ class FastShuffleExchange:
         self.first_unit = self._units[0, False]
         """Of the first half of the first block."""
         self._blocks = len(network.blocks)
-        self._plans = lru_cache(_READ_PATTERNS)(self._make_plan)
+        # One for each run of patches that is read. A CUDA graph reads the indices again and again,
+        # so none is forgotten.
+        self._plans = cache(self._make_plan)
 
     def __call__(self, x: Tensor, positions: range) -> Tensor:
         """(batch, n, m) -> (batch, len(positions), m) float32, the output at `positions`."""
@@ -65,15 +65,6 @@ class FastShuffleExchange:
             if gather is not None:
                 x = x.index_select(1, gather)
         return x
-
-    def indices(self, length: int, positions: range, device: torch.device) -> list[Tensor]:
-        """The index tensors that computing these positions reads.
-
-        A cache evicts them after many other positions; a recording of the work (a CUDA graph) must
-        keep them alive.
-        """
-        plan = self._plans(length, positions, device)
-        return [gather for _, _, gather in plan if gather is not None]
 
     def _make_plan(self, length: int, positions: range, device: torch.device) -> Plan:
         plan: Plan = []
@@ -116,7 +107,7 @@ def fused_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch | N
     return switch
 
 
-@lru_cache
+@cache
 def _warn_once() -> None:
     """Logs the exception being handled; a network's other units raise the same one."""
     logger.warning("Triton does not run here; using the plain kernels", exc_info=True)

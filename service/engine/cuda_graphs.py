@@ -65,7 +65,6 @@ class _Bucket:
         on_device = torch.zeros(windows, samples, device=device)
         with torch.inference_mode():
             shape = fast.predict(on_device[:1], positions).shape[1:]
-        self.indices = fast.indices(positions, device)  # read again by each replay
         self.found = torch.zeros(windows, *shape, pin_memory=pinned)
 
         def work() -> None:

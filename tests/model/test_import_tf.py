@@ -134,8 +134,8 @@ FLOATS = np.zeros(3, np.float32)
     ("change", "message"),
     [
         (without("var_lengths/output/CvK"), "var_lengths/output/CvK is missing"),
-        (without(f"{UNIT}/residual"), f"{UNIT}/cand1/c/CvK is unknown"),
-        (with_value("var_lengths/output/CvB", FLOATS), r"CvB has shape \[3\], expected \[128\]"),
+        (without(f"{UNIT}/residual"), f"{UNIT}/cand1/c/CvK has shape .*, expected none"),
+        (with_value("var_lengths/output/CvB", FLOATS), r"CvB has shape \(3,\), expected \(128,\)"),
         (with_value("var_lengths/output/CvK", FLOATS), "expected a matrix"),
         (
             with_value("var_lengths/output/CvB", np.full(128, np.nan, np.float32)),
@@ -210,5 +210,5 @@ def test_the_published_checkpoint_fits(shared_dir: Path) -> None:
     assert sum(p.numel() for p in network.parameters()) == 3_204_000
     assert isinstance(network.config, ModelConfig)
     shapes["var_lengths/output/CvX"] = (3,)
-    with pytest.raises(WeightsError, match="CvX is unknown"):
+    with pytest.raises(WeightsError, match="CvX has shape .*, expected none"):
         build(shapes, "published", fourier=True)

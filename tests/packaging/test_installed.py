@@ -3,22 +3,16 @@
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
-import httpx
 import pytest
 import soundfile
 
 from tests.fakes import play
 from tests.packaging.conftest import run
 from tests.paths import REPOSITORY
-from tests.service.servers import answers, reserved_port
 
 # Of a machine that does much else, while it installs torch.
 pytestmark = pytest.mark.timeout(1200)
@@ -89,50 +83,3 @@ def test_the_library_names_the_extra_that_it_needs(bare: Path, home: Path) -> No
         "matplotlib is missing: pip install 'rse-transcribe[library]'",
         "onnx is missing: pip install 'rse-transcribe[onnx]'",
     ]
-
-
-def test_the_command_serves(bare: Path, home: Path) -> None:
-    reservation, port = reserved_port()
-    command = [str(bare / "rse-transcribe"), "serve", "--port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": ""}
-    with reservation, subprocess.Popen(command, env=environment) as server:
-        try:
-            address = f"http://127.0.0.1:{port}"
-            while not answers(f"{address}/readyz") and server.poll() is None:
-                time.sleep(0.1)
-            assert "<html" in httpx.get(address, timeout=120).text
-            files = {"file": (home / "song.wav").read_bytes()}
-            answer = httpx.post(f"{address}/transcribe?answer=midi", files=files, timeout=120)
-            assert answer.content.startswith(b"MThd"), answer.text
-        finally:
-            server.send_signal(signal.SIGINT)
-    assert server.returncode == 0
-
-
-USER = """
-from rse_transcribe import Note, Stream, load, transcribe
-
-notes: list[Note] = transcribe("song.mp3", lookahead_ms=100).notes
-pitch: int = notes[0].pitch
-transcribe("song.mp3", look=100)
-Stream("48 kHz")
-load(5)
-"""
-FAULTS = [(6, "call-arg"), (7, "arg-type"), (8, "arg-type")]
-
-
-def test_it_is_typed(bare: Path, tmp_path: Path) -> None:
-    """mypy, strict, finds the faults of a user's program, and no others."""
-    (tmp_path / "user.py").write_text(USER)
-    # torch has its own types: they take a minute and are not ours.
-    (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-torch.*]\nfollow_imports = skip\n")
-    python = ("--python-executable", bare / "python")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-pretty", *python, "user.py"],
-        env={**os.environ, "PYTHONPATH": ""},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    found = re.findall(r"^user\.py:(\d+): error: .* \[([\w-]+)\]$", done.stdout, re.M)
-    assert found == [(str(line), code) for line, code in FAULTS], done.stdout + done.stderr

@@ -105,19 +105,11 @@ def one_line(notes: Notes) -> bool:
 
 
 def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:
-    """Writes what a peer hears in each file, as its script in ``peers/`` says; raises PeerError."""
-    done = subprocess.run(
-        [
-            peer / "bin" / "python",
-            Path(__file__).parent / "peers" / f"peer_{package}.py",
-            out,
-            *(path.resolve() for path in audio),
-        ],
-        check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """Writes what a peer hears in each file, as ``peer_program`` says; raises PeerError."""
+    program = Path(__file__).with_name("peer_program.py")
+    command: list[str | Path] = [peer / "bin" / "python", program, package, out]
+    command += [path.resolve() for path in audio]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise PeerError(f"{PEERS[package]} failed:\n{done.stderr[-2000:]}")
 

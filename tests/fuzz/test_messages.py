@@ -87,7 +87,7 @@ def check(error: ProtocolError) -> None:
 
 
 @pytest.mark.timeout(3600)
-@inputs(few=300, share=0.57)
+@inputs(few=100, share=0.57)
 @given(TEXTS)
 def test_a_text_is_a_message_or_a_complaint(text: str) -> None:
     try:
@@ -109,7 +109,7 @@ VALUES = st.one_of(
 
 
 @pytest.mark.timeout(3600)
-@inputs(few=200, share=0.25)
+@inputs(few=60, share=0.25)
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=6), st.booleans())
 def test_a_query_is_a_start_or_a_complaint(query: list[tuple[str, str]], usual: bool) -> None:
     if usual:

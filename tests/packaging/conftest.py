@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import sys
 import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.paths import REPOSITORY
 
@@ -28,64 +30,52 @@ def run(*command: object, folder: Path | None = None, **environment: str) -> str
 
 
 @pytest.fixture(scope="package")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what is packaged, so that no build/ is left in the sources."""
-    source = tmp_path_factory.mktemp("source")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built without network from a copy, so that no build/ is left in the sources."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns("__pycache__", "node_modules")
     for package in PACKAGES:
         shutil.copytree(REPOSITORY / package, source / package, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source / name)
-    return source
-
-
-@pytest.fixture(scope="package")
-def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without network."""
-    out = tmp_path_factory.mktemp("wheel")
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", out, source]
     run(sys.executable, "-m", "pip", "--disable-pip-version-check", *build)
     (path,) = out.glob("*.whl")
     return path
 
 
-def install(environment: Path, requirement: str) -> None:
-    """With its dependencies, of the versions that are tested; skips without the package index."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "--python", environment / "bin" / "python"),
-            *("install", "--quiet", "--disable-pip-version-check", "--no-compile"),
-            *("--constraint", REPOSITORY / "constraints.txt", requirement),
-        ],
-        env={**os.environ, "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode and os.environ.get("RSE_REQUIRE_SYSTEM", "0") in ("", "0"):
-        pytest.skip("pip cannot install the dependencies of the wheel on this machine")
-    assert done.returncode == 0, done.stderr
+def link_what_is_asked_for(package: metadata.Distribution, extra: str, into: Path) -> None:
+    """Links this environment's packages that one asks for, and those that they ask for."""
+    for line in package.requires or []:
+        wanted = Requirement(line)
+        if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
+            found = metadata.distribution(wanted.name)
+            tops = {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}
+            new = [top for top in tops if not (into / top).exists()]
+            for top in new:
+                (into / top).symlink_to(Path(str(found.locate_file(top))))
+            if new:
+                for more in wanted.extras or {""}:
+                    link_what_is_asked_for(found, more, into)
+
+
+def environment(wheel: Path, folder: Path, extra: str = "") -> Path:
+    """The programs of an environment with the wheel and what it asks for, and nothing else."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel)
+    (packages,) = folder.glob("lib/*/site-packages")
+    (information,) = packages.glob("rse_transcribe-*.dist-info")
+    link_what_is_asked_for(metadata.Distribution.at(information), extra, packages)
+    return folder / "bin"
 
 
 @pytest.fixture(scope="package")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment where the wheel has been installed, and nothing else.
-
-    Takes some twenty seconds of a core: torch has many files.
-    """
-    environment = tmp_path_factory.mktemp("bare")
-    venv.create(environment, with_pip=False, symlinks=True)
-    install(environment, str(wheel))
-    return environment / "bin"
+    return environment(wheel, tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture(scope="package")
-def extended(bare: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the extra ``library`` as well; the rest is that of
-    ``bare``, which stays as it is."""
-    environment = tmp_path_factory.mktemp("extended")
-    venv.create(environment, with_pip=False, symlinks=True)
-    (packages,) = environment.glob("lib/*/site-packages")
-    (base,) = bare.parent.glob("lib/*/site-packages")
-    (packages / "base.pth").write_text(f"{base}\n")
-    install(environment, f"{wheel}[library]")
-    return environment / "bin"
+def extended(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the extra ``library`` as well."""
+    return environment(wheel, tmp_path_factory.mktemp("extended"), "library")

@@ -14,7 +14,7 @@ from tests.fakes import play
 from tests.packaging.conftest import run
 from tests.paths import REPOSITORY
 
-# Of a machine that does much else, while it installs torch.
+# Of a machine that does much else.
 pytestmark = pytest.mark.timeout(1200)
 
 

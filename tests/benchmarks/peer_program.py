@@ -1,0 +1,62 @@
+"""A peer on audio files; run by the interpreter of an environment that has it.
+
+``PEER/bin/python peer_program.py PACKAGE OUT AUDIO...`` writes OUT/STEM.npz for each file, with
+the peer's default settings: ``notes`` [n, 4] (onset s, offset s, MIDI pitch, velocity), the
+``seconds`` it took and, of basic_pitch, ``frames`` [f, 88] (probabilities from MIDI pitch 21 on)
+and their ``times`` [f] in seconds. It imports nothing of this project: that has packages of other
+versions.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def basic_pitch() -> Callable[[Path], dict[str, Any]]:
+    """In its ONNX form."""
+    from basic_pitch import FilenameSuffix, build_icassp_2022_model_path
+    from basic_pitch.inference import Model, predict
+    from basic_pitch.note_creation import model_frames_to_time
+
+    model = Model(build_icassp_2022_model_path(FilenameSuffix.onnx))
+
+    def transcribe(audio: Path) -> dict[str, Any]:
+        output, _, events = predict(audio, model)
+        frames = output["note"].astype(np.float32)
+        notes = [(*event[:3], min(127, max(1, round(127 * float(event[3]))))) for event in events]
+        return {"notes": notes, "frames": frames, "times": model_frames_to_time(len(frames))}
+
+    return transcribe
+
+
+def swift_f0() -> Callable[[Path], dict[str, Any]]:
+    """It hears one line, without velocities."""
+    from swift_f0 import SwiftF0, segment_notes
+
+    detector = SwiftF0()
+
+    def transcribe(audio: Path) -> dict[str, Any]:
+        found = segment_notes(detector.detect_file(str(audio)))
+        pitches = [round(69 + 12 * math.log2(note.pitch_hz / 440)) for note in found]
+        rows = [(n.start, n.end, pitch, 80) for n, pitch in zip(found, pitches, strict=True)]
+        return {"notes": rows}
+
+    return transcribe
+
+
+def main(package: str, out: str, *recordings: str) -> None:
+    transcribe = {"basic_pitch": basic_pitch, "swift_f0": swift_f0}[package]()
+    for audio in map(Path, recordings):
+        began = time.perf_counter()
+        found = transcribe(audio)
+        found["notes"] = np.array(found["notes"], dtype=np.float64).reshape(-1, 4)
+        np.savez(Path(out, f"{audio.stem}.npz"), seconds=time.perf_counter() - began, **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,1 +1,0 @@
-"""Other transcribers, run by the interpreter of an environment that has them."""

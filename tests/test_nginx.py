@@ -3,13 +3,10 @@
 import asyncio
 import itertools
 import json
-import os
-import pwd
 import re
-import subprocess
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +28,8 @@ from tests.fakes import play
 from tests.paths import REPOSITORY
 from tests.service.apps import MELODY, RATE_HZ, chunks, midi_pitches, pcm16
 from tests.service.faults.held import wait_until
-from tests.service.servers import TONES, RunningServer, answers, reserved_port, server_starter
+from tests.service.nginx import nginx
+from tests.service.servers import TONES, RunningServer, server_starter
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
 PATIENCE_S = 60.0
@@ -66,39 +64,10 @@ def configuration(ports: Sequence[int], listen: int) -> str:
     return text
 
 
-@contextmanager
-def balanced(servers: Sequence[RunningServer], folder: Path) -> Iterator[str]:
+def balanced(servers: Sequence[RunningServer], folder: Path) -> AbstractContextManager[str]:
     """nginx before the servers; its address."""
-    program = require_system("nginx")
-    reservation, port = reserved_port()
-    url = f"http://127.0.0.1:{port}"
-    folder.mkdir()
-    file, log = folder / "nginx.conf", folder / "log"
-    file.write_text(configuration([server.port for server in servers], port), encoding="utf-8")
-    directives = "daemon off;"
-    if os.geteuid() == 0:  # else its workers were nobody, to whom this folder is closed
-        directives += f" user {pwd.getpwuid(0).pw_name};"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [program, "-p", f"{folder}/", "-c", str(file), "-e", "stderr", "-g", directives],
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not answers(f"{url}/readyz"):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
-        yield url
-    finally:
-        process.terminate()
-        try:
-            process.wait(PATIENCE_S)
-        finally:
-            process.kill()
-            process.wait()
-            reservation.close()
+    ports = [server.port for server in servers]
+    return nginx(partial(configuration, ports), folder)
 
 
 def client_of(url: str) -> TranscriptionClient:

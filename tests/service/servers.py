@@ -45,6 +45,16 @@ def answers(url: str) -> bool:
         return False
 
 
+def wait_for_answer(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Returns once the address answers; fails if the process ends or takes too long."""
+    deadline = time.monotonic() + START_S
+    while not answers(url):
+        said = log.read_text(encoding="utf-8", errors="replace")
+        assert process.poll() is None, f"the server has ended:\n{said}"
+        assert time.monotonic() < deadline, f"the server was not ready in {START_S} s:\n{said}"
+        time.sleep(0.05)
+
+
 class RunningServer:
     """A server in a process of its own."""
 
@@ -67,13 +77,7 @@ class RunningServer:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, f"the server has ended:\n{self.log}"
-            if answers(f"{self.url}/readyz"):
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"the server was not ready in {START_S} s:\n{self.log}")
+        wait_for_answer(f"{self.url}/readyz", self.process, self._log)
 
     def terminate(self) -> int:
         """Asks it to end, as a supervisor would; its exit code."""

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import REPOSITORY
-from tests.service.servers import answers, reserved_port
+from tests.service.servers import reserved_port, wait_for_answer
 
 PATIENCE_S = 280.0  # of a machine that does much else; a deployment takes seconds
 
@@ -85,11 +84,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ):
         running = Cluster(port, driver.pid)
         try:
-            deadline = time.monotonic() + PATIENCE_S
-            while not answers(f"{running.url}/readyz"):
-                assert driver.poll() is None, log.read_text(errors="replace")
-                assert time.monotonic() < deadline, log.read_text(errors="replace")
-                time.sleep(0.1)
+            wait_for_answer(f"{running.url}/readyz", driver, log)
             yield running
             driver.communicate(timeout=PATIENCE_S)  # it ends with its input
         finally:

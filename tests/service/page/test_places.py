@@ -1,19 +1,15 @@
 """Where the page is served: under a path, and behind proxies that are set up wrongly."""
 
-import os
-import pwd
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.conftest import require_system
+from tests.service.nginx import nginx
 from tests.service.page.browser import Tab
 from tests.service.page.conftest import NAMES
-from tests.service.servers import START_S, RunningServer, answers, reserved_port
+from tests.service.servers import RunningServer
 
 CONFIGURATION = """
 pid nginx.pid;
@@ -46,30 +42,14 @@ http {{
 
 @pytest.fixture(scope="module")
 def proxy(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = require_system("nginx")
-    folder = tmp_path_factory.mktemp("nginx")
-    reservation, port = reserved_port()
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     temporary = " ".join(f"{kind}_temp_path {kind};" for kind in kinds)
-    text = CONFIGURATION.format(port=port, server=server.url, temporary=temporary)
-    (folder / "nginx.conf").write_text(text)
-    directives = "daemon off;"
-    if os.geteuid() == 0:  # else its workers were nobody, to whom this folder is closed
-        directives += f" user {pwd.getpwuid(0).pw_name};"
-    command = [program, "-p", f"{folder}/", "-c", "nginx.conf", "-e", "stderr", "-g", directives]
-    process = subprocess.Popen(command)
-    try:
-        deadline = time.monotonic() + START_S
-        url = f"http://127.0.0.1:{port}"
-        while not answers(f"{url}/music/readyz"):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+
+    def configuration(port: int) -> str:
+        return CONFIGURATION.format(port=port, server=server.url, temporary=temporary)
+
+    with nginx(configuration, tmp_path_factory.mktemp("nginx"), "/music/readyz") as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait()
-        reservation.close()
 
 
 def test_the_page_works_under_a_path(

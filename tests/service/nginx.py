@@ -1,0 +1,39 @@
+"""A real nginx before real servers."""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.conftest import require_system
+from tests.service.servers import reserved_port, wait_for_answer
+
+
+@contextmanager
+def nginx(
+    configuration: Callable[[int], str], folder: Path, ready: str = "/readyz"
+) -> Iterator[str]:
+    """One that listens at a port with this configuration; its address.
+
+    ready: the path that answers once it serves.
+    """
+    program = require_system("nginx")
+    reservation, port = reserved_port()
+    url = f"http://127.0.0.1:{port}"
+    folder.mkdir(exist_ok=True)
+    file, log = folder / "nginx.conf", folder / "log"
+    file.write_text(configuration(port), encoding="utf-8")
+    directives = "daemon off;"
+    if os.geteuid() == 0:  # else its workers were nobody, to whom this folder is closed
+        directives += f" user {pwd.getpwuid(0).pw_name};"
+    command = [program, "-p", f"{folder}/", "-c", str(file), "-e", "stderr", "-g", directives]
+    with reservation, log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            wait_for_answer(f"{url}{ready}", process, log)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(60)

@@ -89,14 +89,6 @@ def test_streams_of_a_batch_do_not_meet(step: Model) -> None:
         np.testing.assert_allclose(together[:1], single, atol=PARITY)
 
 
-def test_metadata_says_what_a_host_needs(live: TranscriptionModel, step: Model) -> None:
-    facts = export_onnx.facts(step)
-    assert facts["sample_rate"] == live.config.sample_rate
-    assert tuple(facts["heads"]) == live.config.heads
-    assert facts["tracker"] == live.card["tracker"]
-    assert {entry.name for entry in step.graph.input} == {"new", *facts["state"]}
-
-
 def test_unknown_weights_are_one_clear_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clients.midi.notes import ReceivedNotes
 from service.protocol.midi_file import FASTEST_BPM, TICKS_PER_BEAT, Tempo, TempoMap
-from service.protocol.server_messages import NoteUpdate, Pedal
+from service.protocol.server_messages import Pedal
 from tests.clients.fakes.events import off, on
 
 
@@ -37,27 +37,6 @@ def test_ticks_are_times(
     assert all(60e6 / us_per_quarter <= FASTEST_BPM + 0.1 for _, us_per_quarter in ticks.changes)
     per_beat = TICKS_PER_BEAT * quarters
     assert all((ticks.tick(beat_s) + 1) % per_beat <= 2 for beat_s in beats_s[1:])
-
-
-def test_instruments_have_tracks_programs_and_the_pedal() -> None:
-    notes = ReceivedNotes()
-    notes.programs = {"piano": 0, "violin": 40, "viola": 41}
-    update = NoteUpdate(note_id=1, pitch=70, instrument="viola", instrument_probability=0.7)
-    for event in (
-        on(0, 60, 0.5, instrument="piano", instrument_probability=0.9),
-        Pedal(down=True, frame=43, time_s=0.5),
-        on(1, 70, 0.6, instrument="violin", instrument_probability=0.5),
-        update,
-        off(0, 60, 1.0),
-        off(1, 70, 1.5),
-        Pedal(down=False, frame=172, time_s=2.0),
-    ):
-        notes.event(event)
-    assert [note.instrument for note in notes.notes] == ["piano", "viola"]
-    piano, viola = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
-    moves = [(c.number, c.value, round(c.time, 3)) for c in piano.control_changes]
-    assert moves == [(64, 127, 0.5), (64, 0, 2.0)]
-    assert viola.control_changes == []
 
 
 @pytest.mark.parametrize("instrument", [None, "piano"])

@@ -35,15 +35,6 @@ def test_midi_is_written_in_the_beats(bench: Tab, subdivision: int) -> None:
     assert midi.key_signature_changes[0].key_number == 18  # F sharp minor
 
 
-@pytest.mark.parametrize(
-    ("name", "stem"),
-    [("song.flac", "song"), ("Live, 10.32", "Live, 10.32"), ("a.b.mp3", "a.b"), ("?", ".")],
-)
-def test_takes_are_saved_under_their_names(bench: Tab, name: str, stem: str) -> None:
-    script = "async (name) => (await import('./notes/saving.js')).stemOf({ name })"
-    assert bench.run(script, name) == stem
-
-
 def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
     states = bench.run(
         """async () => {

@@ -20,7 +20,6 @@ from service.protocol.client_messages import (
     parse_message,
 )
 from service.protocol.faults import ErrorCode
-from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
 from service.protocol.schema import main
 from service.protocol.server_messages import SERVER_MESSAGES
 from tests.service.apps import ADDRESS, MELODY, serving, sound_file
@@ -63,22 +62,6 @@ def test_document_states_every_error_with_its_numbers(code: ErrorCode) -> None:
     for number in filter(None, (code.close_code, code.status)):
         assert any(f"| {number} |" in row for row in rows), rows
     assert code.retryable or not any("Retry-After" in row for row in rows), rows
-
-
-def test_document_names_every_choice() -> None:
-    for choice in [*Encoding, *Mode]:
-        assert f"`{choice}`" in DOCUMENT
-
-
-def test_document_states_the_defaults() -> None:
-    live, files = DOCUMENT.split("## Recordings")
-    words = " ".join(files.split())
-    names = {"lookahead_ms": "lookahead_ms", "block_frames": "frames_per_window"}
-    for name, attribute in names.items():
-        (stated,) = re.findall(rf"\| `{name}` \|.*\| (\S+) \|\n", live)
-        assert float(stated) == getattr(StreamOptions(), attribute)
-        (stated,) = re.findall(rf"`{name}` \(default (\d+)\)", words)
-        assert float(stated) == getattr(FILE_OPTIONS, attribute)
 
 
 def example(kind: str) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """A recording streamed at the pace of a microphone to a real server process.
 
-Measured: the frames that leave the engine a second, whether the lag grows, the time from a note's
-sound to its message at the client, how late each event arrives beyond the delay that ``ready``
-stated, and what the stream costs the server's processor.
+Measured: the time from a note's sound to its message at the client, how late each event arrives
+beyond the delay that ``ready`` stated, the server's lag, and what the stream costs its processor.
 """
 
 import asyncio
@@ -37,10 +36,8 @@ class Stream:
     """From the time of each note to its note_on at the client."""
     lateness_ms: list[float]
     """Of each event, beyond the delay stated for its kind."""
-    lag: list[tuple[float, float]]
-    """Seconds since the start, and the server's behind_ms then."""
-    frames: list[tuple[float, int]]
-    """Seconds since the start, and the frames that had left the engine by then."""
+    behind_ms: list[float]
+    """As the server reports it."""
     done: Done
 
 
@@ -48,8 +45,7 @@ async def stream(url: str, pcm: np.ndarray, options: Start, chunk_s: float = CHU
     """Sends int16 PCM in chunks, each when a microphone would have it."""
     lateness: list[float] = []
     on: list[float] = []
-    lag: list[tuple[float, float]] = []
-    frames: list[tuple[float, int]] = []
+    behind: list[float] = []
     step = round(chunk_s * options.sample_rate)
     gc.freeze()  # walking all that is imported would stop every stream here for 0.15 s
     async with TranscriptionClient(url, options) as client:
@@ -67,8 +63,7 @@ async def stream(url: str, pcm: np.ndarray, options: Start, chunk_s: float = CHU
                     case NoteOff():
                         lateness.append(1000 * (now - event.time_s) - off_delay_ms)
                     case Progress():
-                        lag.append((now, event.behind_ms))
-                        frames.append((now, event.frames))
+                        behind.append(event.behind_ms)
 
         listener = asyncio.create_task(listen())
         for first in range(0, len(pcm), step):
@@ -78,7 +73,7 @@ async def stream(url: str, pcm: np.ndarray, options: Start, chunk_s: float = CHU
             await client.send(chunk.tobytes())
         done = await client.stop()
         await listener
-    return Stream(delay_ms, on, lateness, lag, frames, done)
+    return Stream(delay_ms, on, lateness, behind, done)
 
 
 def read_pcm(path: Path, seconds: float) -> np.ndarray:
@@ -91,23 +86,19 @@ def read_pcm(path: Path, seconds: float) -> np.ndarray:
 
 def report(result: Stream, audio_s: float, cpu_s: float) -> dict[str, Any]:
     """Figures of one stream; cpu_s: processor time that the server had meanwhile."""
-    times, behind = np.array(result.lag).T
-    clock, out = np.array(result.frames, dtype=float).T
     late = np.array(result.lateness_ms) if result.lateness_ms else np.full(1, np.nan)
     return {
         "audio_s": audio_s,
         "core_share": cpu_s / audio_s,
         "stated_delay_ms": result.delay_ms,
         "frames": result.done.totals.frames,
-        "frames_a_second": float(np.polyfit(clock, out, 1)[0]),
         "events": len(result.lateness_ms),
         "sound_to_note_on_ms": {
             f"p{p}": float(np.percentile(result.on_ms or [np.nan], p)) for p in PERCENTILES
         },
         "lateness_beyond_delay_ms": {f"p{p}": float(np.percentile(late, p)) for p in PERCENTILES},
-        "behind_ms_median": float(np.median(behind)),
-        "behind_ms_worst": float(behind.max()),
-        "behind_ms_growth_a_minute": float(60 * np.polyfit(times, behind, 1)[0]),
+        "behind_ms_median": float(np.median(result.behind_ms)),
+        "behind_ms_worst": max(result.behind_ms),
     }
 
 

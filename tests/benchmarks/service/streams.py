@@ -90,7 +90,7 @@ async def trial(url: str, music: Path, count: int, seconds: float, start: Start)
     results = await asyncio.gather(*map(one, range(count)), return_exceptions=True)
     carried = [result for result in results if isinstance(result, Stream)]
     late = [lateness for one in carried for lateness in one.lateness_ms]
-    behind = [behind_ms for one in carried for _, behind_ms in one.lag]
+    behind = [behind_ms for one in carried for behind_ms in one.behind_ms]
     failed = [repr(result) for result in results if isinstance(result, BaseException)]
     return {
         "failed": len(failed),

@@ -8,13 +8,18 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from ctypes.util import find_library
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from tests.paths import SHARED
+
+if TYPE_CHECKING:
+    from tests.service.servers import RunningServer
 
 # Before torch is imported. Threads that wait for one another lose most of their time where other
 # work holds a core: a test of a second then takes a minute. Processes that tests start inherit it.
@@ -74,6 +79,26 @@ def require_system(name: str) -> str:
     if os.environ.get("RSE_REQUIRE_SYSTEM", "0") not in ("", "0"):
         pytest.fail(message)
     pytest.skip(message)
+
+
+def _served(folder: Path, *heads: str) -> "Iterator[RunningServer]":
+    from tests.service.servers import TONES, server_starter
+
+    with server_starter(folder) as start:
+        yield start(*TONES, *heads)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
+    """The service in a process of its own, on the model that hears pure tones, for all tests that
+    leave it as it was."""
+    yield from _served(tmp_path_factory.mktemp("server"))
+
+
+@pytest.fixture(scope="session")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
+    """The same on a model that hears instruments too, by loudness."""
+    yield from _served(tmp_path_factory.mktemp("server"), "all")
 
 
 @pytest.fixture(scope="session")

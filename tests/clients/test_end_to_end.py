@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import repeat
 from pathlib import Path
@@ -21,7 +20,7 @@ from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 from tests.fakes import play
 from tests.service.faults.held import wait_until
-from tests.service.servers import TONES, RunningServer, server_starter
+from tests.service.servers import RunningServer
 
 RATE = 44_100
 # (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.
@@ -37,25 +36,18 @@ NOTES = [
 DURATION_S = 3.2
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The service with a model that hears pure tones, and their instruments by loudness."""
-    with server_starter(tmp_path_factory.mktemp("server")) as start:
-        yield start(*TONES, "all")
-
-
 def transcribe(server: RunningServer, *arguments: str | Path) -> int:
     return command.main([*map(str, arguments), "--server", server.url])
 
 
-async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_path: Path) -> None:
+async def test_websocket_and_upload_tell_the_same(ensemble: RunningServer, tmp_path: Path) -> None:
     """Many times what may be under way at once: flow control leaves no trace in the notes."""
     long = [(69, second + 0.1, second + 0.6) for second in range(40)]
     path, notes = tmp_path / "long.wav", tmp_path / "long.json"
     samples = play(long, 40, 8_000, 0.11)  # a cello's
     soundfile.write(path, samples, 8_000, subtype="FLOAT")
     asked = ("--instruments", "viola,cello")
-    assert await asyncio.to_thread(transcribe, server, path, *asked, "-o", notes) == 0
+    assert await asyncio.to_thread(transcribe, ensemble, path, *asked, "-o", notes) == 0
     options = Start(
         encoding=Encoding.PCM_F32LE,
         sample_rate=8_000,
@@ -63,7 +55,7 @@ async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_pat
         block_frames=32,
         instruments=("viola", "cello"),
     )
-    async with TranscriptionClient(server.url, options) as client:
+    async with TranscriptionClient(ensemble.url, options) as client:
         await client.send(samples.astype("<f4").tobytes())
         await client.stop()
     assert len(client.notes.notes) == 40
@@ -73,7 +65,7 @@ async def test_websocket_and_upload_tell_the_same(server: RunningServer, tmp_pat
 
 @pytest.mark.parametrize("asked", [{}, {"updates": False}])
 async def test_a_cut_connection_changes_nothing(
-    server: RunningServer, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ensemble: RunningServer, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events, totals and, with updates, which are the default here, the bytes of the MIDI file are
     those of a performance without a cut."""
@@ -92,7 +84,7 @@ async def test_a_cut_connection_changes_nothing(
     step = RATE // 10  # bytes: 50 ms
     for cuts in ([], [18, 35]):
         async with TranscriptionClient(
-            server.url, options, delays=lambda: repeat(0.0), hold_notes_s=3600
+            ensemble.url, options, delays=lambda: repeat(0.0), hold_notes_s=3600
         ) as client:
             for number, start in enumerate(range(0, len(audio), step)):
                 await client.send(audio[start : start + step])

@@ -17,7 +17,7 @@ import soundfile
 from tests import fakes
 from tests.conftest import require_system
 from tests.paths import REPOSITORY
-from tests.service.servers import TONES, server_starter
+from tests.service.servers import RunningServer
 
 RATE = 44_100
 MELODY = [(69, 0.5, 0.9), (81, 1.2, 1.5), (57, 1.9, 2.4), (93, 2.8, 3.1), (69, 3.5, 3.9)]
@@ -118,7 +118,9 @@ def jack(stack: ExitStack, folder: Path, environment: dict[str, str]) -> None:
     wait_for(process, log, lambda: output_of(check, environment).strip() == "running")
 
 
-def test_tones_in_one_channel_of_a_room_play_a_synthesiser(tmp_path: Path) -> None:
+def test_tones_in_one_channel_of_a_room_play_a_synthesiser(
+    server: RunningServer, tmp_path: Path
+) -> None:
     for program in ("pulseaudio", "pactl", "paplay", "libportaudio", "jackd", "jack_wait"):
         require_system(program)
     pytest.importorskip("rtmidi")
@@ -127,7 +129,6 @@ def test_tones_in_one_channel_of_a_room_play_a_synthesiser(tmp_path: Path) -> No
     both = np.column_stack([melody, accompaniment])
     soundfile.write(song, both, RATE, subtype="PCM_16")
     with ExitStack() as stack:
-        server = stack.enter_context(server_starter(tmp_path))(*TONES)
         environment = pulseaudio(stack, tmp_path)
         jack(stack, tmp_path, environment)
         where = ["--device", ROOM, "--channel", "1", "--url", server.url, "--midi-port", "virtual"]

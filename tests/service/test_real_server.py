@@ -21,12 +21,11 @@ from service.live.websocket import LEAST_PACE_BYTES
 from tests.benchmarks.machine import family
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.faults.held import wait_until
-from tests.service.servers import TONES, StartServer
+from tests.service.servers import TONES, RunningServer, StartServer
 from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 
-async def test_a_message_too_big_to_hold_cuts_its_client_off(start_server: StartServer) -> None:
-    server = start_server(*TONES)
+async def test_a_message_too_big_to_hold_cuts_its_client_off(server: RunningServer) -> None:
     async with reach(server) as socket:
         talk = Talk(socket)
         await talk.start()
@@ -38,8 +37,7 @@ async def test_a_message_too_big_to_hold_cuts_its_client_off(start_server: Start
     assert "Traceback" not in server.log
 
 
-async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer) -> None:
-    server = start_server(*TONES, RSE_IDLE_TIMEOUT_S="600")
+async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) -> None:
     async with reach(server, max_queue=1, ping_interval=None) as socket:
         await Talk(socket).start()
 
@@ -62,10 +60,7 @@ async def test_a_client_that_does_not_read_is_given_up(start_server: StartServer
     assert "Traceback" not in server.log
 
 
-async def test_a_ping_behind_audio_that_waits_is_answered_in_time(
-    start_server: StartServer,
-) -> None:
-    server = start_server(*TONES)
+async def test_a_ping_behind_audio_that_waits_is_answered_in_time(server: RunningServer) -> None:
     async with reach(server, "?encoding=pcm_s16le&sample_rate=8000") as socket:
         sent = 0
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""One browser and one server for all tests of the page.
+"""One browser for all tests of the page.
 
 The fake microphone plays four tones, over and over: what a page misses while it opens comes again.
 
@@ -15,8 +15,7 @@ from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 from tests.conftest import require_system
 from tests.fakes import play
 from tests.service.page.browser import PATIENCE_MS, Tab, chromium, fresh_tab
-from tests.service.servers import TONES as TONES_SERVER
-from tests.service.servers import RunningServer, server_starter
+from tests.service.servers import RunningServer
 
 RATE_HZ = 48_000
 # (pitch, onset, offset) in seconds
@@ -43,13 +42,6 @@ def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recordings") / "long tones.wav"
     soundfile.write(path, play(LONG_TONES, LONG_S, 8000), 8000, subtype="PCM_16")
     return path
-
-
-@pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with server_starter(tmp_path_factory.mktemp("server")) as start:
-        # All tests come from one address, and a fast machine makes them as fast as no person would.
-        yield start(*TONES_SERVER)
 
 
 @pytest.fixture(scope="package")

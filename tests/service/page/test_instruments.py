@@ -21,7 +21,7 @@ from tests.service.page.browser import (
     pitches_of,
     saved,
 )
-from tests.service.servers import TONES, RunningServer, server_starter
+from tests.service.servers import RunningServer
 
 RATE_HZ = 22_050
 DURATION_S = 2.2
@@ -38,15 +38,9 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with server_starter(tmp_path_factory.mktemp("server")) as start:
-        yield start(*TONES, "all")
-
-
 @pytest.fixture
-def page_of(browser: Browser, listening: RunningServer) -> Iterator[Tab]:
-    yield from fresh_tab(browser, listening)
+def page_of(browser: Browser, ensemble: RunningServer) -> Iterator[Tab]:
+    yield from fresh_tab(browser, ensemble)
 
 
 def legend(tab: Tab) -> dict[str, int]:

@@ -23,7 +23,7 @@ from service.protocol.faults import ErrorCode
 from service.protocol.schema import main
 from service.protocol.server_messages import SERVER_MESSAGES
 from tests.service.apps import ADDRESS, MELODY, serving, sound_file
-from tests.service.servers import TONES, StartServer
+from tests.service.servers import RunningServer
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
 BEFORE, SERVER, AFTER = re.split(r"(?s)(### Server to client.*?)(?=### Instruments)", DOCUMENT)
@@ -91,12 +91,11 @@ def test_the_example_of_ready_is_what_the_shipped_weights_give() -> None:
 
 
 async def test_the_client_at_the_beginning_prints_the_notes(
-    start_server: StartServer, tmp_path: Path
+    server: RunningServer, tmp_path: Path
 ) -> None:
     script = DOCUMENT.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "client.py").write_text(script)
     (tmp_path / "melody.wav").write_bytes(sound_file())
-    server = start_server(*TONES)
     arguments = ("client.py", "melody.wav", f"ws://127.0.0.1:{server.port}")
     client = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, cwd=tmp_path, stdout=asyncio.subprocess.PIPE

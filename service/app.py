@@ -69,17 +69,7 @@ def create_app(
             await asyncio.wait([loading])
             await pool.close()
 
-    app = FastAPI(
-        title="rse-transcribe",
-        version=health.version_of(health.DISTRIBUTION),
-        summary="Real-time transcription of music to MIDI.",
-        description="The live protocol, `WS /ws/transcribe`, is described in PROTOCOL.md.",
-        lifespan=lifespan,
-        responses=problems.RESPONSES,
-        # These pages load external scripts, which the content security policy forbids.
-        docs_url=None,
-        redoc_url=None,
-    )
+    app = FastAPI(lifespan=lifespan, openapi_url=None)  # PROTOCOL.md describes it
     app.state.service = state
     problems.install(app)
     app.include_router(health.health_router(state))

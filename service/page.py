@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from fastapi import FastAPI
-from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from service.access.problems import deny
@@ -14,7 +13,8 @@ from service.protocol.faults import ErrorCode, ProtocolError
 
 STATIC = Path(__file__).parent / "static"
 
-SECURITY_HEADERS = {
+HEADERS = {
+    "Cache-Control": "no-cache",  # kept, but compared by ETag
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; object-src 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -25,33 +25,10 @@ SECURITY_HEADERS = {
 
 
 class PageFiles(StaticFiles):
-    """Static files, asked for again after an upgrade."""
-
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = "no-cache"  # kept, but compared by ETag
+        response.headers.update(HEADERS)
         return response
-
-
-class SecurityHeaders:
-    """Adds the headers to every HTTP response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
 
 
 def serve(app: FastAPI) -> None:
@@ -73,4 +50,3 @@ def serve(app: FastAPI) -> None:
             await not_found(scope, receive, send)
 
     app.router.default = page_or_nothing
-    app.add_middleware(SecurityHeaders)

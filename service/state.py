@@ -46,37 +46,22 @@ class ServiceState:
 
     def _watch(self) -> None:
         """Registers the gauges of this state."""
-        watch = self.metrics.watch
-        watch("sessions", "Live sessions open", lambda: self.sessions.count)
+        watch, sessions, uploads = self.metrics.watch, self.sessions, self.uploads
+        watch("sessions", "Live sessions open", lambda: sessions.count)
         watch(
             "sessions_limit",
             "Limit of open live sessions with default options",
-            lambda: self.sessions.limit,
+            lambda: sessions.limit,
         )
         watch(
-            "capacity_windows_per_second",
-            "Windows of default streams that the machine computes; 0 if not measured",
-            lambda: self.sessions.capacity.windows_per_s if self.sessions.capacity else 0.0,
+            "sessions_load",
+            "Part of the room for live sessions that is taken",
+            lambda: sessions.taken / (sessions.total or 1),
         )
-        watch(
-            "sessions_windows_per_second",
-            "Windows that open sessions ask for; 0 if the capacity was not measured",
-            lambda: self.sessions.taken if self.sessions.capacity else 0.0,
-        )
-        watch(
-            "sessions_windows_per_second_limit",
-            "Windows that sessions may ask for; 0 if the capacity was not measured",
-            lambda: self.sessions.total if self.sessions.capacity else 0.0,
-        )
-        watch("uploads", "Recordings being transcribed", lambda: self.uploads.count)
-        watch("uploads_limit", "Limit of concurrent recordings", lambda: self.uploads.total)
-        watch("ready", "1 if new work is accepted", lambda: float(self.ready))
-        watch("draining", "1 while shutting down", lambda: float(self.draining.is_set()))
-        watch(
-            "heartbeat_age_seconds",
-            "Time since the last sign of life of a worker",
-            lambda: self.pool.heartbeat_age_s if self.loaded else 0.0,
-        )
+        watch("uploads", "Recordings being transcribed", lambda: uploads.count)
+        watch("uploads_limit", "Limit of concurrent recordings", lambda: uploads.total)
+        watch("ready", "1 if new work is accepted", lambda: self.ready)
+        watch("draining", "1 while shutting down", self.draining.is_set)
 
     @property
     def running(self) -> bool:

@@ -14,8 +14,8 @@ WEBSOCKET_PATH = "/ws/transcribe"
 MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
 # Closing waits for the server's half of the closing handshake this long, then drops the socket.
 CLOSE_TIMEOUT_S = 2.0
-# The service or its disk (507) is full, or it goes down; a proxy finds none that is up (502, 504).
-RETRYABLE = (429, 502, 503, 504, 507)
+# The service is full or goes down; a proxy finds none that is up (502, 504).
+RETRYABLE = (429, 502, 503, 504)
 
 # Unlike arguments, the environment is hidden from other users' lists of processes.
 KEY_VARIABLE = "RSE_KEY"

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from starlette.types import Scope
 
 from service.protocol.faults import ErrorCode, ProtocolError
 
-_SCOPE_KEY = "rse.client"
+SCOPE_KEY = "rse.client"
 _ROUNDING = 1e-6  # of sums of sizes
 
 
@@ -45,13 +45,8 @@ class Client:
 
 def client_of(scope: Scope) -> Client:
     """The client that the gate (`service.access.gate`) identified."""
-    client: Any = scope[_SCOPE_KEY]
-    assert isinstance(client, Client)
+    client: Client = scope[SCOPE_KEY]
     return client
-
-
-def set_client(scope: Scope, client: Client) -> None:
-    scope[_SCOPE_KEY] = client
 
 
 class Room:

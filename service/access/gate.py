@@ -15,8 +15,8 @@ from starlette.routing import Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.access.clients import Client, client_of, set_client
-from service.access.keys import KeyRing
+from service.access.clients import SCOPE_KEY, Client, client_of
+from service.access.keys import Keys, hash_key
 from service.access.origins import LOOPBACK_HOSTS, host_allowed, host_is_private, origin_allowed
 from service.access.problems import answer_to, deny, offered_token, record_refusal, refuse
 from service.access.tokens import Tokens
@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 # Polled by machines under any host name; the answers reveal next to nothing.
 PROBES = frozenset({"/healthz", "/readyz"})
-OPEN_PATHS = PROBES | {"/openapi.json"}
 
 # Any page can make a browser send these, but cannot read the answers.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -45,7 +44,7 @@ class Gate:
     app: ASGIApp
     routes: Router
     settings: Settings
-    keys: KeyRing
+    keys: Keys
     tokens: Tokens
     refused: Counter
 
@@ -68,23 +67,19 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        set_client(scope, Client.of_address(scope))
+        scope[SCOPE_KEY] = Client.of_address(scope)
         fault = self._foreign(scope, headers)
         if fault is not None:
             await self._answer(fault, scope, receive, send, hidden=True)
             return
         # Everything that no route matches is the page.
-        if all(route.matches(scope)[0] is Match.NONE for route in self.routes.routes):
-            await self.app(scope, receive, send)
-            return
-        client = self._authenticate(scope, headers)
-        if client is None and scope["path"] not in OPEN_PATHS:
-            message = "a valid API key or token is needed"
-            fault = ProtocolError(ErrorCode.UNAUTHORIZED, message)
-            await self._answer(fault, scope, receive, send)
-            return
-        if client is not None:
-            set_client(scope, client)
+        if any(route.matches(scope)[0] is not Match.NONE for route in self.routes.routes):
+            client = self._authenticate(scope, headers)
+            if client is None:
+                fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
+                await self._answer(fault, scope, receive, send)
+                return
+            scope[SCOPE_KEY] = client
         await self.app(scope, receive, send)
 
     def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
@@ -92,9 +87,8 @@ class Gate:
         host = headers.get("host")
         any_private = self._open and not self._hosts
         if not (host_is_private(host) if any_private else host_allowed(host, self._hosts)):
-            return ProtocolError(
-                ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS"
-            )
+            message = "this host is not in RSE_ALLOWED_HOSTS"
+            return ProtocolError(ErrorCode.HOST_NOT_ALLOWED, message)
         if scope["type"] == "http" and scope["method"] in _HARMLESS_METHODS:
             return None
         if not origin_allowed(headers.get("origin"), host, self.settings.allowed_origins):
@@ -108,7 +102,7 @@ class Gate:
             return Client.of_address(scope)
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return self.keys.find(secret.strip())
+            return self.keys.get(hash_key(secret.strip()))
         token = offered_token(scope)
         return self.tokens.owner(token) if token is not None else None
 

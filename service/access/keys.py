@@ -12,7 +12,7 @@ import hashlib
 import re
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from service.access.clients import Client
@@ -29,36 +29,15 @@ class KeysError(ValueError):
     """The keys file or setting is invalid; names the place, never a key."""
 
 
-class KeyRing:
-    """The clients by the SHA-256 of their keys."""
-
-    def __init__(self, clients: Mapping[bytes, Client] | None = None) -> None:
-        self._clients = clients or {}
-
-    def __bool__(self) -> bool:
-        return bool(self._clients)
-
-    @property
-    def secret(self) -> bytes:
-        """Follows from the keys, and does not reveal them; without keys, random."""
-        if not self._clients:
-            return secrets.token_bytes(32)
-        return hashlib.sha256(b"".join(sorted(self._clients))).digest()
-
-    def find(self, secret: str) -> Client | None:
-        """The owner of a key, or None."""
-        return self._clients.get(hash_key(secret))
+Keys = dict[bytes, Client]
+"""The clients by the SHA-256 of their keys."""
 
 
 def hash_key(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", errors="surrogateescape")).digest()
 
 
-def new_key() -> str:
-    return PREFIX + secrets.token_urlsafe(32)
-
-
-def read_keys(text: str, path: str) -> KeyRing:
+def read_keys(text: str, path: str) -> Keys:
     """The keys of a setting (separated by spaces) and of a file (one per line, `#` comments).
 
     Raises:
@@ -72,13 +51,13 @@ def read_keys(text: str, path: str) -> KeyRing:
             raise KeysError(f"the keys file cannot be read: {error}") from None
         stripped = ((n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1))
         entries += [(f"line {n} of the keys file", entry) for n, entry in stripped if entry]
-    clients: dict[bytes, Client] = {}
+    clients: Keys = {}
     for where, entry in entries:
         digest, client = _parse(where, entry)
         if client.name in {known.name for known in clients.values()}:
             raise KeysError(f"{where}: the name {client.name.removeprefix('key ')} occurs twice")
         clients[digest] = client
-    return KeyRing(clients)
+    return clients
 
 
 def _parse(where: str, entry: str) -> tuple[bytes, Client]:
@@ -102,7 +81,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe key
     new.add_argument("name", help="name of its owner; shown in logs")
     new.add_argument("--max-sessions", metavar="N", help="concurrent live sessions")
     options = parser.parse_args(arguments)
-    secret = new_key()
+    secret = PREFIX + secrets.token_urlsafe(32)
     line = f"{options.name}:{hash_key(secret).hex()}"
     if options.max_sessions is not None:
         line += f":max_sessions={options.max_sessions}"

@@ -6,12 +6,10 @@ import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from time import monotonic
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter
-from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
@@ -25,20 +23,6 @@ from service.protocol.server_messages import Error
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-
-
-class ProblemDetails(BaseModel):
-    """Body of every HTTP error."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: ErrorCode
-
-
 RETRY_AFTER_S = 5
 
 
@@ -49,16 +33,15 @@ def answer_to(error: ProtocolError, headers: Mapping[str, str] | None = None) ->
         fields["Retry-After"] = str(RETRY_AFTER_S)
     if code is ErrorCode.UNAUTHORIZED:
         fields["WWW-Authenticate"] = "Bearer"
-    details = ProblemDetails(
-        type=f"urn:rse-transcribe:problem:{code}",
-        title=HTTPStatus(code.status).phrase,
-        status=code.status,
-        detail=error.message,
-        code=code,
+    problem = {
+        "type": f"urn:rse-transcribe:problem:{code}",
+        "title": HTTPStatus(code.status).phrase,
+        "status": code.status,
+        "detail": error.message,
+        "code": code,
         **error.extra,
-    )
-    content = details.model_dump(mode="json")
-    return JSONResponse(content, code.status, fields, media_type=MEDIA_TYPE)
+    }
+    return JSONResponse(problem, code.status, fields, media_type=MEDIA_TYPE)
 
 
 _LOGGED_EACH_S = 1.0
@@ -77,19 +60,10 @@ def record_refusal(refused: Counter, error: ProtocolError, client: Client) -> No
     logger.info("refused: %s", error, extra={"fields": fields})
 
 
-_DOCUMENTED = {
-    "description": "A problem (PROTOCOL.md): `code` says which",
-    "model": ProblemDetails,
-    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
-}
-RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": _DOCUMENTED, "5XX": _DOCUMENTED}
-"""Of every endpoint, for OpenAPI."""
-
 _CODE_BY_STATUS = {
     400: ErrorCode.BAD_UPLOAD,
     404: ErrorCode.NOT_FOUND,
     405: ErrorCode.METHOD_NOT_ALLOWED,
-    413: ErrorCode.UPLOAD_TOO_LARGE,
 }
 
 

@@ -5,23 +5,26 @@ sends its key here and offers the token as a subprotocol. Tokens are signed with
 follows from the keys: every process with the same keys accepts them.
 """
 
+import hashlib
+import secrets
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request, Response
 from itsdangerous import BadData, URLSafeTimedSerializer
-from pydantic import BaseModel
 
 from service.access.clients import Client, client_of
-from service.access.keys import KeyRing
+from service.access.keys import Keys
 
-LIFETIME_S = 30
+LIFETIME_S = 30.0
 
 
 class Tokens:
     """Issues tokens and tells their owners."""
 
-    def __init__(self, keys: KeyRing) -> None:
-        self._signer = URLSafeTimedSerializer(keys.secret, salt="token")
+    def __init__(self, keys: Keys) -> None:
+        # The digests do not reveal the keys, nor a hash of them the digests.
+        secret = hashlib.sha256(b"".join(sorted(keys))).digest() if keys else secrets.token_bytes()
+        self._signer = URLSafeTimedSerializer(secret, salt="token")
 
     def issue(self, client: Client) -> str:
         # A subprotocol may hold no "=", which the serializer does not use.
@@ -35,20 +38,12 @@ class Tokens:
             return None
 
 
-class Token(BaseModel):
-    """Opens a websocket with the subprotocols `rse.v1` and `rse.token.TOKEN`."""
-
-    token: str
-    expires_in_s: float
-
-
 def token_router(tokens: Tokens) -> APIRouter:
-    router = APIRouter(tags=["access"])
+    router = APIRouter()
 
-    @router.post("/token", summary="A token for a websocket")
-    async def new_token(request: Request, response: Response) -> Token:
-        """For pages, which cannot send a key with a websocket's handshake."""
+    @router.post("/token")
+    async def new_token(request: Request, response: Response) -> dict[str, str | float]:
         response.headers["Cache-Control"] = "no-store"
-        return Token(token=tokens.issue(client_of(request.scope)), expires_in_s=LIFETIME_S)
+        return {"token": tokens.issue(client_of(request.scope)), "expires_in_s": LIFETIME_S}
 
     return router

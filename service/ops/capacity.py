@@ -34,12 +34,6 @@ ALONE_WORKER = 0.8
 SESSION_WINDOWS_PER_S = 4.0
 """What a session asks for beside its windows, in windows: sockets, resampling, note tracking."""
 
-KINDS = {
-    "anytime": StreamOptions(mode=Mode.ANYTIME),
-    **{f"block_frames={frames}": StreamOptions(block_frames=frames) for frames in (4, 8, 16)},
-}
-"""Sessions whose number at full admission is shown."""
-
 _TRIALS = 2  # other load slows a trial down: the best counts
 _TRIAL_S = 0.4
 
@@ -80,11 +74,6 @@ class Capacity:
         asked = self.asked_per_s(options)
         return max(1, int(self.admitted_per_s / asked)) if asked <= self.most_each_per_s else 0
 
-    @property
-    def sessions_by_kind(self) -> dict[str, int]:
-        """Sessions that stay on time if all are of one kind."""
-        return {kind: self.sessions(options) for kind, options in KINDS.items()}
-
 
 async def capacity(pool: Pool) -> Capacity:
     """The capacity of these workers, which have no streams yet."""
@@ -94,9 +83,8 @@ async def capacity(pool: Pool) -> Capacity:
     alone = min(ALONE, ALONE_WORKER / pool.workers)
     found = Capacity(windows_per_s, pool.config.sample_rate, alone)
     logger.info(
-        "live sessions may ask for %.0f of %.0f windows per second: %s",
-        *(found.admitted_per_s, windows_per_s),
-        " or ".join(f"{count} with {kind}" for kind, count in found.sessions_by_kind.items()),
+        "live sessions may ask for %.0f of %.0f windows per second: %d with default options",
+        *(found.admitted_per_s, windows_per_s, found.sessions(StreamOptions())),
     )
     return found
 

@@ -1,6 +1,5 @@
 """Liveness, readiness and versions: /healthz, /readyz, /info."""
 
-import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -25,17 +24,17 @@ def version_of(distribution: str) -> str:
 
 
 def health_router(state: ServiceState) -> APIRouter:
-    router = APIRouter(tags=["state"])
+    router = APIRouter()
     sessions, pool = state.sessions, state.pool
 
-    @router.get("/healthz", summary="Is the process alive")
+    @router.get("/healthz")
     async def healthz() -> dict[str, str]:
         """200 while the event loop runs and no worker hangs that cannot be replaced."""
         if pool.hangs:
             raise ProtocolError(ErrorCode.NOT_READY, "the model's worker hangs")
         return {"status": "ok"}
 
-    @router.get("/readyz", summary="Is it ready for work")
+    @router.get("/readyz")
     async def readyz(response: Response) -> dict[str, Any]:
         """200 once the weights are loaded; 503 before, while shutting down, and while there is no
         worker."""
@@ -46,7 +45,7 @@ def health_router(state: ServiceState) -> APIRouter:
         response.headers["Cache-Control"] = "no-store"
         return {"status": "ready", "sessions": sessions.count, "max_sessions": sessions.limit}
 
-    @router.get("/info", summary="What is running")
+    @router.get("/info")
     async def info() -> dict[str, Any]:
         """Versions, the card of the model, the settings in force, and the measured capacity in
         windows of default streams: what the machine computes, what sessions may ask for and do."""
@@ -56,23 +55,18 @@ def health_router(state: ServiceState) -> APIRouter:
                 "windows_per_s": sessions.capacity.windows_per_s,
                 "sessions_windows_per_s_limit": sessions.total,
                 "sessions_windows_per_s": sessions.taken,
-                "sessions": sessions.capacity.sessions_by_kind,
             }
-        config = pool.config if state.loaded else None
         return {
             "version": version_of(DISTRIBUTION),
-            "python": platform.python_version(),
             "libraries": {name: version_of(name) for name in LIBRARIES},
             "ready": state.ready,
             "draining": state.draining.is_set(),
-            "model": config.name if config else None,
+            "model": pool.config.name if state.loaded else None,
+            "card": dict(pool.card) if state.loaded else {},
             "device": pool.device,
             "workers": pool.workers,
-            "sample_rate_hz": config.sample_rate if config else None,
             "max_sessions": sessions.limit,
             "capacity": capacity,
-            "heads": list(config.heads) if config else [],
-            "card": dict(pool.card) if config else {},
             "settings": state.settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),
         }
 

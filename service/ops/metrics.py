@@ -12,14 +12,13 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
-    PlatformCollector,
     ProcessCollector,
     generate_latest,
 )
 
 from service.workers.messages import Stepped
 
-router = APIRouter(tags=["state"])
+router = APIRouter()
 
 # Around 46 ms, the deadline of a block of four frames of the shipped model.
 STEP_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.046, 0.07, 0.1, 0.2, 0.5, 1, 5, 30)
@@ -36,7 +35,6 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
         count, seconds = self._counter, self._histogram
         self.opened = count("sessions_opened", "Live sessions admitted")
         self.closed = count("sessions_closed", "Live sessions ended, by reason", "reason")
@@ -58,7 +56,6 @@ class Metrics:
             "Audio received and not transcribed, in each session as it says something",
             LATENESS_BUCKETS_S,
         )
-        self.drain_s = Gauge("rse_drain_seconds", "Duration of the drain", registry=self.registry)
         step_s = seconds("step_seconds", "Time of the model for a batch", STEP_BUCKETS_S, "way")
         windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
         # Looking a label up takes as long as counting; and rates have a first value.
@@ -95,8 +92,7 @@ class Metrics:
         return Histogram(f"rse_{name}", meaning, labels, registry=self.registry, buckets=buckets)
 
 
-@router.get("/metrics", summary="Counters and timings, for Prometheus", response_class=Response)
+@router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """The text format of Prometheus."""
     numbers: Metrics = request.app.state.service.metrics
     return Response(numbers.text(), media_type=CONTENT_TYPE_LATEST)

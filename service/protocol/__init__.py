@@ -1,4 +1,4 @@
-"""The messages of the live protocol, both ways, its error codes and its JSON Schema; MIDI files.
+"""The messages of the live protocol, both ways, its error codes; MIDI files.
 
 What PROTOCOL.md describes; no torch, sockets or HTTP.
 """

@@ -5,32 +5,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from model.config import INSTRUMENTS
 from model.ranges import explained
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import (
-    MAX_BLOCK_FRAMES,
     MAX_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
-    MAX_TUNING_HZ,
     MIN_SAMPLE_RATE_HZ,
-    MIN_TUNING_HZ,
     AudioFormat,
+    BlockFrames,
     Encoding,
+    InstrumentName,
+    InstrumentNames,
+    LookaheadMs,
     Mix,
     Mode,
     StreamOptions,
-    check_instruments,
+    TuningHz,
 )
 
 
@@ -39,13 +31,6 @@ class _ClientMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def _known(name: str) -> str:
-    check_instruments((name,), INSTRUMENTS)
-    return name
-
-
-_Instrument = Annotated[str, AfterValidator(_known)]
-_Instruments = Annotated[tuple[_Instrument, ...], Field(max_length=len(INSTRUMENTS))]
 _OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments", "tuning_hz", "bends"}
 
 
@@ -61,20 +46,26 @@ class Choices(_ClientMessage):
     """Options of a transcription; the server chooses those left out."""
 
     mode: Mode | None = None
-    lookahead_ms: float | None = Field(default=None, gt=0)
-    block_frames: int | None = Field(default=None, ge=1, le=MAX_BLOCK_FRAMES)
+    lookahead_ms: LookaheadMs | None = None
+    block_frames: BlockFrames | None = None
     model: str | None = Field(default=None, max_length=128)
-    instruments: Annotated[_Instruments, BeforeValidator(_split)] | None = None
-    tuning_hz: float | None = Field(default=None, ge=MIN_TUNING_HZ, le=MAX_TUNING_HZ)
+    instruments: Annotated[InstrumentNames, BeforeValidator(_split)] | None = None
+    tuning_hz: TuningHz | None = None
     bends: bool = False
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
-        """The choices made, over `defaults`; another mode comes with its own block."""
+        """The choices made, over `defaults`; another mode comes with its own block.
+
+        Raises ProtocolError if they do not go together.
+        """
         made = self.model_dump(include=_OF_STREAM, exclude_none=True)
         if self.mode not in (None, defaults.mode):
             made.setdefault("block_frames", None)
-        return replace(defaults, **made)
+        try:
+            return replace(defaults, **made)
+        except ValueError as error:
+            raise ProtocolError(ErrorCode.BAD_START, str(error)) from None
 
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
@@ -95,7 +86,7 @@ class SoundingNote(_State):
     confidence: float = Field(ge=0, le=1)
     frame: _Count
     time_s: float = Field(ge=0)
-    instrument: _Instrument | None = None
+    instrument: InstrumentName | None = None
     instrument_probability: float | None = Field(default=None, ge=0, le=1)
 
 
@@ -103,7 +94,7 @@ class BeliefState(_State):
     """Which instruments have played recently."""
 
     frame: _Count
-    weights: dict[_Instrument, Annotated[float, Field(gt=0)]]
+    weights: dict[InstrumentName, Annotated[float, Field(gt=0)]]
 
 
 class DynamicsState(_State):
@@ -226,36 +217,18 @@ def parse_message(text: str) -> ClientMessage:
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
     """Parses a start from the query of the websocket's address; None if there is no query.
 
-    The parameters are the fields of `Start` except `type` and `resume`.
+    The parameters are the fields of `Start` except `resume`.
     """
-    fields: dict[str, str] = {}
-    for name, value in parameters:
-        if name in fields:
-            raise ProtocolError(ErrorCode.BAD_START, f"{name} is given twice")
-        fields[name] = value
-    if not fields:
+    given = list(parameters)
+    fields = dict(given)
+    if not given:
         return None
-    for name in ("type", "resume"):
-        if name in fields:
-            raise ProtocolError(ErrorCode.BAD_START, f"{name} is not a query parameter")
+    if len(fields) < len(given):
+        raise ProtocolError(ErrorCode.BAD_START, "a parameter is given twice")
     try:
         return Start.model_validate_strings(fields)
     except ValidationError as error:
         raise protocol_error(error, starting=True) from None
-
-
-# The same codes as in `service.protocol.options`.
-_CODE_BY_FIELD = {
-    "encoding": ErrorCode.UNSUPPORTED_ENCODING,
-    "sample_rate": ErrorCode.BAD_SAMPLE_RATE,
-    "channels": ErrorCode.BAD_CHANNELS,
-    "mode": ErrorCode.BAD_MODE,
-    "lookahead_ms": ErrorCode.BAD_LOOKAHEAD,
-    "block_frames": ErrorCode.BAD_BLOCK_FRAMES,
-    "instruments": ErrorCode.BAD_INSTRUMENTS,
-    "tuning_hz": ErrorCode.BAD_TUNING,
-    "resume": ErrorCode.BAD_RESUME,
-}
 
 
 def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
@@ -266,10 +239,8 @@ def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolEr
         # The discriminated union puts the message's type in front of the field's name.
         starting = path[:1] == ["start"]
         path = path[1:]
-    code = ErrorCode.BAD_MESSAGE
-    if starting:
-        code = ErrorCode.BAD_START
-        if path and (first["type"] != "missing" or len(path) > 1):
-            code = _CODE_BY_FIELD.get(path[0], code)
+    code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
+    if starting and path[:1] == ["resume"]:
+        code = ErrorCode.BAD_RESUME
     # It may quote the client's own text: keep the answer short.
     return ProtocolError(code, explained({**first, "loc": path})[:300])

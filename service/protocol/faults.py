@@ -43,14 +43,6 @@ class ErrorCode(StrEnum):
     # the client's messages
     BAD_MESSAGE = "bad_message", CloseCode.BAD_REQUEST
     BAD_START = "bad_start", CloseCode.BAD_REQUEST
-    UNSUPPORTED_ENCODING = "unsupported_encoding", CloseCode.BAD_REQUEST
-    BAD_SAMPLE_RATE = "bad_sample_rate", CloseCode.BAD_REQUEST, 422
-    BAD_CHANNELS = "bad_channels", CloseCode.BAD_REQUEST
-    BAD_MODE = "bad_mode", CloseCode.BAD_REQUEST
-    BAD_LOOKAHEAD = "bad_lookahead", CloseCode.BAD_REQUEST
-    BAD_BLOCK_FRAMES = "bad_block_frames", CloseCode.BAD_REQUEST
-    BAD_INSTRUMENTS = "bad_instruments", CloseCode.BAD_REQUEST
-    BAD_TUNING = "bad_tuning", CloseCode.BAD_REQUEST
     BAD_RESUME = "bad_resume", CloseCode.BAD_REQUEST
     UNKNOWN_MODEL = "unknown_model", CloseCode.BAD_REQUEST, 422
     NOT_STARTED = "not_started", CloseCode.BAD_REQUEST
@@ -81,9 +73,9 @@ class ErrorCode(StrEnum):
     UPLOAD_TOO_LARGE = "upload_too_large", 0, 413
     AUDIO_TOO_LONG = "audio_too_long", 0, 413
     UNDECODABLE = "undecodable", 0, 422
+    BAD_SAMPLE_RATE = "bad_sample_rate", 0, 422
     EMPTY_AUDIO = "empty_audio", 0, 422
     TOO_MANY_UPLOADS = "too_many_uploads", 0, 503, True
-    DISK_FULL = "disk_full", 0, 507, True
     # any request
     NOT_FOUND = "not_found", 0, 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 0, 405

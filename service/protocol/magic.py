@@ -5,9 +5,6 @@ _FORMATS = {
     b"OggS": "Ogg",
     b"fLaC": "FLAC",
     b"ID3": "MP3",
-    b"FORM": "an AIFF file",
-    b"caff": "a CAF file",
-    b"#!AMR": "AMR",
 }
 # kbit/s of MPEG layer III by its index, in version 1 and in the others; Hz in version 1.
 _KBITS = (
@@ -21,9 +18,9 @@ def recognised(data: bytes) -> str | None:
     """The format of a file that begins so; None for what may be PCM, which a WAV nearly is."""
     if data[4:8] == b"ftyp":
         return "MP4 or M4A"
-    for name, length in (("MP3", _mp3_bytes(data)), ("AAC", _aac_bytes(data))):
-        if length and data[length : length + 2] == data[:2]:
-            return name
+    length = _mp3_bytes(data)
+    if length and data[length : length + 2] == data[:2]:
+        return "MP3"
     return next((name for magic, name in _FORMATS.items() if data.startswith(magic)), None)
 
 
@@ -37,10 +34,3 @@ def _mp3_bytes(data: bytes) -> int:
     if not kbits or not rate_hz:
         return 0
     return (144 if version == 3 else 72) * 1000 * kbits // rate_hz + (data[2] >> 1 & 1)
-
-
-def _aac_bytes(data: bytes) -> int:
-    """Of the ADTS frame that begins here; 0 if none does (ISO 13818-7, 6.2)."""
-    if len(data) < 6 or data[0] != 0xFF or data[1] & 0xF6 != 0xF0:
-        return 0
-    return (data[3] & 3) << 11 | data[4] << 3 | data[5] >> 5

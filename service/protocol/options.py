@@ -4,8 +4,12 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from numbers import Integral
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
+from model.ranges import checked
 from service.protocol.faults import ErrorCode, ProtocolError
 
 MIN_LOOKAHEAD_HOPS = 4
@@ -69,17 +73,13 @@ class AudioFormat:
     channel: int | None = None
 
     def __post_init__(self) -> None:
-        if not _is_int(self.sample_rate_hz) or not (
-            MIN_SAMPLE_RATE_HZ <= self.sample_rate_hz <= MAX_SAMPLE_RATE_HZ
-        ):
-            raise OptionsError(
-                ErrorCode.BAD_SAMPLE_RATE,
-                f"sample_rate must be a whole number from {MIN_SAMPLE_RATE_HZ} to "
-                f"{MAX_SAMPLE_RATE_HZ} Hz, not {self.sample_rate_hz!r}",
-            )
+        rate_hz, lowest, highest = self.sample_rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ
+        if not isinstance(rate_hz, Integral) or not lowest <= rate_hz <= highest:
+            message = f"sample_rate must be a whole number from {lowest} to {highest} Hz"
+            raise OptionsError(ErrorCode.BAD_SAMPLE_RATE, f"{message}, not {rate_hz!r}")
         if self.channel is not None and not 1 <= self.channel <= self.channels:
             message = f"channel must be one of {self.channels}, not {self.channel}"
-            raise OptionsError(ErrorCode.BAD_CHANNELS, message)
+            raise OptionsError(ErrorCode.BAD_START, message)
 
     @property
     def frame_bytes(self) -> int:
@@ -91,7 +91,27 @@ class AudioFormat:
         return self.frame_bytes * self.sample_rate_hz
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Raises OptionsError unless all wanted names are known."""
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        among = f"instruments must be among {', '.join(known) or 'none'}"
+        raise OptionsError(ErrorCode.BAD_START, f"{among}, not {', '.join(unknown)}")
+
+
+def _known(name: str) -> str:
+    check_instruments((name,), INSTRUMENTS)
+    return name
+
+
+LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
+TuningHz = Annotated[float, Field(ge=MIN_TUNING_HZ, le=MAX_TUNING_HZ)]
+InstrumentName = Annotated[str, AfterValidator(_known)]
+InstrumentNames = Annotated[tuple[InstrumentName, ...], Field(max_length=len(INSTRUMENTS))]
+
+
+@checked(slots=True, kw_only=True)
 class StreamOptions:
     """How a stream is transcribed.
 
@@ -108,32 +128,20 @@ class StreamOptions:
         bends: also report the pitch of sounding notes from frame to frame.
 
     Raises:
-        OptionsError: naming the field.
+        ValueError: naming the field.
     """
 
     mode: Mode = Mode.BLOCK
-    lookahead_ms: float = 100.0
-    block_frames: int | None = None
-    instruments: tuple[str, ...] = ()
-    tuning_hz: float | None = None
+    lookahead_ms: LookaheadMs = 100.0
+    block_frames: BlockFrames | None = None
+    instruments: InstrumentNames = ()
+    tuning_hz: TuningHz | None = None
     bends: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mode, Mode):  # a string equals its mode, but is not that object
-            raise OptionsError(ErrorCode.BAD_MODE, f"mode must be a Mode, not {self.mode!r}")
-        if not 0 < self.lookahead_ms < math.inf:
-            message = "lookahead_ms must be a positive number of milliseconds"
-            raise OptionsError(ErrorCode.BAD_LOOKAHEAD, f"{message}, not {self.lookahead_ms!r}")
-        most = MAX_ANYTIME_BLOCK_FRAMES if self.mode is Mode.ANYTIME else MAX_BLOCK_FRAMES
-        block = self.frames_per_window
-        if not _is_int(block) or not 1 <= block <= most:
-            message = f"block_frames must be a whole number from 1 to {most}, not {block!r}"
-            raise OptionsError(ErrorCode.BAD_BLOCK_FRAMES, message)
-        check_instruments(self.instruments, INSTRUMENTS)
-        tuning_hz = self.tuning_hz
-        if tuning_hz is not None and not MIN_TUNING_HZ <= tuning_hz <= MAX_TUNING_HZ:
-            message = f"tuning_hz must be {MIN_TUNING_HZ} to {MAX_TUNING_HZ}, not {tuning_hz!r}"
-            raise OptionsError(ErrorCode.BAD_TUNING, message)
+        most = MAX_ANYTIME_BLOCK_FRAMES
+        if self.mode is Mode.ANYTIME and self.frames_per_window > most:
+            raise ValueError(f"block_frames must be from 1 to {most}, not {self.block_frames}")
 
     @property
     def frames_per_window(self) -> int:
@@ -153,18 +161,6 @@ class StreamOptions:
     def actual_lookahead_ms(self, model_rate_hz: int) -> float:
         """``lookahead_ms`` in whole hops."""
         return self.lookahead_hops(model_rate_hz) * 1000.0 * HOP / model_rate_hz
-
-
-def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raises OptionsError unless all wanted names are known."""
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        among = f"instruments must be among {', '.join(known) or 'none'}"
-        raise OptionsError(ErrorCode.BAD_INSTRUMENTS, f"{among}, not {', '.join(unknown)}")
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=32)  # nobody waits for a frame

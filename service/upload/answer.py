@@ -13,15 +13,13 @@ from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access.clients import Client
-from service.notes.events import Note, PedalPress, is_update
+from service.notes.events import is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
-from service.protocol.options import Mix
 from service.protocol.server_messages import Done, Error
 from service.stream.recording import FileItem, FileProgress, Performance
 from service.stream.wire import event_message
@@ -42,34 +40,6 @@ class Answer(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     MUSICXML = "musicxml"
-
-
-class Transcript(BaseModel):
-    """A transcribed recording, and what the server chose for it (`service.stream.setup`)."""
-
-    model: str
-    mode: str
-    lookahead_ms: float
-    block_frames: int
-    instruments: dict[str, int]
-    notes: list[Note]
-    pedal: list[PedalPress]
-    duration_s: float
-    frames: int
-    mix: Mix
-
-
-ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The notes, in the form given by `answer`",
-        "model": Transcript,  # of JSON
-        "content": {
-            MIDI: {"schema": {"type": "string", "contentMediaType": MIDI}},
-            MUSICXML: {"schema": {"type": "string"}},
-            NDJSON: {"schema": {"type": "string", "description": "one JSON object per line"}},
-        },
-    }
-}
 
 
 @dataclass

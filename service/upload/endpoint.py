@@ -4,29 +4,28 @@ The body is counted as it arrives, spooled to disk, then decoded and transcribed
 only the notes of the whole recording are kept in memory.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, aclosing, closing
+from contextlib import AsyncExitStack, aclosing, closing, suppress
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated
 
 import anyio
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from model.instruments import distinguished_by
 from service.access.clients import client_of
 from service.protocol.client_messages import Choices
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import FILE_OPTIONS, OptionsError, check_instruments
+from service.protocol.options import FILE_OPTIONS, check_instruments
 from service.score.written import WrittenScore
 from service.state import ServiceState
 from service.stream.recording import FileItem, FileProgress, transcribe_file
 from service.stream.setup import chosen
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
-    ANSWERS,
     MIDI,
     MUSICXML,
     Answer,
@@ -35,10 +34,10 @@ from service.upload.answer import (
     file_name,
     write_lines,
 )
-from service.upload.form import FORM, receive_file
+from service.upload.form import receive_file
 from service.upload.score import KnownBeats, written
 
-router = APIRouter(tags=["recordings"])
+router = APIRouter()
 
 
 class UploadChoices(Choices, KnownBeats):
@@ -47,29 +46,22 @@ class UploadChoices(Choices, KnownBeats):
     answer: Answer = Answer.MIDI
 
 
-@router.post(
-    "/transcribe",
-    summary="Transcribe a recording",
-    response_class=Response,
-    responses=ANSWERS,
-    openapi_extra=FORM,
-)
+@router.post("/transcribe")
 async def transcribe_recording(
     request: Request, choices: Annotated[UploadChoices, Query()]
 ) -> Response:
     """Transcribes the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
+    client, settings, pool = client_of(request.scope), state.settings, state.pool
     async with AsyncExitStack() as stack:
-        client = client_of(request.scope)
         stack.enter_context(state.upload_place(client))
-        settings, pool = state.settings, state.pool
         config = pool.config
         state.check_model(choices.model)
         try:
             options = choices.options(FILE_OPTIONS)
             check_instruments(options.instruments, distinguished_by(config.heads))
-        except OptionsError as error:
-            raise ProtocolError(ErrorCode.BAD_PARAMETER, str(error)) from None
+        except ProtocolError as error:
+            raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
         tally = stack.enter_context(counted(state.metrics, client))
         upload = await receive_file(request, state, stack, tally)
         made = chosen(options, config)
@@ -109,17 +101,12 @@ async def in_thread(items: Generator[FileItem, None, None]) -> AsyncGenerator[li
     """The items of a recording, decoded and tracked in another thread, up to each progress."""
     steps = in_steps(items)
     try:
-        while (step := await asyncio.to_thread(next, steps, None)) is not None:
+        async for step in iterate_in_threadpool(steps):
             yield step
     finally:
-        # A step that was under way when its caller was cancelled ends before the file is closed.
-        with anyio.CancelScope(shield=True):
-            while True:
-                try:
-                    await asyncio.to_thread(steps.close)
-                    break
-                except ValueError:
-                    await asyncio.sleep(0.01)
+        # ValueError: a step is under way in a server that no longer waits for its uploads.
+        with anyio.CancelScope(shield=True), suppress(ValueError):
+            await run_in_threadpool(steps.close)
 
 
 def in_steps(items: Generator[FileItem, None, None]) -> Generator[list[FileItem], None, None]:

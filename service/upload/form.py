@@ -1,7 +1,6 @@
 """The form of `POST /transcribe`: a recording in the field `file`, counted and spooled to disk."""
 
 import asyncio
-import errno
 from contextlib import AsyncExitStack
 
 from fastapi import Request
@@ -20,27 +19,6 @@ MAX_FIELD_BYTES = 16 * 1024
 # A request body may come as slowly as it is played, and no more slowly.
 MIN_BYTES_PER_S = 2000
 EXPECTED = "expected a multipart form with the recording in the field file"
-
-FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "contentMediaType": "application/octet-stream",
-                            "description": "an audio file, or a film with sound",
-                        }
-                    },
-                }
-            }
-        },
-    }
-}
 
 
 async def receive_file(
@@ -91,11 +69,6 @@ async def receive_file(
         raise ProtocolError(ErrorCode.BAD_UPLOAD, "the upload broke off") from None
     except HTTPException as error:  # the form is malformed
         raise ProtocolError(ErrorCode.BAD_UPLOAD, error.detail) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        # Other uploads may hold it.
-        raise ProtocolError(ErrorCode.DISK_FULL, "not enough disk space for the upload") from error
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
         raise ProtocolError(ErrorCode.BAD_UPLOAD, EXPECTED)

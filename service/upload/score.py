@@ -12,6 +12,7 @@ import anyio
 from anyio import to_process
 from anyio.lowlevel import RunVar
 from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
@@ -25,7 +26,7 @@ from service.score.written import WrittenScore
 from service.state import ServiceState
 from service.upload.answer import MUSICXML, file_name
 
-router = APIRouter(tags=["recordings"])
+router = APIRouter()
 
 PDF = "application/pdf"
 _MEDIA = {"musicxml": MUSICXML, "pdf": PDF}
@@ -82,16 +83,7 @@ class ScoreChoices(BaseModel):
     width: int = Field(default=2100, ge=500, le=10_000)
 
 
-@router.post(
-    "/score",
-    summary="Write notes as a score",
-    response_class=Response,
-    openapi_extra={
-        "requestBody": {
-            "content": {"application/json": {"schema": ScoreRequest.model_json_schema()}}
-        }
-    },
-)
+@router.post("/score")
 async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()]) -> Response:
     """`svg` answers with JSON: the engraved score, its beats and its bars."""
     body = await _body(request)
@@ -117,9 +109,7 @@ async def _body(request: Request) -> ScoreRequest:
     try:
         return ScoreRequest.model_validate_json(bytes(received))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ProtocolError(ErrorCode.BAD_PARAMETER, f"{place}: {first['msg']}") from None
+        raise RequestValidationError([{**e, "loc": ("body", *e["loc"])} for e in error.errors()])
 
 
 async def written(

@@ -12,11 +12,14 @@ from typing import Any
 
 import httpx
 
+from model.config import SAMPLE_RATE
+from service.ops.capacity import Capacity
+from service.protocol.options import Mode, StreamOptions
 from tests.benchmarks import machine
 from tests.benchmarks.service.streams import measured
 from tests.service.servers import RunningServer
 
-KINDS = {"block": "block_frames=8", "anytime": "anytime"}  # as `/info` calls them
+KINDS = {"block": StreamOptions(block_frames=8), "anytime": StreamOptions(mode=Mode.ANYTIME)}
 LIMITS = {"RSE_MAX_SESSIONS": "auto", "RSE_MAX_SESSIONS_PER_CLIENT": "100000"}
 
 
@@ -44,11 +47,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         machine.write_music(music, seconds, options.audio)
         info = httpx.get(f"{server.url}/info").json()
         figures: dict[str, Any] = {"capacity": info["capacity"]}
+        limit = info["capacity"]["sessions_windows_per_s_limit"]
         for mode, kind in KINDS.items():
-            admitted = info["max_sessions"]
-            if info["capacity"] is not None:
-                admitted = info["capacity"]["sessions"][kind]
-            for count in sorted({1, max(1, admitted // 2), admitted, 2 * admitted} - {0}):
+            admitted = max(1, int(limit / Capacity(0.0, SAMPLE_RATE).asked_per_s(kind)))
+            for count in sorted({1, max(1, admitted // 2), admitted, 2 * admitted}):
                 figures[f"{mode}, {count} streams, {admitted} admitted"] = measure(
                     server, music, count, seconds, mode
                 )

@@ -18,8 +18,8 @@ if _TYPE_CHECKING:
     from rse_transcribe.recordings import Transcriber as Transcriber
     from rse_transcribe.recordings import transcribe as transcribe
     from rse_transcribe.streams import Stream as Stream
-    from rse_transcribe.transcription import Note as Note
     from rse_transcribe.transcription import Transcription as Transcription
+    from service.notes.events import Note as Note
     from service.notes.events import NoteEvent as NoteEvent
     from service.notes.events import PedalEvent as PedalEvent
 
@@ -27,7 +27,7 @@ if _TYPE_CHECKING:
 
 _HOMES = {
     "IncompleteError": "rse_transcribe.recordings",
-    "Note": "rse_transcribe.transcription",
+    "Note": "service.notes.events",
     "NoteEvent": "service.notes.events",
     "PedalEvent": "service.notes.events",
     "ResidualShuffleExchange": "rse_transcribe.layers",

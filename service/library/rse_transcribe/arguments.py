@@ -15,7 +15,6 @@ Rate = float | np.number
 
 MAX_CHANNELS = 32
 """An array with more has its axes swapped."""
-_INTEGERS = tuple(map(np.dtype, ("int16", "int32", "uint8")))
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
@@ -30,13 +29,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     try:
         array: NDArray[Any] = np.asarray(samples)
     except (TypeError, ValueError):  # lists of unequal lengths, for one
-        raise ValueError("samples have the shape [n] or [n, channels]") from None
-    if array.dtype.kind != "f" and array.dtype not in _INTEGERS:
-        hint = "; a list of ints needs a type: numpy.array(samples, numpy.int16)"
-        raise ValueError(
-            f"samples are floats of full scale 1, or {', '.join(map(str, _INTEGERS))}, "
-            f"not {array.dtype}{hint if array.dtype == np.int64 else ''}"
-        )
+        array = np.zeros((0, 0))
     if array.ndim not in (1, 2) or (array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS):
         raise ValueError(
             f"samples have the shape [n] or [n, channels], at most {MAX_CHANNELS} channels, "
@@ -45,19 +38,24 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
     if array.dtype == np.uint8:
-        return (array.astype(np.float32) - np.float32(128)) / np.float32(128)
-    return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
+        return array.astype(np.float32) / 128 - 1
+    if array.dtype in (np.int16, np.int32):
+        return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
+    raise ValueError(
+        f"samples are floats of full scale 1, or int16, int32 or uint8, not {array.dtype}: "
+        "of a list of ints, make numpy.array(samples, numpy.int16)"
+    )
 
 
-def as_rate(sample_rate: Rate) -> int:
-    """A rate in Hz that the pipeline takes; 44100.0 and numpy's numbers are whole numbers too.
+def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
+    """The format of float samples; 44100.0 and numpy's numbers are whole numbers too.
 
     Raises OptionsError, a ValueError.
     """
     rate: Any = sample_rate
-    if float(sample_rate).is_integer():
-        rate = int(sample_rate)
-    return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate).sample_rate_hz
+    if float(rate).is_integer():
+        rate = int(rate)
+    return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
 
 
 def stream_options(

@@ -2,7 +2,7 @@
 programs.
 
 Exit status: 0 everything is transcribed; 1 something is missing, or the output's reader has gone;
-2 wrong usage; 3 no service; 130 interrupted.
+2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from rse_transcribe import __version__
-from rse_transcribe.files import MIDI, STANDARD, TABLES, find_recordings, listed, targets
+from rse_transcribe.files import MIDI, STANDARD, TABLES, find_recordings, targets
 from service.protocol.command_line import (
     add_result_options,
     check_writable,
@@ -32,7 +32,11 @@ from service.score import SCORES
 if TYPE_CHECKING:
     from rse_transcribe import Transcriber, Transcription
 
-WHOLE, INCOMPLETE, USAGE, NO_SERVICE, INTERRUPTED = 0, 1, 2, 3, 130
+    Say = Callable[[object], None]
+    Hear = Callable[[Path | BinaryIO, Say], Transcription]
+
+WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
+MOST_NAMED = 5  # of the files that are left out
 PROGRAMS = {  # module, and the extra that it needs
     "serve": ("service.__main__", ""),
     "live": ("clients.microphone", "[clients]"),
@@ -128,20 +132,21 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     except ValueError as error:
         parser.error(str(error))
     _check_results(parser, args, work.values())
-    statuses = {INCOMPLETE} if found.complaints else {WHOLE}
+    complete = not found.complaints
     with ExitStack() as stack:
-        batch = _Batch(parser, args, len(work) > 1, stack)
-        taken: dict[Path, Path] = {}
+        hear = _way(parser, args, len(work) > 1, stack)
+        first = {target: path for path, target in reversed(work.items())}
         for path, target in work.items():
-            if (first := taken.setdefault(target, path)) is path:
-                statuses.add(batch.transcribe(path, target))
-            else:
-                _say(f"{path}: {target} is that of {first}")
-                statuses.add(INCOMPLETE)
+            if first[target] != path:
+                _say(f"{path}: {target} is that of {first[target]}")
+                complete = False
+            elif not _one(path, target, args, hear):
+                complete = False
     if found.left_out:
-        _say(f"left out, as no recordings: {listed(found.left_out)}")
-    failures = statuses - {WHOLE}
-    return INCOMPLETE if len(failures) > 1 else next(iter(failures), WHOLE)
+        names = ", ".join(map(str, found.left_out[:MOST_NAMED]))
+        more = len(found.left_out) - MOST_NAMED
+        _say(f"left out, as no recordings: {names}{f' and {more} more' if more > 0 else ''}")
+    return WHOLE if complete else INCOMPLETE
 
 
 def _say(words: object) -> None:
@@ -165,127 +170,111 @@ def _check_results(
             parser.error(str(missing))
 
 
-class _Batch:
-    """Recordings to files, by one transcriber for all of them, if it is needed."""
+def _way(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, several: bool, stack: ExitStack
+) -> Hear:
+    """By a service, or by a transcriber for all recordings, set up for the first of them."""
+    options: dict[str, Any] = {
+        name: getattr(args, name) for name in ("lookahead_ms", "instruments", "tuning_hz", "bends")
+    }
 
-    def __init__(
-        self,
-        parser: argparse.ArgumentParser,
-        args: argparse.Namespace,
-        several: bool,
-        stack: ExitStack,
-    ) -> None:
-        self._parser, self._args, self._several, self._stack = parser, args, several, stack
-
-    @cached_property
-    def _transcriber(self) -> Transcriber:
+    @cache
+    def transcriber() -> Transcriber:
         from model.storage import WeightsError
         from rse_transcribe.models import AUTO, DeviceError
         from rse_transcribe.recordings import Transcriber
         from service.workers.pool import MOST_WORKERS
 
-        model, device = self._args.model or AUTO, self._args.device
+        model, device = args.model or AUTO, args.device
+        # Processes take seconds to start, about as long as a single piece of music.
+        processes = MOST_WORKERS if several else 0
         try:
-            # Processes take seconds to start, about as long as a single piece of music.
-            processes = MOST_WORKERS if self._several else 0
-            transcriber = Transcriber(model=model, device=device, worker_processes=processes)
-            return self._stack.enter_context(transcriber)
+            made = Transcriber(model=model, device=device, worker_processes=processes)
+            return stack.enter_context(made)
         except (WeightsError, DeviceError) as error:
-            self._parser.error(str(error))
+            parser.error(str(error))
 
-    def transcribe(self, path: Path, target: Path) -> int:
-        """One recording; what goes wrong is said in a line, and the others go on."""
-
-        def say(words: object) -> None:
-            _say(f"{path}: {words}")
-
-        try:
-            if target != STANDARD:  # known without the seconds that torch takes to load
-                target.parent.mkdir(parents=True, exist_ok=True)
-                check_writable(target)
-                if not (self._args.split and target.suffix.lower() in MIDI):
-                    keep([target], self._args.force)
-            from rse_transcribe.recordings import IncompleteError
-
-            fault: IncompleteError | None = None
-            try:
-                transcription = self._hear(path, say)
-            except IncompleteError as error:
-                transcription, fault = error.transcription, error
-            if (mix := transcription.performance.totals.mix) in ("left", "right"):
-                say(f"its two channels cancel each other: only the {mix} one is heard")
-            if fault is not None:
-                say(fault)
-            # What broke off before its first note replaces no earlier file.
-            if fault is None or transcription.notes:
-                saved = ", ".join(map(str, self._save(transcription, target, say)))
-                if target != STANDARD:
-                    notes = len(transcription.notes)
-                    print(one_line(f"{path}: {notes} notes -> {saved}"), flush=True)
-            return WHOLE if fault is None else INCOMPLETE
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            elsewhere = error.filename and Path(os.fsdecode(error.filename)) != path
-            why = error.strerror or error
-            say(f"{error.filename}: {why}" if elsewhere else why)
-            return INCOMPLETE
-        except (ValueError, RuntimeError) as error:
-            say(error)
-            return NO_SERVICE if type(error).__name__ == "NoServiceError" else INCOMPLETE
-
-    def _hear(self, path: Path, say: Callable[[object], None]) -> Transcription:
-        args = self._args
-        options = {"lookahead_ms": args.lookahead_ms, "tuning_hz": args.tuning_hz}
+    def hear(recording: Path | BinaryIO, say: Say) -> Transcription:
         if args.server is None:
-            recording = sys.stdin.buffer if path == STANDARD else path
-            options |= {"instruments": args.instruments, "bends": args.bends}
-            return self._transcriber.transcribe(recording, **options)
+            return transcriber().transcribe(recording, **options)
         from rse_transcribe import remote
-        from rse_transcribe.recordings import progress_bar
 
-        options |= {
-            "model": args.model,
-            "instruments": ",".join(args.instruments) if args.instruments else None,
-            "bends": "true" if args.bends else None,
-        }
-        with ExitStack() as stack:
-            file = sys.stdin.buffer if path == STANDARD else stack.enter_context(path.open("rb"))
-            bar = stack.enter_context(progress_bar(path.name))
-            return remote.transcribe(
-                file, args.server, options, lambda part: bar.update(part - bar.n), say
-            )
+        return remote.transcribe(recording, args.server, {"model": args.model, **options}, say)
 
-    def _save(
-        self, transcription: Transcription, target: Path, say: Callable[[object], None]
-    ) -> Iterable[Path]:
-        """The files. Raises OSError: one cannot be written, or exists and is to be kept."""
-        from rse_transcribe.transcription import write_csv
-        from service.score.analysis import NO_BEAT, analyse, wishes_of
+    return hear
 
-        args, wishes = self._args, wishes_of(self._args)
-        if target == STANDARD:
-            write_csv(transcription.notes, sys.stdout)
-        elif target.suffix.lower() in TABLES:
-            transcription.save(target)
-        elif target.suffix.lower() in SCORES:
-            score = transcription.score(target.stem, wishes)
-            if not score.analysis.steady:
-                say(NO_BEAT)
-            return score.save(target)
-        else:
-            tempo = analyse(transcription.performance.notes, wishes).tempo
-            if args.quantize:
-                transcription = transcription.quantized(wishes)
-            names = transcription.instruments if args.split else ()
-            files: dict[Path, str | None] = {
-                target.with_suffix(f".{name}{target.suffix}"): name for name in names
-            } or {target: None}
-            keep(files, args.force)
-            for file, only in files.items():
-                write_whole(file, transcription.midi(tempo, only))
-            return files
-        return [target]
+
+def _one(path: Path, target: Path, args: argparse.Namespace, hear: Hear) -> bool:
+    """One recording; what goes wrong is said in a line. Returns whether it is whole."""
+
+    def say(words: object) -> None:
+        _say(f"{path}: {words}")
+
+    try:
+        if target != STANDARD:  # known without the seconds that torch takes to load
+            target.parent.mkdir(parents=True, exist_ok=True)
+            check_writable(target)
+            if not (args.split and target.suffix.lower() in MIDI):
+                keep([target], args.force)
+        from rse_transcribe.recordings import IncompleteError
+
+        fault: IncompleteError | None = None
+        try:
+            transcription = hear(sys.stdin.buffer if path == STANDARD else path, say)
+        except IncompleteError as error:
+            transcription, fault = error.transcription, error
+        if (mix := transcription.performance.totals.mix) in ("left", "right"):
+            say(f"its two channels cancel each other: only the {mix} one is heard")
+        if fault is not None:
+            say(fault)
+        # What broke off before its first note replaces no earlier file.
+        if fault is None or transcription.notes:
+            saved = ", ".join(map(str, _save(transcription, target, args, say)))
+            if target != STANDARD:
+                notes = len(transcription.notes)
+                print(one_line(f"{path}: {notes} notes -> {saved}"), flush=True)
+        return fault is None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        elsewhere = error.filename and Path(os.fsdecode(error.filename)) != path
+        why = error.strerror or error
+        say(f"{error.filename}: {why}" if elsewhere else why)
+    except (ValueError, RuntimeError) as error:
+        say(error)
+    return False
+
+
+def _save(
+    transcription: Transcription, target: Path, args: argparse.Namespace, say: Say
+) -> Iterable[Path]:
+    """The files. Raises OSError: one cannot be written, or exists and is to be kept."""
+    from rse_transcribe.transcription import write_csv
+    from service.score.analysis import NO_BEAT, analyse, wishes_of
+
+    wishes, ending = wishes_of(args), target.suffix.lower()
+    if target == STANDARD:
+        write_csv(transcription.notes, sys.stdout)
+    elif ending in TABLES:
+        transcription.save(target)
+    elif ending in SCORES:
+        score = transcription.score(target.stem, wishes)
+        if not score.analysis.steady:
+            say(NO_BEAT)
+        return score.save(target)
+    else:
+        tempo = analyse(transcription.notes, wishes).tempo
+        if args.quantize:
+            transcription = transcription.quantized(wishes)
+        names = transcription.instruments if args.split else ()
+        files: dict[Path, str | None] = {
+            target.with_suffix(f".{name}{target.suffix}"): name for name in names
+        } or {target: None}
+        keep(files, args.force)
+        for file, only in files.items():
+            write_whole(file, transcription.midi(tempo, only))
+        return files
+    return [target]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,6 @@ RESULTS = MIDI + TABLES + SCORES
 STANDARD = Path("-")
 """Standard input or output."""
 
-_URL = re.compile(r"[a-z]+://", re.IGNORECASE)
 _ENDING = re.compile(r"\.\w+")  # unlike ". 5 in C"
 
 
@@ -47,19 +46,18 @@ def find_recordings(arguments: Iterable[str]) -> Found:
     found = Found()
     for argument in arguments:
         path = Path(argument)
-        if argument == str(STANDARD):
-            found.recordings.setdefault(STANDARD, Path("stdin"))
-        elif _URL.match(argument):
+        if "://" in argument:
             found.complaints.append(f"{argument}: a URL is not read: download the recording first")
+        elif path == STANDARD:
+            found.recordings[path] = Path("stdin")
         elif os.path.isdir(path):
             _search(path, found)
         else:
             try:
                 path.stat()
+                found.recordings.setdefault(path, Path(path.name))
             except OSError as error:
                 found.complaints.append(f"{argument}: {error.strerror}")
-            else:
-                found.recordings.setdefault(path, Path(path.name))
     return found
 
 
@@ -112,18 +110,13 @@ def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
 
 def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:
     """song.wav -> song.mid; if song.mp3 lies beside it, song.wav.mid and song.mp3.mid."""
-    short = {path: place.with_name(f"{_stem(place)}{MIDI[0]}") for path, place in places.items()}
-    uses = Counter(short.values())
+
+    def short(place: Path) -> Path:
+        is_ending = place.suffix.lower() in SUFFIXES
+        return place.with_name((place.stem if is_ending else place.name) + MIDI[0])
+
+    uses = Counter(map(short, places.values()))
     return {
-        path: target if uses[target] == 1 else places[path].with_name(places[path].name + MIDI[0])
-        for path, target in short.items()
+        path: short(place) if uses[short(place)] == 1 else place.with_name(place.name + MIDI[0])
+        for path, place in places.items()
     }
-
-
-def _stem(path: Path) -> str:
-    return path.stem if path.suffix.lower() in SUFFIXES else path.name
-
-
-def listed(paths: Sequence[Path], most: int = 5) -> str:
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return ", ".join(map(str, paths[:most])) + more

@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import shutil
 import sys
 import weakref
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from model.config import HOP, PITCHES
-from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
+from rse_transcribe.arguments import Rate, as_float, floats_at, stream_options
 from rse_transcribe.models import AUTO, Model, claim_process, loaded
 from rse_transcribe.transcription import Transcription
 from service.engine.cores import available_cores
@@ -30,7 +29,6 @@ from service.protocol.options import (
     FILE_OPTIONS,
     MAX_CHANNELS,
     AudioFormat,
-    Encoding,
     StreamOptions,
 )
 from service.stream.recording import FileProgress, Performance, transcribe_file
@@ -40,11 +38,10 @@ from service.workers.link import PROCESSES
 from service.workers.messages import Setup
 from service.workers.pool import BackgroundPool, Pool
 
-Recording = str | os.PathLike[str] | BinaryIO | ArrayLike | torch.Tensor
+Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
 
 _BAR_AFTER_S = 1.0  # shorter work shows no bar
 _SPOOLED_BYTES = 1 << 26  # of a pipe, before it goes to disk
-_URL = re.compile(r"https?://|ftp://", re.IGNORECASE)
 
 
 class IncompleteError(ValueError):
@@ -84,16 +81,14 @@ class Transcriber:
         network = loaded(model, device, auto=True)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
-        self._computer: Computer
+        computers: BackgroundPool | LocalComputer
         if processes > 1 and device_of(network).type == "cpu":
             setup = Setup(load=partial(given, network), model=network.config.name, device="cpu")
-            background = BackgroundPool(Pool(setup, cores, processes))
-            self._computer = background.pool
-            self._close = weakref.finalize(self, background.close)
+            computers = BackgroundPool(Pool(setup, cores, processes))
+            self._computer: Computer = computers.pool
         else:
-            local = LocalComputer(network)
-            self._computer = local
-            self._close = weakref.finalize(self, local.close)
+            self._computer = computers = LocalComputer(network)
+        self._close = weakref.finalize(self, computers.close)
 
     def transcribe(
         self,
@@ -111,10 +106,7 @@ class Transcriber:
             raise RuntimeError("the transcriber is closed")
         claim_process()
         options = stream_options(FILE_OPTIONS, lookahead_ms, instruments, tuning_hz, bends)
-        with (
-            _opened(recording, sample_rate) as (file, pcm),
-            progress_bar(_name(file), progress) as bar,
-        ):
+        with opened(recording, sample_rate) as (file, pcm), progress_bar(file, progress) as bar:
             return _transcribe(file, pcm, self._computer, options, bar)
 
     def close(self) -> None:
@@ -145,7 +137,7 @@ def transcribe(
     May be called in threads. For several recordings a ``Transcriber`` is faster.
 
     Args:
-        recording: path or binary file of WAV, FLAC, MP3, M4A, OGG, WebM, a film or another kind
+        recording: path, binary file or bytes of WAV, FLAC, MP3, M4A, OGG, WebM, a film or another kind
             (``service.audio.container``); or samples of shape [n] or [n, channels]: an array or
             tensor of floats (full scale 1), int16, int32 or uint8 (128 is silence), or a
             list of floats.
@@ -209,12 +201,13 @@ def _transcribe(
     return transcription
 
 
-def progress_bar(name: str, wanted: bool = True) -> Any:
-    """Of the whole recording; hidden unless standard error is a terminal or a notebook."""
+def progress_bar(file: BinaryIO, wanted: bool = True) -> Any:
+    """Of a recording; hidden unless standard error is a terminal or a notebook."""
+    name = getattr(file, "name", None)  # without a path a number, or missing
     terminal = sys.stderr is not None and sys.stderr.isatty()  # a windowed program has none
     shown = wanted and (terminal or "ipykernel" in sys.modules)
     return tqdm(
-        desc=name,
+        desc=Path(os.fsdecode(name)).name if isinstance(name, str | bytes) else "recording",
         total=1.0,
         disable=not shown,
         delay=_BAR_AFTER_S,
@@ -223,39 +216,27 @@ def progress_bar(name: str, wanted: bool = True) -> Any:
     )
 
 
-def _name(file: BinaryIO) -> str:
-    """For the bar. The name of a file without a path is a number, or missing."""
-    name = getattr(file, "name", None)
-    return Path(os.fsdecode(name)).name if isinstance(name, str | bytes) else "recording"
-
-
 @contextmanager
-def _opened(
-    recording: Recording, sample_rate: Rate | None
+def opened(
+    recording: Recording, sample_rate: Rate | None = None
 ) -> Iterator[tuple[BinaryIO, AudioFormat | None]]:
     """A seekable file and, for samples, their format; closed here only if it was opened here."""
-    if isinstance(recording, str | os.PathLike):
-        if isinstance(recording, str) and _URL.match(recording):
-            raise ValueError("a URL is not read: download the recording first")
-        with open(recording, "rb") as opened, _seekable(opened) as file:
-            yield file, None
-    elif isinstance(recording, bytes | bytearray | memoryview):
-        raise ValueError("pass bytes as a file: transcribe(io.BytesIO(...))")
+    if isinstance(recording, bytes):
+        yield io.BytesIO(recording), None
+    elif isinstance(recording, str | os.PathLike):
+        with open(recording, "rb") as file, _seekable(file) as seekable:
+            yield seekable, None
     elif hasattr(recording, "read"):
-        with _seekable(recording) as file:
-            yield file, None
+        with _seekable(recording) as seekable:
+            yield seekable, None
     elif sample_rate is None:
         raise ValueError("samples need their sample_rate in Hz")
     else:
         samples = as_float(recording)
         if samples.ndim == 2 and samples.shape[1] > MAX_CHANNELS:
             samples = samples.mean(axis=1)
-        pcm = AudioFormat(
-            encoding=Encoding.PCM_F32LE,
-            sample_rate_hz=as_rate(sample_rate),
-            channels=1 if samples.ndim == 1 else samples.shape[1],
-        )
-        yield io.BytesIO(samples.astype("<f4").tobytes()), pcm
+        channels = 1 if samples.ndim == 1 else samples.shape[1]
+        yield io.BytesIO(samples.astype("<f4").tobytes()), floats_at(sample_rate, channels)
 
 
 @contextmanager
@@ -263,11 +244,10 @@ def _seekable(file: Any) -> Iterator[BinaryIO]:
     """The file itself, or what comes from it: a pipe cannot be read twice."""
     if isinstance(file.read(0), str):
         raise ValueError("a recording is a binary file: open(..., 'rb'), or sys.stdin.buffer")
-    seekable = getattr(file, "seekable", None)
-    if seekable is not None and seekable():
+    if hasattr(file, "seekable") and file.seekable():
         yield file
-    else:
-        with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
-            shutil.copyfileobj(file, spool)
-            spool.seek(0)
-            yield spool  # type: ignore[misc]  # it has all that is used
+        return
+    with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
+        shutil.copyfileobj(file, spool)
+        spool.seek(0)
+        yield spool  # type: ignore[misc]  # it has all that is used

@@ -7,14 +7,13 @@ from typing import Self
 import torch
 from numpy.typing import ArrayLike
 
-from rse_transcribe.arguments import Rate, as_float, as_rate, stream_options
+from rse_transcribe.arguments import Rate, as_float, floats_at, stream_options
 from rse_transcribe.models import Model, claim_process, loaded
-from rse_transcribe.transcription import Note, notes_of
 from service.audio.channels import Downmix
 from service.engine.local import LocalComputer
-from service.notes.events import Event, is_update
+from service.notes.events import Event, Note, is_update
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
+from service.protocol.options import StreamOptions
 from service.stream import stream
 
 _DEFAULTS = StreamOptions()
@@ -63,7 +62,7 @@ class Stream:
             ValueError: unknown weights or instruments, or a number out of range.
         """
         transcriber = loaded(model, device)
-        audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=as_rate(sample_rate))
+        audio = floats_at(sample_rate)
         options = stream_options(
             _DEFAULTS, lookahead_ms, instruments, tuning_hz, bends, block_frames
         )
@@ -84,7 +83,7 @@ class Stream:
     @property
     def notes(self) -> list[Note]:
         """The notes that have ended, by onset, then pitch."""
-        return notes_of(self._stream.score.notes)
+        return self._stream.score.notes
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
         """Take the next samples, [n] or [n, channels], of the types that ``transcribe`` takes;

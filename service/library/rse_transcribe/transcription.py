@@ -9,14 +9,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 from pretty_midi import PrettyMIDI
 
 from model.instruments import PROGRAMS
-from service.notes import events
+from service.notes.events import Note
 from service.notes.score import midi_file
 from service.protocol.command_line import write_whole
 from service.protocol.midi_file import Tempo, played
@@ -30,36 +30,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Note(NamedTuple):
-    """A note: times in seconds from the beginning of the recording."""
-
-    onset_s: float
-    offset_s: float
-    pitch: int
-    """MIDI note number, 0 to 127; 60 is middle C."""
-    velocity: int
-    """MIDI velocity, 1 to 127."""
-    confidence: float
-    """The model's probability of this note, 0 to 1."""
-    instrument: str | None
-    """One of ``model.config.INSTRUMENTS``; None if the model does not distinguish instruments."""
-    bends: tuple[float, ...] | None = None
-    """Cents above the pitch from the onset on, one per frame, if asked for."""
-
-
-def notes_of(notes: Iterable[events.Note]) -> list[Note]:
-    """The pipeline's notes without their ids."""
-    return [Note(*(getattr(note, field) for field in Note._fields)) for note in notes]
+CSV_FIELDS = ("onset_s", "offset_s", "pitch", "velocity", "confidence", "instrument")
 
 
 def write_csv(notes: Iterable[Note], file: TextIO) -> None:
-    """A line with the names of the fields, all but the bends, then a line for every note."""
-    rows = (row[:-1] for row in (Note._fields, *notes))
-    csv.writer(file, lineterminator="\n").writerows(rows)
-
-
-def _extra_missing(missing: ImportError) -> ImportError:
-    return ImportError(f"{missing.name} is missing: pip install 'rse-transcribe[library]'")
+    """A line with the names of the fields, then one for every note."""
+    rows = (tuple(getattr(note, field) for field in CSV_FIELDS) for note in notes)
+    csv.writer(file, lineterminator="\n").writerows([CSV_FIELDS, *rows])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,7 +59,7 @@ class Transcription:
     @property
     def notes(self) -> list[Note]:
         """The notes by onset, then pitch."""
-        return notes_of(self.performance.notes)
+        return self.performance.notes
 
     @property
     def instruments(self) -> list[str]:
@@ -95,7 +72,7 @@ class Transcription:
         return self.performance.totals.audio_s
 
     def __repr__(self) -> str:
-        return f"<Transcription: {len(self.performance.notes)} notes in {self.duration_s:.1f} s>"
+        return f"<Transcription: {len(self.notes)} notes in {self.duration_s:.1f} s>"
 
     def midi(self, tempo: float | Tempo | None = None, only: str | None = None) -> bytes:
         """A Standard MIDI File.
@@ -109,23 +86,22 @@ class Transcription:
             ValueError: a tempo below 20 or above 400.
         """
         if tempo is None:
-            tempo = analyse(self.performance.notes).tempo
+            tempo = analyse(self.notes).tempo
         elif not isinstance(tempo, Tempo):
             tempo = Tempo.of_bpm(tempo)
-        notes = [n for n in self.performance.notes if only in (None, n.instrument)]
+        notes = [n for n in self.notes if only in (None, n.instrument)]
         return midi_file(notes, self.performance.pedal, tempo)
 
     def score(self, title: str = "", wishes: Wishes | None = None) -> WrittenScore:
         """The score: ``save`` it as .musicxml, .pdf or .svg. Needs the extra "score"."""
-        return WrittenScore(self.performance.notes, wishes, title)
+        return WrittenScore(self.notes, wishes, title)
 
     def quantized(self, wishes: Wishes | None = None) -> Transcription:
         """The same with notes that begin and end on the grid of their beats."""
-        notes = self.performance.notes
-        times_s = quantised(notes, analyse(notes, wishes))
+        times_s = quantised(self.notes, analyse(self.notes, wishes))
         moved = [
             replace(note, onset_s=onset_s, offset_s=offset_s)
-            for note, (onset_s, offset_s) in zip(notes, times_s, strict=True)
+            for note, (onset_s, offset_s) in zip(self.notes, times_s, strict=True)
         ]
         return replace(self, performance=replace(self.performance, notes=moved))
 
@@ -174,7 +150,9 @@ class Transcription:
             import matplotlib.pyplot as plt
             from matplotlib.collections import LineCollection
         except ImportError as missing:
-            raise _extra_missing(missing) from missing
+            raise ImportError(
+                f"{missing.name} is missing: pip install 'rse-transcribe[library]'"
+            ) from missing
         axes = axes or plt.gca()
         axes.imshow(
             self.frame_probabilities.T,

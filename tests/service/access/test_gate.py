@@ -59,10 +59,9 @@ def refusal(client: TestClient, **options: Any) -> tuple[str, int]:
 
 def test_with_keys_the_page_and_the_probes_stay_open() -> None:
     with guarded() as client:
-        for path in ("/", "/app.js", "/healthz", "/readyz", "/openapi.json"):
+        for path in ("/", "/app.js", "/healthz", "/readyz"):
             assert client.get(path).status_code == 200
-        paths = set(client.get("/openapi.json").json()["paths"]) - {"/healthz", "/readyz"}
-        for path in paths:
+        for path in ("/info", "/metrics", "/score", "/token", "/transcribe"):
             for method in ("GET", "POST", "HEAD"):
                 answer = client.request(method, path)
                 assert answer.status_code == 401, (method, path)
@@ -70,19 +69,15 @@ def test_with_keys_the_page_and_the_probes_stay_open() -> None:
             assert client.get(path).json()["code"] == "unauthorized"
 
 
-def test_wrong_keys() -> None:
+def test_keys_right_and_wrong() -> None:
     wrong = ("", "Bearer", "Bearer ", f"Basic {ALICE}", ALICE, "Bearer x", f"Bearer {ALICE[:-1]}")
     with guarded() as client:
         for header in wrong:
             headers = {"Authorization": header}
             assert client.get("/info", headers=headers).status_code == 401, header
             assert refused(client, headers=headers) == (401, "unauthorized"), header
-
-
-def test_a_key_opens_everything() -> None:
-    with guarded() as client:
-        assert client.get("/info", headers=bearer(ALICE)).status_code == 200
-        assert client.get("/info", headers={"Authorization": f"bearer {ALICE}"}).status_code == 200
+        for header in (f"Bearer {ALICE}", f"bearer {ALICE}"):
+            assert client.get("/info", headers={"Authorization": header}).status_code == 200
         assert begin(client, headers=bearer(ALICE)) is None
         assert client.post("/transcribe", headers=bearer(ALICE)).json()["code"] == "bad_upload"
 
@@ -105,26 +100,18 @@ def test_a_key_is_no_query_parameter_and_comes_into_no_log(
     with guarded() as client:
         token = client.post("/token", headers=bearer(ALICE)).json()["token"]
         assert begin(client, subprotocols=["rse.v1", f"rse.token.{token}"]) == "rse.v1"
-        assert begin(client, headers=bearer(ALICE)) is None
         assert client.get(f"/info?key={ALICE}").status_code == 401
-        assert ALICE not in client.get("/info", headers=bearer(ALICE)).text
-        assert hash_key(ALICE).hex() not in client.get("/info", headers=bearer(ALICE)).text
+        shown = client.get("/info", headers=bearer(ALICE)).text
     said = "\n".join(r.getMessage() for r in caplog.records if r.name.startswith("service"))
+    for secret in (ALICE, hash_key(ALICE).hex(), token):
+        assert secret not in said + shown
     assert said
-    assert ALICE not in said
-    assert token not in said
 
 
-def test_a_key_has_limits_of_its_own() -> None:
-    with guarded() as client:
-        with client.websocket_connect(LIVE, headers=bearer(BOB)) as socket:
-            start(socket)
-            assert refused(client, headers=bearer(BOB)) == (429, "client_limit")
-            assert begin(client, headers=bearer(ALICE)) is None
-
-
-def test_one_client_leaves_half_of_the_places_to_others() -> None:
+def test_a_client_has_limits_its_keys_or_half_of_the_places() -> None:
     with guarded(max_sessions=4, max_sessions_per_client="auto") as client:
+        with client.websocket_connect(LIVE, headers=bearer(BOB)):
+            assert refused(client, headers=bearer(BOB)) == (429, "client_limit")
         with (
             client.websocket_connect(LIVE, headers=bearer(ALICE)),
             client.websocket_connect(LIVE, headers=bearer(ALICE)),
@@ -199,9 +186,8 @@ def test_pages_of_allowed_origins_may() -> None:
         preflight = client.options("/token", headers=asked)
         assert preflight.status_code == 200
         assert preflight.headers["Access-Control-Allow-Origin"] == origin
-        assert (
-            client.options("/token", headers={**asked, "Origin": "https://x.y"}).status_code == 400
-        )
+        asked["Origin"] = "https://x.y"
+        assert client.options("/token", headers=asked).status_code == 400
         answer = client.post("/token", headers={"Origin": origin, **bearer(ALICE)})
         assert answer.headers["Access-Control-Allow-Origin"] == origin
         offered = ["rse.v1", f"rse.token.{answer.json()['token']}"]

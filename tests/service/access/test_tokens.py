@@ -5,14 +5,14 @@ import time
 import pytest
 
 from service.access.clients import Client
-from service.access.keys import KeyRing, hash_key
+from service.access.keys import Keys, hash_key
 from service.access.tokens import LIFETIME_S, Tokens
 
 ALICE = Client("key alice", max_sessions=3)
 
 
-def keys(*secrets: str) -> KeyRing:
-    return KeyRing({hash_key(secret): Client(f"key {secret}") for secret in secrets})
+def keys(*secrets: str) -> Keys:
+    return {hash_key(secret): Client(f"key {secret}") for secret in secrets}
 
 
 def test_every_process_with_the_same_keys_accepts_a_token() -> None:

@@ -20,15 +20,16 @@ class Uploads:
     Attributes:
         status: of the answer.
         refusals: how many requests are refused first, to be made again at once.
-        fail_at_s, drop_at_s: where the recording turns bad, where the answer breaks off.
+        fault: what is said of the recording after the notes.
+        breaks_off: whether the answer ends before it is done.
+        asked: path and query of each request.
     """
 
     status: int = 200
     refusals: int = 0
-    fail_at_s: int | None = None
-    drop_at_s: int | None = None
-    paths: list[str] = field(default_factory=list)
-    queries: list[dict[str, str]] = field(default_factory=list)
+    fault: str = ""
+    breaks_off: bool = False
+    asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     url: str = ""
@@ -56,8 +57,7 @@ class Uploads:
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         target = urlsplit(request.path)
-        self.paths.append(target.path)
-        self.queries.append({name: values[0] for name, values in parse_qs(target.query).items()})
+        self.asked.append((target.path, parse_qs(target.query)))
         self.keys.append(request.headers.get("Authorization", ""))
         body = b""
         while size := int(request.rfile.readline() or b"0", 16):
@@ -69,12 +69,12 @@ class Uploads:
         assert b'name="file"' in head
         self.bodies.append(rest.removesuffix(b"\r\n--" + boundary + b"--\r\n"))
         lines: list[dict[str, Any]] = list(self.lines())
-        status = 429 if len(self.bodies) <= self.refusals else self.status
-        request.send_response(status)
-        if status != 200:
-            lines = [{"detail": "all places are taken", "code": "too_many_uploads"}]
-        if status == 429:
+        busy = len(self.bodies) <= self.refusals
+        request.send_response(429 if busy else self.status)
+        if busy:
             request.send_header("Retry-After", "0")
+        if busy or self.status != 200:
+            lines = [{"detail": "all places are taken", "code": "too_many_uploads"}]
         request.end_headers()
         request.wfile.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
@@ -83,24 +83,13 @@ class Uploads:
         yield {"type": "pedal", "down": True, "frame": 2, "time_s": 0.5}
         yield {"type": "pedal", "down": False, "frame": 6, "time_s": 1.5}
         for second in range(3):
-            if second == self.drop_at_s:
-                return
             note = {"note_id": second, "pitch": 60 + second}
-            sure = {"velocity": 80, "confidence": 0.9}
-            yield {
-                "type": "note_on",
-                **note,
-                **sure,
-                "frame": 4 * second + 1,
-                "time_s": second + 0.25,
-            }
-            if second != self.fail_at_s:
-                heard = {"frames": 4 * second + 2, "time_s": second + 0.5}
-                yield {"type": "progress", **heard, "fraction": 0.5}
-            if second + 1 != self.drop_at_s:
-                yield {"type": "note_off", **note, "frame": 4 * second + 3, "time_s": second + 0.75}
-            if second == self.fail_at_s:
-                yield {"type": "error", "code": "bad_audio", "message": "NaN in audio"}
-                break
+            on = {**note, "velocity": 80, "confidence": 0.9}
+            yield {"type": "note_on", **on, "frame": 4 * second + 1, "time_s": second + 0.25}
+            yield {"type": "progress", "frames": 9, "time_s": second + 0.5, "fraction": 0.5}
+            yield {"type": "note_off", **note, "frame": 4 * second + 3, "time_s": second + 0.75}
             yield {"type": "of a newer protocol"}
-        yield {"type": "done", "reason": "stop", "totals": _TOTALS, "midi_base64": ""}
+        if self.fault:
+            yield {"type": "error", "code": "bad_audio", "message": self.fault}
+        if not self.breaks_off:
+            yield {"type": "done", "reason": "stop", "totals": _TOTALS, "midi_base64": ""}

@@ -3,11 +3,12 @@
 import io
 import json
 import multiprocessing
-import os
 import pickle
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,25 +50,15 @@ def test_a_file_gives_what_the_service_answers(song: Path, tmp_path: Path) -> No
 
 
 def test_files_of_all_kinds_give_the_same_notes(song: Path) -> None:
-    class Answer:
-        """To a request: it can be read, and no more."""
-
-        def __init__(self) -> None:
-            self.read = io.BytesIO(song.read_bytes()).read
-
+    answer = SimpleNamespace(read=io.BytesIO(song.read_bytes()).read)  # it can do no more
     whole = transcribe(song).performance
     assert transcribe(str(song)).performance == whole
+    assert transcribe(song.read_bytes()).performance == whole
     assert transcribe(io.BytesIO(song.read_bytes())).performance == whole
-    assert transcribe(Answer()).performance == whole
-    reading, writing = os.pipe()
-
-    def fill() -> None:
-        with os.fdopen(writing, "wb") as end:
-            end.write(song.read_bytes())
-
-    with ThreadPoolExecutor(1) as thread, os.fdopen(reading, "rb") as pipe:
-        thread.submit(fill)
-        assert transcribe(pipe).performance == whole
+    assert transcribe(answer).performance == whole
+    with subprocess.Popen(["cat", song], stdout=subprocess.PIPE) as cat:
+        assert cat.stdout is not None
+        assert transcribe(cat.stdout).performance == whole
 
 
 def test_samples_of_all_kinds_give_the_same_notes(song: Path) -> None:
@@ -125,28 +116,24 @@ def test_a_forked_process_is_refused_and_does_not_wait_for_threads_of_its_parent
 ) -> None:
     context = multiprocessing.get_context("fork")
     refusals = context.SimpleQueue()
-    transcriber = rse_transcribe.Transcriber(model=FakeTranscriber())
-    stream = rse_transcribe.Stream(RATE_HZ, model=FakeTranscriber())
+    with (
+        rse_transcribe.Transcriber(model=FakeTranscriber()) as transcriber,
+        rse_transcribe.Stream(RATE_HZ, model=FakeTranscriber()) as stream,
+    ):
 
-    def use() -> None:
-        calls = (
-            lambda: transcriber.transcribe(song),
-            lambda: stream.push(melody()),
-            lambda: transcribe(song),
-        )
-        for call in calls:
-            try:
-                call()
-            except RuntimeError as error:
-                refusals.put(str(error))
+        def use() -> None:
+            for call in (lambda: transcriber.transcribe(song), lambda: stream.push(melody())):
+                try:
+                    call()
+                except RuntimeError as error:
+                    refusals.put(str(error))
 
-    with transcriber, stream:
         forked = context.Process(target=use, daemon=True)
         forked.start()
         forked.join(30)
         forked.kill()
-        assert not refusals.empty()
-        for _ in range(3):
+        for _ in range(2):
+            assert not refusals.empty()
             assert "start processes by spawn" in refusals.get()
         assert pitches(transcriber.transcribe(song)) == PITCHES
 
@@ -160,10 +147,8 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
         transcribe(io.BytesIO(torn))
     assert pitches(caught.value.transcription)[:2] == PITCHES[:2]
     sent = pickle.loads(pickle.dumps(caught.value))  # by a pool of processes
-    assert (str(sent), pitches(sent.transcription)) == (
-        str(caught.value),
-        pitches(caught.value.transcription),
-    )
+    assert str(sent) == str(caught.value)
+    assert pitches(sent.transcription) == pitches(caught.value.transcription)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +156,7 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     [
         (np.zeros(100), None, "samples need their sample_rate in Hz"),
         (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
-        ([1000] * 100, 8_000, "int16, int32, uint8, not int64; a list of ints needs a type"),
-        (np.zeros(100, np.uint16), 8_000, "uint8, not uint16$"),
-        (b"RIFF", 8_000, r"transcribe\(io.BytesIO"),
+        ([1000] * 100, 8_000, "int16, int32 or uint8, not int64: of a list of ints, make"),
         (np.full(100, np.nan), 8_000, "sample 0 is nan"),
         (np.zeros(100), 44_100.5, "sample_rate must be .*, not 44100.5"),
     ],
@@ -183,23 +166,12 @@ def test_bad_samples_get_one_clear_error(samples: Any, rate: Any, complaint: str
         transcribe(samples, rate)
 
 
-def test_the_lookahead_has_limits() -> None:
-    for lookahead_ms in (47, 372, np.float32(100)):
-        stated = transcribe(melody(), RATE_HZ, lookahead_ms=lookahead_ms).description
-        assert stated["lookahead_ms"] == pytest.approx(lookahead_ms, abs=12)  # a hop
-    for wrong in (0, float("nan")):
-        with pytest.raises(ValueError, match="lookahead_ms must be a positive number"):
-            transcribe(melody(), RATE_HZ, lookahead_ms=wrong)
-
-
 def test_bad_files_get_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "text.wav").write_text("no sound")
     with pytest.raises(ValueError, match="not a readable audio file"):
-        transcribe(tmp_path / "text.wav")
-    (tmp_path / "empty.wav").touch()
-    with pytest.raises(ValueError, match="the file is empty"):
-        transcribe(tmp_path / "empty.wav")
+        transcribe(b"no sound")
     with pytest.raises(FileNotFoundError):
         transcribe(tmp_path / "nothing.wav")
     with pytest.raises(ValueError, match=r"a recording is a binary file: open\(\.\.\., 'rb'"):
         transcribe(io.StringIO("no sound"))
+    with pytest.raises(ValueError, match="lookahead_ms must be greater than 0, not nan"):
+        transcribe(melody(), RATE_HZ, lookahead_ms=float("nan"))

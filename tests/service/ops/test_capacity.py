@@ -8,6 +8,8 @@ from service.ops.capacity import ALONE_WORKER, LOAD, Capacity
 from service.protocol.options import Mode, StreamOptions
 from tests.service.apps import serving
 
+ANYTIME = StreamOptions(mode=Mode.ANYTIME)
+
 
 def test_sessions_take_a_part_of_what_the_machine_computes() -> None:
     capacity = Capacity(windows_per_s=1000.0, sample_rate_hz=100 * HOP)
@@ -25,16 +27,16 @@ def test_one_session_in_anytime_mode_may_have_the_machine_to_itself(
     windows_per_s: float, sessions: int
 ) -> None:
     capacity = Capacity(windows_per_s, sample_rate_hz=100 * HOP)
-    assert capacity.sessions_by_kind["anytime"] == sessions
+    assert capacity.sessions(ANYTIME) == sessions
     assert capacity.admitted_per_s < 54  # what it asks for: no others beside it
 
 
 def test_no_session_is_larger_than_a_worker() -> None:
     """Four workers together compute what one of them alone cannot."""
     capacity = Capacity(windows_per_s=140.0, sample_rate_hz=100 * HOP, alone=ALONE_WORKER / 4)
-    assert capacity.admitted_per_s > capacity.asked_per_s(StreamOptions(mode=Mode.ANYTIME))
-    assert capacity.sessions_by_kind["anytime"] == 0
-    assert capacity.sessions_by_kind["block_frames=8"] == 3
+    assert capacity.admitted_per_s > capacity.asked_per_s(ANYTIME)
+    assert capacity.sessions(ANYTIME) == 0
+    assert capacity.sessions(StreamOptions(block_frames=8)) == 3
 
 
 def test_the_service_admits_as_many_as_it_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +48,6 @@ def test_the_service_admits_as_many_as_it_measured(monkeypatch: pytest.MonkeyPat
     assert info["settings"]["max_sessions"] == "auto"
     assert info["capacity"]["windows_per_s"] > 0
     assert info["max_sessions"] == ready["max_sessions"] >= 1
-    assert info["max_sessions"] == info["capacity"]["sessions"]["block_frames=4"]
     assert info["capacity"]["sessions_windows_per_s"] == 0
     assert f"rse_sessions_limit {info['max_sessions']:.1f}" in metrics
-    assert "rse_capacity_windows_per_second 0.0" not in metrics
+    assert "rse_sessions_load 0.0" in metrics

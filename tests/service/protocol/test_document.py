@@ -1,4 +1,4 @@
-"""PROTOCOL.md and the JSON Schema name every message, field, choice and error of the service."""
+"""PROTOCOL.md names every message, field, choice and error of the service."""
 
 import asyncio
 import json
@@ -20,7 +20,6 @@ from service.protocol.client_messages import (
     parse_message,
 )
 from service.protocol.faults import ErrorCode
-from service.protocol.schema import main
 from service.protocol.server_messages import SERVER_MESSAGES
 from tests.service.apps import ADDRESS, MELODY, serving, sound_file
 from tests.service.servers import RunningServer
@@ -113,17 +112,3 @@ def test_the_example_of_resume_is_a_message_with_a_whole_checkpoint() -> None:
     assert resume["sounding"][0].keys() == SoundingNote.model_fields.keys()
     resume["session_id"] = "9f0c"
     parse_message(json.dumps(start))
-
-
-def test_the_printed_schema_has_every_message_with_its_side_and_its_type(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    main()
-    schema = json.loads(capsys.readouterr().out)
-    for side, messages in (("client", CLIENT_MESSAGES), ("server", SERVER_MESSAGES)):
-        names = [entry["$ref"].rpartition("/")[2] for entry in schema[side]["oneOf"]]
-        assert names == [message.__name__ for message in messages]
-        for message in messages:
-            fields = schema[side]["$defs"][message.__name__]["properties"]
-            assert fields["type"]["const"] == message.model_fields["type"].default
-            assert fields.keys() == message.model_fields.keys()

@@ -27,16 +27,13 @@ class Client:
 
     @classmethod
     def of_address(cls, scope: Scope) -> Self:
-        """The peer; an IPv6 /64 network, which has one owner, is one client.
-
-        A dual-stack proxy may write an IPv4 address as ::ffff:a.b.c.d.
-        """
+        """The peer; an IPv6 /64 network, which has one owner, is one client."""
         peer = scope.get("client")
         try:
             address = ipaddress.ip_address(peer[0] if peer else "")
         except ValueError:
             return cls("address unknown")
-        address = getattr(address, "ipv4_mapped", None) or address
+        address = getattr(address, "ipv4_mapped", None) or address  # ::ffff:a.b.c.d of a proxy
         if address.version == 6:
             network = ipaddress.ip_network((address, 64), strict=False)
             return cls(f"address {network.network_address}/64")

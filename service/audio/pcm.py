@@ -61,7 +61,7 @@ class PcmDecoder:
 
     def resumable(self, sample: int) -> tuple[int, Mix]:
         """Where another decoder can begin, to give the same from ``sample`` on."""
-        if self._audio.channels == 2 and self._audio.channel is None:
+        if self._audio.channels == 2:
             return self._downmix.resumable(sample)
         return sample, Mix.MEAN
 
@@ -76,8 +76,6 @@ class PcmDecoder:
         self._carry = data[whole:]
         values = np.frombuffer(data, self._dtype, count=whole // self._dtype.itemsize)
         values = values.reshape(-1, self._audio.channels)
-        if self._audio.channel is not None:
-            values = values[:, self._audio.channel - 1 : self._audio.channel]
         if self._audio.encoding is Encoding.PCM_S16LE:
             samples = self._downmix(values.astype(np.float32) / np.float32(INT16_FULL_SCALE))
         else:

@@ -1,9 +1,7 @@
 """How many live sessions this machine can carry on time, measured at start-up.
 
-For about a second, sessions with default options process audio as fast as they can, with all that
-the process does for a session except its socket. Sessions are admitted up to a fraction of it, each
-by the windows per second that it asks for: in anytime mode a window every second hop, twice those
-of default options.
+For about a second the workers compute windows of default sessions as fast as they can. Sessions are
+admitted up to a fraction of that, each by the windows per second that it asks for.
 """
 
 import logging
@@ -54,14 +52,12 @@ class Capacity:
 
     @property
     def admitted_per_s(self) -> float:
-        """Windows per second that sessions may ask for together: enough for one with default
-        options always."""
+        """Windows per second that sessions may ask for together; one with default options may."""
         return max(LOAD * self.windows_per_s, self.asked_per_s(StreamOptions()))
 
     @property
     def most_each_per_s(self) -> float:
-        """Windows per second that one session may ask for, at most. If they are more than
-        ``admitted_per_s``, it must be the only one."""
+        """Windows per second that one session may ask for if it is the only one."""
         return max(self.alone * self.windows_per_s, self.asked_per_s(StreamOptions()))
 
     def asked_per_s(self, options: StreamOptions) -> float:
@@ -90,17 +86,13 @@ async def capacity(pool: Pool) -> Capacity:
 
 
 class SessionRoom(Room):
-    """Room for live sessions. With a number that was set, all are alike; with a measured capacity,
-    each takes up the windows per second that it asks for.
-
-    Attributes:
-        capacity: None if the number was set, or before the measurement.
-    """
+    """Room for live sessions: for a number that was set, or by the measured ``capacity``, of which
+    each takes up the windows per second that it asks for."""
 
     noun = "session"
 
     def __init__(self, limit: int | Literal["auto"]) -> None:
-        """With `auto` there is no room until :meth:`admit_by`."""
+        """With `auto` there is no room until `admit_by`."""
         super().__init__(0 if limit == "auto" else limit)
         self.capacity: Capacity | None = None
 
@@ -110,8 +102,7 @@ class SessionRoom(Room):
         self.total = capacity.admitted_per_s
 
     def has(self, size: float = 1.0, held: float = 0.0) -> bool:
-        """Also for a session that is larger than what several may ask for, if it is the only one
-        and not too large for the machine."""
+        """Also for one that is larger than what several may ask for, if it is the only one."""
         if self.capacity is None:
             return super().has(size, held)
         alone = self.count <= (held > 0)

@@ -3,10 +3,19 @@
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
+from model.config import INSTRUMENTS
 from model.ranges import explained
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import (
@@ -16,13 +25,12 @@ from service.protocol.options import (
     AudioFormat,
     BlockFrames,
     Encoding,
-    InstrumentName,
-    InstrumentNames,
     LookaheadMs,
     Mix,
     Mode,
     StreamOptions,
     TuningHz,
+    check_instruments,
 )
 
 
@@ -42,6 +50,9 @@ def _split(value: object) -> object:
     return tuple(name.strip() for v in values for name in v.split(","))
 
 
+_Names = Annotated[tuple[str, ...], Field(max_length=len(INSTRUMENTS)), BeforeValidator(_split)]
+
+
 class Choices(_ClientMessage):
     """Options of a transcription; the server chooses those left out."""
 
@@ -49,7 +60,7 @@ class Choices(_ClientMessage):
     lookahead_ms: LookaheadMs | None = None
     block_frames: BlockFrames | None = None
     model: str | None = Field(default=None, max_length=128)
-    instruments: Annotated[InstrumentNames, BeforeValidator(_split)] | None = None
+    instruments: _Names | None = None
     tuning_hz: TuningHz | None = None
     bends: bool = False
     updates: bool = False
@@ -72,6 +83,14 @@ _Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
 _Pitch = Annotated[int, Field(ge=0, le=127)]
 
 
+def _known(name: str) -> str:
+    check_instruments((name,), INSTRUMENTS)
+    return name
+
+
+_Instrument = Annotated[str, AfterValidator(_known)]
+
+
 class _State(_ClientMessage):
     # Passed from server to server, possibly with fields of a newer version.
     model_config = ConfigDict(extra="allow")
@@ -86,7 +105,7 @@ class SoundingNote(_State):
     confidence: float = Field(ge=0, le=1)
     frame: _Count
     time_s: float = Field(ge=0)
-    instrument: InstrumentName | None = None
+    instrument: _Instrument | None = None
     instrument_probability: float | None = Field(default=None, ge=0, le=1)
 
 
@@ -94,7 +113,7 @@ class BeliefState(_State):
     """Which instruments have played recently."""
 
     frame: _Count
-    weights: dict[InstrumentName, Annotated[float, Field(gt=0)]]
+    weights: dict[_Instrument, Annotated[float, Field(gt=0)]]
 
 
 class DynamicsState(_State):
@@ -153,7 +172,6 @@ class Start(Choices):
     encoding: Encoding
     sample_rate: int = Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
-    channel: int | None = Field(default=None, ge=1, le=MAX_CHANNELS)
     frames: bool = False
     beats: bool = False
     resume: Resume | None = None
@@ -163,7 +181,6 @@ class Start(Choices):
             encoding=self.encoding,
             sample_rate_hz=self.sample_rate,
             channels=self.channels,
-            channel=self.channel,
         )
 
     @property
@@ -191,8 +208,6 @@ class Flush(_ClientMessage):
 
 
 ClientMessage = Start | Stop | Keepalive | Flush
-
-CLIENT_MESSAGES: tuple[type[BaseModel], ...] = get_args(ClientMessage)
 
 CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]

@@ -125,12 +125,6 @@ class TempoMap:
         return track_of(events)
 
 
-def played(notes: Iterable[FileNote], programs: Mapping[str, int]) -> list[str]:
-    """The instruments of the notes, in the order of ``programs``."""
-    names = {note.instrument for note in notes if note.instrument}
-    return [name for name in programs if name in names] + sorted(names - programs.keys())
-
-
 class WrittenNote(FileNote, Protocol):
     """``bends``: cents above the pitch from the onset on, one a frame."""
 
@@ -147,9 +141,7 @@ def midi_file(
     """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
     program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
     one track without a name for notes without an instrument. Notes that bend have channels of their
-    own (``service.protocol.mpe``).
-
-    Every note lasts at least a tick, as readers drop those that do not.
+    own (``service.protocol.mpe``). Every note lasts a tick, as readers drop those that do not.
 
     Args:
         pedal: moves of the sustain pedal in order: seconds, and whether it is down. One that is
@@ -165,9 +157,10 @@ def midi_file(
     while ticks.tick(last_s) > MAX_TICK * 0.99:
         ticks = TempoMap(tempo, ticks.ticks_per_beat // 2)
     least_s, parts = 1.001 * ticks.longest_tick_s, []
-    names = played(notes, programs)
-    unnamed = any(note.instrument is None for note in notes)
-    for name in [*([None] if unnamed or not names else []), *names]:
+    order = {name: place for place, name in enumerate([None, *programs])}
+    found = {note.instrument for note in notes} or {None}
+    names = sorted(found, key=lambda name: (order.get(name, len(order)), name or ""))
+    for name in names:
         part = Instrument(programs.get(name, 0) if name else 0, name=name or "")
         ended = [
             (note, end_s)
@@ -178,7 +171,7 @@ def midi_file(
             Note(note.velocity, note.pitch, note.onset_s, max(end_s, note.onset_s + least_s))
             for note, end_s in ended
         ]
-        if name in PEDALLED or not names:
+        if name in PEDALLED or names == [None]:
             part.control_changes = _pedal(pedal, least_s)
         parts.append((part, [note.bends for note, _ in ended]))
     if any(note.bends for note in notes):

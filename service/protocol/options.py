@@ -6,7 +6,7 @@ from enum import StrEnum
 from numbers import Integral
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
 from model.ranges import checked
@@ -62,24 +62,17 @@ class OptionsError(ProtocolError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioFormat:
-    """The PCM that a client sends; ``channel``, from 1, is the only one to hear.
-
-    Raises OptionsError if its rate is not one of those taken, or there is no such channel.
-    """
+    """The PCM that a client sends. Raises OptionsError if its rate is not one of those taken."""
 
     encoding: Encoding
     sample_rate_hz: int
     channels: int = 1
-    channel: int | None = None
 
     def __post_init__(self) -> None:
         rate_hz, lowest, highest = self.sample_rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ
         if not isinstance(rate_hz, Integral) or not lowest <= rate_hz <= highest:
             message = f"sample_rate must be a whole number from {lowest} to {highest} Hz"
             raise OptionsError(ErrorCode.BAD_SAMPLE_RATE, f"{message}, not {rate_hz!r}")
-        if self.channel is not None and not 1 <= self.channel <= self.channels:
-            message = f"channel must be one of {self.channels}, not {self.channel}"
-            raise OptionsError(ErrorCode.BAD_START, message)
 
     @property
     def frame_bytes(self) -> int:
@@ -99,16 +92,9 @@ def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
         raise OptionsError(ErrorCode.BAD_START, f"{among}, not {', '.join(unknown)}")
 
 
-def _known(name: str) -> str:
-    check_instruments((name,), INSTRUMENTS)
-    return name
-
-
 LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
 TuningHz = Annotated[float, Field(ge=MIN_TUNING_HZ, le=MAX_TUNING_HZ)]
-InstrumentName = Annotated[str, AfterValidator(_known)]
-InstrumentNames = Annotated[tuple[InstrumentName, ...], Field(max_length=len(INSTRUMENTS))]
 
 
 @checked(slots=True, kw_only=True)
@@ -134,7 +120,7 @@ class StreamOptions:
     mode: Mode = Mode.BLOCK
     lookahead_ms: LookaheadMs = 100.0
     block_frames: BlockFrames | None = None
-    instruments: InstrumentNames = ()
+    instruments: tuple[str, ...] = ()
     tuning_hz: TuningHz | None = None
     bends: bool = False
 
@@ -142,6 +128,7 @@ class StreamOptions:
         most = MAX_ANYTIME_BLOCK_FRAMES
         if self.mode is Mode.ANYTIME and self.frames_per_window > most:
             raise ValueError(f"block_frames must be from 1 to {most}, not {self.block_frames}")
+        check_instruments(self.instruments, INSTRUMENTS)
 
     @property
     def frames_per_window(self) -> int:

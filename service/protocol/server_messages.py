@@ -1,7 +1,7 @@
 """Messages of the server in the live protocol (PROTOCOL.md)."""
 
 import base64
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -133,8 +133,7 @@ class Lagging(_ServerMessage):
 
 
 class Draining(_ServerMessage):
-    """The server is shutting down: the last messages of this session follow. A client that resumes
-    elsewhere ignores them."""
+    """The server is shutting down: the last messages of this session follow."""
 
     type: Literal["draining"] = "draining"
 
@@ -198,8 +197,6 @@ ServerMessage = (
     | Done
     | Error
 )
-
-SERVER_MESSAGES: tuple[type[BaseModel], ...] = get_args(ServerMessage)
 
 SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Beat | Progress | Lagging
 """What a session says while it runs, beside frames."""

@@ -109,7 +109,8 @@ async def _body(request: Request) -> ScoreRequest:
     try:
         return ScoreRequest.model_validate_json(bytes(received))
     except ValidationError as error:
-        raise RequestValidationError([{**e, "loc": ("body", *e["loc"])} for e in error.errors()])
+        faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        raise RequestValidationError(faults) from None
 
 
 async def written(

@@ -137,12 +137,6 @@ class Pool:
         """Whether a worker that cannot be replaced, a thread, does not answer."""
         return any(link.hangs for link in self._links)
 
-    @property
-    def heartbeat_age_s(self) -> float:
-        """Seconds since the last sign of life of the worker that has been silent longest."""
-        now_s = self._loop.time()
-        return max((now_s - link.heard_s for link in self._links if link.up), default=0.0)
-
     async def measure(self, seconds: float) -> float:
         """Windows per second of default streams that all workers compute together."""
         measuring = [link.measure(seconds) for link in self._links if link.up]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.protocol.client_messages import (
-    CLIENT_MESSAGES,
+    ClientMessage,
     Resume,
     SoundingNote,
     Start,
@@ -56,7 +56,7 @@ def test_a_text_is_a_message_or_a_complaint(text: str) -> None:
     except ProtocolError as error:
         check(error)
     else:
-        assert isinstance(message, CLIENT_MESSAGES)
+        assert isinstance(message, ClientMessage)
         if isinstance(message, Start):
             message.audio()
 

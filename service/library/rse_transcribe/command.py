@@ -25,7 +25,6 @@ from service.protocol.command_line import (
     keep,
     one_line,
     print_any_name,
-    write_whole,
 )
 from service.score import SCORES
 
@@ -79,7 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
     )
-    parser.add_argument("--split", action="store_true", help="a MIDI file for each instrument")
     parser.add_argument("--quantize", action="store_true", help=argparse.SUPPRESS)
     add_result_options(parser)
     add_beat_options(parser)
@@ -158,8 +156,8 @@ def _check_results(
     parser: argparse.ArgumentParser, args: argparse.Namespace, results: Iterable[Path]
 ) -> None:
     endings = {result.suffix.lower() for result in results}
-    if endings and (args.split or args.quantize) and endings.isdisjoint(MIDI):
-        parser.error("--split and --quantize need a MIDI file as output")
+    if endings and args.quantize and endings.isdisjoint(MIDI):
+        parser.error("--quantize needs a MIDI file as output")
     if not endings.isdisjoint(SCORES):
         from service.score.sheet import ScoreExtraMissing, load
 
@@ -214,8 +212,7 @@ def _one(path: Path, target: Path, args: argparse.Namespace, hear: Hear) -> bool
         if target != STANDARD:  # known without the seconds that torch takes to load
             target.parent.mkdir(parents=True, exist_ok=True)
             check_writable(target)
-            if not (args.split and target.suffix.lower() in MIDI):
-                keep([target], args.force)
+            keep([target], args.force)
         from rse_transcribe.recordings import IncompleteError
 
         fault: IncompleteError | None = None
@@ -248,7 +245,7 @@ def _one(path: Path, target: Path, args: argparse.Namespace, hear: Hear) -> bool
 def _save(
     transcription: Transcription, target: Path, args: argparse.Namespace, say: Say
 ) -> Iterable[Path]:
-    """The files. Raises OSError: one cannot be written, or exists and is to be kept."""
+    """The files. Raises OSError."""
     from rse_transcribe.transcription import write_csv
     from service.score.analysis import NO_BEAT, analyse, wishes_of
 
@@ -266,14 +263,7 @@ def _save(
         tempo = analyse(transcription.notes, wishes).tempo
         if args.quantize:
             transcription = transcription.quantized(wishes)
-        names = transcription.instruments if args.split else ()
-        files: dict[Path, str | None] = {
-            target.with_suffix(f".{name}{target.suffix}"): name for name in names
-        } or {target: None}
-        keep(files, args.force)
-        for file, only in files.items():
-            write_whole(file, transcription.midi(tempo, only))
-        return files
+        transcription.save(target, tempo=tempo)
     return [target]
 
 

@@ -63,8 +63,7 @@ class Transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Its threads and processes end when it is closed or forgotten. Several threads may share one;
-    processes started by ``spawn`` make one each.
+    Several threads may share one; processes started by ``spawn`` make one each.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ def transcribe(
     May be called in threads. For several recordings a ``Transcriber`` is faster.
 
     Args:
-        recording: path, binary file or bytes of WAV, FLAC, MP3, M4A, OGG, WebM, a film or another kind
+        recording: path, binary file or bytes of a sound file or a film
             (``service.audio.container``); or samples of shape [n] or [n, channels]: an array or
             tensor of floats (full scale 1), int16, int32 or uint8 (128 is silence), or a
             list of floats.

@@ -89,6 +89,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
             case "error":
                 fault = f"{message['message']} ({message['code']})"
             case "done":
+                score.settle()
                 performance = Performance(
                     notes=score.notes,
                     pedal=score.pedal,

@@ -28,11 +28,8 @@ class Stream:
                     print(event.kind, event.pitch, event.time_s)
             last = stream.finish()
 
-    The events depend on the audio alone, not on the lengths of the blocks. Not thread-safe: call
-    it from one thread at a time.
-
-    ``gc.freeze()`` after opening spares a live program pauses of 0.1 s: Python's garbage collector
-    walks through all that torch has imported.
+    The events depend on the audio alone, not on the lengths of the blocks. Call it from one thread
+    at a time; ``gc.freeze()`` after opening spares a live program pauses of 0.1 s.
     """
 
     def __init__(

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pretty_midi import PrettyMIDI
 
-from model.instruments import PROGRAMS
 from service.notes.events import Note
 from service.notes.score import midi_file
 from service.protocol.command_line import write_whole
-from service.protocol.midi_file import Tempo, played
+from service.protocol.midi_file import Tempo
 from service.score import SCORES
 from service.score.analysis import analyse, quantised
 from service.score.beats import Wishes
@@ -62,11 +61,6 @@ class Transcription:
         return self.performance.notes
 
     @property
-    def instruments(self) -> list[str]:
-        """Those of the notes, in the order of the MIDI file."""
-        return played(self.notes, PROGRAMS)
-
-    @property
     def duration_s(self) -> float:
         """Seconds of audio."""
         return self.performance.totals.audio_s
@@ -74,13 +68,12 @@ class Transcription:
     def __repr__(self) -> str:
         return f"<Transcription: {len(self.notes)} notes in {self.duration_s:.1f} s>"
 
-    def midi(self, tempo: float | Tempo | None = None, only: str | None = None) -> bytes:
+    def midi(self, tempo: float | Tempo | None = None) -> bytes:
         """A Standard MIDI File.
 
         Args:
             tempo: beats a minute; None takes the beats, bars and key that the notes suggest. The
                 notes' times are the same with any.
-            only: one of ``instruments``; the others are left out.
 
         Raises:
             ValueError: a tempo below 20 or above 400.
@@ -89,8 +82,7 @@ class Transcription:
             tempo = analyse(self.notes).tempo
         elif not isinstance(tempo, Tempo):
             tempo = Tempo.of_bpm(tempo)
-        notes = [n for n in self.notes if only in (None, n.instrument)]
-        return midi_file(notes, self.performance.pedal, tempo)
+        return midi_file(self.notes, self.performance.pedal, tempo)
 
     def score(self, title: str = "", wishes: Wishes | None = None) -> WrittenScore:
         """The score: ``save`` it as .musicxml, .pdf or .svg. Needs the extra "score"."""

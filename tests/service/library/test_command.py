@@ -48,23 +48,6 @@ def test_a_recording_becomes_a_midi_file(
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
 
 
-def test_each_instrument_has_its_file(
-    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heads = ("frame", "onset", "velocity", "instrument:piano", "instrument:violin")
-    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_, **__: FakeTranscriber(heads))
-    song, whole = album / "one.wav", album / "one.mid"
-    whole.write_text("of yesterday")
-    assert command.main([str(song), "--split"]) == 0
-    made = sorted(path for path in album.glob("one.*.mid"))
-    assert made
-    assert capsys.readouterr().out.endswith(f" -> {', '.join(map(str, made))}\n")
-    assert sum((pitches_of(path.read_bytes()) for path in made), []) == PITCHES
-    assert whole.read_text() == "of yesterday"
-    assert command.main([str(song), "--split"]) == 1
-    assert f"{made[0]} exists" in capsys.readouterr().err
-
-
 def test_the_tempo_of_the_file_is_chosen_or_the_standard(album: Path) -> None:
     assert command.main([str(album / "one.wav"), "--bpm", "96"]) == 0
     assert command.main([str(album / "two.wav")]) == 0  # three notes
@@ -251,7 +234,7 @@ def test_without_standard_error(album: Path) -> None:
         ),
         (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
-        (["{one}", "-o", "x.json", "--split"], "--split and --quantize need a MIDI file as output"),
+        (["{one}", "-o", "x.json", "--quantize"], "--quantize needs a MIDI file as output"),
         (
             ["{one}", "--lookahead-ms", "0"],
             "lookahead_ms must be greater than 0, not 0.0",

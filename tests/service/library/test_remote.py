@@ -1,95 +1,98 @@
-"""``rse-transcribe --server``: what it sends, what it writes, how it fails."""
+"""``rse-transcribe --server``: the files of the command alone, and what goes wrong on the way."""
 
 import io
-import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
+import soundfile
 
 from rse_transcribe import command, remote
+from service.access.keys import hash_key
 from tests.clients.fakes.fake_service import nobody
-from tests.service.apps import pitches_of
-from tests.service.library.fake_uploads import STARTED, Uploads
+from tests.fakes import FakeTranscriber
+from tests.service.apps import RATE_HZ, melody
+from tests.service.servers import TONES, server_starter
 
-NOTES = [60, 61, 62]
+KEY = "rse_secret"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with server_starter(tmp_path_factory.mktemp("server")) as start:
+        yield start(*TONES, RSE_KEYS=f"alice:{hash_key(KEY).hex()}").url
 
 
 @pytest.fixture
-def song(tmp_path: Path) -> Path:
-    path = tmp_path / "song.wav"
-    path.write_bytes(bytes(range(256)) * 1000)
-    return path
+def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_, **__: FakeTranscriber())
+    monkeypatch.setenv("RSE_KEY", KEY)
+    soundfile.write(tmp_path / "song.flac", melody(), RATE_HZ)
+    return tmp_path / "song.flac"
 
 
-def run(service: Uploads, *arguments: str | Path) -> int:
-    return command.main([*map(str, arguments), "--server", service.url])
-
-
-def test_a_recording_becomes_midi_and_json(
-    song: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ending", ["mid", "json", "csv"])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_files_are_those_of_the_command_alone(
+    url: str, song: Path, capsys: pytest.CaptureFixture[str], ending: str, damaged: bool
 ) -> None:
-    monkeypatch.setenv("RSE_KEY", "secret")
-    out, table = song.with_name("o.mid"), song.with_name("o.json")
-    with Uploads().running() as service:
-        assert run(service, song, "-o", out, "--lookahead-ms", "50") == 0
-        service.url += "/music/"  # of a service behind a proxy
-        assert run(service, song, "-o", table, "--instruments", "violin,cello", "--bends") == 0
-    (path, query), (below, chosen) = service.asked
-    assert (path, below) == ("/transcribe", "/music/transcribe")
-    assert query == {"answer": ["ndjson"], "lookahead_ms": ["50.0"], "updates": ["true"]}
-    assert (chosen["instruments"], chosen["bends"]) == (["violin", "cello"], ["true"])
-    assert service.keys[0] == "Bearer secret"
-    assert service.bodies == [song.read_bytes()] * 2
-    assert pitches_of(out.read_bytes()) == NOTES
-    described = json.loads(table.read_text())
-    assert [(n["pitch"], n["onset_s"], n["offset_s"]) for n in described["notes"]] == [
-        (60 + k, k + 0.25, k + 0.75) for k in range(3)
-    ]
-    assert described["pedal"] == [{"onset_s": 0.5, "offset_s": 1.5}]
-    assert STARTED.items() <= described.items()
-    assert capsys.readouterr().out.splitlines()[0] == f"{song}: 3 notes -> {out}"
+    data = song.read_bytes()
+    if damaged:
+        song.write_bytes(data[: len(data) * 2 // 3] + bytes(1000) + data[-200:])
+    said, made = [], []
+    for where in ([], ["--server", url]):
+        out = song.with_name(f"{len(made)}.{ending}")
+        options = ["-o", str(out), "--lookahead-ms", "150", "--bends"]
+        assert command.main([str(song), *options, *where]) == damaged
+        said.append(capsys.readouterr().err.replace(" (undecodable)", ""))
+        made.append(out.read_bytes())
+    assert made[0] == made[1]
+    assert said[0] == said[1]
 
 
-def test_a_recording_comes_through_a_pipe(song: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(url: str, song: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(song.read_bytes())))
-    with Uploads().running() as service:
-        assert run(service, "-", "-o", song.with_name("out.mid")) == 0
-    assert service.bodies == [song.read_bytes()]
+    assert command.main(["-", "-o", str(song.with_suffix(".mid")), "--server", url]) == 0
 
 
-def test_what_fails_is_said_and_a_damaged_recording_keeps_its_notes(
-    song: Path, capsys: pytest.CaptureFixture[str]
+def test_a_refusal_and_a_service_that_is_not_there(
+    url: str, song: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = song.with_suffix(".mid")
-    with Uploads(fault="NaN in audio").running() as service:
-        assert run(service, song) == 1
-    assert capsys.readouterr().err == f"{song}: NaN in audio (bad_audio); incomplete: 3 notes\n"
-    assert pitches_of(out.read_bytes()) == NOTES
-    out.write_text("of yesterday")
-    for service, words in (
-        (Uploads(status=503), "all places are taken (too_many_uploads)"),
-        (Uploads(breaks_off=True), "the service closed the connection"),
-    ):
-        with service.running():
-            assert run(service, song, "--force") == 1
-        assert capsys.readouterr().err == f"{song}: {words}\n"
-    with nobody() as service.url:
-        assert run(service, song, "--force") == 1
+    song.with_suffix(".mid").write_text("of yesterday")
+    monkeypatch.setenv("RSE_KEY", "wrong")
+    assert command.main([str(song), "--force", "--server", url]) == 1
+    said = capsys.readouterr().err
+    assert said == f"{song}: a valid API key or token is needed (unauthorized)\n"
+    with nobody() as empty:
+        assert command.main([str(song), "--force", "--server", empty]) == 1
     said = capsys.readouterr().err
     assert "cannot connect" in said
     assert said.endswith("; `rse-transcribe serve` starts a service\n")
-    assert out.read_text() == "of yesterday"
+    assert song.with_suffix(".mid").read_text() == "of yesterday"
 
 
 @pytest.mark.parametrize(("refusals", "status"), [(3, 0), (remote.BUSY_TRIES, 1)])
-def test_a_recording_that_has_no_room_yet_is_sent_again(
-    song: Path, capsys: pytest.CaptureFixture[str], refusals: int, status: int
+def test_a_busy_service_is_asked_again(
+    url: str,
+    song: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    refusals: int,
+    status: int,
 ) -> None:
-    with Uploads(refusals=refusals).running() as service:
-        assert run(service, song) == status
-    assert service.bodies == [song.read_bytes()] * min(refusals + 1, remote.BUSY_TRIES)
-    assert song.with_suffix(".mid").exists() == (status == 0)
+    ask, busy = remote._ask, [remote.ServiceError("all places are taken", 0.0)] * refusals
+
+    def asked(connection: Any, target: str, file: BinaryIO) -> object:
+        if busy:
+            file.read(1000)
+            raise busy.pop()
+        return ask(connection, target, file)
+
+    monkeypatch.setattr(remote, "_ask", asked)
+    assert command.main([str(song), "--server", url]) == status
+    assert not busy
     assert capsys.readouterr().err.count("all places are taken") == 1 + status
 
 

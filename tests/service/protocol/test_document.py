@@ -13,14 +13,14 @@ from pydantic import BaseModel
 import service
 from model.storage import load
 from service.protocol.client_messages import (
-    CLIENT_MESSAGES,
     Checkpoint,
+    ClientMessage,
     Resume,
     SoundingNote,
     parse_message,
 )
 from service.protocol.faults import ErrorCode
-from service.protocol.server_messages import SERVER_MESSAGES
+from service.protocol.server_messages import ServerMessage
 from tests.service.apps import ADDRESS, MELODY, serving, sound_file
 from tests.service.servers import RunningServer
 
@@ -32,7 +32,7 @@ RESUME = AFTER[AFTER.index("### Resume") : AFTER.index("### Errors")]
 def place(message: type[BaseModel]) -> str:
     """Where the document describes a message: an example with its table, or a row and a list."""
     kind = message.model_fields["type"].default
-    if message in CLIENT_MESSAGES:
+    if message in get_args(ClientMessage):
         (found,) = re.findall(rf'(?s)`\{{"type": "{kind}".*?\}}`(?:\n\n(?:\|[^\n]*\n)+)?', BEFORE)
         return str(found)
     (row,) = re.findall(rf"(?m)^\| `{kind}` \|.*", SERVER)
@@ -49,7 +49,7 @@ def undescribed(model: type[BaseModel], text: str) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("message", CLIENT_MESSAGES + SERVER_MESSAGES)
+@pytest.mark.parametrize("message", get_args(ClientMessage) + get_args(ServerMessage))
 def test_document_describes_every_message_with_its_fields(message: type[BaseModel]) -> None:
     assert not undescribed(message, place(message))
 

@@ -15,7 +15,7 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 from service.access.clients import Client, client_of
 from service.access.keys import Keys
 
-LIFETIME_S = 30.0
+LIFETIME_S = 30
 
 
 class Tokens:
@@ -42,7 +42,7 @@ def token_router(tokens: Tokens) -> APIRouter:
     router = APIRouter()
 
     @router.post("/token")
-    async def new_token(request: Request, response: Response) -> dict[str, str | float]:
+    async def new_token(request: Request, response: Response) -> dict[str, str | int]:
         response.headers["Cache-Control"] = "no-store"
         return {"token": tokens.issue(client_of(request.scope)), "expires_in_s": LIFETIME_S}
 

@@ -1,7 +1,9 @@
 """How many live sessions this machine can carry on time, measured at start-up.
 
-For about a second the workers compute windows of default sessions as fast as they can. Sessions are
-admitted up to a fraction of that, each by the windows per second that it asks for.
+For about a second, sessions with default options process audio as fast as they can, with all that
+the process does for a session except its socket. Sessions are admitted up to a fraction of it, each
+by the windows per second that it asks for: in anytime mode a window every second hop, twice those
+of default options.
 """
 
 import logging

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import cast
 
@@ -131,6 +132,7 @@ class Link(asyncio.Protocol):
         self._unanswered = 0  # looks since a ping that was not answered
         self.hello: Hello | None = None
         self.closed = False
+        self.heard_s = time.monotonic()  # from it
 
     async def start(self, setup: Setup) -> Hello:
         """Returns when the model is loaded. Raises EngineError if it cannot be."""
@@ -197,6 +199,7 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self.heard_s = time.monotonic()
         for _, replies in self._frames.take(data):
             for reply in replies:
                 match reply:

@@ -38,7 +38,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
     if array.dtype == np.uint8:
-        return array.astype(np.float32) / 128 - 1
+        return array.astype(np.float32) / np.float32(128) - np.float32(1)
     if array.dtype in (np.int16, np.int32):
         return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
     raise ValueError(

@@ -41,7 +41,8 @@ def test_the_files_are_those_of_the_command_alone(
     data = song.read_bytes()
     if damaged:
         song.write_bytes(data[: len(data) * 2 // 3] + bytes(1000) + data[-200:])
-    said, made = [], []
+    said: list[str] = []
+    made: list[bytes] = []
     for where in ([], ["--server", url]):
         out = song.with_name(f"{len(made)}.{ending}")
         options = ["-o", str(out), "--lookahead-ms", "150", "--bends"]

@@ -20,7 +20,7 @@ from clients.connection.websocket import KEY_HELP
 from clients.errors import TranscriptionError
 from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, MpeOut, open_port
 from service.protocol.client_messages import Start, protocol_error
-from service.protocol.command_line import add_result_options, keep, write_whole
+from service.protocol.command_line import add_result_options, refuse_existing, write_whole
 from service.protocol.options import Mode
 from service.protocol.server_messages import NoteOn, Pedal
 
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
         parser.error(f"--midi {args.midi}: not a file in a folder that exists")
     takes = [path for path in (args.midi, args.save) if path is not None]
     try:
-        keep(takes, args.force)
+        refuse_existing(takes, args.force)
     except FileExistsError as error:
         parser.error(str(error))
     try:

@@ -28,7 +28,7 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import ErrorCode, ProtocolError, internal_error
-from service.protocol.magic import recognised
+from service.protocol.magic import file_format
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
@@ -220,7 +220,7 @@ class Connection:
             message = content_of(await receive())
             self._message_s = now_s = self._loop.time()
             if isinstance(message, bytes):
-                if first and (name := recognised(message)):
+                if first and (name := file_format(message)):
                     advice = f"this is {name}, not PCM: decode it first, or upload it as a file"
                     raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
                 first = False

@@ -33,7 +33,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip().lower()))
 
 
-def print_any_name() -> None:
+def escape_names() -> None:
     """From now on standard output takes file names that its encoding lacks, escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -47,7 +47,7 @@ def one_line(words: object) -> str:
     )
 
 
-def keep(files: Iterable[Path], force: bool) -> None:
+def refuse_existing(files: Iterable[Path], force: bool) -> None:
     """Raises FileExistsError if one of the files is not to be replaced."""
     for file in files:
         if file.is_dir():

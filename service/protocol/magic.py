@@ -14,7 +14,7 @@ _KBITS = (
 _RATES_HZ = (44_100, 48_000, 32_000, 0)
 
 
-def recognised(data: bytes) -> str | None:
+def file_format(data: bytes) -> str | None:
     """The format of a file that begins so; None for what may be PCM, which a WAV nearly is."""
     if data[4:8] == b"ftyp":
         return "MP4 or M4A"

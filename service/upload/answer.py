@@ -43,7 +43,7 @@ class Answer(StrEnum):
 
 
 @dataclass
-class Tally:
+class UploadLog:
     """What becomes of an upload.
 
     Attributes:
@@ -66,27 +66,27 @@ class Tally:
 
 
 @contextmanager
-def counted(metrics: Metrics, client: Client) -> Iterator[Tally]:
+def counted(metrics: Metrics, client: Client) -> Iterator[UploadLog]:
     """Counts and logs an upload, however it ends; a fault becomes a problem that holds the result
     so far."""
-    tally, began_s = Tally(), monotonic()
+    log, began_s = UploadLog(), monotonic()
     try:
-        yield tally
+        yield log
     except Exception as error:
         problem = as_problem(error)
-        tally.outcome = problem.code
-        if tally.performance is not None:
-            problem.extra["midi_base64"] = base64.b64encode(tally.performance.midi).decode()
+        log.outcome = problem.code
+        if log.performance is not None:
+            problem.extra["midi_base64"] = base64.b64encode(log.performance.midi).decode()
         raise problem from error
     finally:
-        metrics.uploads_ended.labels(tally.outcome).inc()
-        metrics.audio_s.labels("file").inc(tally.audio_s)
+        metrics.uploads_ended.labels(log.outcome).inc()
+        metrics.audio_s.labels("file").inc(log.audio_s)
         fields = {
-            "outcome": str(tally.outcome),
+            "outcome": str(log.outcome),
             "client": client.name,
             "duration_s": round(monotonic() - began_s, 3),
-            "bytes": tally.received,
-            "audio_s": round(tally.audio_s, 3),
+            "bytes": log.received,
+            "audio_s": round(log.audio_s, 3),
         }
         logger.info("upload ended", extra={"fields": fields})
 
@@ -115,7 +115,7 @@ class HoldingResponse(StreamingResponse):
 async def write_lines(
     first: list[FileItem],
     steps: AsyncGenerator[list[FileItem], None],
-    tally: Tally,
+    log: UploadLog,
     held: AsyncExitStack,
     chosen: dict[str, Any],
     updates: bool,
@@ -129,7 +129,7 @@ async def write_lines(
     problem: ProtocolError | None = None
     yield json.dumps({"type": "started", **chosen}) + "\n"
     while step is not None:
-        tally.take(step)
+        log.take(step)
         for item in step:
             if isinstance(item, FileProgress):
                 yield item.model_dump_json() + "\n"
@@ -140,11 +140,11 @@ async def write_lines(
             step = await anext(steps, None)
         except Exception as error:
             problem, step = as_problem(error), None
-            tally.outcome = problem.code
+            log.outcome = problem.code
     await held.aclose()
     if problem is not None:
         yield Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
-    if (performance := tally.performance) is not None:
+    if (performance := log.performance) is not None:
         for beat in performance.beats if updates else ():
             yield json.dumps({"type": "beat", **beat}) + "\n"
         done = Done(

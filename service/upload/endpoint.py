@@ -62,8 +62,8 @@ async def transcribe_recording(
             check_instruments(options.instruments, distinguished_by(config.heads))
         except ProtocolError as error:
             raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
-        tally = stack.enter_context(counted(state.metrics, client))
-        upload = await receive_file(request, state, stack, tally)
+        log = stack.enter_context(counted(state.metrics, client))
+        upload = await receive_file(request, state, stack, log)
         made = chosen(options, config)
         recording = transcribe_file(
             upload.file,
@@ -78,13 +78,13 @@ async def transcribe_recording(
             # Bad files usually fail at once, while the answer can still have an error status.
             first = await anext(steps)
             held = stack.pop_all()
-            lines = write_lines(first, steps, tally, held, made, choices.updates)
+            lines = write_lines(first, steps, log, held, made, choices.updates)
             return HoldingResponse(lines, held)
         async for step in steps:
-            tally.take(step)
+            log.take(step)
             if await request.is_disconnected():
                 return Response()  # to nobody
-        performance = tally.performance
+        performance = log.performance
         assert performance is not None
         if choices.answer is Answer.JSON:
             return JSONResponse({**performance.body, **made})

@@ -11,7 +11,7 @@ from starlette.types import Message
 
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.state import ServiceState
-from service.upload.answer import Tally
+from service.upload.answer import UploadLog
 
 # Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
@@ -22,7 +22,7 @@ EXPECTED = "expected a multipart form with the recording in the field file"
 
 
 async def receive_file(
-    request: Request, state: ServiceState, stack: AsyncExitStack, tally: Tally
+    request: Request, state: ServiceState, stack: AsyncExitStack, log: UploadLog
 ) -> UploadFile:
     """The file of the form, spooled; it lives as long as the stack."""
     settings, loop = state.settings, asyncio.get_running_loop()
@@ -52,10 +52,10 @@ async def receive_file(
         finally:
             receiving.cancel()
         message = receiving.result()
-        tally.received += len(message.get("body", b""))
-        if tally.received > max_bytes:
+        log.received += len(message.get("body", b""))
+        if log.received > max_bytes:
             raise too_large
-        if tally.received < MIN_BYTES_PER_S * (loop.time() - began_s - patience_s):
+        if log.received < MIN_BYTES_PER_S * (loop.time() - began_s - patience_s):
             detail = f"the upload came more slowly than {MIN_BYTES_PER_S / 1000:g} kB/s"
             raise ProtocolError(ErrorCode.IDLE_TIMEOUT, detail)
         return message

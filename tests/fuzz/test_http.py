@@ -95,6 +95,6 @@ def check(response: Any) -> None:
         return
     assert response.headers["content-type"].startswith(MEDIA_TYPE), response.text[:200]
     problem = response.json()
-    code = ErrorCode(problem["code"])
+    (code,) = (code for code in ErrorCode if code == problem["code"])
     assert problem["status"] == status == code.status
     assert code not in NEVER, response.text

@@ -22,9 +22,9 @@ from rse_transcribe.files import MIDI, STANDARD, TABLES, find_recordings, target
 from service.protocol.command_line import (
     add_result_options,
     check_writable,
-    keep,
+    escape_names,
     one_line,
-    print_any_name,
+    refuse_existing,
 )
 from service.score import SCORES
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rse_transcribe import Transcriber, Transcription
 
     Say = Callable[[object], None]
-    Hear = Callable[[Path | BinaryIO, Say], Transcription]
+    Transcribe = Callable[[Path | BinaryIO, Say], Transcription]
 
 WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
 MOST_NAMED = 5  # of the files that are left out
@@ -117,7 +117,7 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     from service.protocol.options import StreamOptions
 
     args = parser.parse_args(arguments)
-    print_any_name()
+    escape_names()
     found = find_recordings(args.recordings)
     for complaint in found.complaints:
         _say(complaint)
@@ -132,13 +132,13 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     _check_results(parser, args, work.values())
     complete = not found.complaints
     with ExitStack() as stack:
-        hear = _way(parser, args, len(work) > 1, stack)
+        transcribe = _transcribe_function(parser, args, len(work) > 1, stack)
         first = {target: path for path, target in reversed(work.items())}
         for path, target in work.items():
             if first[target] != path:
                 _say(f"{path}: {target} is that of {first[target]}")
                 complete = False
-            elif not _one(path, target, args, hear):
+            elif not _transcribe_one(path, target, args, transcribe):
                 complete = False
     if found.left_out:
         names = ", ".join(map(str, found.left_out[:MOST_NAMED]))
@@ -168,9 +168,9 @@ def _check_results(
             parser.error(str(missing))
 
 
-def _way(
+def _transcribe_function(
     parser: argparse.ArgumentParser, args: argparse.Namespace, several: bool, stack: ExitStack
-) -> Hear:
+) -> Transcribe:
     """By a service, or by a transcriber for all recordings, set up for the first of them."""
     options: dict[str, Any] = {
         name: getattr(args, name) for name in ("lookahead_ms", "instruments", "tuning_hz", "bends")
@@ -192,17 +192,19 @@ def _way(
         except (WeightsError, DeviceError) as error:
             parser.error(str(error))
 
-    def hear(recording: Path | BinaryIO, say: Say) -> Transcription:
+    def transcribe(recording: Path | BinaryIO, say: Say) -> Transcription:
         if args.server is None:
             return transcriber().transcribe(recording, **options)
         from rse_transcribe import remote
 
         return remote.transcribe(recording, args.server, {"model": args.model, **options}, say)
 
-    return hear
+    return transcribe
 
 
-def _one(path: Path, target: Path, args: argparse.Namespace, hear: Hear) -> bool:
+def _transcribe_one(
+    path: Path, target: Path, args: argparse.Namespace, transcribe: Transcribe
+) -> bool:
     """One recording; what goes wrong is said in a line. Returns whether it is whole."""
 
     def say(words: object) -> None:
@@ -212,12 +214,12 @@ def _one(path: Path, target: Path, args: argparse.Namespace, hear: Hear) -> bool
         if target != STANDARD:  # known without the seconds that torch takes to load
             target.parent.mkdir(parents=True, exist_ok=True)
             check_writable(target)
-            keep([target], args.force)
+            refuse_existing([target], args.force)
         from rse_transcribe.recordings import IncompleteError
 
         fault: IncompleteError | None = None
         try:
-            transcription = hear(sys.stdin.buffer if path == STANDARD else path, say)
+            transcription = transcribe(sys.stdin.buffer if path == STANDARD else path, say)
         except IncompleteError as error:
             transcription, fault = error.transcription, error
         if (mix := transcription.performance.totals.mix) in ("left", "right"):

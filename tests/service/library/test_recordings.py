@@ -1,7 +1,6 @@
 """``transcribe`` gives the notes of ``POST /transcribe``, from wherever it is called."""
 
 import io
-import json
 import multiprocessing
 import pickle
 import subprocess
@@ -20,7 +19,7 @@ import rse_transcribe
 from rse_transcribe.arguments import as_float
 from rse_transcribe.recordings import IncompleteError
 from tests.fakes import FakeTranscriber
-from tests.service.apps import PITCHES, RATE_HZ, melody, post, serving
+from tests.service.apps import PITCHES, RATE_HZ, melody
 
 
 @pytest.fixture
@@ -36,17 +35,6 @@ def transcribe(recording: Any, *args: Any, **options: Any) -> rse_transcribe.Tra
 
 def pitches(transcription: rse_transcribe.Transcription) -> list[int]:
     return [note.pitch for note in transcription.notes]
-
-
-def test_a_file_gives_what_the_service_answers(song: Path, tmp_path: Path) -> None:
-    transcription = transcribe(song)
-    with serving() as (client, _):
-        wanted = {name: post(client, song.read_bytes(), name) for name in ("json", "midi")}
-    transcription.save(tmp_path / "song.json")
-    transcription.save(tmp_path / "song.mid")
-    assert json.loads((tmp_path / "song.json").read_text()) == wanted["json"].json()
-    assert (tmp_path / "song.mid").read_bytes() == wanted["midi"].content
-    assert pitches(transcription) == PITCHES
 
 
 def test_files_of_all_kinds_give_the_same_notes(song: Path) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
+import anyio
+
 from service.access.clients import Client, Reservation, Room
 from service.access.keys import KeysError, read_keys
 from service.access.problems import record_refusal
@@ -38,6 +40,7 @@ class ServiceState:
         self.tokens = Tokens(self.keys)
         self.sessions = SessionRoom(settings.max_sessions)
         self.uploads = Room(settings.max_uploads)
+        self.scores = anyio.CapacityLimiter(1)  # written at one time
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
         self.loaded = False

@@ -9,6 +9,8 @@ untrusted: what cannot be parsed is not allowed.
 import ipaddress
 import re
 from collections.abc import Collection
+from contextlib import suppress
+from fnmatch import fnmatchcase
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 # Nobody can register public names under these (RFC 6761, RFC 6762, RFC 8375; `internal` is
@@ -26,14 +28,8 @@ def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
 
     An empty list allows every name.
     """
-    if not allowed:
-        return True
-    name, _ = _split(host or "")
-    if name is None:
-        return False
-    return any(
-        name.endswith(entry[1:]) if entry.startswith("*.") else name == entry for entry in allowed
-    )
+    name, _ = _split(host)
+    return not allowed or any(fnmatchcase(name, entry) for entry in allowed)
 
 
 def host_is_private(host: str | None) -> bool:
@@ -41,14 +37,10 @@ def host_is_private(host: str | None) -> bool:
 
     DNS rebinding needs a name of the public DNS, which contains a dot.
     """
-    name, _ = _split(host or "")
-    if name is None:
-        return False
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return "." not in name or name.endswith(_PRIVATE_SUFFIXES)
-    return True
+    name, _ = _split(host)
+    with suppress(ValueError):
+        return ipaddress.ip_address(name) is not None
+    return bool(name) and ("." not in name or name.endswith(_PRIVATE_SUFFIXES))
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
@@ -57,25 +49,19 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str
     Programs send no origin. The service's own page has the origin that `Host` names; the scheme is
     not compared, since a proxy in front may terminate TLS.
     """
-    if origin is None:
-        return True
-    if origin in allowed:
+    if origin is None or origin in allowed:
         return True
     scheme, _, authority = origin.partition("://")
-    default = _DEFAULT_PORTS.get(scheme.lower())
+    default = _DEFAULT_PORTS.get(scheme.lower(), 0)
     name, port = _split(authority)
-    own_name, own_port = _split(host or "")
-    if default is None:
-        return False
-    return name is not None and (name, port or default) == (own_name, own_port or default)
+    own_name, own_port = _split(host)
+    return bool(name and default) and (name, port or default) == (own_name, own_port or default)
 
 
-def _split(authority: str) -> tuple[str | None, int | None]:
-    """Host name in lower case, without brackets, and port; no name if it cannot be parsed."""
-    match = _AUTHORITY.fullmatch(authority)
-    if match is None:
-        return None, None
-    port = int(match["port"]) if match["port"] else None
-    if port is not None and port > 65535:
-        return None, None
+def _split(authority: str | None) -> tuple[str, int]:
+    """Host name in lower case, without brackets, and port or 0; no name if it cannot be parsed."""
+    match = _AUTHORITY.fullmatch(authority or "")
+    port = int(match["port"] or 0) if match else 0
+    if match is None or port > 65535:
+        return "", 0
     return match["name"].lower().strip("[]"), port

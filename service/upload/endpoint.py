@@ -91,7 +91,7 @@ async def transcribe_recording(
         if choices.answer is Answer.MUSICXML:
             title = PurePath(upload.filename or "").stem
             score = partial(WrittenScore, performance.notes, choices.wishes, title)
-            xml = await written(score, "musicxml")
+            xml = await written(state.scores, score, "musicxml")
             named = file_name(upload.filename, ".musicxml")
             return Response(xml, media_type=MUSICXML, headers=named)
         return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 import anyio
 from anyio import to_process
-from anyio.lowlevel import RunVar
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
@@ -32,7 +31,6 @@ PDF = "application/pdf"
 _MEDIA = {"musicxml": MUSICXML, "pdf": PDF}
 MAX_NOTES = 20_000  # of one score: half an hour of dense piano music
 MAX_BYTES = 4 << 20
-_ONE_AT_A_TIME: RunVar[anyio.CapacityLimiter] = RunVar("scores")  # of an event loop
 
 
 class ScoreNote(BaseModel):
@@ -91,7 +89,7 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
     with state.upload_place(client_of(request.scope)):
         said = None if body.beats is None else [LiveBeat(**dict(beat)) for beat in body.beats]
         score = partial(WrittenScore, body.notes, body.wishes, body.title, said)
-        made = await written(score, choices.form, choices.width)
+        made = await written(state.scores, score, choices.form, choices.width)
     if isinstance(made, dict):
         return JSONResponse(made)
     name = file_name(f"{body.title}.x", f".{choices.form}")
@@ -114,13 +112,9 @@ async def _body(request: Request) -> ScoreRequest:
 
 
 async def written(
-    score: Callable[[], WrittenScore], form: str, width: int = 2100
+    limiter: anyio.CapacityLimiter, score: Callable[[], WrittenScore], form: str, width: int = 2100
 ) -> bytes | dict[str, Any]:
     """A score, made in a process of its own. Raises ProtocolError if its libraries are missing."""
-    try:
-        limiter = _ONE_AT_A_TIME.get()
-    except LookupError:
-        _ONE_AT_A_TIME.set(limiter := anyio.CapacityLimiter(1))
     try:
         return await to_process.run_sync(
             _write, score, form, width, cancellable=True, limiter=limiter

@@ -90,7 +90,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add("--lookahead-ms", type=float, metavar="MS", help=lookahead_help)
     add("--block-frames", type=int, metavar="N", help="frames emitted together")
-    mode_help = "block, centre, or anytime (default for a MIDI port)"
+    mode_help = "block, or anytime (default for a MIDI port)"
     add("--mode", choices=list(Mode), metavar="MODE", help=mode_help)
     add("--model", help="name of the weights")
     port_help = f"send notes to this MIDI port; {VIRTUAL}: a new one"

@@ -83,7 +83,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add = command(_real, "recordings with note labels", 200.0)
     add("--data-dir", type=Path, required=True, help="audio and labels, in any layout")
     add("--label-shift-ms", type=float, default=0.0, help="added to the labels")
-    waits = "block, centre, anytime (--lookahead-ms is its longest wait)"
+    waits = "block, or anytime (--lookahead-ms is its longest wait)"
     add("--mode", choices=list(Mode), help=waits)
 
     add = command(_instruments, "rendered scores on held-out instruments", 100.0)

@@ -29,11 +29,10 @@ class Mode(StrEnum):
     """How frames leave the engine."""
 
     BLOCK = "block"  # one window yields the block_frames newest frames that have look-ahead
-    CENTRE = "centre"  # one window per hop yields its middle frame, as in the paper
     ANYTIME = "anytime"  # notes are sent as soon as they are certain enough
 
 
-DEFAULT_BLOCK_FRAMES = {Mode.BLOCK: 4, Mode.CENTRE: 1, Mode.ANYTIME: 2}
+DEFAULT_BLOCK_FRAMES = {Mode.BLOCK: 4, Mode.ANYTIME: 2}
 
 
 class Encoding(StrEnum):
@@ -102,8 +101,7 @@ class StreamOptions:
     """How a stream is transcribed.
 
     Attributes:
-        mode: ``block``, ``centre`` or ``anytime``. Centre fixes the look-ahead to half a window
-            and the block to one frame.
+        mode: ``block`` or ``anytime``.
         lookahead_ms: audio after a frame that the model sees, in anytime mode at most; rounded to
             whole hops of the model from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
         block_frames: hops from window to window, and new frames that one yields; more save
@@ -133,14 +131,10 @@ class StreamOptions:
     @property
     def frames_per_window(self) -> int:
         """New frames that one window yields."""
-        if self.block_frames is None or self.mode is Mode.CENTRE:
-            return DEFAULT_BLOCK_FRAMES[self.mode]
-        return self.block_frames
+        return self.block_frames or DEFAULT_BLOCK_FRAMES[self.mode]
 
     def lookahead_hops(self, model_rate_hz: int) -> int:
         """Look-ahead in hops at the model's rate: at 11,025 Hz 50 ms -> 4, 100 -> 8, 200 -> 17."""
-        if self.mode is Mode.CENTRE:
-            return MAX_LOOKAHEAD_HOPS
         hops = min(MAX_LOOKAHEAD_HOPS, self.lookahead_ms * model_rate_hz / 1000 / HOP)
         # `ready` states the look-ahead to the microsecond: asked for again, it must not lose a hop.
         return max(MIN_LOOKAHEAD_HOPS, math.floor(hops + _ROUNDING_HOPS))

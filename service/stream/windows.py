@@ -163,5 +163,5 @@ class Computer(Protocol):
 
 def common_positions(config: ModelConfig) -> list[slice]:
     """Positions read for streams with default options."""
-    options = (StreamOptions(), StreamOptions(mode=Mode.CENTRE), FILE_OPTIONS)
+    options = (StreamOptions(), FILE_OPTIONS)
     return [WindowSchedule.of(choice, config).positions for choice in options]

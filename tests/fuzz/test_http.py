@@ -22,7 +22,7 @@ VALUE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
 NUMBER = st.integers(-5, 500).map(str) | st.floats().map(str)
 QUERY = st.dictionaries(
     st.sampled_from(["mode", "lookahead_ms", "block_frames", "model"]) | VALUE,
-    st.sampled_from(["block", "centre", "live", ""]) | NUMBER | VALUE,
+    st.sampled_from(["block", "anytime", "live", ""]) | NUMBER | VALUE,
     max_size=3,
 )
 ANSWER = st.sampled_from(["midi", "json", "ndjson", "html", ""])

@@ -78,7 +78,7 @@ class Client(RuleBasedStateMachine):
         options=st.fixed_dictionaries(
             {},
             optional={
-                "mode": st.sampled_from(["block", "centre"]),
+                "mode": st.just("block"),
                 "lookahead_ms": st.floats(0.001, 1e300),
                 "block_frames": st.integers(1, 32),
                 "model": st.just("fake"),

@@ -23,7 +23,7 @@ OPTIONS = [
     StreamOptions(lookahead_ms=50, block_frames=1),
     StreamOptions(lookahead_ms=200, block_frames=16),
     StreamOptions(lookahead_ms=372, block_frames=32),
-    StreamOptions(mode=Mode.CENTRE),
+    StreamOptions(lookahead_ms=372, block_frames=1),
     StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200),
     StreamOptions(mode=Mode.ANYTIME, block_frames=1),
     StreamOptions(mode=Mode.ANYTIME, lookahead_ms=372, block_frames=8),

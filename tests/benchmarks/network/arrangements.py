@@ -13,13 +13,13 @@ from model.fast.network import fast_network
 from model.storage import fastest_dtype
 from model.transcriber import TranscriptionModel
 from service.engine.runners import CpuRunner, compute
-from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+from service.protocol.options import FILE_OPTIONS, StreamOptions
 from service.stream.windows import Due, WindowSchedule
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.network.work import matrix_rate, streamed_flops
 
 STREAMS = {
-    "centre": StreamOptions(mode=Mode.CENTRE),
+    "centre": StreamOptions(lookahead_ms=372, block_frames=1),
     "block of 4, 100 ms": StreamOptions(),
     "block of 8, 100 ms": StreamOptions(block_frames=8),
     "file": FILE_OPTIONS,

@@ -12,13 +12,13 @@ from model.config import ACCURATE, HOP, LIVE, WINDOW, ModelConfig
 from model.fast.network import fast_network
 from model.transcriber import TranscriptionModel
 from service.engine.cuda_graphs import GraphRunner
-from service.protocol.options import Mode, StreamOptions
+from service.protocol.options import StreamOptions
 from service.stream.windows import WindowSchedule
 from tests.benchmarks.machine import seconds, spread
 from tests.benchmarks.network.work import matrix_rate, window_flops
 
 WAYS = {
-    "centre": StreamOptions(mode=Mode.CENTRE),
+    "centre": StreamOptions(lookahead_ms=372, block_frames=1),
     "block of 8, 100 ms": StreamOptions(block_frames=8),
 }
 BATCHES, QUICK_BATCHES = (8, 16, 32, 64, 128, 256), (8, 64)

@@ -12,7 +12,7 @@ from clients.connection.websocket import websocket_url
         ("https://host/", "wss://host/ws/transcribe"),
         ("host:8000", "ws://host:8000/ws/transcribe"),
         ("https://host/music/", "wss://host/music/ws/transcribe"),
-        ("ws://host/music/ws/transcribe?mode=centre", "ws://host/music/ws/transcribe?mode=centre"),
+        ("ws://host/music/ws/transcribe?mode=block", "ws://host/music/ws/transcribe?mode=block"),
     ],
 )
 def test_any_address_of_the_service_leads_to_its_websocket(given_url: str, wanted: str) -> None:

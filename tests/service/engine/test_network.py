@@ -13,7 +13,7 @@ from model.config import WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.resume import ResumePoint
-from service.protocol.options import Mode, StreamOptions
+from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
 from service.stream.stream import Stream
 from service.stream.windows import WindowSchedule
@@ -46,9 +46,9 @@ def streamed(
     [
         StreamOptions(block_frames=8),
         StreamOptions(lookahead_ms=200, block_frames=16),
-        StreamOptions(mode=Mode.CENTRE),
+        StreamOptions(lookahead_ms=372, block_frames=1),
     ],
-    ids=["100 ms", "200 ms", "centre"],
+    ids=["100 ms", "200 ms", "372 ms"],
 )
 def test_streamed_frames_are_those_of_whole_windows(
     config: ModelConfig, options: StreamOptions

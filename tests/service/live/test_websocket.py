@@ -56,15 +56,15 @@ def test_a_whole_session(client: TestClient) -> None:
 def test_ready_states_the_limits_and_what_became_of_the_options() -> None:
     with serving(max_session_s=100, idle_timeout_s=5) as (client, _):
         ready, _ = perform(client, b"")
-        centre, _ = perform(client, b"", mode="centre")
+        other, _ = perform(client, b"", mode="anytime", block_frames=1)
     assert ready["limits"] == {
         "max_message_bytes": 1024 * 1024,
         "max_session_s": 100,
         "idle_timeout_s": 5,
         "max_buffered_ms": 2000,
     }
-    assert (centre["mode"], centre["block_frames"]) == ("centre", 1)
-    assert centre["session_id"] != ready["session_id"]
+    assert (other["mode"], other["block_frames"]) == ("anytime", 1)
+    assert other["session_id"] != ready["session_id"]
 
 
 def test_a_raw_client_starts_by_its_address(client: TestClient) -> None:

@@ -17,13 +17,6 @@ def test_lookahead_in_hops(lookahead_ms: float, hops: int) -> None:
     assert StreamOptions(lookahead_ms=lookahead_ms).lookahead_hops(MODEL_RATE_HZ) == hops
 
 
-def test_centre_mode_fixes_lookahead_and_block() -> None:
-    options = StreamOptions(mode=Mode.CENTRE, lookahead_ms=50, block_frames=8)
-    assert options.lookahead_hops(MODEL_RATE_HZ) == 32
-    assert options.actual_lookahead_ms(MODEL_RATE_HZ) == pytest.approx(32 * HOP_MS)
-    assert options.frames_per_window == 1
-
-
 def test_a_block_too_long_for_its_mode_is_refused() -> None:
     assert StreamOptions(mode=Mode.ANYTIME, block_frames=8).frames_per_window == 8
     with pytest.raises(ValueError, match="block_frames must be from 1 to 8, not 9"):

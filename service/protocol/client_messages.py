@@ -42,6 +42,14 @@ class _ClientMessage(BaseModel):
 _OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments", "tuning_hz", "bends"}
 
 
+def _known(name: str) -> str:
+    check_instruments((name,), INSTRUMENTS)
+    return name
+
+
+_Instrument = Annotated[str, AfterValidator(_known)]
+
+
 def _split(value: object) -> object:
     """Splits names that a query gives comma-separated."""
     values = [value] if isinstance(value, str) else value
@@ -50,7 +58,9 @@ def _split(value: object) -> object:
     return tuple(name.strip() for v in values for name in v.split(","))
 
 
-_Names = Annotated[tuple[str, ...], Field(max_length=len(INSTRUMENTS)), BeforeValidator(_split)]
+_Names = Annotated[
+    tuple[_Instrument, ...], Field(max_length=len(INSTRUMENTS)), BeforeValidator(_split)
+]
 
 
 class Choices(_ClientMessage):
@@ -81,14 +91,6 @@ class Choices(_ClientMessage):
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
 _Pitch = Annotated[int, Field(ge=0, le=127)]
-
-
-def _known(name: str) -> str:
-    check_instruments((name,), INSTRUMENTS)
-    return name
-
-
-_Instrument = Annotated[str, AfterValidator(_known)]
 
 
 class _State(_ClientMessage):

@@ -46,6 +46,7 @@ def test_start_overrides_the_defaults() -> None:
         (start_with(mode="window"), ErrorCode.BAD_START, "mode must be 'block' or 'anytime'"),
         (start_with(lookahead_ms=float("nan")), ErrorCode.BAD_START, "lookahead_ms must .*"),
         (start_with(block_frames=33), ErrorCode.BAD_START, "block_frames must be .*"),
+        (start_with(instruments=["kazoo"]), ErrorCode.BAD_START, ".* must be among .*, not kazoo"),
         (start_with(resume={}), ErrorCode.BAD_RESUME, "resume.session_id is missing"),
     ],
 )
@@ -74,15 +75,8 @@ def test_bad_queries(query: str) -> None:
     assert caught.value.code is ErrorCode.BAD_START
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"mode": "anytime", "block_frames": 9}, "block_frames must be from 1 to 8, not 9"),
-        ({"instruments": ["kazoo", "piano"]}, "instruments must be among .*, not kazoo"),
-    ],
-)
-def test_impossible_options_are_refused(fields: dict[str, object], words: str) -> None:
-    start = parse_message(start_with(**fields))
+def test_options_that_do_not_go_together_are_refused() -> None:
+    start = parse_message(start_with(mode="anytime", block_frames=9))
     assert isinstance(start, Start)
-    with pytest.raises(ProtocolError, match=words):
+    with pytest.raises(ProtocolError, match="block_frames must be from 1 to 8, not 9"):
         start.options(StreamOptions())

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from service.protocol.options import Mode
-from tests.benchmarks import load, machine
-from tests.benchmarks.network import arrangements, gpu
-from tests.benchmarks.service import file, host, live, start, streams
+from tests.benchmarks import gpu, load, machine
+from tests.benchmarks.service import file, host, live, streams
 
 Part = Callable[[argparse.Namespace], dict[str, Any]]
 
@@ -19,9 +18,7 @@ PARTS: dict[str, tuple[Part, str]] = {
     "file": (file.run, "an hour-long recording: times real time, peak memory"),
     "streams": (streams.run, "the most concurrent real-time streams"),
     "host": (host.run, "what a stream costs a processor beside the model"),
-    "model": (arrangements.run, "the network alone"),
     "gpu": (gpu.run, "batches and streams on a GPU, against its measured rate"),
-    "start": (start.run, "start to ready"),
     "load": (load.run, "the sessions that are admitted, and more"),
 }
 ALL = [name for name in PARTS if name != "load"]

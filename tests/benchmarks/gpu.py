@@ -7,15 +7,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from model.config import ACCURATE, HOP, LIVE, WINDOW, ModelConfig
-from model.fast.network import fast_network
-from model.transcriber import TranscriptionModel
+from model.fast.network import FastNetwork, fast_network
+from model.transcriber import FilterbankNetwork, TranscriptionModel
 from service.engine.cuda_graphs import GraphRunner
 from service.protocol.options import StreamOptions
 from service.stream.windows import WindowSchedule
 from tests.benchmarks.machine import seconds, spread
-from tests.benchmarks.network.work import matrix_rate, window_flops
 
 WAYS = {
     "centre": StreamOptions(lookahead_ms=372, block_frames=1),
@@ -31,7 +31,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if not torch.cuda.is_available():
         return {"skipped": "no CUDA device"}
     runs = 5 if options.quick else 20
-    rate = matrix_rate(SIDE, torch.bfloat16, CUDA, 3 + runs, torch.cuda.synchronize)
+    a, b = (torch.randn(SIDE, SIDE, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
+    rate = 2 * SIDE**3 / min(timed(partial(torch.mm, a, b), runs))
     figures: dict[str, Any] = {
         "bf16_tflops": rate / 1e12,
         "triton": find_spec("triton") is not None,
@@ -95,3 +96,22 @@ def network(
             figures[f"batch {batch}"] = "out of memory"
             break
     return figures
+
+
+def window_flops(transcriber: TranscriptionModel, fast: FastNetwork, positions: slice) -> int:
+    """Of the products and convolutions behind the filterbank, for a window read at these frames."""
+
+    def product(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
+        return 2 * a[0] * a[1] * b[1]
+
+    def counter() -> FlopCounterMode:  # torch leaves out sums in place
+        mapping = {torch.ops.aten.addmm_: product}
+        return FlopCounterMode(display=False, custom_mapping=mapping)
+
+    row = transcriber.open_stream().advance(torch.zeros(WINDOW), 1)
+    with counter() as all_of_it:
+        fast.predict(row[None], positions)
+    with counter() as filters:
+        if isinstance(transcriber.network, FilterbankNetwork):
+            transcriber.network.filterbank(row[None])
+    return int(all_of_it.get_total_flops() - filters.get_total_flops())

@@ -1,1 +1,0 @@
-"""The network alone, on processors and GPUs."""

@@ -1,11 +1,10 @@
-"""The tuning of a performance from its samples: spectral peaks, and the pitch of a voice.
+"""The tuning of a performance from its spectral peaks.
 
-A spectral peak counts if it stays where it was in the spectrum before: glides and noise do not, but
-neither does a vibrato. So the pitch by autocorrelation counts as well: its mean over a stretch of a
-note in which it turns about one place. See ``service.notes.tuning`` for what becomes of both.
+A peak counts if it stays where it was in the spectrum before: glides, vibrato and noise do not. So
+singers are hardly followed, which suits them: alone they keep no pitch, and their listeners name
+the nearest one. See ``service.notes.tuning`` for what becomes of the peaks.
 """
 
-import cmath
 import math
 
 import numpy as np
@@ -24,14 +23,6 @@ _PEAKS = 12  # of each spectrum, the highest
 _FAINT = 10 ** (-30 / 20)  # relative to the highest
 _SILENT = 1e-4  # amplitude of a sine
 _STEADY_CENTS = 8.0  # that a peak may move between two spectra: others are glides and noise
-_CLEAR = 0.4  # agreement of peaks to which a voice adds nothing
-
-_VOICE_SPAN, _VOICE_STEP = 1024, 512  # samples
-_VOICE_LOWEST_HZ, _VOICE_HIGHEST_HZ = 70.0, 1000.0
-_PERIODIC = 0.8  # least correlation with the period before
-_OCTAVE = 0.02  # of correlation, by which a period of twice the length must be better
-_VIBRATO_CENTS = 80.0  # either way of the mean
-_LEAST_SPANS = 3
 _REMEMBERED = 2048  # boundaries, 13 min: more than the segments of a recording under way
 
 
@@ -53,7 +44,7 @@ class TuningFollower:
         tuning: what is known there.
         """
         boundary = known_at - known_at % BLOCK
-        self._spectrum, self._voice = _Spectrum(rate_hz), _Voice(rate_hz)
+        self._spectrum = _Spectrum(rate_hz)
         self._bins = bins_per_semitone
         self._unneeded = boundary - first_sample
         self._first = self._boundary = boundary
@@ -68,22 +59,13 @@ class TuningFollower:
         whole = len(audio) - len(audio) % BLOCK
         for start in range(0, whole, BLOCK):
             tuning = self._known[self._boundary]
-            vector = self._vector(audio[start : start + BLOCK])
+            vector = self._spectrum.vector(audio[start : start + BLOCK])
             if vector is not None:
                 tuning = tuning.after(vector, self._bins)
             self._boundary += BLOCK
             self._known[self._boundary] = tuning
             self._known.pop(self._boundary - _REMEMBERED * BLOCK, None)
         self._audio = audio[whole:]
-
-    def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        peaks = self._spectrum.vector(block)
-        if peaks is not None and abs(peaks) >= _CLEAR:
-            return peaks
-        voice = self._voice.vector(block)
-        if peaks is None and voice is None:
-            return None
-        return ((peaks or 0j) + (voice or 0j)) / 2
 
     def at(self, sample: int) -> Tuning:
         """What is known at the last boundary up to this sample, or at the first boundary there is;
@@ -159,48 +141,3 @@ class _Spectrum:
         vertex = 0.5 * (left - right) / np.minimum(left - 2 * peak + right, -1e-9)
         hz = (self._first + at + vertex) * self._bin_hz
         return 1200 * np.log2(hz / CONCERT_HZ), inner[at]
-
-
-class _Voice:
-    """The pitch of a block in which one voice sounds."""
-
-    def __init__(self, rate_hz: int) -> None:
-        self._rate_hz = rate_hz
-        self._window = np.hanning(_VOICE_SPAN).astype(np.float32)
-        self._own = 1 / self._correlated(self._window[None])
-        first, stop = (int(rate_hz / hz) for hz in (_VOICE_HIGHEST_HZ, _VOICE_LOWEST_HZ))
-        self._lags = np.arange(first, stop)
-        self._cost = _OCTAVE * np.log2(self._lags)
-
-    @staticmethod
-    def _correlated(spans: NDArray[np.float32]) -> NDArray[np.float64]:
-        """By lag; 1 at none, and 0 of what is silent."""
-        spectrum = np.fft.rfft(spans, 2 * _VOICE_SPAN)
-        found = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:, : _VOICE_SPAN // 2]
-        power = found[:, :1]
-        return found / np.where(power > _SILENT**2 * _VOICE_SPAN, power, np.inf)
-
-    def vector(self, block: NDArray[np.float32]) -> complex | None:
-        """The block's vector; None if no voice sounds in it."""
-        spans = np.lib.stride_tricks.sliding_window_view(block, _VOICE_SPAN)[::_VOICE_STEP]
-        spans = (spans - spans.mean(axis=1, keepdims=True)) * self._window
-        alike = self._correlated(spans) * self._own
-        left, inner, right = (alike[:, self._lags + step] for step in (-1, 0, 1))
-        peaks = np.where((inner > left) & (inner >= right) & (inner > _PERIODIC), inner, -1.0)
-        at = np.arange(len(spans)), (peaks - self._cost).argmax(axis=1)
-        left, peak, right = left[at], inner[at], right[at]
-        vertex = 0.5 * (left - right) / np.minimum(left - 2 * peak + right, -1e-6)
-        hz = self._rate_hz / (self._lags[at[1]] + vertex.clip(-0.5, 0.5))
-        cents = np.where(peaks[at] > 0, 1200 * np.log2(hz / CONCERT_HZ), np.nan)
-        total, count = 0j, 0
-        note: list[float] = []
-        for pitch in [*cents.tolist(), math.nan]:
-            mean = sum(note) / max(1, len(note))
-            if note and not abs(pitch - mean) <= _VIBRATO_CENTS:
-                if len(note) >= _LEAST_SPANS:
-                    total += len(note) * cmath.exp(2j * math.pi / 100 * mean)
-                    count += len(note)
-                note = []
-            if not math.isnan(pitch):
-                note.append(pitch)
-        return total / count if count else None

@@ -1,18 +1,17 @@
 """How far a performance is from A4 = 440 Hz, and the shift of the filterbank that follows it.
 
-A performance in another tuning has its notes between the network's pitches. Its spectral peaks, and
-the pitches of a voice, are equally far from the nearest pitches, on average. So a block of audio
-gives a vector, the mean of exp(2 pi i deviation / 100 cents) over them (``service.audio.tuning``).
-The sum of these vectors, which slowly forgets, points to the deviation; the more they agree, the
-longer it is. The network then reads its filters so many bins higher that what is left is less than
-half of one (33 cents apart, with three in a semitone)::
+A performance in another tuning has its notes between the network's pitches. Its spectral peaks are
+equally far from the nearest pitches, on average. So a block of audio gives a vector, the mean of
+exp(2 pi i deviation / 100 cents) over them (``service.audio.tuning``). The sum of these vectors,
+which slowly forgets, points to the deviation; the more they agree, the longer it is. The network
+then reads its filters so many bins higher that what is left is less than half of one (33 cents
+apart, with three in a semitone)::
 
     deviation   -50        -33        -17         0         17         33         50 cents
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
 
-A whole semitone cannot be told from none, so the deviation counts from what has been followed so
-far. A singer who drifts is followed to MOST_SHIFT if clearly heard, else by one bin; from there on
-the notes are a semitone off. The rule is causal, and live streams and recordings follow it alike.
+A whole semitone cannot be told from none: who drifts by more than a half is heard a semitone off
+from there on. The rule is causal, and live streams and recordings follow it alike.
 """
 
 from __future__ import annotations
@@ -21,18 +20,13 @@ import math
 from dataclasses import dataclass
 
 CONCERT_HZ = 440.0
-MOST_SHIFT = 2
-"""Bins by which a performance is followed either way."""
 KEPT = 0.97
 """Of the vectors so far, from block to block: half of the sum is 8.5 s old or newer."""
 LEAST_BLOCKS = 2.9
 """Blocks with sound, as many as the sum remembers, before the first shift: 3 of them."""
-LEAST_SUM, LEAST_AGREEMENT = 1.5, 0.1
-"""Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.4
-to 0.9 per block, singers 0.1 to 0.3, noise next to none."""
-FAR_SUM, FAR_AGREEMENT = 4.0, 0.25
-"""The same to be followed by more than one bin: whoever is less clear stays within half a
-semitone."""
+LEAST_SUM, LEAST_AGREEMENT = 1.5, 0.15
+"""Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3
+to 0.9 per block, singers alone 0.1 to 0.3, noise next to none."""
 TOLERANCE_CENTS = 17.0
 """Deviation that is not followed: half a bin."""
 _DIGITS = 6
@@ -64,9 +58,8 @@ class Tuning:
             left = (deviation - bin_cents * shift + 50) % 100 - 50
             if abs(left) > TOLERANCE_CENTS:
                 shift += round(left / bin_cents)
-                clear = length >= max(FAR_SUM, FAR_AGREEMENT * blocks)
-                if abs(shift) > (MOST_SHIFT if clear else 1):
-                    shift -= int(math.copysign(bins_per_semitone, shift))
+                half = bins_per_semitone // 2
+                shift = (shift + half) % bins_per_semitone - half
         along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
         return Tuning(along, across, round(blocks, _DIGITS), shift)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.audio.tuning import BLOCK, TuningFollower
-from service.notes.tuning import CONCERT_HZ, MOST_SHIFT, TOLERANCE_CENTS
+from service.notes.tuning import CONCERT_HZ, TOLERANCE_CENTS
 
 RATE_HZ = 11_025
 BINS = 3
@@ -47,7 +47,7 @@ def left(cents: float, shift: int) -> float:
 def test_a_deviation_is_followed_within_seconds(cents: float, seed: int) -> None:
     found = shifts(melody(cents, seed=seed))
     assert all(left(cents, shift) <= TOLERANCE_CENTS + 3 for shift in found[8:])
-    assert max(map(abs, found)) <= MOST_SHIFT
+    assert max(map(abs, found)) <= BINS // 2
 
 
 def test_music_in_tune_and_noise_are_left_alone() -> None:
@@ -57,23 +57,22 @@ def test_music_in_tune_and_noise_are_left_alone() -> None:
     assert set(shifts(np.zeros(5 * RATE_HZ, np.float32))) == {0}
 
 
-def test_a_singer_who_drifts_is_followed() -> None:
+def test_a_drift_is_followed_to_half_a_semitone() -> None:
     drift = np.concatenate([melody(cents, 10.0, seed=7) for cents in range(0, -71, -10)])
     found = shifts(drift)
     assert found[0] == 0
-    assert found[-1] == -2
+    assert -1 in found
+    assert found[-1] == 1
 
 
-@pytest.mark.parametrize("cents", [-35.0, 35.0])
-def test_a_voice_is_followed_whose_vibrato_no_spectral_peak_survives(cents: float) -> None:
+def test_a_voice_alone_is_left_alone() -> None:
     rng = np.random.default_rng(3)
     time_s = np.arange(15 * RATE_HZ) / RATE_HZ
-    pitch = rng.integers(-20, -5, 30)[(2 * time_s).astype(int)] + cents / 100
+    pitch = rng.uniform(-20, -5, 30)[(2 * time_s).astype(int)]
     pitch = pitch + 0.6 * np.sin(2 * np.pi * 5.7 * time_s)
     phase = 2 * np.pi * np.cumsum(CONCERT_HZ * 2 ** (pitch / 12)) / RATE_HZ
     voice = sum(0.1 / overtone * np.sin(overtone * phase) for overtone in range(1, 9))
-    found = shifts((voice + 0.001 * rng.standard_normal(len(time_s))).astype(np.float32))
-    assert set(found[15:]) == {round(cents / BIN_CENTS)}
+    assert set(shifts((voice + 0.001 * rng.standard_normal(len(time_s))).astype(np.float32))) == {0}
 
 
 @settings(max_examples=12, deadline=None)

@@ -182,7 +182,7 @@ class Take:
         """A dry excerpt sung by one or more of the singers, with or without players."""
         rng = self.rng
         if not accompanied and rng.random() > CHOIR and rng.random() < MADE_UP:
-            return self._sung(random_melody(self.seconds, rng))
+            return self._sung(random_melody(self.seconds, rng), alone=True)
         piece = random_piece(self.material, rng)
         notes, pedal = self._performed(piece)
         if not accompanied and len(np.unique(notes.part)) > 1 and rng.random() < CHOIR:
@@ -192,7 +192,7 @@ class Take:
                 choir = overlaid(choir, other, float(rng.uniform(-4, 4)))
             return choir
         melody = line(notes.where(notes.part == _leading(notes)) if len(notes) else notes)
-        sung = self._sung(melody)
+        sung = self._sung(melody, alone=not accompanied)
         if not accompanied:
             return sung
         # What is sung is not played as well.
@@ -227,11 +227,11 @@ class Take:
             material.mechanics,
         )
 
-    def _sung(self, melody: Notes) -> Rendered:
+    def _sung(self, melody: Notes, alone: bool = False) -> Rendered:
         singers, rng = self.material.singers, self.rng
         weights = np.array([SINGERS_WEIGHT if one.sings else 1.0 for one in singers])
         singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
-        melody, habits = transposed(melody, singer, rng), random_habits(rng)
+        melody, habits = transposed(melody, singer, rng), random_habits(rng, alone)
         return sing(melody, singer, habits, self.seconds, self.rate, self.tuning_cents, rng)
 
 

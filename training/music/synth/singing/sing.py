@@ -3,7 +3,7 @@
 A syllable's consonant comes before its note and its vowel is stretched over it; the pitch of the
 recording is replaced by one that scoops, slides, shakes and drifts as singers' do. A note is
 labelled as a listener would mark it: from where its vowel is loud, or from the middle of a slide
-from the note before, until the vowel fades.
+from the note before, until the vowel fades; with the pitch nearest to what is sung.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,6 @@ SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
 """Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
 DYNAMIC_DB = 30.0  # between velocities 10 and 100
 HUMMED = 0.15  # fraction of the melodies that are hummed
-FARTHEST = 0.35
-"""Semitones from A4 = 440 Hz: labels name the nearest pitch, and streams follow those who are
-farther."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,10 @@ class Habits:
     muffled_hz: float  # above it closed lips take 12 dB an octave; infinite for open ones
 
 
-def random_habits(rng: Rng) -> Habits:
+def random_habits(rng: Rng, alone: bool = True) -> Habits:
+    """alone: nobody gives a pitch; untrained singers then begin anywhere."""
     trained, hums = rng.random() < 0.4, rng.random() < HUMMED
+    tuning = rng.uniform(-0.5, 0.5) if alone and not trained else rng.normal(0, 0.16)
     return Habits(
         melisma=float(rng.beta(1, 2)),
         glide=float(np.exp(rng.uniform(np.log(2), np.log(8)))),
@@ -62,9 +61,9 @@ def random_habits(rng: Rng) -> Habits:
         fall=float(rng.beta(1, 4)),
         vibrato=float(rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)),
         vibrato_hz=float(rng.uniform(4.5, 7)),
-        detune=0.08 if trained else float(rng.uniform(0.05, 0.2)),
+        detune=float(rng.uniform(0.05, 0.15) if trained else rng.uniform(0.1, 0.35)),
         drift=float(rng.uniform(0.02, 0.1)),
-        tuning=float(np.clip(rng.normal(0, 0.16), -0.45, 0.45)),
+        tuning=float(tuning),
         size=float(np.exp(rng.normal(0, 0.07))),
         breath=-30.0 if hums else float(rng.uniform(-9, 3)),
         muffled_hz=float(np.exp(rng.uniform(np.log(250), np.log(700)))) if hums else np.inf,
@@ -138,12 +137,12 @@ def sing(
         return Rendered(np.zeros(length, np.float32), notes)
     score = _Frames(int(seconds * FRAMES_S) + 1)
     notes = score.write(notes, singer, habits, rng)
-    tuning = np.clip(habits.tuning + tuning_cents / 100, -FARTHEST, FARTHEST)
-    pitch = score.pitches(notes, habits, rng) + tuning
+    pitch, nearest = score.pitches(notes, habits, habits.tuning + tuning_cents / 100, rng)
     audio = score.synthesised(singer, pitch, habits, sample_rate)
     out = np.zeros(length, np.float32)
     out[: len(audio)] = audio[:length]
-    return Rendered(out, notes.moved(instrument=np.full(len(notes), VOICE, np.int8)))
+    notes = notes.moved(pitch=nearest, instrument=np.full(len(notes), VOICE, np.int8))
+    return Rendered(out, score.joined(notes))
 
 
 class _Frames:
@@ -224,13 +223,17 @@ class _Frames:
                 groups.append([index])
         return groups
 
-    def pitches(self, notes: Notes, habits: Habits, rng: Rng) -> NDArray:
-        """MIDI pitch of each frame [frames]."""
+    def pitches(
+        self, notes: Notes, habits: Habits, tuning: float, rng: Rng
+    ) -> tuple[NDArray, NDArray[np.int16]]:
+        """MIDI pitch of each frame [frames], and the nearest pitch to the middle of each note."""
         count = len(self.source)
-        own = notes.pitch + habits.detune * rng.standard_normal(len(notes))
+        own = notes.pitch + tuning + habits.detune * rng.standard_normal(len(notes))
         pitch = gaussian_filter1d(own[self.note], habits.glide, mode="nearest")
         steps = rng.standard_normal(count) * habits.drift / np.sqrt(FRAMES_S)
         pitch += np.clip(np.cumsum(steps), -0.3, 0.3)
+        middle = np.array([(begin + end) // 2 for begin, end, _ in self.vowels], np.intp)
+        nearest = np.rint(pitch[middle]).astype(np.int16)
         for index, (begin, end, slid) in enumerate(self.vowels):
             time = np.arange(end - begin) / FRAMES_S
             if not slid and rng.random() < habits.scoop:
@@ -244,7 +247,14 @@ class _Frames:
             depth = habits.vibrato * rng.uniform(0.3, 1)
             turn = 2 * np.pi * habits.vibrato_hz * rng.normal(1, 0.05)
             pitch[begin:end] += depth * rise * np.sin(turn * time + rng.uniform(0, 6.28))
-        return pitch
+        return pitch, nearest
+
+    def joined(self, notes: Notes) -> Notes:
+        """Without slides from a pitch to itself: the note before lasts on."""
+        same = np.append(False, np.diff(notes.pitch) == 0)
+        begins = ~(same & [slid for _, _, slid in self.vowels])
+        last = np.append(np.flatnonzero(begins)[1:], len(notes)) - 1
+        return notes.where(begins).moved(offset=notes.offset[last])
 
     def synthesised(self, singer: Singer, pitch: F64, habits: Habits, sample_rate: int) -> NDArray:
         """Audio at ``sample_rate``.

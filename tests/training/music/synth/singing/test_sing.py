@@ -94,6 +94,27 @@ def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
     assert (sung.notes.offset <= SECONDS + 1e-9).all()
 
 
+def test_notes_have_the_nearest_pitch(singer: Singer) -> None:
+    rng = np.random.default_rng(4)
+    written = notes_of([0.5, 1.5, 2.5], [1.4, 2.4, 3.4], [52, 55, 50], 90)
+    habits = replace(random_habits(rng), detune=0, drift=0, melisma=0)
+    flat = sing(written, singer, replace(habits, tuning=-0.4), 4.0, SAMPLE_RATE, -20.0, rng)
+    assert (flat.notes.pitch == written.pitch - 1).all()
+    sharp = sing(written, singer, replace(habits, tuning=0.4), 4.0, SAMPLE_RATE, 0.0, rng)
+    assert (sharp.notes.pitch == written.pitch).all()
+
+
+def test_a_slide_to_the_same_pitch_is_no_note(singer: Singer) -> None:
+    rng = np.random.default_rng(5)
+    onsets = np.arange(0.5, 8.5, 0.5)
+    written = notes_of(onsets, onsets + 0.5, [52, 53] * 8, 90)
+    habits = replace(random_habits(rng), detune=0.5, melisma=1)
+    notes = sing(written, singer, habits, 9.0, SAMPLE_RATE, 0.0, rng).notes
+    assert len(notes) < len(written)
+    assert (np.diff(notes.pitch) != 0).all()
+    assert notes.offset[:-1] == pytest.approx(notes.onset[1:])
+
+
 @st.composite
 def scores(draw: st.DrawFn) -> Notes:
     count = draw(st.integers(0, 20))

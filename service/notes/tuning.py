@@ -22,11 +22,9 @@ from dataclasses import dataclass
 CONCERT_HZ = 440.0
 KEPT = 0.97
 """Of the vectors so far, from block to block: half of the sum is 8.5 s old or newer."""
-LEAST_BLOCKS = 2.9
-"""Blocks with sound, as many as the sum remembers, before the first shift: 3 of them."""
-LEAST_SUM, LEAST_AGREEMENT = 1.5, 0.15
+LEAST_SUM, LEAST_AGREEMENT = 3.0, 0.15
 """Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3
-to 0.9 per block, singers alone 0.1 to 0.3, noise next to none."""
+to 0.9 per block, and are followed after 1 to 4 s; singers alone 0.1 to 0.3, noise next to none."""
 TOLERANCE_CENTS = 17.0
 """Deviation that is not followed: half a bin."""
 _DIGITS = 6
@@ -51,8 +49,8 @@ class Tuning:
         """With one more block, which had sound."""
         total = KEPT * complex(self.along, self.across) + vector
         blocks = KEPT * self.blocks + 1
-        shift, length = self.shift, abs(total)
-        if blocks >= LEAST_BLOCKS and length >= max(LEAST_SUM, LEAST_AGREEMENT * blocks):
+        shift = self.shift
+        if abs(total) >= max(LEAST_SUM, LEAST_AGREEMENT * blocks):
             bin_cents = 100.0 / bins_per_semitone
             deviation = 100 * math.atan2(total.imag, total.real) / math.tau
             left = (deviation - bin_cents * shift + 50) % 100 - 50

@@ -1,7 +1,6 @@
 """Following the tuning of a performance."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray

@@ -35,7 +35,7 @@ from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 PATIENCE_S = 60.0
 PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 PITCHES = [pitch for pitch, _, _ in MELODY]
-REPEATS = 6
+REPEATS = 3
 PERIOD_S = 2.0
 SONG = pcm16(
     play(
@@ -239,7 +239,7 @@ async def perform(
 
 
 async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_path: Path) -> None:
-    players = 6
+    players = 4
     meeting = asyncio.Barrier(players + 1)
 
     async def meet_twice(client: TranscriptionClient) -> None:

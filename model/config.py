@@ -43,10 +43,8 @@ _LISTED = Field(min_length=1)
 class RSEConfig:
     """A Residual Shuffle-Exchange network (paper, section "Residual Shuffle-Exchange Network")."""
 
-    maps: Count = 192
-    """m, features per position."""
-    blocks: Count = 2
-    """Beneš blocks; the final switch layer comes on top."""
+    maps: Count = 192  # m, features per position
+    blocks: Count = 2  # Beneš blocks; the final switch layer comes on top
     norm: Literal["feature", "sequence", "none"] = "feature"
     """Normalisation in each switch unit: over features (paper's LayerNorm) or over the sequence
     (released code)."""
@@ -101,14 +99,11 @@ class FilterbankConfig:
 
     lowest_pitch: Annotated[int, Field(ge=0, lt=PITCHES)] = 21
     """MIDI note of the lowest filter (A0)."""
-    semitones: Count = 91
-    """Pitches with filters; the highest are just below the Nyquist frequency."""
-    bins_per_semitone: Count = 3
-    """Filters of each pitch, evenly spaced."""
+    semitones: Count = 91  # pitches with filters; the highest are just below the Nyquist frequency
+    bins_per_semitone: Count = 3  # filters of each pitch, evenly spaced
     kernel_lengths: Annotated[tuple[_Kernel, ...], _LISTED] = (1024, 2048, 4096)
     """Samples; each filter uses the shortest kernel that resolves its semitone."""
-    quality: Positive = 40.0
-    """Periods in a filter's window, if the kernel length allows."""
+    quality: Positive = 40.0  # periods in a filter's window, if the kernel length allows
     lookahead: Annotated[int, Field(ge=0, multiple_of=HOP)] = 512
     """Samples of a kernel after the moment its frame describes."""
     floor_db: Annotated[float, Field(lt=0)] = -90.0
@@ -117,12 +112,9 @@ class FilterbankConfig:
     """Multiples of a pitch's frequency whose filters become its channels."""
     octaves: Count = 8
     """Patches of 12 pitches in a column; each is a position of the shuffle-exchange network."""
-    channels: Count = 32
-    """Output channels of every convolution."""
-    convolutions: FromZero = 3
-    """3 x 3 convolutions over pitch and time after the first convolution."""
-    frames_per_patch: Count = 2
-    """Adjacent frames that share a position."""
+    channels: Count = 32  # output channels of every convolution
+    convolutions: FromZero = 3  # 3 x 3 convolutions over pitch and time after the first convolution
+    frames_per_patch: Count = 2  # adjacent frames that share a position
 
     def __post_init__(self) -> None:
         if self.lookahead >= min(self.kernel_lengths):
@@ -156,10 +148,8 @@ class FilterbankConfig:
 class ModelConfig:
     """A transcription network: front-end, shuffle-exchange network, heads."""
 
-    name: Annotated[str, Field(min_length=1)] = "paper"
-    """Shown in cards and by the service."""
-    sample_rate: Count = 11_000
-    """Hz of the audio in the window."""
+    name: Annotated[str, Field(min_length=1)] = "paper"  # shown in cards and by the service
+    sample_rate: Count = 11_000  # Hz of the audio in the window
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
     heads: Annotated[tuple[str, ...], _LISTED] = ("frame",)

@@ -45,10 +45,8 @@ class GatedSwitchUnit(nn.Module):
             nn.init.zeros_(candidate.bias)
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
-        """x, before: (batch, n, m), n even -> the same shape.
-
-        before: the same layer's output in the previous block, used with `skip`.
-        """
+        """x, before: (batch, n, m), n even -> the same shape. before: the same layer's output in
+        the previous block, used with `skip`."""
         batch, n, maps = x.shape
         seen = x
         if self.skip_scale is not None and before is not None:

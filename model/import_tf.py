@@ -63,11 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
 def import_checkpoint(
     prefix: str | Path, name: str, fourier: bool = False
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
-    """The network in a checkpoint of the released code, and its card.
-
-    name: of the network; fourier: as ``StridedConfig.fourier``. Raises WeightsError for missing or
-    damaged files and for variables that are unknown, missing, misshapen or not finite.
-    """
+    """The network in a checkpoint of the released code, and its card. name: of the network;
+    fourier: as ``StridedConfig.fourier``. Raises WeightsError for missing or damaged files and for
+    variables that are unknown, missing, misshapen or not finite."""
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
@@ -95,10 +93,8 @@ def import_checkpoint(
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> TranscriptionModel | SymbolNetwork:
-    """The network with variables of these names and shapes, without values.
-
-    Raises WeightsError listing all variables that do not fit.
-    """
+    """The network with variables of these names and shapes, without values. Raises WeightsError
+    listing all variables that do not fit."""
     config = infer_config(shapes, name, fourier)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):

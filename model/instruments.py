@@ -24,12 +24,10 @@ PROGRAMS: Mapping[str, int] = {
 }
 """The program that plays each instrument class in MIDI files."""
 
-INSTRUMENTS = tuple(PROGRAMS)
-"""Instrument classes; the index is the class number."""
+INSTRUMENTS = tuple(PROGRAMS)  # instrument classes; the index is the class number
 INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 
-UNKNOWN = -1
-"""The class number of notes of which it is not known what plays them."""
+UNKNOWN = -1  # the class number of notes of which it is not known what plays them
 
 _CLASSES: tuple[tuple[range, str], ...] = (
     (range(0, 2), "piano"),

@@ -66,10 +66,8 @@ def read_array(path: Path) -> NDArray:
 
 @torch.inference_mode()
 def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
-    """(batch, length) inputs -> (batch, positions, classes) raw outputs.
-
-    Raises ValueError for inputs of the wrong shape or type and for symbols outside the vocabulary.
-    """
+    """(batch, length) inputs -> (batch, positions, classes) raw outputs. Raises ValueError for
+    inputs of the wrong shape or type and for symbols outside the vocabulary."""
     if inputs.ndim != 2 or not inputs.size or inputs.dtype.kind not in "fiu":
         raise ValueError(f"expected numbers (batch, length), got {inputs.dtype} {inputs.shape}")
     run: Callable[[Tensor], Tensor]

@@ -22,10 +22,8 @@ _Kind = TypeVar("_Kind", bound=type)
 
 @dataclass_transform(frozen_default=True)
 def checked(**options: Any) -> Callable[[_Kind], _Kind]:
-    """A frozen dataclass whose fields must be as annotated; `options`: of dataclasses.
-
-    Its ValueError names the first wrong field, what it must be and its value.
-    """
+    """A frozen dataclass whose fields must be as annotated; `options`: of dataclasses. Its
+    ValueError names the first wrong field, what it must be and its value."""
 
     def decorate(kind: _Kind) -> _Kind:
         made: Any = dataclass(kind, frozen=True, config=_CONFIG, **options)

@@ -115,11 +115,8 @@ def save_weights(
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 if the hardware multiplies it, else float32.
-
-    Emulated bfloat16 is slower than float32, also if ``ATEN_CPU_CAPABILITY`` limits torch to
-    older instructions.
-    """
+    """bfloat16 if the hardware multiplies it, else float32. Emulated bfloat16 is slower than
+    float32, also if ``ATEN_CPU_CAPABILITY`` limits torch to older instructions."""
     match device.type:
         case "cuda":
             native = torch.cuda.is_bf16_supported(including_emulation=False)

@@ -15,18 +15,15 @@ from torch.nn import functional as F
 
 from model.config import RSEConfig
 
-SATURATED = 18.0
-"""Logit whose sigmoid is 1 in float32."""
+SATURATED = 18.0  # logit whose sigmoid is 1 in float32
 NORM_EPSILON = 1e-10  # released code; small, for inputs of amplitude 0.25
 FEATURE_NORM_EPSILON = 1e-6
 
 
 class SequenceNorm(nn.Module):
-    """The released code's normalisation: per example and channel, over the sequence axis.
-
-    It adds its bias as ``x + (x + b)``, so the centred input enters twice:
-    u = 2 (x - mean) + b, y = u / rms(u).
-    """
+    """The released code's normalisation: per example and channel, over the sequence axis. It adds
+    its bias as ``x + (x + b)``, so the centred input enters twice: u = 2 (x - mean) + b, y = u /
+    rms(u)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -27,10 +27,8 @@ EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 class SymbolConfig:
     """An embedding-to-classes network."""
 
-    vocabulary: Count
-    """Input symbols; 0 is padding."""
-    classes: Count
-    """Output classes at each position."""
+    vocabulary: Count  # input symbols; 0 is padding
+    classes: Count  # output classes at each position
     rse: RSEConfig = field(default_factory=RSEConfig)
     word_features: FromZero = 0
     """Width of a frozen pre-trained embedding, mapped linearly to m; 0 learns one of width m."""
@@ -78,10 +76,8 @@ class SymbolNetwork(nn.Module):
         return x if self.embedding_linear is None else self.embedding_linear(x)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """(batch, length) -> (batch, length, classes) logits.
-
-        Symbol 0 pads to a power of two, as in the released code's data.
-        """
+        """(batch, length) -> (batch, length, classes) logits. Symbol 0 pads to a power of two, as
+        in the released code's data."""
         length = symbols.shape[1]
         padded = F.pad(symbols, (0, padded_length(length) - length))
         out: Tensor = self.output(self.rse(self.embed(padded)))
@@ -89,11 +85,8 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """A symbol network in evaluation mode. Raises WeightsError.
-
-    A card may name under "vectors" a file beside it with the frozen embedding, so several weights
-    can share one.
-    """
+    """A symbol network in evaluation mode. Raises WeightsError. A card may name under "vectors" a
+    file beside it with the frozen embedding, so several weights can share one."""
     path = resolve(path)
     card = read_card(path)
     try:

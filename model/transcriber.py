@@ -121,10 +121,8 @@ class FilterbankNetwork(nn.Module):
         nn.init.zeros_(self.embed.bias)
 
     def forward(self, window: Tensor) -> Tensor:
-        """(batch, context + WINDOW) -> (batch, heads, FRAMES, PITCHES) logits.
-
-        The context may be shorter or missing; zeros replace it.
-        """
+        """(batch, context + WINDOW) -> (batch, heads, FRAMES, PITCHES) logits. The context may be
+        shorter or missing; zeros replace it."""
         return self.from_features(self.filterbank(window))
 
     def from_features(self, features: Tensor) -> Tensor:
@@ -149,10 +147,8 @@ class FilterbankNetwork(nn.Module):
 
 
 def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
-    """Sets every pitch of head "pedal" to their mean, in place.
-
-    logits: (batch, heads, frames, pitches).
-    """
+    """Sets every pitch of head "pedal" to their mean, in place. logits: (batch, heads, frames,
+    pitches)."""
     if "pedal" in heads:
         row = heads.index("pedal")
         logits[:, row] = logits[:, row].mean(dim=2, keepdim=True)
@@ -160,10 +156,8 @@ def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
 
 
 class WindowStream:
-    """Windows with the context before them: all that a stream computed in full keeps.
-
-    The last number of a row is the shift, which applies to the whole window.
-    """
+    """Windows with the context before them: all that a stream computed in full keeps. The last
+    number of a row is the shift, which applies to the whole window."""
 
     def __init__(self, context: int) -> None:
         self._context = context
@@ -214,11 +208,8 @@ class TranscriptionModel(nn.Module):
         return torch.cat([frame, logits[:, 1:]], dim=1)
 
     def compute_in(self, dtype: torch.dtype) -> TranscriptionModel:
-        """Converts the network after the front-end to this type, in place; for inference.
-
-        Matrices and kernels are converted; filters, norms and probabilities stay float32, at
-        little cost.
-        """
+        """Converts the network after the front-end to this type, in place; for inference. Matrices
+        and kernels are converted; filters, norms and probabilities stay float32, at little cost."""
         self.compute_dtype = dtype
         for name, module in self.network.named_modules():
             if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and "filterbank" not in name:

@@ -68,10 +68,8 @@ def anyio_backend() -> str:
 
 def require_system(name: str) -> str:
     """The path of program ``name``, or the name of library ``lib...``, of the operating system.
-
     Skips the calling test where it is missing; fails it under ``RSE_REQUIRE_SYSTEM=1``, as in
-    continuous integration, where a missing package is a mistake of the set-up.
-    """
+    continuous integration, where a missing package is a mistake of the set-up."""
     found = find_library(name.removeprefix("lib")) if name.startswith("lib") else shutil.which(name)
     if found is not None:
         return found

@@ -19,8 +19,7 @@ REMEMBERED_NOTES = 12
 METER_CELLS = 40
 METER_FLOOR_DB = -60.0
 CLIPPING_DB = -0.5
-TOO_LATE_S = 2.0
-"""Age from which on notes are not played, and the lateness is told."""
+TOO_LATE_S = 2.0  # age from which on notes are not played, and the lateness is told
 
 
 def note_name(pitch: int) -> str:

@@ -26,10 +26,8 @@ from model.transcriber import FilterbankNetwork
 
 
 class ColumnNetwork:
-    """Filterbank, harmonic stack and convolutions.
-
-    Weights are copied. Thread-safety: may be called from several threads at a time.
-    """
+    """Filterbank, harmonic stack and convolutions. Weights are copied. Thread-safety: may be called
+    from several threads at a time."""
 
     def __init__(
         self, network: FilterbankNetwork, convolutions: list[nn.Conv2d], dtype: torch.dtype

@@ -36,11 +36,9 @@ these end. By their remainder: one window reuses another's outputs if it has the
 
 
 class FirstHalf:
-    """The first half of a network's first Beneš block over a stream of windows.
-
-    A layer's outputs stay in the order of its pairs: position d of a block and its partner, then
-    the next two. The next layer gathers its pairs from there.
-    """
+    """The first half of a network's first Beneš block over a stream of windows. A layer's outputs
+    stay in the order of its pairs: position d of a block and its partner, then the next two. The
+    next layer gathers its pairs from there."""
 
     def __init__(
         self,
@@ -85,10 +83,8 @@ class FirstHalf:
 
     def advance(self, kept: list[Kept], hops: Sequence[int], grid: Tensor) -> Tensor:
         """The half block's output for the windows that end at these hops, (windows, positions, m)
-        float32, in the order that the block's shuffles leave.
-
-        grid: (windows, GRID, pitches, channels), their columns.
-        """
+        float32, in the order that the block's shuffles leave. grid: (windows, GRID, pitches,
+        channels), their columns."""
         x = grid
         for layer, (span, windows) in enumerate(zip(self._spans, kept, strict=True)):
             remainder = hops[0] % (span * self._frames)
@@ -121,11 +117,9 @@ class FirstHalf:
 
 
 def whole_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> Tensor:
-    """(windows, rows, ...): windows of rows in order of time, each moved by `moved` rows.
-
-    new: (windows, newest rows, ...), those that change. The others are taken from the window
-    before: from `before`, (rows, ...), then from the newest rows of each.
-    """
+    """(windows, rows, ...): windows of rows in order of time, each moved by `moved` rows. new:
+    (windows, newest rows, ...), those that change. The others are taken from the window before:
+    from `before`, (rows, ...), then from the newest rows of each."""
     stay = rows - new.shape[1]
     if not stay:
         return new

@@ -32,10 +32,8 @@ _UNREAD = REACH // DECIMATION  # newest samples of z, which need audio after the
 
 class NewestFrames:
     """The newest complete frames of a filterbank. Weights are copied, the real and the imaginary
-    part of each filter side by side.
-
-    Thread-safety: may be called from several threads at a time.
-    """
+    part of each filter side by side. Thread-safety: may be called from several threads at a
+    time."""
 
     def __init__(self, bank: Filterbank) -> None:
         self._longest = bank.longest
@@ -55,10 +53,8 @@ class NewestFrames:
             self._groups.append((reduced is not None, int(size), few, many))
 
     def power(self, audio: Tensor, frames: int) -> Tensor:
-        """Squared magnitudes in the order of the filterbank's kernels, and 0 at the end.
-
-        audio: (samples,), preceded by silence -> (frames, bins + 1)
-        """
+        """Squared magnitudes in the order of the filterbank's kernels, and 0 at the end. audio:
+        (samples,), preceded by silence -> (frames, bins + 1)"""
         span = REACH + self._longest + (frames - 1) * HOP
         audio = audio[max(0, len(audio) - span) :]
         audio = F.pad(audio, (span - len(audio), REACH))

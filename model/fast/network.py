@@ -119,10 +119,8 @@ class FastNetwork:
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
-        """Rows of this network's streams -> the same as :meth:`predict`.
-
-        The streams must have been opened with the same positions.
-        """
+        """Rows of this network's streams -> the same as :meth:`predict`. The streams must have been
+        opened with the same positions."""
         if self._streamed is None:
             return self.predict(torch.stack(list(rows)), positions)
         frames = range(FRAMES)[positions]

@@ -16,10 +16,8 @@ from model.shuffle import Direction, deinterleave, interleave
 class Layer:
     """One switch layer and how its outputs reach the inputs of the next."""
 
-    block: int | None
-    """The Beneš block it belongs to; None for the last layer."""
-    reverse: bool
-    """Whether it is in the block's second half."""
+    block: int | None  # the Beneš block it belongs to; None for the last layer
+    reverse: bool  # whether it is in the block's second half
     shuffle: Direction
     """The permutation that follows if every unit of this layer and the next is computed."""
     gather: list[int] | None
@@ -37,11 +35,8 @@ def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
 
 
 def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
-    """The layers of a network on 2^bits elements that is read at these positions only.
-
-    The first half of the first block is needed in full, since every position depends on all of the
-    input.
-    """
+    """The layers of a network on 2^bits elements that is read at these positions only. The first
+    half of the first block is needed in full, since every position depends on all of the input."""
     everything = list(range(1 << bits))
     addresses = torch.arange(1 << bits)[None, :, None]
     sources = {  # the address from which each address is filled

@@ -50,11 +50,9 @@ class FastShuffleExchange:
         return self._run(x.float().contiguous(), self._plans(x.shape[1], positions, x.device))
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
-        """Everything after the first half of the first block.
-
-        x: (batch, n, m) float32, that half's output in the order that its shuffles leave
-        (:func:`model.shuffle.interleave`) -> the same as for the whole network.
-        """
+        """Everything after the first half of the first block. x: (batch, n, m) float32, that half's
+        output in the order that its shuffles leave (:func:`model.shuffle.interleave`) -> the same
+        as for the whole network."""
         length = x.shape[1]
         first_half = length.bit_length() - 2  # layers
         return self._run(x, self._plans(length, positions, x.device)[first_half:])
@@ -89,11 +87,9 @@ def fast_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:
 
 
 def fused_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch | None:
-    """The unit as one kernel; None if the kernel does not support it or does not run.
-
-    Every CUDA build of torch has Triton, but the C compiler, the cache folder or a suitable GPU may
-    be missing.
-    """
+    """The unit as one kernel; None if the kernel does not support it or does not run. Every CUDA
+    build of torch has Triton, but the C compiler, the cache folder or a suitable GPU may be
+    missing."""
     try:
         from model.fast.triton_switch import TritonSwitch, fits  # needs Triton
 

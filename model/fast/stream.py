@@ -18,11 +18,9 @@ from model.front_end.filterbank import GRID
 
 
 class NetworkStream:
-    """The state of one stream; used by one thread (see ``model.transcriber.FeatureStream``).
-
-    The first window is computed as if preceded by silence; so is a window that moved farther than
-    the filterbank can slide.
-    """
+    """The state of one stream; used by one thread (see ``model.transcriber.FeatureStream``). The
+    first window is computed as if preceded by silence; so is a window that moved farther than the
+    filterbank can slide."""
 
     def __init__(self, columns: ColumnNetwork, first_half: FirstHalf, frames: range) -> None:
         """frames: those read from each window."""

@@ -30,8 +30,7 @@ from model.switch import (
 class FastSwitch:
     """A residual switch unit with its weights ready for use."""
 
-    halves = True
-    """Whether it has :meth:`half`."""
+    halves = True  # whether it has :meth:`half`
 
     def __init__(self, unit: ResidualSwitchUnit, dtype: torch.dtype) -> None:
         """dtype: of the matrix products."""

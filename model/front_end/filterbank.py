@@ -100,11 +100,9 @@ class Filterbank(nn.Module):
         return (decibels - self.config.floor_db / 2) / DB_SCALE
 
     def forward(self, window: Tensor) -> Tensor:
-        """window: (batch, samples) -> (batch, bins, columns), the last ``edge`` silent.
-
-        The last WINDOW samples are the window, those before it its context; missing context reads
-        as zeros.
-        """
+        """window: (batch, samples) -> (batch, bins, columns), the last ``edge`` silent. The last
+        WINDOW samples are the window, those before it its context; missing context reads as
+        zeros."""
         first = HOP * (1 - self.config.halo)  # the sample that the first column describes
         before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
         features = self.compress(self.power(F.pad(window, (before, 0))))
@@ -149,10 +147,8 @@ def constant_q_kernel(
     frequency: float, length: int, size: int, lookahead: int, sample_rate: int
 ) -> Tensor:
     """Complex kernel of `size` samples: a sine under an asymmetric Hann window of `length` samples.
-
-    The window peaks `lookahead` samples before the kernel's end and falls for at most that long.
-    A full-scale sine in tune gives magnitude 1.
-    """
+    The window peaks `lookahead` samples before the kernel's end and falls for at most that long. A
+    full-scale sine in tune gives magnitude 1."""
     fall = min(length // 2, lookahead)
     rise = length - fall
     time = torch.arange(size, dtype=torch.float64) - (size - lookahead)  # 0 at the frame time

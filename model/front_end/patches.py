@@ -76,11 +76,9 @@ class PitchConvolutions(nn.Module):
 
 
 class OctavePatches(nn.Module):
-    """Cuts (batch, channels, octaves * 12, GRID) into positions and back.
-
-    A position holds one octave of `frames_per_patch` frames. Octaves vary fastest, so the first
-    switch layers combine the octaves of a moment and later ones reach through time.
-    """
+    """Cuts (batch, channels, octaves * 12, GRID) into positions and back. A position holds one
+    octave of `frames_per_patch` frames. Octaves vary fastest, so the first switch layers combine
+    the octaves of a moment and later ones reach through time."""
 
     def __init__(self, config: FilterbankConfig) -> None:
         super().__init__()
@@ -105,10 +103,8 @@ class OctavePatches(nn.Module):
         return x.permute(0, 4, 2, 3, 5, 1).reshape(batch, self.positions, self.cells * channels)
 
     def join(self, x: Tensor) -> Tensor:
-        """(batch, positions, cells * channels) -> (batch, channels, octaves * 12, frames).
-
-        Takes any run of adjacent columns; frames is GRID for all of them.
-        """
+        """(batch, positions, cells * channels) -> (batch, channels, octaves * 12, frames). Takes
+        any run of adjacent columns; frames is GRID for all of them."""
         batch, positions = x.shape[:2]
         columns = positions // self.octaves
         x = x.view(batch, columns, self.octaves, SEMITONES, self.frames, -1)

@@ -38,10 +38,8 @@ Message = dict[int, Any]
 
 
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
-    """All variables of a checkpoint by name.
-
-    Verifies every checksum. Raises WeightsError if anything is missing, damaged or no number.
-    """
+    """All variables of a checkpoint by name. Verifies every checksum. Raises WeightsError if
+    anything is missing, damaged or no number."""
     path = Path(f"{prefix}.index")
     try:
         entries = dict(_parse_index(path.read_bytes()))

@@ -82,10 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def find_peers(peer: Path) -> list[str]:
-    """The packages of PEERS that are installed in ``peer``.
-
-    Raises PeerError, with what to do, where there is none.
-    """
+    """The packages of PEERS that are installed in ``peer``. Raises PeerError, with what to do,
+    where there is none."""
     python = peer / "bin" / "python"
     # find_spec: an import alone would take seconds.
     code = f"import importlib.util as u; print(*filter(u.find_spec, {list(PEERS)}))"

@@ -22,8 +22,7 @@ from tests.service.servers import RunningServer
 RATE = 44_100
 MELODY = [(69, 0.5, 0.9), (81, 1.2, 1.5), (57, 1.9, 2.4), (93, 2.8, 3.1), (69, 3.5, 3.9)]
 """Pitch, onset and end in seconds: tones that the fake model hears, in the left channel."""
-OTHER = [(57, 0.7, 1.1), (69, 2.0, 2.6), (81, 3.2, 3.6)]
-"""In the right one."""
+OTHER = [(57, 0.7, 1.1), (69, 2.0, 2.6), (81, 3.2, 3.6)]  # in the right one
 START_S = 60.0
 ROOM = "hall"
 # Says what comes in at the MIDI port of the client.

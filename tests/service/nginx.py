@@ -15,10 +15,8 @@ from tests.service.servers import reserved_port, wait_for_answer
 def nginx(
     configuration: Callable[[int], str], folder: Path, ready: str = "/readyz"
 ) -> Iterator[str]:
-    """One that listens at a port with this configuration; its address.
-
-    ready: the path that answers once it serves.
-    """
+    """One that listens at a port with this configuration; its address. ready: the path that answers
+    once it serves."""
     program = require_system("nginx")
     reservation, port = reserved_port()
     url = f"http://127.0.0.1:{port}"

@@ -32,12 +32,9 @@ class Stream:
     """What a streaming client saw."""
 
     delay_ms: float
-    on_ms: list[float]
-    """From the time of each note to its note_on at the client."""
-    lateness_ms: list[float]
-    """Of each event, beyond the delay stated for its kind."""
-    behind_ms: list[float]
-    """As the server reports it."""
+    on_ms: list[float]  # from the time of each note to its note_on at the client
+    lateness_ms: list[float]  # of each event, beyond the delay stated for its kind
+    behind_ms: list[float]  # as the server reports it
     done: Done
 
 

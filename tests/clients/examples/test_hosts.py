@@ -31,8 +31,7 @@ sys.meta_path.insert(0, Blocker())
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-Found = list[tuple[float, int]]
-"""(onset in s, pitch)"""
+Found = list[tuple[float, int]]  # (onset in s, pitch)
 
 
 def found_in(lines: str) -> Found:

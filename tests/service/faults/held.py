@@ -21,10 +21,8 @@ class Held:
 
     sessions: int
     uploads: int
-    tasks: int
-    """Of the event loop; the server of `tests.service.serve_fake` counts them."""
-    files: int
-    """Open descriptors: sockets, pipes, spooled uploads."""
+    tasks: int  # of the event loop; the server of `tests.service.serve_fake` counts them
+    files: int  # open descriptors: sockets, pipes, spooled uploads
     threads: int
 
     @classmethod

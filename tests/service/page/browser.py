@@ -127,11 +127,8 @@ class Tab:
         )
 
     def wait_for_melody(self, names: list[str]) -> None:
-        """Until the list of notes, which is open, has these one after the other.
-
-        Repetitions are left out: a busy machine lets the microphone stutter, which cuts a tone in
-        two.
-        """
+        """Until the list of notes, which is open, has these one after the other. Repetitions are
+        left out: a busy machine lets the microphone stutter, which cuts a tone in two."""
         self.page.wait_for_function(
             """melody => {
               const cells = [...document.querySelectorAll('#notes td:first-child')];

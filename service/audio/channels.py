@@ -1,18 +1,17 @@
-"""Two channels to one, also if one is silent or the two cancel each other.
+"""Several channels to one, also if some are silent or they cancel each other.
 
-The mean of two channels suits most recordings. It halves the level beside a dead channel, and is
-silence if a cable or a plug-in has inverted one. So each block of 100 ms is measured, and the next
-block is mixed accordingly:
+The mean of the channels suits most recordings. It loses level beside dead channels, and is silent
+if a cable or a plug-in has inverted one of two. So each block of 100 ms is measured:
 
-    one channel is silent       left + right: the level of the other; what enters is heard at once
-    mid 15 dB below the two     the louder one
-    else                        (left + right) / 2
+    their sum has less than a sixteenth of their power    the loudest channel alone
+    else                                                  the sum / the number of those that sound
 
-Thresholds have hysteresis, and a silent block changes nothing. The weights move evenly over a
-block, so that a change makes no sound of its own.
+The sum includes silent channels: what enters is heard at once. Thresholds have hysteresis, and a
+silent block changes nothing. The weights move evenly over a block, so that a change makes no sound
+of its own: live over the block after the measured one; in a recording, which can be held back, over
+the one before it, so that no beginning is lost.
 
-The mix of a block depends on the blocks before it alone: bit for bit the same for any chunks, live
-or from a file.
+The page's ``audio/downmix.js`` does the same to a microphone's channels.
 """
 
 from collections import deque
@@ -26,19 +25,20 @@ BLOCKS_PER_S = 10
 MIX_MS = 2 * 1000.0 / BLOCKS_PER_S
 """Most that ``resumable`` goes back."""
 _KEPT_BLOCKS = 40 * BLOCKS_PER_S  # whose mix ``resumable`` knows
-_FULL_SCALE = 32_768.0
-_LOUDEST = 4.0  # more is measured as this: the sums below stay exact
-# Powers relative to full scale, or to the channels'.
-_AUDIBLE = 1e-6
-_DEAD, _ALIVE = 1e-5, 1e-4
-_CANCELLED, _PRESENT = 0.03, 0.15
+# Powers relative to full scale: of the loudest channel of a block that is judged, and of a channel
+# that certainly sounds.
+_JUDGED, _AUDIBLE = 1e-8, 1e-6
+_DEAD, _ALIVE = 1e-5, 1e-4  # relative to the loudest channel
+_CANCELLED, _PRESENT = 0.06, 0.3  # of the sum, relative to all channels
 
-_WEIGHTS = {
-    Mix.MEAN: np.array((0.5, 0.5), np.float32),
-    Mix.SUM: np.array((1, 1), np.float32),
-    Mix.LEFT: np.array((1, 0), np.float32),
-    Mix.RIGHT: np.array((0, 1), np.float32),
+_Weights = tuple[float, ...]
+_WEIGHTS: dict[Mix, _Weights] = {
+    Mix.MEAN: (0.5, 0.5),
+    Mix.SUM: (1.0, 1.0),
+    Mix.LEFT: (1.0, 0.0),
+    Mix.RIGHT: (0.0, 1.0),
 }
+_MIXES = {weights: mix for mix, weights in _WEIGHTS.items()}
 
 
 def block_samples(rate_hz: int) -> int:
@@ -46,33 +46,35 @@ def block_samples(rate_hz: int) -> int:
     return rate_hz // BLOCKS_PER_S
 
 
-def mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean of any number of channels: [n, channels] -> [n]."""
-    if values.shape[1] == 1:
-        return np.ascontiguousarray(values[:, 0])
-    return values.mean(axis=1, dtype=np.float32)
-
-
-class Downmix:
-    """Mono samples of two channels, chunk by chunk; of any other number, their mean.
-
-    Attributes:
-        mix: of the present block.
-        told: what a user is told: the channel taken because the two cancel each other, if ever,
-            else the mix.
+class _Told:
+    """Attributes:
+    mix: of two channels at present; ``mean`` of any other number.
+    told: what a user is told: the channel taken because the two cancel each other, if ever, else
+        the mix.
     """
+
+    def __init__(self, mix: Mix = Mix.MEAN) -> None:
+        self.mix = self.told = mix
+
+    def _follow(self, weights: _Weights) -> None:
+        self.mix = _MIXES.get(weights, Mix.MEAN)
+        if self.told not in (Mix.LEFT, Mix.RIGHT):
+            self.told = self.mix
+
+
+class Downmix(_Told):
+    """Mono samples of a live stream, bit for bit the same for any chunks."""
 
     def __init__(self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """Args:
-        position, mix: where ``resumable`` allows another to begin.
+        position, mix: of two channels, where ``resumable`` allows another to begin.
         """
+        super().__init__(mix)
         self._block = block_samples(rate_hz)
         self._position = position
-        self._before = self.mix = mix
-        # Of left, right and mid in this block, and of their squares, in 16-bit steps.
-        self._sums = np.zeros((2, 3))
+        self._before = self._weights = _WEIGHTS[mix]
+        self._measured = np.empty((0, 2), np.float32)  # of the present block
         self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
-        self._cancelled: Mix | None = None
 
     def resumable(self, sample: int) -> tuple[int, Mix]:
         """Where another can begin, to give the same from ``sample`` on, up to 40 s back."""
@@ -80,69 +82,103 @@ class Downmix:
         back = (self._position - begin) // self._block
         return begin, self._chosen[max(-len(self._chosen), -1 - back)]
 
-    @property
-    def told(self) -> Mix:
-        return self._cancelled or self.mix
-
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """[n, channels] -> [n]"""
-        if values.shape[1] != 2:
-            return mean(values)
-        mono = np.empty(len(values), np.float32)
-        start = 0
-        while start < len(values):
+        if values.shape[1] == 1:
+            return np.ascontiguousarray(values[:, 0])
+        if values.shape[1] != self._measured.shape[1]:
+            self._before = self._weights = _mean(values)
+            self._measured = values[:0]
+        mono = [np.empty(0, np.float32)]
+        while len(values):
             within = self._position % self._block
-            stop = min(len(values), start + self._block - within)
-            mono[start:stop] = self._mixed(values[start:stop], within)
-            self._measure(values[start:stop])
-            self._position += stop - start
+            part, values = np.split(values, [self._block - within])
+            mono.append(_mixed(part, self._before, self._weights, self._block, within))
+            self._measured = np.concatenate([self._measured, part])
+            self._position += len(part)
             if self._position % self._block == 0:
-                self._choose()
-            start = stop
-        return mono
-
-    def _mixed(self, values: NDArray[np.float32], within: int) -> NDArray[np.float32]:
-        """values: part of a block, from sample ``within`` of it on."""
-        if self._before is self.mix is Mix.MEAN:
-            return mean(values)
-        here = _WEIGHTS[self.mix]
-        if self._before is self.mix:
-            return values[:, 0] * here[0] + values[:, 1] * here[1]
-        there = _WEIGHTS[self._before]
-        moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
-        weights = there + moved[:, None] * (here - there)
-        return values[:, 0] * weights[:, 0] + values[:, 1] * weights[:, 1]
-
-    def _measure(self, values: NDArray[np.float32]) -> None:
-        # Whole numbers below 2 ** 53, so that their sums do not depend on the order.
-        steps = np.rint(np.clip(values, -_LOUDEST, _LOUDEST) * np.float64(_FULL_SCALE))
-        each = np.vstack([steps.T, steps.mean(axis=1)])
-        self._sums += each.sum(axis=1), (each * each).sum(axis=1)
-
-    def _choose(self) -> None:
-        means, squares = self._sums / self._block
-        # An offset is no sound: an open input may have one.
-        left, right, mid = (squares - means**2) / _FULL_SCALE**2
-        self._sums[:] = 0
-        self._before = self.mix
-        self.mix = _next(self.mix, left, right, mid)
-        self._chosen.append(self.mix)
-        if self.mix in (Mix.LEFT, Mix.RIGHT):
-            self._cancelled = self._cancelled or self.mix
+                self._before, self._weights = self._weights, _next(self._weights, self._measured)
+                self._measured = self._measured[:0]
+                self._follow(self._weights)
+                self._chosen.append(self.mix)
+        return np.concatenate(mono)
 
 
-def _next(now: Mix, left: float, right: float, mid: float) -> Mix:
-    """The mix after a block of these powers."""
-    weak, strong = min(left, right), max(left, right)
-    if strong < _AUDIBLE:
-        return now
-    if weak < _AUDIBLE and weak < _DEAD * strong:
-        return Mix.SUM
-    if now is Mix.SUM and (weak < _AUDIBLE or weak < _ALIVE * strong):
-        return Mix.SUM
-    alone = now in (Mix.LEFT, Mix.RIGHT)
-    if mid < (_PRESENT if alone else _CANCELLED) * (left + right) / 2:
+class RecordingDownmix(_Told):
+    """Mono samples of a recording: up to two blocks are held back until ``finish``."""
+
+    def __init__(self, rate_hz: int) -> None:
+        super().__init__()
+        self._block = block_samples(rate_hz)
+        self._held = np.empty((0, 1), np.float32)
+        self._weights: _Weights | None = None  # of the first block that is held
+
+    def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[n, channels] -> [m]"""
+        mono = [np.empty(0, np.float32)]
+        if values.shape[1] != self._held.shape[1]:
+            mono.append(self.finish())
+            self._held = values[:0]
+        if values.shape[1] == 1:
+            return np.concatenate([*mono, values[:, 0]])
+        self._held = np.concatenate([self._held, values])
+        if self._weights is None and len(self._held) >= self._block:
+            self._weights = self._chosen(self._held[: self._block])
+        while self._weights and len(self._held) >= 2 * self._block:
+            block, self._held = np.split(self._held, [self._block])
+            here = self._chosen(self._held[: self._block])
+            mono.append(_mixed(block, self._weights, here, self._block))
+            self._weights = here
+        return np.concatenate(mono)
+
+    def finish(self) -> NDArray[np.float32]:
+        """What is held back."""
+        held, here = self._held, self._weights
+        self._held, self._weights = held[:0], None
+        if not len(held):
+            return np.empty(0, np.float32)
+        here = here or self._chosen(held)
+        return _mixed(held, here, here, self._block)
+
+    def _chosen(self, block: NDArray[np.float32]) -> _Weights:
+        weights = _next(self._weights or _mean(block), block)
+        self._follow(weights)
+        return weights
+
+
+def _mean(values: NDArray[np.float32]) -> _Weights:
+    return (1 / values.shape[1],) * values.shape[1]
+
+
+def _mixed(
+    values: NDArray[np.float32], there: _Weights, here: _Weights, block: int, within: int = 0
+) -> NDArray[np.float32]:
+    """Part of a block, from sample ``within`` of it on, over which weights move to ``here``."""
+    if there == here == _mean(values):
+        return values.mean(axis=1, dtype=np.float32)
+    moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(block)
+    mono = np.zeros(len(values), np.float32)
+    for channel, (first, last) in enumerate(zip(there, here, strict=True)):
+        mono += values[:, channel] * (np.float32(first) + moved * np.float32(last - first))
+    return mono
+
+
+def _next(weights: _Weights, block: NDArray[np.float32]) -> _Weights:
+    """The weights that a block, [n, channels], calls for after these."""
+    channels = len(weights)
+    powers = block.var(axis=0, dtype=np.float64)  # an offset, as of an open input, is no sound
+    loudest = powers.max()
+    if loudest < _JUDGED:
+        return weights
+    alone = 0.0 in weights
+    if (
+        block.sum(axis=1, dtype=np.float64).var()
+        < (_PRESENT if alone else _CANCELLED) * powers.sum()
+    ):
         if alone:
-            return now
-        return Mix.LEFT if left >= right else Mix.RIGHT
-    return Mix.MEAN
+            return weights
+        return tuple(float(channel == powers.argmax()) for channel in range(channels))
+    least = np.sum((powers >= _AUDIBLE) & (powers >= _ALIVE * loudest))
+    most = np.sum((powers >= _AUDIBLE) | (powers >= _DEAD * loudest))
+    sounding = channels if alone else round(1 / weights[0])
+    return (1 / int(np.clip(sounding, max(1, least), most)),) * channels

@@ -46,7 +46,12 @@ _BEGINNINGS = {
     b"0&\xb2u\x8ef\xcf\x11": 0,
     b"ftyp": 4,
 }
-_UNREAD = {b"RIFX": "a big-endian WAV of this kind", b"dns.": "a little-endian AU"}
+_UNREAD = {
+    b"RIFX": "a big-endian WAV of this kind; convert it to a usual WAV",
+    b"dns.": "a little-endian AU; convert it to a usual WAV",
+    b"ftyp": "an M4A, MP4 or MOV whose end, which lists its sound, is missing",
+}
+_TAG = re.compile(rb"ID3[\2-\4]\0[\0-\xf0][\0-\x7f]{4}")
 _HEAD_BYTES = 1 << 12  # where a WAV states its format
 _OGG = b"OggS"
 _EXTENSIBLE = 0xFFFE
@@ -83,15 +88,23 @@ class Container:
         self._container, self.begin = _open(file, begin, pcm), begin
         try:
             first = self._begin(head)
-            where = first.pos if first is not None and first.pos else 0
             name = self._container.format.name.partition(",")[0]
-            if name == "mp3" and where and not self._stream.start_time:
+            self._tags = name == "mp3"
+            if self._tags and first is not None and not self._stream.start_time:
                 # FFmpeg reads the encoder's delay only from the very beginning.
+                place = file.tell()
+                file.seek(begin)
+                tag = _TAG.search(file.read((first.pos or 0) + first.size))
+                file.seek(place)
+                if where := tag.start() if tag else first.pos:
+                    self._container.close()
+                    self.begin += where
+                    self._container = _open(file, self.begin, pcm)
+                    first = self._begin(head)
+            if name == "mov" and self._stream.duration == (self._stream.start_time or 0):
+                # FFmpeg takes an edit of 0 s, which means all of the sound, at its word.
                 self._container.close()
-                file.seek(self.begin + 1)
-                rubbish = b"" if head[:3] == b"ID3" else file.read(min(where, _RUBBISH))
-                self.begin += 1 + rubbish.find(b"ID3") or where
-                self._container = _open(file, self.begin, pcm)
+                self._container = _open(file, begin, pcm, advanced_editlist="0")
                 first = self._begin(head)
         except BaseException:
             self._container.close()
@@ -106,9 +119,12 @@ class Container:
         self._unwanted = _DELAYS.get(context.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
         self._read = 0  # samples, per channel
-        # The time of the next frame, by its container's clock: a film's sound may begin later.
+        # The time of the next frame, by its container's clock: sound may begin after a film does, or
+        # after an empty edit.
         begin_us, streams = self._container.start_time, self._container.streams
         self._due_s = None if begin_us is None or len(streams) == 1 else begin_us / 1e6
+        if name == "mov" and len(streams) == 1:
+            self._due_s = 0.0
         self.end = self.begin  # bytes, of what was read
         self.fault: tuple[float, str] | None = None
         self.stated_s = None if chain_of_many else self._length_s()
@@ -122,6 +138,9 @@ class Container:
         for packet in self._packets:
             if packet.pos is not None:
                 self.end = self.begin + packet.pos + packet.size
+                if self._tags and (tag := _TAG.search(bytes(packet))):
+                    self.end += tag.start() - packet.size  # another file begins
+                    break
             try:
                 decoded = self._codec.decode(packet)
             except av.FFmpegError:
@@ -224,14 +243,13 @@ def first(file: BinaryIO, pcm: AudioFormat | None = None) -> Container:
 
 def following(file: BinaryIO, container: Container) -> Container | None:
     """The next of several files in one, once the container before it has been read."""
-    file.seek(container.begin)
-    head = file.read(_MARK_BYTES)
-    for mark, at in _BEGINNINGS.items():
-        if mark == head[at : at + len(mark)]:
-            begins = _beginnings(
-                file, max(container.end, container.begin + 1), math.inf, {mark: at}
-            )
-            return _first_readable(file, begins)
+    for place in (container.end, container.begin):
+        file.seek(place)
+        head = file.read(_MARK_BYTES)
+        for mark, at in _BEGINNINGS.items():
+            if mark == head[at : at + len(mark)]:
+                least = max(container.end, container.begin + 1)
+                return _first_readable(file, _beginnings(file, least, math.inf, {mark: at}))
     return None
 
 
@@ -261,9 +279,9 @@ def _beginnings(
         start += _RUBBISH
 
 
-def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None) -> Any:
+def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None, **options: str) -> Any:
     """Raises NotAudioError."""
-    options = {
+    options |= {
         "format_whitelist": ",".join([*CONTAINERS, *_RAW.values()]),
         "codec_whitelist": ",".join(CODECS),
         "protocol_whitelist": "",
@@ -271,15 +289,19 @@ def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None) -> Any:
     raw = None
     if pcm is not None:
         raw = _RAW[pcm.encoding]
-        layout = "mono" if pcm.channels == 1 else "stereo"
-        options |= {"sample_rate": str(pcm.sample_rate_hz), "ch_layout": layout}
+        options |= {"sample_rate": str(pcm.sample_rate_hz), "ch_layout": f"{pcm.channels}C"}
     try:
         return av.open(_From(file, begin), format=raw, options=options)
     except (av.FFmpegError, ValueError) as error:
-        message = "not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
+        message = "not a readable audio file"
         file.seek(begin)
-        if (kind := file.read(4)) in _UNREAD:
-            message = f"not a readable audio file: {_UNREAD[kind]}; convert it to a usual WAV"
+        head = file.read(8)
+        for mark, reason in _UNREAD.items():
+            if mark in head:
+                message += f": {reason}"
+                break
+        else:
+            message += " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
         raise NotAudioError(ErrorCode.UNDECODABLE, message) from error
 
 

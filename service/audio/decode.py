@@ -11,9 +11,9 @@ from typing import BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audio.channels import Downmix
+from service.audio.channels import RecordingDownmix
 from service.audio.container import Container, first, following
-from service.audio.pcm import check_and_mix
+from service.audio.pcm import BadAudioError, check_and_mix
 from service.audio.resample import Resampler
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
@@ -48,7 +48,7 @@ class AudioDecoder:
             OptionsError: a sample rate that the resampler is not made for.
         """
         self._file, self._max_duration_s = file, max_duration_s
-        self._position = 0
+        self._position = self._count = 0  # samples given, and read
         size = file.seek(0, io.SEEK_END)
         if not size:
             raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
@@ -63,7 +63,7 @@ class AudioDecoder:
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=self._container.rate_hz, channels=1
             )
             self._check_duration((self.stated_duration_s or 0.0) * self.audio.sample_rate_hz)
-            self._downmix = Downmix(self.audio.sample_rate_hz)
+            self._downmix = RecordingDownmix(self.audio.sample_rate_hz)
             blocks = self._blocks(chained=pcm is None)
             block = next(blocks, None)  # what cannot be decoded at all is known at once
             if block is None:
@@ -75,7 +75,7 @@ class AudioDecoder:
 
     @property
     def mix(self) -> Mix:
-        """How two channels were mixed (``Downmix.told``)."""
+        """How two channels were mixed (``RecordingDownmix.told``)."""
         return self._downmix.told
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
@@ -98,7 +98,8 @@ class AudioDecoder:
             for part in self._mono(chained):
                 self._check_duration(self._position + len(part))
                 self._position += len(part)
-                parts.append(part)
+                if len(part):
+                    parts.append(part)
                 if sum(map(len, parts)) >= _BLOCK_SAMPLES:
                     yield np.concatenate(parts)
                     parts = []
@@ -114,22 +115,17 @@ class AudioDecoder:
 
         Raises ProtocolError, after the last if one was damaged.
         """
-        rate_hz, count, damage = self.audio.sample_rate_hz, 0, ""
+        rate_hz, damage = self.audio.sample_rate_hz, ""
         more: Container | None = self._container
         while more is not None:
             begin_s, self._container = self._position / rate_hz, more
-            resampler: Resampler | None = None
+            resampler = Resampler(more.rate_hz, rate_hz)
             for values, frame_rate_hz in more.frames():
-                mono = check_and_mix(values, count, self._downmix)
-                count += len(mono)
-                if resampler is not None and resampler.input_rate_hz != frame_rate_hz:
-                    yield resampler.finish()
-                    resampler = None
-                if resampler is None and frame_rate_hz != rate_hz:
+                if frame_rate_hz != resampler.input_rate_hz:
+                    yield self._rest_of(resampler)
                     resampler = Resampler(frame_rate_hz, rate_hz)
-                yield mono if resampler is None else resampler.process(mono)
-            if resampler is not None:
-                yield resampler.finish()
+                yield resampler.process(self._mixed(values))
+            yield self._rest_of(resampler)
             if more.fault is not None and not damage:
                 at_s, reason = more.fault
                 damage = f"the file is damaged after {begin_s + at_s:.1f} s: {reason}"
@@ -138,6 +134,17 @@ class AudioDecoder:
                 before.close()
         if damage:
             raise ProtocolError(ErrorCode.UNDECODABLE, damage)
+
+    def _mixed(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        position, self._count = self._count, self._count + len(values)
+        try:
+            return check_and_mix(values, position, self._downmix)
+        except BadAudioError as error:
+            error.samples = np.concatenate([error.samples, self._downmix.finish()])
+            raise
+
+    def _rest_of(self, resampler: Resampler) -> NDArray[np.float32]:
+        return np.concatenate([resampler.process(self._downmix.finish()), resampler.finish()])
 
     def _check_duration(self, samples: float) -> None:
         most_s = self._max_duration_s

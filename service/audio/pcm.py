@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audio.channels import Downmix, mean
+from service.audio.channels import Downmix
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
@@ -92,7 +92,7 @@ class PcmDecoder:
 def check_and_mix(
     values: NDArray[np.float32],
     position: int,
-    mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = mean,
+    mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda mono: mono[:, 0],
 ) -> NDArray[np.float32]:
     """Mono samples of checked floats.
 

@@ -25,12 +25,7 @@ from service.engine.cores import available_cores
 from service.engine.load import given
 from service.engine.local import LocalComputer
 from service.engine.runners import device_of
-from service.protocol.options import (
-    FILE_OPTIONS,
-    MAX_CHANNELS,
-    AudioFormat,
-    StreamOptions,
-)
+from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.stream.recording import FileProgress, Performance, transcribe_file
 from service.stream.setup import chosen
 from service.stream.windows import Computer
@@ -232,8 +227,6 @@ def opened(
         raise ValueError("samples need their sample_rate in Hz")
     else:
         samples = as_float(recording)
-        if samples.ndim == 2 and samples.shape[1] > MAX_CHANNELS:
-            samples = samples.mean(axis=1)
         channels = 1 if samples.ndim == 1 else samples.shape[1]
         yield io.BytesIO(samples.astype("<f4").tobytes()), floats_at(sample_rate, channels)
 

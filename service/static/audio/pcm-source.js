@@ -44,10 +44,11 @@ export class PcmSource extends EventTarget {
   /** Let the audio flow: chunks are dispatched from now on. */
   start() {
     this.#gain = new GainNode(this.context, { gain: this.#factor });
-    this.#worklet = new AudioWorkletNode(this.context, "pcm");
+    this.#worklet = new AudioWorkletNode(this.context, "pcm", {
+      processorOptions: { channel: this.#channel },
+    });
     this.#worklet.port.onmessage = ({ data }) =>
       this.dispatchEvent(new CustomEvent("chunk", { detail: data }));
-    this.channel = this.#channel;
     // The output stays silent; the connection is what makes every browser pull the audio.
     this.#node.connect(this.#gain).connect(this.#worklet).connect(this.context.destination);
     return this.#node;

@@ -7,8 +7,8 @@ const SILENCE = 0.001; // peak of -60 dB, where the meter begins
 const SILENT_S = 3;
 const NO_SOUND = "No sound from this input: choose another, or raise its gain.";
 const WHY_ALONE = {
-  silent: "the other is silent.",
-  cancelled: "mixed, the two would cancel each other out.",
+  silent: "no other has sound.",
+  cancelled: "mixed, the channels would cancel each other out.",
 };
 
 const $ = (id) => document.getElementById(id);
@@ -53,8 +53,7 @@ export class InputPanel {
     this.#meter.push(peak);
     this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
     this.#listChannels(channels);
-    const isAlone = why && alone >= 0;
-    this.#say(isAlone ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : "");
+    this.#say(why ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : "");
     return this.#silentS >= SILENT_S ? NO_SOUND : "";
   }
 

@@ -1,4 +1,4 @@
-"""Two channels to one: nothing is lost to a dead or a reversed channel, whatever the chunks."""
+"""Several channels to one: nothing is lost to a dead or a reversed channel, whatever the chunks."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.audio.channels import Downmix, block_samples
+from service.audio.channels import Downmix, RecordingDownmix, block_samples
 from service.protocol.options import Mix
 
 RATE_HZ = 8_000
@@ -43,6 +43,39 @@ def test_what_is_heard_after_two_blocks(
     np.testing.assert_allclose(mono[2 * BLOCK :], heard[2 * BLOCK :], atol=1e-4)
     assert downmix.mix is mix
     assert downmix.told is mix
+
+
+@pytest.mark.parametrize("channels", [3, 6, 64])
+@pytest.mark.parametrize("live", [1, 2])
+def test_of_many_channels_the_silent_do_not_count(channels: int, live: int) -> None:
+    sound = np.stack([SECOND] * live + [1e-4 * OTHER] * (channels - live), axis=1)
+    mono = Downmix(RATE_HZ)(sound)
+    np.testing.assert_allclose(mono[2 * BLOCK :], SECOND[2 * BLOCK :], atol=3e-3)
+    # A channel that enters is heard at once, and counts from the next block on.
+    later = np.concatenate([sound, np.repeat(SECOND[:, None], channels, axis=1)])
+    mono = Downmix(RATE_HZ)(later)[RATE_HZ:]
+    np.testing.assert_allclose(mono[2 * BLOCK :], SECOND[2 * BLOCK :], atol=1e-6)
+
+
+@pytest.mark.parametrize("silence", [0, 7, 3 * BLOCK + 7])
+@pytest.mark.parametrize("others", [[NOTHING] * 5, [-SECOND], [SECOND], [-SECOND, NOTHING]])
+def test_the_beginning_of_a_recording_is_not_lost(
+    silence: int, others: list[NDArray[np.float32]]
+) -> None:
+    sound = np.pad(np.stack([SECOND, *others], axis=1), ((silence, 0), (0, 0)))
+    downmix = RecordingDownmix(RATE_HZ)
+    parts = [downmix(part) for part in np.array_split(sound, 13)]
+    mono = np.concatenate([*parts, downmix.finish()])
+    np.testing.assert_allclose(mono, np.pad(SECOND, (silence, 0)), atol=1e-6)
+
+
+@pytest.mark.parametrize("other", [NOTHING, -SECOND])
+def test_a_live_channel_is_known_by_its_noise_before_the_first_sound(
+    other: NDArray[np.float32],
+) -> None:
+    sound = stereo((SECOND, other))
+    mono = Downmix(RATE_HZ)(np.concatenate([np.float32(1e-3) * sound, sound]))
+    np.testing.assert_array_equal(mono[RATE_HZ:], SECOND)
 
 
 def test_a_silence_changes_nothing_and_a_channel_that_enters_is_heard_at_once() -> None:

@@ -1,6 +1,7 @@
 """Decoding: what people bring, block by block, and clear refusals of what is not audio."""
 
 import io
+import struct
 import tempfile
 from contextlib import suppress
 from functools import partial
@@ -136,9 +137,41 @@ def test_the_links_of_a_chain_may_differ() -> None:
         assert sum(map(len, decoder)) == pytest.approx(3 * 22_050, abs=500)
 
 
-def test_tags_between_files_are_no_damage() -> None:
-    tag, mp3 = b"ID3\x04\0\0\0\0\1\0" + bytes(128), FILES[MP3]
-    assert len(decoded(tag + mp3 + b"TAG" + bytes(125) + tag + mp3)) > 4 * RATE_HZ
+@pytest.mark.parametrize("rubbish", [b"", b"\0"])
+@pytest.mark.parametrize("picture", [bytes(128), np.random.default_rng(0).bytes(100 << 14)])
+def test_tags_before_and_between_files_are_no_damage(rubbish: bytes, picture: bytes) -> None:
+    size = bytes(len(picture) >> shift & 127 for shift in (21, 14, 7, 0))
+    one = b"ID3\x04\0\0" + size + picture + FILES[MP3]
+    heard = decoded(rubbish + one + b"TAG" + bytes(125) + one)
+    assert len(heard) == pytest.approx(4 * RATE_HZ, abs=0.05 * RATE_HZ)
+
+
+def boxes(names: list[bytes], file: bytes) -> list[int]:
+    """Where the boxes, each in the one before, of an MP4 file begin."""
+    found, at = [], 0
+    while len(found) < len(names):
+        if file[at + 4 : at + 8] == names[len(found)]:
+            found.append(at)
+            at += 8
+        else:
+            at += int.from_bytes(file[at : at + 4])
+    return found
+
+
+@pytest.mark.parametrize("all_of_it", [2000, 0])  # in ms; 0 if its writer did not know
+@pytest.mark.parametrize("silence", [0, 500])
+def test_an_edit_list_moves_the_sound(all_of_it: int, silence: int) -> None:
+    file = bytearray(FILES["ipod", "aac"])
+    *parents, at = boxes([b"moov", b"trak", b"edts", b"elst"], file)
+    edits = [(silence, -1)] * bool(silence) + [(all_of_it, 1024)]
+    parts = [struct.pack(">IiI", *edit, 1 << 16) for edit in edits]
+    file[at : at + 28] = struct.pack(">I8xI", 16 + 12 * len(parts), len(parts)) + b"".join(parts)
+    file[at + 4 : at + 8] = b"elst"
+    for parent in parents:
+        size = int.from_bytes(file[parent : parent + 4]) + 12 * len(parts) - 12
+        file[parent : parent + 4] = size.to_bytes(4)
+    heard, sound = decoded(file), decoded(FILES["ipod", "aac"])
+    np.testing.assert_array_equal(heard, np.pad(sound, (silence * RATE_HZ // 1000, 0)))
 
 
 @pytest.mark.parametrize("rubbish", [b"\0", bytes(3000), np.random.default_rng(3).bytes(1000)])
@@ -232,6 +265,11 @@ def test_a_wav_with_24_of_32_bits() -> None:
     with AudioDecoder(io.BytesIO(data)) as decoder:
         assert decoder.stated_duration_s == 2.0
         np.testing.assert_allclose(np.concatenate(list(decoder)), sound.mean(axis=1), atol=1e-6)
+
+
+def test_an_m4a_without_its_end_is_named() -> None:
+    with pytest.raises(ProtocolError, match="an M4A, MP4 or MOV whose end.* is missing"):
+        decoded(FILES["ipod", "aac"][:-2000])
 
 
 def test_a_little_endian_au_is_named() -> None:

@@ -2,9 +2,11 @@
 
 import io
 
+import numpy as np
 import pretty_midi
 import pytest
 
+from service.audio.channels import Downmix, block_samples
 from tests.service.page.browser import Tab
 
 MIDI_OF = """async ([notes, beats, key]) => {
@@ -54,46 +56,27 @@ def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
     assert states == ["cancelled", "failed", "failed"]
 
 
-def test_channels_are_mixed_unless_that_would_lose_sound(bench: Tab) -> None:
-    """Of a tone at full scale, whose power is a half, in the two channels as given."""
-    heard = bench.run(
-        """async (cases) => {
-          const heard = [];
-          for (const { left, right, offset = 0 } of cases) {
-            const rate = 8000;
-            const context = new OfflineAudioContext(1, 2 * rate, rate);
-            await context.audioWorklet.addModule('./audio/pcm-worklet.js');
-            const buffer = context.createBuffer(2, 2 * rate, rate);
-            for (const [at, level] of [left, right].entries()) {
-              const tone = buffer.getChannelData(at);
-              for (let i = 0; i < tone.length; i += 1) {
-                tone[i] = level * Math.sin(0.35 * i) + at * offset;
-              }
-            }
-            const source = new AudioBufferSourceNode(context, { buffer });
-            const worklet = new AudioWorkletNode(context, 'pcm');
-            const chunks = [];
-            const last = new Promise((resolve) => {
-              worklet.port.onmessage = ({ data }) => chunks.push(data) === 100 && resolve(data);
-            });
-            source.connect(worklet).connect(context.destination);
-            source.start();
-            await context.startRendering();
-            const { peak, channels, why, alone } = await last;
-            heard.push([peak, channels, why, alone]);
+@pytest.mark.parametrize("channels", [2, 6])
+def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int) -> None:
+    rng, block = np.random.default_rng(4), block_samples(8_000)
+    tone = 0.5 * np.sin(0.35 * np.arange(2 * block))
+    levels = [[1, 1], [1, 0], [1, -0.9], [1e-3, -1e-3], [0, 1], [0, 0], [-1, 1], [1e-4, 0.01]]
+    parts = [np.outer(tone, np.resize([*pair, 0, 0, 0, 0], channels)) for pair in levels]
+    parts.append(rng.uniform(-0.3, 0.3, (2 * block, channels)))
+    sound = np.concatenate(parts).astype(np.float32)
+    mono = bench.run(
+        """async (channels) => {
+          const { Downmix } = await import('./audio/downmix.js');
+          const downmix = new Downmix(8000);
+          const mono = [];
+          for (let at = 0; at < channels[0].length; at += 128) {
+            mono.push(...downmix.mix(channels.map((channel) => channel.slice(at, at + 128))));
           }
-          return heard;
+          return mono;
         }""",
-        [
-            {"left": 0.5, "right": 0.5},
-            {"left": 0, "right": 0.5},
-            {"left": 0.5, "right": 0, "offset": 0.05},
-            {"left": 0.5, "right": -0.4},
-        ],
+        sound.T.tolist(),
     )
-    assert [peak for peak, *_ in heard] == pytest.approx([0.5] * 4, rel=0.01)
-    expected = [(2, "", -1), (2, "silent", 1), (2, "silent", 0), (2, "cancelled", 0)]
-    assert [tuple(rest) for _, *rest in heard] == expected
+    np.testing.assert_allclose(mono, Downmix(8_000)(sound), atol=1e-6)
 
 
 def test_a_connection_that_breaks_during_an_answer_is_told_in_words(bench: Tab) -> None:

@@ -1,0 +1,110 @@
+/**
+ * Several channels to one, by blocks of 100 ms: how and why is told in the service's
+ * `audio/channels.py`, which does the same.
+ */
+
+const BLOCKS_A_SECOND = 10;
+const JUDGED = 1e-8; // power of the loudest channel of a block
+const AUDIBLE = 1e-6;
+const DEAD = 1e-5; // relative to the loudest channel
+const ALIVE = 1e-4;
+const CANCELLED = 0.06; // of the sum, relative to all channels
+const PRESENT = 0.3;
+
+export class Downmix {
+  /** The only one to hear, from 0, as of the next block; -1: none in particular. */
+  channel;
+  /** Why one is heard `alone`: "silent" (the others are), "cancelled", or "". */
+  why = "";
+  alone = -1;
+  #size;
+  #within = 0;
+  #weights = [];
+  #before = [];
+  #sums; // of each channel and of all, in this block
+  #squares;
+
+  constructor(rate, channel = -1) {
+    this.#size = Math.floor(rate / BLOCKS_A_SECOND);
+    this.channel = channel;
+  }
+
+  /** Arrays of one length, one for each channel, to one. */
+  mix(channels) {
+    const count = channels.length;
+    if (count !== this.#weights.length) this.#begin(count);
+    const mono = new Float32Array(channels[0].length);
+    for (let i = 0; i < mono.length; i += 1) {
+      const moved = this.#within / this.#size;
+      let sum = 0;
+      for (let c = 0; c < count; c += 1) {
+        const value = channels[c][i];
+        mono[i] += value * (this.#before[c] + moved * (this.#weights[c] - this.#before[c]));
+        this.#measure(c, value);
+        sum += value;
+      }
+      this.#measure(count, sum);
+      this.#within += 1;
+      if (this.#within === this.#size) this.#choose();
+    }
+    return mono;
+  }
+
+  #begin(count) {
+    this.why = "";
+    this.#weights = this.#chosen(count) ?? new Array(count).fill(1 / count);
+    this.#before = this.#weights;
+    this.#clear();
+  }
+
+  #clear() {
+    this.#within = 0;
+    this.#sums = new Float64Array(this.#weights.length + 1);
+    this.#squares = new Float64Array(this.#weights.length + 1);
+  }
+
+  #measure(which, value) {
+    this.#sums[which] += value;
+    this.#squares[which] += value * value;
+  }
+
+  #choose() {
+    const powers = [...this.#squares].map(
+      (square, c) => (square - this.#sums[c] ** 2 / this.#size) / this.#size,
+    );
+    this.#before = this.#weights;
+    this.#weights = this.#chosen(this.#weights.length) ?? this.#next(powers.pop(), powers);
+    this.#clear();
+  }
+
+  /** The weights of the channel that was chosen, if any. */
+  #chosen(count) {
+    if (!(this.channel >= 0 && this.channel < count)) return null;
+    this.why = "";
+    return only(this.channel, count);
+  }
+
+  #next(ofSum, powers) {
+    const count = powers.length;
+    const loudest = Math.max(...powers);
+    if (loudest < JUDGED) return this.#weights;
+    const isAlone = this.#weights.includes(0);
+    const total = powers.reduce((a, b) => a + b, 0);
+    if (ofSum < (isAlone ? PRESENT : CANCELLED) * total) {
+      if (isAlone) return this.#weights;
+      this.alone = powers.indexOf(loudest);
+      this.why = "cancelled";
+      return only(this.alone, count);
+    }
+    const number = (judge) => powers.filter(judge).length;
+    const least = Math.max(1, number((p) => p >= AUDIBLE && p >= ALIVE * loudest));
+    const most = number((p) => p >= AUDIBLE || p >= DEAD * loudest);
+    const before = isAlone ? count : Math.round(1 / this.#weights[0]);
+    const sounding = Math.min(Math.max(before, least), most);
+    this.alone = powers.indexOf(loudest);
+    this.why = sounding === 1 && count > 1 ? "silent" : "";
+    return new Array(count).fill(1 / sounding);
+  }
+}
+
+const only = (channel, count) => new Array(count).fill(0).fill(1, channel, channel + 1);

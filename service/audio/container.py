@@ -119,8 +119,8 @@ class Container:
         self._unwanted = _DELAYS.get(context.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
         self._read = 0  # samples, per channel
-        # The time of the next frame, by its container's clock: sound may begin after a film does, or
-        # after an empty edit.
+        # The time of the next frame, by its container's clock: sound may begin after a film does,
+        # or after an empty edit.
         begin_us, streams = self._container.start_time, self._container.streams
         self._due_s = None if begin_us is None or len(streams) == 1 else begin_us / 1e6
         if name == "mov" and len(streams) == 1:

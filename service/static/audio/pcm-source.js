@@ -5,6 +5,7 @@
  * and `ended` when no more sound will come.
  */
 
+const START_MS = 5000;
 const WORKLET_URL = new URL("./pcm-worklet.js", import.meta.url);
 
 export class PcmSource extends EventTarget {
@@ -28,7 +29,7 @@ export class PcmSource extends EventTarget {
   async open() {
     try {
       this.#node = await this.connect();
-      await this.context.resume();
+      await Promise.race([this.context.resume(), noOutput()]);
     } catch (error) {
       await this.close();
       throw error;
@@ -81,4 +82,10 @@ export class PcmSource extends EventTarget {
   emit(type, words) {
     this.dispatchEvent(new CustomEvent(type, { detail: words }));
   }
+}
+
+/** Without any output Firefox never starts a context, and does not say so. */
+async function noOutput() {
+  await new Promise((resolve) => setTimeout(resolve, START_MS));
+  throw new Error("The browser’s audio does not start. Are loudspeakers or headphones connected?");
 }

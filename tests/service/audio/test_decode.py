@@ -146,9 +146,10 @@ def test_tags_before_and_between_files_are_no_damage(rubbish: bytes, picture: by
     assert len(heard) == pytest.approx(4 * RATE_HZ, abs=0.05 * RATE_HZ)
 
 
-def boxes(names: list[bytes], file: bytes) -> list[int]:
+def boxes(names: list[bytes], file: bytes | bytearray) -> list[int]:
     """Where the boxes, each in the one before, of an MP4 file begin."""
-    found, at = [], 0
+    found: list[int] = []
+    at = 0
     while len(found) < len(names):
         if file[at + 4 : at + 8] == names[len(found)]:
             found.append(at)

@@ -193,7 +193,7 @@ def test_what_is_wrong_with_the_input_is_said(tab: Tab) -> None:
     tab.run("() => { left.gain.value = 0; right.gain.value = 0.2; }")
     page.wait_for_selector("#roll[data-sounding='A4']")
     expect(status).to_have_text("Listening")
-    expect(hint).to_contain_text("Channel 2 is used alone: the other is silent")
+    expect(hint).to_contain_text("Channel 2 is used alone: no other has sound")
     level = page.locator("#meter")
     before = int(level.get_attribute("aria-valuenow") or 0)
     tab.slide("#gain", 12)

@@ -60,8 +60,8 @@ def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
 def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int) -> None:
     rng, block = np.random.default_rng(4), block_samples(8_000)
     tone = 0.5 * np.sin(0.35 * np.arange(2 * block))
-    levels = [[1, 1], [1, 0], [1, -0.9], [1e-3, -1e-3], [0, 1], [0, 0], [-1, 1], [1e-4, 0.01]]
-    parts = [np.outer(tone, np.resize([*pair, 0, 0, 0, 0], channels)) for pair in levels]
+    levels = [[1.0, 1.0], [1, 0], [1, -0.9], [1e-3, -1e-3], [0, 1], [0, 0], [-1, 1], [1e-4, 0.01]]
+    parts = [np.outer(tone, np.pad(pair, (0, channels - 2))) for pair in np.array(levels)]
     parts.append(rng.uniform(-0.3, 0.3, (2 * block, channels)))
     sound = np.concatenate(parts).astype(np.float32)
     mono = bench.run(

@@ -8,7 +8,7 @@ that ``definitions`` explains, and ``onset_error_ms``. Labels can be shifted if 
 known to lag behind them. Recordings or labels that cannot be read are reported and listed in
 ``failures``, and the exit status is 1; the others are scored.
 
-    python -m training.evaluate instruments --synth DIR    # held-out instruments, and the pedal
+    python -m training.evaluate instruments --synth DIR    # by family, and the pedal
     python -m training.evaluate junk --synth DIR           # false notes in speech, drums and noise
     python -m training.evaluate scores --data-dir DIR --synth DIR  # MusicXML, written down again
     python -m training.evaluate musicnet --data-dir ARCHIVE        # as real; the paper's figure too
@@ -34,6 +34,7 @@ from training.evaluation.instruments import evaluate_instruments
 from training.evaluation.junk import evaluate_junk, held_out_sounds, made_sounds, recorded_sounds
 from training.evaluation.real import evaluate_collection
 from training.evaluation.scores import evaluate_scores
+from training.music.families import validation_passages
 from training.music.recordings import Collection, read_collection
 from training.music.synth.config import CACHE, SynthConfig
 from training.musicnet.layout import TEST
@@ -41,18 +42,23 @@ from training.musicnet.windows import TEST_STRIDE, ArchiveConfig, labelled_test_
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
 PROG = "python -m training.evaluate"
-MAX_JUNK_S = 3600.0
-SHOW = partial(print, flush=True)
+
+Figures = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     options = _parser(prog).parse_args(arguments)
     try:
-        status: int = options.run(options)
+        figures: Figures = options.run(options)
+        if options.json:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(figures, indent=1, allow_nan=False))
     except (ValueError, OSError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
-    return status
+    if failures := figures.get("failures"):
+        print(f"{len(failures)} not scored (see above)", file=sys.stderr)
+    return 1 if failures else 0
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
@@ -65,7 +71,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
 
     def command(
-        run: Callable[[argparse.Namespace], int], about: str, lookahead_ms: float
+        run: Callable[[argparse.Namespace], Figures], about: str, lookahead_ms: float
     ) -> Callable[..., object]:
         """A sub-command with what all have in common; returns its ``add_argument``."""
         name = run.__name__.removeprefix("_")
@@ -80,23 +86,27 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")
         return add
 
+    def rendered(add: Callable[..., object], required: bool, seconds: float) -> None:
+        add("--synth", type=Path, required=required, help="training data: for its held-out sounds")
+        add("--cache", type=Path, default=CACHE, help="its cache (default: %(default)s)")
+        add("--seconds", type=float, default=seconds, help="of each (default: %(default)g)")
+
     add = command(_real, "recordings with note labels", 200.0)
     add("--data-dir", type=Path, required=True, help="audio and labels, in any layout")
     add("--label-shift-ms", type=float, default=0.0, help="added to the labels")
     waits = "block, or anytime (--lookahead-ms is its longest wait)"
     add("--mode", choices=list(Mode), help=waits)
 
-    add = command(_instruments, "rendered scores on held-out instruments", 100.0)
-    _add_rendered(add, required=True, seconds=20.0)
-    amount = "of each instrument; ten times as many of ensembles (default: %(default)s)"
-    add("--passages", type=int, default=2, help=amount)
+    add = command(_instruments, "instruments and the pedal, by family", 100.0)
+    rendered(add, required=True, seconds=20.0)
+    add("--passages", type=int, default=12, help="of each family (default: %(default)s)")
 
     add = command(_scores, "scores performed and written again", 200.0)
     add("--data-dir", type=Path, required=True, help="MusicXML files")
-    _add_rendered(add, required=True, seconds=30.0)
+    rendered(add, required=True, seconds=30.0)
 
     add = command(_junk, "sounds without notes", 200.0)
-    _add_rendered(add, required=False, seconds=60.0)
+    rendered(add, required=False, seconds=60.0)
     add("--data-dir", type=Path, help="audio without notes, or a file")
 
     add = command(_musicnet, "test recordings of MusicNet", MIDDLE_MS)
@@ -108,64 +118,49 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_rendered(add: Callable[..., object], required: bool, seconds: float) -> None:
-    add("--synth", type=Path, required=required, help="training data: for its held-out sounds")
-    add("--cache", type=Path, default=CACHE, help="its cache (default: %(default)s)")
-    add("--seconds", type=float, default=seconds, help="of each (default: %(default)g)")
+def _real(options: argparse.Namespace) -> Figures:
+    return _scored(options, read_collection(options.data_dir))
 
 
-def _real(options: argparse.Namespace) -> int:
-    return _report(options, read_collection(options.data_dir))
-
-
-def _instruments(options: argparse.Namespace) -> int:
+def _instruments(options: argparse.Namespace) -> Figures:
     config = SynthConfig(options.synth, options.cache)
-    model, stream = load(options.model), _stream(options)
-    figures = evaluate_instruments(model, stream, config, options.passages, options.seconds, SHOW)
+    passages = validation_passages(config, options.passages, options.seconds)
+    figures = evaluate_instruments(load(options.model), _stream(options), passages)
     print(json.dumps(figures, indent=1))
-    _write(options.json, figures)
-    return 0
+    return figures
 
 
-def _scores(options: argparse.Namespace) -> int:
-    config = SynthConfig(options.synth, options.cache)
-    model, stream = load(options.model), _stream(options)
-    figures = evaluate_scores(model, stream, config, options.data_dir, options.seconds, SHOW)
+def _scores(options: argparse.Namespace) -> Figures:
+    config, model = SynthConfig(options.synth, options.cache), load(options.model)
+    figures = evaluate_scores(model, _stream(options), config, options.data_dir, options.seconds)
     print(json.dumps({k: v for k, v in figures.items() if k != "scores"}, indent=1))
-    _write(options.json, figures)
-    return 0
+    return figures
 
 
-def _junk(options: argparse.Namespace) -> int:
-    if not 0 < options.seconds <= MAX_JUNK_S:
-        raise ValueError(f"--seconds must be above 0 and at most {MAX_JUNK_S:g}")
+def _junk(options: argparse.Namespace) -> Figures:
     sounds = made_sounds(options.seconds)
     if options.data_dir:
         sounds = chain(sounds, recorded_sounds(options.data_dir))
     if options.synth:
         sounds = chain(sounds, held_out_sounds(options.synth, options.seconds))
-    figures = evaluate_junk(load(options.model), _stream(options), sounds, SHOW)
-    _write(options.json, figures)
-    return _status(figures["failures"])
+    return evaluate_junk(load(options.model), _stream(options), sounds)
 
 
-def _musicnet(options: argparse.Namespace) -> int:
+def _musicnet(options: argparse.Namespace) -> Figures:
     archive = ArchiveConfig(options.data_dir, options.cache, options.test)
     collection = labelled_test_set(archive)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     paper = papers_figure(load(options.model, device, torch.float32), archive, options.stride)
     print(f"average precision of middle frames: {paper['average_precision']:.4f}")
-    return _report(options, collection, paper=paper)
+    return {"paper": paper, **_scored(options, collection)}
 
 
-def _report(options: argparse.Namespace, collection: Collection, **more: Any) -> int:
-    """Writes ``more``, and the report of one look-ahead; for several the first report, with all of
-    them inside. Returns the exit status."""
+def _scored(options: argparse.Namespace, collection: Collection) -> Figures:
+    """The report of one look-ahead; for several the first, with all of them inside."""
     model, shift_s = partial(load, options.model), options.label_shift_ms / 1000
-    reports = evaluate_collection(collection, model, _streams(options), shift_s, options.jobs, SHOW)
+    reports = evaluate_collection(collection, model, _streams(options), shift_s, options.jobs)
     several = {"by_lookahead": reports} if len(reports) > 1 else {}
-    _write(options.json, {**more, **reports[0], **several})
-    return _status(reports[0]["failures"])
+    return {**reports[0], **several}
 
 
 def _streams(options: argparse.Namespace) -> list[StreamOptions]:
@@ -179,20 +174,6 @@ def _stream(options: argparse.Namespace) -> StreamOptions:
     if len(options.lookahead_ms) > 1:
         raise ValueError("--lookahead-ms takes several values for real and musicnet only")
     return _streams(options)[0]
-
-
-def _status(failures: dict[str, str]) -> int:
-    """The exit status, after the number of recordings that were not scored, each reported
-    before."""
-    if failures:
-        print(f"{len(failures)} not scored (see above)", file=sys.stderr)
-    return 1 if failures else 0
-
-
-def _write(path: Path | None, figures: dict[str, Any]) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(figures, indent=1, allow_nan=False))
 
 
 if __name__ == "__main__":

@@ -8,16 +8,14 @@ reported and listed in the collection's ``failures``; it does not stop the other
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
 
 from model.config import HOP
@@ -36,14 +34,13 @@ from training.music.metrics import (
     scores,
 )
 from training.music.notes import Notes
-from training.music.recordings import AudioError, Collection, LabelError, Recording, read_audio
+from training.music.recordings import AudioError, Collection, Recording, read_audio
 
-END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio without a message
-
-Report = dict[str, Any]
-
+END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
+
+Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ class Result:
     onset_errors_s: F64  # delays of matched onsets
 
 
-Show = Callable[[str], object]
 MakeTranscriber = Callable[[], EngineModel]
 
 
@@ -64,84 +60,53 @@ def evaluate_collection(
     streams: list[StreamOptions],
     label_shift_s: float,
     jobs: int = 1,
-    show: Show = lambda _: None,
 ) -> list[Report]:
-    """A report for each way of streaming; ``failures`` lists what is not scored.
+    """A report for each way of streaming; ``failures`` lists what is not scored. Prints a row for
+    each recording as it goes, then tables.
 
     Args:
         make_transcriber: called once for each recording, in one of ``jobs`` processes; picklable.
         label_shift_s: added to the labels' times.
-        show: is given lines to print: a row for each recording as it goes, then tables.
     """
-    collection = checked(collection, label_shift_s, show)
     name = make_transcriber().config.name
-    show(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms")
-    show(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}))
+    print(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms", flush=True)
+    for path in collection.unlabelled:
+        print(f"skipped: {path} has no labels with its stem", flush=True)
+    for reason in collection.failures.values():
+        print(f"not scored: {reason}", flush=True)
+    print(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}), flush=True)
     results: list[dict[str, Result]] = [{} for _ in streams]
     attempt = partial(_attempt, make_transcriber, streams, label_shift_s)
     recordings = collection.recordings
-    with _mapper(min(jobs, max(1, len(recordings)))) as mapped:
-        for recording, outcome in zip(recordings, mapped(attempt, recordings), strict=True):
+    failures = dict(collection.failures)
+    threads = max(1, (os.cpu_count() or 1) // max(1, jobs))
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
+        outcomes = (pool.map if jobs > 1 else map)(attempt, recordings)
+        for recording, outcome in zip(recordings, outcomes, strict=True):
             if isinstance(outcome, str):
-                collection.failures[recording.name] = outcome
-                show(f"not scored: {outcome}")
+                failures[recording.name] = outcome
+                print(f"not scored: {outcome}", flush=True)
                 continue
             for options, result, so_far in zip(streams, outcome, results, strict=True):
                 so_far[recording.name] = result
-                show(row(recording.name, f"{options.lookahead_ms:g} ms", result.figures))
+                print(
+                    row(recording.name, f"{options.lookahead_ms:g} ms", result.figures), flush=True
+                )
     reports = []
     for options, so_far in zip(streams, results, strict=True):
         of_all = report(so_far)
-        show(f"\nlook-ahead {options.lookahead_ms:g} ms{table(of_all)}")
-        reports.append(
-            {
-                "model": name,
-                "mode": options.mode.value,
-                "lookahead_ms": options.lookahead_ms,
-                "block_frames": options.frames_per_window,
-                "label_shift_ms": 1000 * label_shift_s,
-                "failures": collection.failures,
-                "unlabelled": [str(path) for path in collection.unlabelled],
-                **of_all,
-            }
-        )
+        print(f"\nlook-ahead {options.lookahead_ms:g} ms{table(of_all)}", flush=True)
+        how = {
+            "model": name,
+            "mode": options.mode.value,
+            "lookahead_ms": options.lookahead_ms,
+            "block_frames": options.frames_per_window,
+            "label_shift_ms": 1000 * label_shift_s,
+            "failures": failures,
+            "unlabelled": [str(path) for path in collection.unlabelled],
+        }
+        reports.append(how | of_all)
     return reports
-
-
-def checked(collection: Collection, label_shift_s: float, show: Show) -> Collection:
-    """The collection without recordings that cannot be scored by their headers or labels: they
-    become failures. ``show`` is given a line for each, and for audio without labels."""
-    failures, found = dict(collection.failures), []
-    for recording in collection.recordings:
-        try:
-            _check_length(recording, label_shift_s, show)
-        except (AudioError, LabelError) as error:
-            failures[recording.name] = str(error)
-        else:
-            found.append(recording)
-    for path in collection.unlabelled:
-        show(f"skipped: {path} has no labels with its stem")
-    for reason in failures.values():
-        show(f"not scored: {reason}")
-    return Collection(collection.name, found, failures, collection.unlabelled)
-
-
-def _check_length(recording: Recording, label_shift_s: float, show: Show) -> None:
-    """Raises AudioError for audio without a readable header and LabelError if most labels lie
-    beyond its end; reports it if some do."""
-    try:
-        length_s = soundfile.info(recording.audio).duration
-    except (soundfile.SoundFileError, OSError) as error:
-        raise AudioError(f"cannot read {recording.audio}: {error}") from None
-    beyond = recording.notes.onset + label_shift_s > length_s + END_TOLERANCE_S
-    if beyond.any():
-        words = (
-            f"{recording.name}: {beyond.sum()} of {len(beyond)} labels begin after the end of the "
-            f"audio ({length_s:.1f} s)"
-        )
-        if beyond.mean() > 0.5:
-            raise LabelError(f"{words}; are their times in seconds?")
-        show(words)
 
 
 def _attempt(
@@ -156,6 +121,9 @@ def _attempt(
     except AudioError as error:
         return str(error)
     reference = recording.notes.shifted(label_shift_s)
+    beyond = reference.onset > len(samples) / rate + END_TOLERANCE_S
+    if beyond.sum() > len(beyond) / 2:
+        return f"{recording.name}: most labels begin after the end of the audio: not in seconds?"
     out = []
     with LocalComputer(make_transcriber()) as computer:
         frame_s = HOP / computer.config.sample_rate
@@ -167,19 +135,6 @@ def _attempt(
             notes, probabilities = estimated_notes(heard.notes), heard.frame_probabilities
             out.append(score(reference, notes, probabilities, frame_s, heard.known_s))
     return out
-
-
-@contextmanager
-def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """The built-in map, or one over processes that share the cores; both keep the order."""
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, not {jobs}")
-    if jobs == 1:
-        yield map
-        return
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
-        yield pool.map
 
 
 def score(
@@ -205,37 +160,31 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
     """95 % bootstrap interval of the mean over recordings; None for fewer than two.
 
     Percentiles of the means of RESAMPLES draws with replacement; the same values give the same
-    interval. NaN are left out.
+    interval.
     """
-    known = np.array(values)
-    known = known[np.isfinite(known)]
-    if len(known) < 2:
+    if len(values) < 2:
         return None
-    draws = np.random.default_rng(0).integers(len(known), size=(RESAMPLES, len(known)))
+    draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
     tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(known[draws].mean(axis=1), [tail, 100 - tail])
+    low, high = np.percentile(np.array(values)[draws].mean(axis=1), [tail, 100 - tail])
     return float(low), float(high)
 
 
 def report(results: Mapping[str, Result]) -> Report:
-    """Plain values for JSON; NaN become None.
-
-    ``recordings`` holds the figures of each, ``mean`` and ``interval`` those over recordings.
-    """
-    values = {
+    """Plain values: ``recordings`` holds the figures of each, those that it has; ``mean`` and
+    ``interval`` those over recordings."""
+    of_all = {
         name: [r.figures[name] for r in results.values() if name in r.figures]
         for name in DEFINITIONS
     }
-    values = {name: found for name, found in values.items() if found}
+    values = {name: found for name, found in of_all.items() if found}
     late_ms = 1000 * np.concatenate([np.zeros(0), *(r.onset_errors_s for r in results.values())])
-    low, median, high = (
-        np.percentile(late_ms, [25, 50, 75]).tolist() if len(late_ms) else 3 * [None]
-    )
+    quartiles = np.percentile(late_ms, [25, 50, 75]).tolist() if len(late_ms) else [None] * 3
     return {
-        "recordings": {name: _plain(result.figures) for name, result in results.items()},
-        "mean": _plain({name: _mean(found) for name, found in values.items()}),
+        "recordings": {name: result.figures for name, result in results.items()},
+        "mean": {name: float(np.mean(found)) for name, found in values.items()},
         "interval": {name: interval(found) for name, found in values.items()},
-        "onset_error_ms": {"median": median, "quartiles": [low, high]},
+        "onset_error_ms": {"median": quartiles[1], "quartiles": quartiles[::2]},
         "definitions": {name: DEFINITIONS[name] for name in values},
     }
 
@@ -246,7 +195,7 @@ def table(report: Report) -> str:
     for name, value in report["mean"].items():
         ends = report["interval"][name]
         between = f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-"
-        lines.append(f"{name:24}{_cell(value):>8}    {between}")
+        lines.append(f"{name:24}{value:8.3f}    {between}")
     timing = report["onset_error_ms"]
     if timing["median"] is not None:
         low, high = timing["quartiles"]
@@ -260,19 +209,5 @@ def table(report: Report) -> str:
 def row(name: str, lookahead: str, figures: Mapping[str, Any]) -> str:
     """One recording's line; give the names of the figures for the line above all."""
     cells = [figures.get(name, "") for name in DEFINITIONS]
-    return f"{name:34}{lookahead:>10}" + "".join(f"{_cell(cell):>22}" for cell in cells)
-
-
-def _cell(value: object) -> str:
-    if value is None or (isinstance(value, float) and not np.isfinite(value)):
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if np.isfinite(value)]
-    return float(np.mean(known)) if known else float("nan")
-
-
-def _plain(figures: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: value if np.isfinite(value) else None for name, value in figures.items()}
+    texts = [f"{cell:.3f}" if isinstance(cell, float) else cell for cell in cells]
+    return f"{name:34}{lookahead:>10}" + "".join(f"{text:>22}" for text in texts)

@@ -6,7 +6,6 @@ plain quantiser is compared too: sixteenths of one steady tempo, pretty_midi's e
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,6 @@ def evaluate_scores(
     config: SynthConfig,
     folder: Path,
     seconds: float,
-    show: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Means over the scores, and ``scores``, each with whether ``metre`` and ``key`` (the
     signature) are right; of the notes found, the shares in the right place of the passage
@@ -77,7 +75,7 @@ def evaluate_scores(
             try:
                 played = performed(path, seconds, rng)
             except Exception as error:  # of the reader, which fails in many ways
-                show(f"{path.name}: cannot be read: {error}")
+                print(f"{path.name}: cannot be read: {error}", flush=True)
                 continue
             ensemble = "string quartet" if min(played.programs) >= 40 else "solo piano"
             silent = np.zeros((0, 2))
@@ -88,7 +86,7 @@ def evaluate_scores(
             audio = render(bank, notes, voices, seconds, 0.0, rng, pedal).audio
             heard = transcribe_array(audio, bank.sample_rate, computer, options)
             found[path.name] = compared(played, heard.notes)
-            show(f"{path.name:40}{found[path.name]}")
+            print(f"{path.name:40}{found[path.name]}", flush=True)
     if not found:
         raise ValueError(f"{folder} has no {', '.join(ENDINGS)}")
     names = next(iter(found.values()))

@@ -168,14 +168,14 @@ def _rendered(
         take = Take(material, config, rng, seconds, random_tuning(config, rng))
         if name == "no notes":
             kinds = config.background_kinds
-            sound = noise.background(int(seconds * rate), rate, kinds, rng, backgrounds, 1.0)
+            sound = noise.background(int(seconds * rate), rate, kinds, rng, backgrounds)
             dry = Rendered(sound, joined([]))
         elif name == "voice" and material.singers:
             dry = take.of_singing(accompanied=False)
         elif players:
             chosen = random_piece(_of_groups(material, family.groups), rng)
             dry = take.of_score(players, chosen)
-            if name == "ensembles" and backgrounds and rng.random() < DRUMS:
+            if name == "ensembles" and backgrounds.kits and rng.random() < DRUMS:
                 drums = backgrounds.drums(len(dry.audio), rng)
                 beaten = max(1e-9, float(np.std(drums)))
                 level = float(np.std(dry.audio)) / beaten * rng.uniform(0.3, 1.2)
@@ -183,7 +183,8 @@ def _rendered(
         else:
             return
         audio = augmented(dry.audio, material, config, rng)
-        yield Passage(f"{name} {place}", audio, rate, dry.notes, np.zeros((0, 4)))
+        nothing = np.zeros((0, 4))
+        yield Passage(f"{name} {place}", audio, rate, dry.notes, nothing, pedal=dry.pedal)
 
 
 def _of_groups(material: Material, groups: tuple[str, ...]) -> Material:

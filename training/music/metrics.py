@@ -11,11 +11,11 @@ from model.config import INSTRUMENTS
 from model.instruments import UNKNOWN
 from service.notes.events import Note
 from training.arrays import F64, I64
-from training.music.notes import Notes, next_strokes, notes_of_rows
+from training.music.notes import Notes, notes_of_rows
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"  # for labels with velocities
-INSTRUMENT_FIGURES = ("instrument_accuracy", "multi_onset_f1")
+INSTRUMENT_FIGURE = "instrument_accuracy"
 """For labels with instruments and networks that predict them."""
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
 """For transcriptions that record the audio each onset needed."""
@@ -26,8 +26,7 @@ DEFINITIONS = {
     "onset_f1": "of notes: the same pitch, onset within 50 ms (mir_eval)",
     "onset_offset_f1": "and the end within 50 ms or 20 % of the note's length",
     VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
-    "instrument_accuracy": "of notes found by pitch and onset: the right instrument",
-    "multi_onset_f1": "of notes: the same instrument and pitch, onset within 50 ms",
+    INSTRUMENT_FIGURE: "of notes found by pitch and onset: the right instrument",
     DELAY_FIGURES[0]: f"{_NEEDED}note_on needed, median of matched notes",
     DELAY_FIGURES[1]: f"{_NEEDED}note_on needed, 95th percentile of matched notes",
 }
@@ -63,11 +62,6 @@ def frame_f1(estimated: NDArray, roll: NDArray) -> float:
     return 2 * hits / max(1, int(estimated.sum()) + int(roll.sum()))
 
 
-def note_f1(reference: Notes, estimated: Notes, offsets: bool) -> float:
-    """mir_eval's note F1: onset within 50 ms, same pitch, and optionally the offset."""
-    return _f1(matched_onsets(reference, estimated, offsets), reference, estimated)
-
-
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
     """mir_eval's note F1 with velocities, without offsets."""
     if not len(reference) or not len(estimated):
@@ -85,12 +79,12 @@ def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
 
 
 def note_on_delays(reference: Notes, matched: I64, known_s: F64) -> dict[str, float]:
-    """DELAY_FIGURES, NaN if no note is matched (``matched_onsets``).
+    """DELAY_FIGURES, none if no note is matched (``matched_onsets``).
 
     known_s: for each estimated note, the seconds of the recording that it needed.
     """
     if not len(matched):
-        return dict.fromkeys(DELAY_FIGURES, float("nan"))
+        return {}
     delays_ms = 1000 * (known_s[matched[:, 1]] - reference.onset[matched[:, 0]])
     return dict(zip(DELAY_FIGURES, np.percentile(delays_ms, [50, 95]).tolist(), strict=True))
 
@@ -120,55 +114,27 @@ def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
     return out
 
 
-def multi_onset_f1(reference: Notes, estimated: Notes, matched: I64) -> float:
-    """F1 of notes whose pitch, onset and instrument agree.
-
-    Notes labelled without an instrument are ignored, as are the notes matched to them.
-    """
-    unknown = reference.instrument[matched[:, 0]] == UNKNOWN
-    estimated = estimated.where(np.delete(np.arange(len(estimated)), matched[unknown, 1]))
-    reference = reference.where(reference.instrument != UNKNOWN)
-    hits = 0
-    for number in set(reference.instrument.tolist()):
-        played, found = (n.where(n.instrument == number) for n in (reference, estimated))
-        hits += len(matched_onsets(played, found))
-    return 2 * hits / max(1, len(reference) + len(estimated))
-
-
 def scores(
     reference: Notes, estimated: Notes, matched: I64, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
-    """FIGURES of one recording, VELOCITY_FIGURE if it has velocities, and INSTRUMENT_FIGURES if
-    the labels and the notes found have instruments (NaN for the accuracy if no note is found).
+    """FIGURES of one recording, without frame_ap if it has no notes, VELOCITY_FIGURE if it has
+    velocities, and INSTRUMENT_FIGURE if labels and matched notes have instruments.
 
     matched: see ``matched_onsets``; probabilities: (frames, PITCHES).
     """
     roll = reference.roll(len(probabilities), frame_s)
-    figures = {
-        "frame_ap": frame_average_precision(probabilities, roll),
+    figures = {"frame_ap": frame_average_precision(probabilities, roll)} if roll.any() else {}
+    figures |= {
         "frame_f1": frame_f1(estimated.roll(len(roll), frame_s), roll),
         "onset_f1": _f1(matched, reference, estimated),
-        "onset_offset_f1": note_f1(reference, estimated, offsets=True),
+        "onset_offset_f1": _f1(matched_onsets(reference, estimated, True), reference, estimated),
     }
     if reference.has_velocities:
         figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)
-    if reference.has_instruments and estimated.has_instruments:
-        counts = confusion(reference, estimated, matched)
-        found = int(counts.sum())
-        figures["instrument_accuracy"] = float(counts.trace() / found) if found else float("nan")
-        figures["multi_onset_f1"] = multi_onset_f1(reference, estimated, matched)
+    counts = confusion(reference, estimated, matched)
+    if counts.any():
+        figures[INSTRUMENT_FIGURE] = float(counts.trace() / counts.sum())
     return figures
-
-
-def ringing(
-    notes: Notes, probabilities: NDArray, frame_s: float, after_s: float, alone_s: float
-) -> NDArray:
-    """Frame probabilities ``after_s`` after the ends of notes whose pitch is not struck again
-    within ``alone_s`` after them; probabilities: (frames, PITCHES)."""
-    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
-    frame = np.rint((notes.offset + after_s) / frame_s).astype(int)
-    alone = (again_s > notes.offset + alone_s) & (frame < len(probabilities))
-    return np.asarray(probabilities[frame[alone], notes.pitch[alone]])
 
 
 def _mir(notes: Notes) -> tuple[NDArray, NDArray]:

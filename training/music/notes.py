@@ -49,11 +49,6 @@ class Notes:
         """Whether velocities vary: data sets without velocities give all notes the same."""
         return len(np.unique(self.velocity)) > 1
 
-    @property
-    def has_instruments(self) -> bool:
-        """Whether any note has a known instrument."""
-        return bool((self.instrument != UNKNOWN).any())
-
     def where(self, index: NDArray[Any]) -> Notes:
         """The notes that a boolean mask or an index array selects."""
         return Notes(*(getattr(self, name)[index] for name in self.__dataclass_fields__))

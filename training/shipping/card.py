@@ -1,22 +1,14 @@
-"""Model cards: how shipped weights were trained, how accurate they are and where they fail.
-
-``python -m training.shipping.card model/weights/live.safetensors maps=maps.json``
-adds figures measured by ``training.evaluate real --json`` to the card of shipped weights and writes
-its page again. Whatever the code cannot know may be in the JSON card's ``remark``.
-"""
+"""Model cards: how shipped weights were trained and where they fail, and whom they owe it to."""
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from model.commands import documented_parser
 from model.storage import read_card, write_whole
 from training.loop.warm_start import stages
-from training.music.metrics import FIGURES
 from training.music.synth.config import SynthConfig
 from training.music.synth.scores import index_entries, indexes
 
@@ -44,24 +36,23 @@ def sources(synth: SynthConfig) -> Sources:
     Groups that are not in the data folder are empty.
     """
 
-    def read(index: str, key: str) -> Any:
+    def read(index: str, key: str = "") -> Any:
         path = synth.root / index
-        missing = index != REQUIRED and not path.exists()
-        return [] if missing else json.loads(path.read_text())[key]
+        if index != REQUIRED and not path.exists():
+            return []
+        found = json.loads(path.read_text())
+        return found[key] if key else found
 
-    bank = read(REQUIRED, "instruments")
     voices = [*read("voices/speech.json", "files"), *read("voices/singing.json", "files")]
-    phrases = synth.root / "phrases.json"
-    clips = json.loads(phrases.read_text()) if phrases.exists() else []
     pieces = [piece for index in indexes(synth.root) for piece in index_entries(index)]
     scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
     groups = {
-        "sounds": _grouped(bank.items()),
+        "sounds": _grouped(read(REQUIRED, "instruments").items()),
         "releases": _grouped(dict(read("releases/releases.json", "sets")).items()),
         "rooms": _grouped((r["name"].rpartition("_")[0], r) for r in read("rooms.json", "rooms")),
         "backgrounds": _grouped((Path(n["file"]).stem, n) for n in read("noise.json", "segments")),
         "voices": _grouped((one.get("speaker") or one["singer"], one) for one in voices),
-        "phrases": _grouped((one["class"], one) for one in clips),
+        "phrases": _grouped((one["class"], one) for one in read("phrases.json")),
         "scores": [
             {"attribution": where, "licence": licence, "pieces": count}
             for (where, licence), count in sorted(scores.items())
@@ -95,73 +86,42 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
 
 def attributions(by_weights: dict[str, Sources]) -> str:
     """The page with every source of these weights and its licence, share-alike ones first."""
-    merged: dict[tuple[str, str], dict[str, Any]] = {}  # by group, and by attribution and licence
-    users: dict[tuple[str, str], list[str]] = {}
-    for weights, found in by_weights.items():
-        for group, one in ((g, one) for g in TITLES for one in found.get(g, [])):
-            key = group, f"{one['attribution']} ({one['licence']})"
-            other = merged.get(key, one)
-            if "pieces" in one:
-                merged[key] = one | {"pieces": max(one["pieces"], other["pieces"])}
-            else:
-                names = dict.fromkeys([*other["instruments"], *one["instruments"]])
-                merged[key] = one | {"instruments": list(names)}
-            users.setdefault(key, []).append(weights)
     page = [
         "# Attributions",
         "",
         f"What the weights {', '.join(by_weights)} were trained on, with licences; if not all of "
-        "them used a source, those that did are in brackets. Written by `training.shipping.card`.",
+        "them used a source, those that did are in brackets. Written by `training.shipping.ship`.",
         "",
     ]
     for heading, alike in (("Share-alike licences", True), ("Other licences", False)):
         page += [f"## {heading}", ""]
         for group, title in TITLES.items():
-            held = {
-                name: one
-                for (of_group, name), one in merged.items()
-                if of_group == group and shares_alike(one) == alike
-            }
-            page += [f"{title}:", ""] if held else []
-            for name, one in held.items():
-                what = f"{one['pieces']} pieces" if "pieces" in one else None
-                who = users[group, name]
-                some = f" [{', '.join(who)}]" if len(set(who)) < len(by_weights) else ""
-                page.append(f"- {name}: {what or ', '.join(one['instruments'])}{some}")
-            page += [""] if held else []
+            named: dict[str, dict[str, None]] = {}  # what is used of each source
+            pieces: dict[str, int] = {}
+            users: dict[str, dict[str, None]] = {}
+            for weights, found in by_weights.items():
+                for one in found.get(group, []):
+                    if shares_alike(one) == alike:
+                        source = f"{one['attribution']} ({one['licence']})"
+                        named.setdefault(source, {}).update(
+                            dict.fromkeys(one.get("instruments", []))
+                        )
+                        pieces[source] = max(one.get("pieces", 0), pieces.get(source, 0))
+                        users.setdefault(source, {})[weights] = None
+            page += [f"{title}:", ""] if named else []
+            for source, names in named.items():
+                what = ", ".join(names) or f"{pieces[source]} pieces"
+                some = (
+                    f" [{', '.join(users[source])}]" if len(users[source]) < len(by_weights) else ""
+                )
+                page.append(f"- {source}: {what}{some}")
+            page += [""] if named else []
     return "\n".join(page)
 
 
 def shares_alike(source: dict[str, Any]) -> bool:
     """Whether altered copies of a source must be shared under its own licence."""
     return bool(_SHARE_ALIKE.search(source["licence"]))
-
-
-KNOWN_FAILURES = """\
-- Offsets are much less reliable than onsets, as onset + offset F1 shows: the sustain pedal,
-  resonance and rooms prolong notes after the keys are released.
-- Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
-- Speech and hi-hats occasionally produce false notes (`python -m training.evaluate junk`).
-"""
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = documented_parser("training.shipping.card", __doc__)
-    parser.add_argument("weights", type=Path, help="a .safetensors file with its card")
-    parser.add_argument("figures", nargs="*", help="SET=FILE, as written by training.evaluate")
-    options = parser.parse_args(arguments)
-    card = read_card(options.weights)
-    recordings = card.setdefault("recordings", {})
-    for argument in options.figures:
-        name, _, file = argument.partition("=")
-        report = json.loads(Path(file).read_text())
-        recordings[name] = [
-            {key: one[key] for key in ("lookahead_ms", "block_frames", "label_shift_ms", "mean")}
-            | {"count": len(one["recordings"])}
-            for one in report.get("by_lookahead", [report])
-        ]
-    write_card(options.weights, card)
-    return 0
 
 
 def write_card(weights: Path, card: dict[str, Any]) -> None:
@@ -179,118 +139,65 @@ def folder_attributions(folder: Path) -> str:
     return attributions(named) if named else ""
 
 
+KNOWN_FAILURES = f"""\
+- At most a quarter of the training excerpts are recordings of music; real rooms, pedalling and
+  touch differ from those of the rest. Training audio has only the instruments of {ATTRIBUTIONS}.
+- Offsets are much less reliable than onsets, as onset + offset F1 shows: the sustain pedal,
+  resonance and rooms prolong notes after the keys are released.
+- Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
+- Speech and hi-hats occasionally produce false notes (`python -m training.evaluate junk`).
+"""
+
+
 def model_card(card: dict[str, Any]) -> str:
     all_stages = stages(card)
-    sources = card.get("sources", {})  # a run that is not shipped has none yet
     windows = [int(stage["steps"] * stage["batch_size"]) for stage in all_stages]
+    figures = (f"{name} {value:.3f}" for name, value in card["validation"].items())
+    rows = [
+        f"| {number} | {stage['name']} | {count} | {stage['hours']:.2f} | "
+        f"{stage['learning_rate']:g} |"
+        for number, (stage, count) in enumerate(zip(all_stages, windows, strict=True), start=1)
+    ]
     lines = [
         f"# Model card: {card['name']}",
         "",
         f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
-        f"({sum(windows) / 1e6:.2f} million windows of 0.74 s) on "
-        f"{_material(card['data'], bool(sources.get('recordings')))}",
+        f"({sum(windows) / 1e6:.2f} million windows of 0.74 s) on {_material(card)} Each stage "
+        "starts from the weights of the previous one; the JSON card lists the settings of its "
+        "training audio.",
         "",
-    ]
-    if len(all_stages) > 1:
-        lines += ["| stage | network | windows | hours | peak learning rate |"]
-        lines += ["|---:|---|---:|---:|---:|"]
-        lines += [
-            f"| {number} | {stage['name']} | {count} | {stage['hours']:.2f} | "
-            f"{stage['learning_rate']:g} |"
-            for number, (stage, count) in enumerate(zip(all_stages, windows, strict=True), start=1)
-        ]
-        lines += [
-            "",
-            "Each stage starts from the weights of the previous one; the JSON card lists the "
-            "settings of its training audio.",
-            "",
-        ]
-    lines += [
+        "| stage | network | windows | hours | peak learning rate |",
+        "|---:|---|---:|---:|---:|",
+        *rows,
+        "",
         *([card["remark"], ""] if "remark" in card else []),
-        *_recording_tables(card.get("recordings", {})),
-        *_validation(card["validation"]),
+        "On validation (held-out instruments and scores; average precision by look-ahead, one "
+        f"frame a window): {', '.join(figures)}.",
+        "",
         "## Known failures",
         "",
-        *_limits(all_stages, sources),
         KNOWN_FAILURES,
         f"The note tracker's settings, tuned on validation material, are in `{card['name']}.json`.",
-        *([f"[{ATTRIBUTIONS}]({ATTRIBUTIONS}) lists every source and licence."] if sources else []),
+        *(
+            [f"[{ATTRIBUTIONS}]({ATTRIBUTIONS}) lists every source and licence."]
+            if card.get("sources")
+            else []
+        ),
         "",
     ]
     return "\n".join(lines)
 
 
-def _material(data: dict[str, Any], real: bool) -> str:
+def _material(card: dict[str, Any]) -> str:
+    data = card["data"]
     if "synth" not in data:
         return f"{data['recordings']} recordings of {data['archive']}."
     held_out = data["synth"]["held_out"]  # of older cards a dictionary
     names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
+    real = card.get("sources", {}).get("recordings")
     learned = " and real recordings aligned with their scores" if real else " only"
     return (
         f"synthesised audio{learned}. Synthesised audio plays scores with recorded notes of "
-        "instruments, humanised, detuned, in rooms and with noise. The sustain pedal "
-        f"holds notes for at most {data['synth']['pedal_cap_s']:g} s. Held out for validation: "
+        "instruments, humanised, detuned, in rooms and with noise. Held out for validation: "
         f"{names}, and the validation and test scores."
     )
-
-
-def _recording_tables(recordings: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Means over each set of recordings, a row for each look-ahead."""
-    if not recordings:
-        return []
-    lines = [
-        "## Real recordings, through the streaming path",
-        "",
-        "| recordings | look-ahead | block | " + " | ".join(FIGURES) + " |",
-        "|---" * (3 + len(FIGURES)) + "|",
-    ]
-    for name, one in ((name, one) for name, reports in recordings.items() for one in reports):
-        cells = [f"{name} ({one['count']})", f"{one['lookahead_ms']:g} ms"]
-        cells += [f"{one['block_frames']} frames"]
-        cells += [f"{one['mean'][figure]:.3f}" for figure in FIGURES]
-        lines.append(f"| {' | '.join(cells)} |")
-    return [
-        *lines,
-        "",
-        "Means over recordings. frame_ap: all frames x 128 notes; frame_f1: the emitted notes; "
-        "onset_f1 (50 ms) and onset_offset_f1: mir_eval. No setting was tuned on them.",
-        "",
-    ]
-
-
-def _validation(figures: dict[str, float]) -> list[str]:
-    """A row for each look-ahead, then what has none."""
-    aimed = {name: re.fullmatch(r"(\w+)_(\d+)ms", name) for name in figures}
-    kinds = list(dict.fromkeys(one[1] for one in aimed.values() if one))
-    lines = [
-        "## Validation (held-out instruments and scores)",
-        "",
-        "| look-ahead | " + " | ".join(kinds) + " |",
-        "|---" * (1 + len(kinds)) + "|",
-    ]
-    for ms in sorted({int(one[2]) for one in aimed.values() if one}):
-        names = [f"{kind}_{ms}ms" for kind in kinds]
-        cells = [f"{figures[name]:.3f}" if name in figures else "" for name in names]
-        lines.append(f"| {ms} ms | {' | '.join(cells)} |")
-    rest = ", ".join(f"{name} {figures[name]:.3f}" for name, one in aimed.items() if not one)
-    return [*lines, "", f"Average precision, one frame per window. {rest}.", ""]
-
-
-def _limits(all_stages: list[dict[str, Any]], sources: Sources) -> list[str]:
-    """Known failures for what the training audio lacks."""
-    synths = [stage["synth"] for stage in all_stages]
-    if None in synths:
-        return []
-    real = max((one.get("real_probability", 0.0) for one in synths), default=0.0)
-    part = f"At most {100 * real:g} %" if sources.get("recordings") else "None"
-    lines = [
-        f"- {part} of the training excerpts are recordings of music; real rooms, pedalling and",
-        "  touch differ from those of the rest.",
-        "- Training audio has speech and drums only as sounds without notes.",
-    ]
-    alone = f"- Training audio has only the instruments of {ATTRIBUTIONS}."
-    return [*lines, alone] if sources.get("sounds") else lines
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,32 +1,28 @@
-"""How notes are named and the pedal is read, chosen on rendered passages.
+"""How notes are named and the pedal is read, chosen on passages of every family.
 
-The belief's constants (``service.notes.naming``) and the pedal's thresholds, on the passages of
-``training.evaluation.instruments`` drawn with another seed: validation scores on held-out
-instruments. The objective is the instrument accuracy of solos plus that of ensembles plus, of the
-pedal, the mean of the F1 of frames with it down and with it up: pianists hold it most of the time,
-so that the first alone is best served by "always".
+The belief's constants (``service.notes.naming``) and the pedal's thresholds. The objective is the
+instrument accuracy, a mean over the families, plus half of the mean of the pedal's F1 of frames
+with it down and with it up: pianists hold it most of the time, so that the first alone is best
+served by "always".
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from model.config import HOP, ModelConfig
+from model.config import HOP
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from training.evaluation.instruments import Tally, rendered_passages
-from training.music.families import Passage
+from training.evaluation.instruments import Tally
 from training.music.synth.config import SynthConfig
-from training.shipping.pieces import heard, listened
+from training.shipping.pieces import chosen_passages, heard, listened
 from training.shipping.tune import tune
 
 STREAM = StreamOptions(lookahead_ms=100.0, block_frames=16)
+PEDAL_WEIGHT = 0.5
 SHARES = (0.02, *(i / 20 for i in range(1, 20)))
 GRID: dict[str, Sequence[Any]] = {
     "belief_trust": (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0),
@@ -38,37 +34,28 @@ GRID: dict[str, Sequence[Any]] = {
 }
 
 
-Heard = Sequence[tuple[Passage, NDArray[np.float16]]]
-"""Passages as the network hears them, [heads, frames, PITCHES]."""
-
-
-def heard_passages(
-    transcriber: TranscriptionModel, synth: SynthConfig, passages: int, seconds: float
-) -> Heard:
-    """passages: of each held-out instrument; seconds: of a passage, at most."""
-    with LocalComputer(transcriber) as computer:
-        return [
-            (one, heard(computer, one.audio, one.sample_rate, STREAM))
-            for one in rendered_passages(synth, passages, seconds)
-        ]
-
-
-def objective(passages: Heard, config: ModelConfig, settings: TrackerSettings) -> float:
-    """See the module; what no passage has counts 0."""
-    tallies = {kind: Tally() for kind in ("solo", "ensemble", "piano")}
-    for passage, probabilities in passages:
-        score = listened(settings, probabilities, HOP / config.sample_rate, config.heads)
-        tallies[passage.name].add(passage, score.notes, score.pedal)
-    named = tallies["solo"].accuracy + tallies["ensemble"].accuracy
-    return named + float(np.mean(tallies["piano"].pedal_f1))
-
-
 def naming_settings(
-    transcriber: TranscriptionModel, synth: SynthConfig, passages: int, seconds: float
+    transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
 ) -> TrackerSettings:
-    """The settings in the card of the weights, with the best of GRID."""
-    other = replace(synth, seed=synth.seed + 1)
-    played = heard_passages(transcriber, other, passages, seconds)
-    start = TrackerSettings.from_card(transcriber.card)
-    judge = partial(objective, played, transcriber.config)
-    return tune(lambda settings, _: judge(settings), start, GRID)
+    """The card's settings with the best of GRID on this many passages of each family."""
+    families = chosen_passages(synth, count, seconds)
+    with LocalComputer(transcriber) as computer:
+        played = [
+            [(one, heard(computer, one.audio, one.sample_rate, STREAM)) for one in some]
+            for some in families.values()
+            if any(len(one.notes) for one in some)
+        ]
+    frame_s, heads = HOP / transcriber.config.sample_rate, transcriber.config.heads
+
+    def objective(settings: TrackerSettings, _: str) -> float:
+        accuracy, whole = [], Tally()
+        for some in played:
+            tally = Tally()
+            for passage, probabilities in some:
+                score = listened(settings, probabilities, frame_s, heads)
+                for one in (tally, whole):
+                    one.add(passage, score.notes, score.pedal)
+            accuracy.append(tally.accuracy)
+        return float(np.mean(accuracy)) + PEDAL_WEIGHT * float(np.mean(whole.pedal_f1))
+
+    return tune(objective, TrackerSettings.from_card(transcriber.card), GRID)

@@ -1,22 +1,62 @@
-"""Instruments and the pedal on rendered passages."""
+"""Instruments and the pedal on passages of every family, and the choice of how they are read."""
+
+from typing import cast
+
+import numpy as np
+import pytest
 
 from model.config import HEADS, INSTRUMENTS
+from model.transcriber import TranscriptionModel
+from service.notes.events import Note, PedalPress
+from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from tests.fakes import FakeTranscriber
-from training.evaluation.instruments import evaluate_instruments
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
+from training.evaluation.instruments import Tally, evaluate_instruments
+from training.music.families import Passage
+from training.music.notes import notes_of
 from training.music.synth.config import SynthConfig
+from training.shipping import naming
+
+VIOLIN, CELLO = INSTRUMENTS.index("violin"), INSTRUMENTS.index("cello")
+NOTES = notes_of([0.5, 1.5], [1.0, 2.0], FAKE_PITCHES[:2], instrument=[VIOLIN, CELLO])
+AUDIO = play(
+    [(pitch, 0.5 + i, 1.0 + i) for i, pitch in enumerate(FAKE_PITCHES[:2])], 3.0, FAKE_RATE_HZ
+)
+PASSAGE = Passage(
+    "duet", AUDIO, FAKE_RATE_HZ, NOTES, np.zeros((0, 4)), pedal=np.array([[0.0, 1.5, 1.0]])
+)
 
 
-def test_figures_of_solos_ensembles_and_pianos(synth_config: SynthConfig) -> None:
-    lines: list[str] = []
-    stream = StreamOptions(block_frames=16)
+def test_a_tally_counts_who_plays_and_the_pedal() -> None:
+    tally = Tally()
+    heard = [
+        Note(i, pitch, 64, 1.0, 0, 0, 0.5 + i, 1.0 + i, "violin")
+        for i, pitch in enumerate(FAKE_PITCHES[:2])
+    ]
+    tally.add(PASSAGE, heard, [PedalPress(0.0, 1.0)])
+    assert tally.accuracy == 0.5
+    assert tally.by_class == {"violin": 1.0, "cello": 0.0}
+    up, down = tally.pedal_f1  # 30 and 30 frames of 50 ms, 10 of them wrong
+    assert down == pytest.approx(2 * 20 / (30 + 20))
+    assert up == pytest.approx(2 * 30 / (30 + 40))
+
+
+def test_figures_by_family_and_with_the_players_given() -> None:
     figures = evaluate_instruments(
-        FakeTranscriber(HEADS), stream, synth_config, 1, 3.0, show=lines.append
+        FakeTranscriber(HEADS), StreamOptions(block_frames=16), {"duets": [PASSAGE]}
     )
-    solo = figures["solo"]
-    assert solo["notes"] == sum(sum(row.values()) for row in solo["confusion"].values())
-    assert set(figures["classes"]) <= set(INSTRUMENTS)
-    assert sum(line.startswith("piano") for line in lines) == 10
-    # Of several classes only: a single one given would always be right.
-    assert set(figures["ensemble"]) - set(solo) == {"given"}
-    assert all(line.startswith("ensemble") == (", given " in line) for line in lines)
+    assert figures["families"].keys() == {"duets"}
+    assert figures["classes"].keys() == {"violin", "cello"}
+    assert figures["given"] >= figures["families"]["duets"]
+
+
+def test_the_settings_are_the_best_of_those_tried(
+    monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig
+) -> None:
+    monkeypatch.setattr(naming, "chosen_passages", lambda *_: {"duets": [PASSAGE]})
+    monkeypatch.setattr(naming, "GRID", {"pedal_presence_threshold": (0.02, 1.0)})
+    transcriber = cast(TranscriptionModel, FakeTranscriber(HEADS))
+    found = naming.naming_settings(transcriber, synth_config, 1, 3.0)
+    assert found.pedal_presence_threshold in (
+        TrackerSettings().pedal_presence_threshold, 0.02, 1.0,
+    )  # fmt: skip

@@ -1,21 +1,16 @@
-"""The search for the tracker's settings, how notes are named, and what shipping makes of both."""
+"""The search for the tracker's settings, and what shipping makes of it."""
 
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.config import HEADS, HOP, SAMPLE_RATE
-from model.transcriber import TranscriptionModel
+from model.config import HOP, SAMPLE_RATE
 from service.notes.tracker_settings import TrackerSettings
-from tests.fakes import FakeTranscriber
-from training.evaluation.instruments import evaluate_instruments
 from training.music.synth.config import SynthConfig
 from training.shipping import choose, ship
-from training.shipping.naming import STREAM, heard_passages, objective
 from training.shipping.pieces import Pieces
 from training.shipping.tune import GRID, MAX_CORRECTION, correction_frames, tune, value_of
 
@@ -91,25 +86,3 @@ def test_shipping_says_what_it_lacks_and_writes_nothing(
     assert ship.main(arguments) == 1
     assert "bank_index.json" in capsys.readouterr().err
     assert not out.exists()
-
-
-SECONDS = 3.0
-
-
-def fake() -> TranscriptionModel:
-    return cast(TranscriptionModel, FakeTranscriber(HEADS))
-
-
-def test_the_objective_is_what_the_service_does(synth_config: SynthConfig) -> None:
-    passages = heard_passages(fake(), synth_config, 1, SECONDS)
-    found = partial(objective, passages, fake().config)
-    measured = evaluate_instruments(FakeTranscriber(HEADS), STREAM, synth_config, 1, SECONDS)
-    accuracy = sum(measured[kind]["instrument_accuracy"] for kind in ("solo", "ensemble"))
-    always_down = measured["pedal_f1_if_always_down"]
-    up = 1 - always_down / (2 - always_down)  # share of the frames
-    always_up = 2 * up / (up + 1)
-    # A pedal that nobody can press leaves only the frames with it up.
-    never = found(TrackerSettings(pedal_presence_threshold=1.0))
-    assert never == pytest.approx(accuracy + always_up / 2)
-    pedal = 2 * (found(TrackerSettings()) - accuracy)
-    assert measured["pedal_f1"] < pedal < measured["pedal_f1"] + 1

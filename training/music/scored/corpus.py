@@ -23,10 +23,9 @@ from model.config import INSTRUMENTS, PITCHES
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
 from training.arrays import F64, Bools
-from training.music.metrics import ringing
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
 from training.music.recordings import stored_audio
-from training.music.scored.aligner import align_files, unwritten
+from training.music.scored.aligner import Activations, align_files, unwritten
 from training.music.scored.coarse import TimeMap
 
 DOUBT = 0.25  # notes of lower confidence are trained neither as notes nor as silence
@@ -151,8 +150,6 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
             aligned, activations = align_files(audio, score, coarse, computer)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
-            heard, frame_s = activations.sounding, activations.frame_s
-            rung = ringing(notes, heard, frame_s, RELEASE_S, 1.5 * RELEASE_S)
             labels: dict[str, Any] = {
                 "onset": notes.onset,
                 "offset": notes.offset,
@@ -162,9 +159,19 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
                 "score_s": aligned.time_map.score_s,
                 "audio_s": aligned.time_map.audio_s,
                 "unwritten": unwritten(aligned, activations),
-                "ringing": np.array(float(rung.mean()) if len(rung) else 0.0),
+                "ringing": np.array(_ringing(notes, activations)),
             }
             replace_file(place / "labels.npz", partial(np.savez, **labels))
+
+
+def _ringing(notes: Notes, heard: Activations) -> float:
+    """The mean frame probability RELEASE_S after the ends of notes whose pitch is not struck
+    again soon."""
+    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
+    frame = np.rint((notes.offset + RELEASE_S) / heard.frame_s).astype(int)
+    alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(heard.sounding))
+    rung = heard.sounding[frame[alone], notes.pitch[alone]]
+    return float(rung.mean()) if len(rung) else 0.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class RecordingConfig:
     measured: Fraction = 0.5
     """Fraction of the rooms that are measured, if any exist."""
     recorded: Fraction = 0.7
-    """Fraction of noise, drums and voices that are recorded, if any exist."""
+    """Fraction of the noise that is recorded, if any exists."""
     equaliser: Fraction = 1.0
     """Random shelves, peaks and band edges of microphones and loudspeakers."""
     compressor: Fraction = 0.2
@@ -41,9 +41,9 @@ class RecordingConfig:
     clicks: Fraction = 0.08
     """Clicks as of old records, 10 to 35 dB below the music."""
     drums: Fraction = 0.08
-    """Drums or drum-like noise bursts, -15 to 5 dB relative to the music."""
+    """A recorded drum kit, or bursts of noise without one, -15 to 5 dB relative to the music."""
     voice: Fraction = 0.08
-    """Speech, -20 to 5 dB relative to the music."""
+    """Recorded speech, -20 to 5 dB relative to the music."""
     telephone: Fraction = 0.04
     """300 to 3400 Hz in 8 bits of mu-law."""
     suppressor: Fraction = 0.06
@@ -101,7 +101,6 @@ class SynthConfig:
             "silence": 0.05,
             "noise": 0.20,
             "hum": 0.06,
-            "murmur": 0.06,
             "percussion": 0.18,
             "mixture": 0.10,
             "sweep": 0.03,

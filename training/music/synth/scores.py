@@ -99,11 +99,9 @@ OUTER_PROBABILITY = 0.5
 OUTER_SEMITONES = 16
 """This share of the patterns lies within this many semitones of the lowest or the highest note."""
 SECTION_S = (2.0, 6.0)  # length of a pattern
-
-_STEPS = ([0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 11], range(12), [0, 2, 4, 6, 8, 10])
-_SCALES = [np.array(steps) for steps in _STEPS]
-_TONES = ([0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 7, 10], [0, 4, 8], [0, 5, 10], [0, 7])
-_CHORDS = [np.array(tones) for tones in _TONES]
+REPEATED = 0.3  # share of the lines that stay on one pitch
+STEPS = ([0, 2, 4, 5, 7, 9, 11], range(12), [0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 8], [0, 7])
+"""Scales and chords, whose steps a line goes up and down."""
 
 Section = tuple[F64, F64, F64]  # onsets and durations in seconds and pitches of one pattern
 
@@ -114,98 +112,55 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     Scores rarely leave the middle of the keyboard and follow harmony: with these, every pitch and
     interval is trained.
     """
-    onsets, durations, pitches, velocities = [], [], [], []
+    columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
     while time < seconds:
         span = float(rng.uniform(*SECTION_S))
-        # Scores leave the outer octaves almost empty: these patterns prefer them.
+        centre = float(rng.uniform(low, high))
         if rng.random() < OUTER_PROBABILITY:
             edge = rng.uniform(0, OUTER_SEMITONES)
             centre = float(low + edge if rng.random() < 0.5 else high - edge)
-        else:
-            centre = float(rng.uniform(low, high))
-        pattern = _PATTERNS[rng.integers(len(_PATTERNS))]
+        pattern = (_line, _clusters, _single)[rng.integers(3)]
         onset, duration, pitch = pattern(span, centre, rng)
-        onsets.append(time + onset)
-        durations.append(duration)
-        pitches.append(pitch)
-        level = rng.uniform(25, 110)
-        velocities.append(np.clip(level + rng.normal(0, 8, len(onset)), 12, 122))
+        velocity = np.clip(rng.uniform(25, 110) + rng.normal(0, 8, len(onset)), 12, 122)
+        columns.append((time + onset, time + onset + duration, np.rint(pitch), velocity))
         time += span + float(rng.exponential(0.3))
-    onset = np.concatenate(onsets)
-    pitch = np.rint(np.concatenate(pitches))
+    onset, offset, pitch, velocity = map(np.concatenate, zip(*columns, strict=True))
     inside = (pitch >= low) & (pitch <= high) & (onset < seconds)
     order = np.flatnonzero(inside)[np.argsort(onset[inside], kind="stable")]
-    columns = (onset, onset + np.concatenate(durations), pitch, np.concatenate(velocities))
-    return notes_of(*(column[order] for column in columns))
+    return notes_of(onset[order], offset[order], pitch[order], velocity[order])
 
 
-def _beats(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> Section:
-    """A regular pulse of random pace; pitches are left at 0 for the pattern to fill in."""
+def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F64, F64]:
+    """Onsets and durations of a regular pulse of random pace."""
     pace = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
     onset = np.arange(0, span, pace)
     onset = onset + rng.normal(0, 0.02 * pace, len(onset)).clip(-0.02, 0.02)
-    duration = np.full(len(onset), pace * rng.uniform(0.4, 1.6))
-    return np.maximum(onset, 0), duration, np.zeros(len(onset))
+    return np.maximum(onset, 0), np.full(len(onset), pace * rng.uniform(0.4, 1.6))
 
 
-def _scale(span: float, centre: float, rng: Rng) -> Section:
-    onset, duration, _ = _beats(span, rng, 0.07, 0.5)
-    steps = _SCALES[rng.integers(len(_SCALES))]
-    degree = np.arange(len(onset)) - len(onset) // 2
-    if rng.random() < 0.5:
-        degree = -degree
+def _line(span: float, centre: float, rng: Rng) -> Section:
+    """Up and down a scale or a chord, or one note again and again."""
+    onset, duration = _pulse(span, rng, 0.07, 0.5)
+    if rng.random() < REPEATED:
+        return onset, duration, np.full(len(onset), centre)
+    steps = np.array(STEPS[rng.integers(len(STEPS))])
+    turn = int(rng.integers(4, 16))
+    degree = np.abs(np.arange(len(onset)) % (2 * turn) - turn) - turn // 2
     return onset, duration, centre + 12 * (degree // len(steps)) + steps[degree % len(steps)]
-
-
-def _arpeggio(span: float, centre: float, rng: Rng) -> Section:
-    onset, duration, _ = _beats(span, rng, 0.07, 0.4)
-    steps = _CHORDS[rng.integers(len(_CHORDS))]
-    turn = int(rng.integers(4, 12))
-    degree = np.abs((np.arange(len(onset)) % (2 * turn)) - turn)
-    duration = duration * rng.choice([1.0, 1.0, 4.0])
-    return onset, duration, centre + 12 * (degree // len(steps)) + steps[degree % len(steps)]
-
-
-def _repeated(span: float, centre: float, rng: Rng) -> Section:
-    onset, duration, _ = _beats(span, rng, 0.09, 0.6)
-    pitch = np.full(len(onset), round(centre), float)
-    return onset, np.minimum(duration, np.median(np.diff(onset)) if len(onset) > 1 else span), pitch
-
-
-def _stacked(onset: F64, duration: F64, stacks: list[F64], spread_s: float, rng: Rng) -> Section:
-    sizes = [len(stack) for stack in stacks]
-    times = np.repeat(onset, sizes) + np.abs(rng.normal(0, spread_s, sum(sizes)))
-    return times, np.repeat(duration, sizes), np.concatenate(stacks)
-
-
-def _chords(span: float, centre: float, rng: Rng) -> Section:
-    onset, duration, _ = _beats(span, rng, 0.2, 2.0)
-    stacks = []
-    for _ in onset:
-        chord = _CHORDS[rng.integers(len(_CHORDS))] + rng.integers(-7, 8)
-        doubled = chord + 12 * rng.integers(-2, 3, len(chord))
-        both = np.concatenate([chord, doubled[rng.random(len(chord)) < 0.5]])
-        stacks.append(np.unique(np.rint(centre + both)).astype(float))
-    return _stacked(onset, duration, stacks, rng.choice([0.002, 0.008, 0.03]), rng)
 
 
 def _clusters(span: float, centre: float, rng: Rng) -> Section:
     """Up to ten pitches at any distances: no interval is rarer than another."""
-    onset, duration, _ = _beats(span, rng, 0.15, 1.5)
-    stacks = []
-    for _ in onset:
-        width = rng.integers(3, 30)
-        size = int(rng.integers(2, 11))
-        stacks.append(np.unique(np.rint(centre + rng.uniform(-width, width, size))))
-    return _stacked(onset, duration, stacks, rng.choice([0.002, 0.01]), rng)
+    onset, duration = _pulse(span, rng, 0.15, 1.5)
+    sizes = rng.integers(2, 11, len(onset))
+    width = np.repeat(rng.integers(3, 30, len(onset)), sizes)
+    pitch = np.rint(centre + rng.uniform(-width, width))
+    times = np.repeat(onset, sizes) + np.abs(rng.normal(0, rng.choice([0.002, 0.01]), len(pitch)))
+    return times, np.repeat(duration, sizes), pitch
 
 
 def _single(span: float, centre: float, rng: Rng) -> Section:
     """Lone notes with rests: each pitch by itself, from its attack to its silence."""
-    onset, duration, _ = _beats(span, rng, 0.3, 2.0)
-    pitch = np.rint(centre + rng.normal(0, 8, len(onset)))
-    return onset, duration * rng.uniform(0.4, 1.0), pitch
-
-
-_PATTERNS = (_scale, _arpeggio, _repeated, _chords, _clusters, _single)
+    onset, duration = _pulse(span, rng, 0.3, 2.0)
+    return onset, duration * rng.uniform(0.4, 1.0), centre + rng.normal(0, 8, len(onset))

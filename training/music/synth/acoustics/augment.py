@@ -13,7 +13,6 @@ from scipy import signal
 
 from training.arrays import F32, F64, Rng
 from training.music.synth.acoustics import noise
-from training.music.synth.acoustics.noise import speech
 from training.music.synth.acoustics.surroundings import (
     Backgrounds,
     Room,
@@ -88,10 +87,10 @@ EVERYDAY = RecordingConfig()
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Measured rooms and recorded backgrounds; without them all are synthesised."""
+    """Measured rooms and recorded backgrounds; without them rooms and noise are synthesised."""
 
     rooms: tuple[Room, ...] = ()
-    sounds: Backgrounds | None = None
+    sounds: Backgrounds = Backgrounds((), 1)
 
 
 NOWHERE = Surroundings()
@@ -254,23 +253,20 @@ def _compress(audio: F32, sample_rate: int, rng: Rng) -> F32:
 
 
 def _with_noise(
-    audio: F32, sample_rate: int, rng: Rng, config: RecordingConfig, sounds: Backgrounds | None
+    audio: F32, sample_rate: int, rng: Rng, config: RecordingConfig, sounds: Backgrounds
 ) -> F32:
     rms = float(np.sqrt(np.mean(audio**2))) if len(audio) else 0.0
     length = len(audio)
-
-    def recorded() -> Backgrounds | None:
-        return sounds if sounds and rng.random() < config.recorded else None
 
     def add(sound: F32, lowest_db: float, highest_db: float) -> None:
         nonlocal audio
         level = rms * 10 ** (rng.uniform(lowest_db, highest_db) / 20)
         audio = audio + sound * np.float32(level / max(1e-9, float(np.std(sound))))
 
-    if rng.random() < config.noise and rms > 0:
+    if rng.random() < config.noise:
         lowest, highest = (-60, -25) if rng.random() < 0.7 else (-25, -10)
-        if place := recorded():
-            add(place.noise(length, rng), lowest, highest)
+        if sounds.kinds and rng.random() < config.recorded:
+            add(sounds.noise(length, rng), lowest, highest)
         else:
             colour = str(rng.choice(list(noise.COLOURS)))
             add(noise.coloured(length, colour, sample_rate, rng), lowest, highest)
@@ -279,11 +275,7 @@ def _with_noise(
     if rng.random() < config.clicks:
         add(noise.clicks(length, sample_rate, rng), -35, -10)
     if rng.random() < config.drums:
-        kit = recorded()
-        beat = kit.drums(length, rng) if kit else noise.percussion(length, sample_rate, rng)
-        add(beat, -15, 5)
+        add(noise.percussion(length, sample_rate, rng, sounds), -15, 5)
     if rng.random() < config.voice:
-        people = recorded()
-        talk = people.talk(length, rng) if people else speech(length, sample_rate, rng)
-        add(talk, -20, 5)
+        add(sounds.talk(length, rng), -20, 5)
     return audio

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -37,20 +38,23 @@ class Room:
     reflections: F32
 
 
+def _index(path: Path, sample_rate: int) -> dict[str, Any]:
+    """Empty if it is missing. Raises ValueError if its rate differs."""
+    index: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+    if index and index["sample_rate"] != sample_rate:
+        raise ValueError(f"{path} is at {index['sample_rate']} Hz, the bank at {sample_rate} Hz")
+    return index
+
+
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path, sample_rate: int) -> tuple[Room, ...]:
     """The rooms of ``rooms.json``, none if it is missing; insides of pianos are left out.
 
     Raises ValueError if their rate differs.
     """
-    path = folder / "rooms.json"
-    if not path.exists():
-        return ()
-    index = json.loads(path.read_text())
-    if index["sample_rate"] != sample_rate:
-        raise ValueError(f"{path} is at {index['sample_rate']} Hz, the bank at {sample_rate} Hz")
+    index = _index(folder / "rooms.json", sample_rate)
     rooms = []
-    for entry in index["rooms"]:
+    for entry in index.get("rooms", ()):
         if entry["kind"] == "piano body":
             continue
         response, _ = soundfile.read(folder / entry["file"], dtype="float32")
@@ -100,7 +104,7 @@ CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss"
 """Kinds of continuous sounds; others are occasional events."""
 CROSSFADE_S = 0.15
 EVENTS_PER_S = (0.1, 1.5)
-PACE = (0.85, 1.2)  # speeds at which voices are played, for more variety
+PACE = (0.85, 1.2)  # speeds at which voices are played, which changes pitch and timbre
 PAUSE_S = 0.35  # mean pause between two segments of speech
 STEPS = 16  # of a beat's pattern
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
@@ -178,19 +182,16 @@ class Backgrounds:
             at += max(1, len(sound) - fade)
         return out
 
-    def talk(self, length: int, rng: Rng, paces: tuple[float, float] = PACE) -> F32:
-        """One speaker, with pauses; float32 [length]. Raises ValueError without speech.
-
-        paces: slowest and fastest; pitch and timbre change with the pace.
-        """
+    def talk(self, length: int, rng: Rng) -> F32:
+        """One speaker, with pauses; float32 [length], silent without speech."""
+        out = np.zeros(length, np.float32)
         if not self.voices:
-            raise ValueError("these backgrounds contain no speech")
+            return out
         # Half of the time long recordings of speech, else single words.
         names = list(self.voices)
         seconds = [sum(len(one.samples) for one in self.voices[name]) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
-        pace = float(rng.uniform(*paces))
-        out = np.zeros(length, np.float32)
+        pace = float(rng.uniform(*PACE))
         at = -int(rng.uniform(0, 0.5) * len(voice[0].samples))
         while at < length:
             sound = self.sound(voice[rng.integers(len(voice))])
@@ -201,9 +202,7 @@ class Backgrounds:
         return out
 
     def drums(self, length: int, rng: Rng) -> F32:
-        """A drum kit plays a beat; float32 [length]. Raises ValueError without drum hits."""
-        if not self.kits:
-            raise ValueError("these backgrounds contain no drum hits")
+        """One of the kits plays a beat; float32 [length]."""
         kit = self.kits[list(self.kits)[rng.integers(len(self.kits))]]
         named = {key for keys, _ in _ROLES for key in keys}
         parts = []
@@ -224,21 +223,16 @@ class Backgrounds:
         return out
 
 
-def load_backgrounds(folder: Path, sample_rate: int, held_out: bool = False) -> Backgrounds | None:
-    """The sounds of ``noise.json``; None if it is missing.
+def load_backgrounds(folder: Path, sample_rate: int, held_out: bool = False) -> Backgrounds:
+    """The sounds of ``noise.json``; none if it is missing.
 
     held_out: the voices and drums kept out of training, instead of everything else.
     Raises ValueError if their rate differs.
     """
-    path = folder / "noise.json"
-    if not path.exists():
-        return None
-    index = json.loads(path.read_bytes())
-    if index["sample_rate"] != sample_rate:
-        raise ValueError(f"{path} is at {index['sample_rate']} Hz, the bank at {sample_rate} Hz")
+    chosen: list[Segment] = []
+    index = _index(folder / "noise.json", sample_rate)
     read = cache(lambda name: soundfile.read(folder / name, dtype="float32")[0])
-    chosen = []
-    for entry in index["segments"]:
+    for entry in index.get("segments", ()):
         raw = read(entry["file"])[entry["start"] : entry["start"] + entry["length"]]
         segment = Segment(
             kind=entry["kind"],

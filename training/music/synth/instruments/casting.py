@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from model.instruments import INSTRUMENTS, class_of
 from training.arrays import Rng
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
@@ -21,51 +22,7 @@ LAYERS_COUNTED = 4
 NOTES_COUNTED = 12  # instruments with fewer recorded notes are chosen less often
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""
-_SINGERS = ("voice", "choir")
-
-# General MIDI program -> instruments of the bank, or classes, that can play it.
-_PROGRAMS: tuple[tuple[range, tuple[str, ...]], ...] = (
-    (range(0, 2), ("piano",)),
-    (range(2, 3), ("electric_grand",)),
-    (range(3, 4), ("piano",)),
-    (range(4, 6), ("electric_piano",)),
-    (range(6, 8), ("harpsichord",)),
-    (range(8, 11), ("glockenspiel", "vibraphone")),
-    (range(11, 12), ("vibraphone",)),
-    (range(12, 13), ("marimba",)),
-    (range(13, 14), ("xylophone",)),
-    (range(14, 16), ("vibraphone", "zither")),
-    (range(16, 24), ("organ",)),
-    (range(24, 26), ("guitar",)),
-    (range(26, 32), ("electric_guitar",)),
-    (range(32, 33), ("contrabass",)),
-    (range(33, 40), ("electric_bass",)),
-    (range(40, 41), ("violin",)),
-    (range(41, 42), ("viola",)),
-    (range(42, 43), ("cello",)),
-    (range(43, 44), ("contrabass",)),
-    (range(44, 45), ("tremolo",)),
-    (range(45, 46), ("pizzicato",)),
-    (range(46, 47), ("harp", "celtic harp")),
-    (range(47, 48), ("pizzicato", "marimba")),
-    (range(48, 52), ("violin", "viola", "cello", "contrabass")),
-    (range(52, 56), _SINGERS),
-    (range(56, 57), ("trumpet", "trumpet_bach")),
-    (range(57, 58), ("trombone", "bass_trombone")),
-    (range(58, 59), ("tuba",)),
-    (range(59, 60), ("trumpet",)),
-    (range(60, 61), ("horn",)),
-    (range(61, 64), ("trumpet", "trombone", "tuba")),
-    (range(64, 65), ("soprano_sax", "saxophone")),
-    (range(65, 66), ("alto_sax",)),
-    (range(66, 67), ("tenor_sax",)),
-    (range(67, 68), ("baritone_sax",)),
-    (range(68, 70), ("oboe",)),
-    (range(70, 71), ("bassoon",)),
-    (range(71, 72), ("clarinet",)),
-    (range(72, 80), ("flute",)),
-    (range(80, 128), ("clarinet", "violin", "viola", "flute")),
-)
+VOICE = INSTRUMENTS.index("voice")
 _SONG_VOICE = 68  # the program, an oboe's, that the songs of the corpus give to the voice
 
 
@@ -100,10 +57,9 @@ def cast(
     chosen = []
     for part, program in enumerate(piece.programs):
         if mode == "keep":
-            wanted = next(kinds for programs, kinds in _PROGRAMS if program in programs)
-            if group == "songs" and program == _SONG_VOICE:
-                wanted = _SINGERS
-            candidates = [e for e in usable if {e.instrument, e.class_name} & set(wanted)]
+            sung = group == "songs" and program == _SONG_VOICE
+            number = VOICE if sung else class_of(program)
+            candidates = [e for e in usable if e.number == number]
         elif mode in ("strings", "winds"):
             candidates = [e for e in usable if e.family == mode]
         else:

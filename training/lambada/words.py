@@ -4,7 +4,6 @@ themselves by word2vec."""
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,32 +110,24 @@ def read_vectors(path: Path, most: int = 0) -> WordVectors:
     """The first `most` words of a file and their vectors; 0 for all. A repeated word counts once.
 
     A line is a word and its numbers, separated by spaces. fastText's .vec begins with a line of the
-    numbers of words and dimensions; GloVe's files do not.
-
-    (gensim reads it in three times the time.) Raises OSError, and TextError for anything else.
+    numbers of words and dimensions; GloVe's files do not. Raises OSError, and TextError for
+    anything else.
     """
-    words: dict[str, None] = {}
-    numbers = array("f")  # grows in place: a million vectors of 300 take 1.2 GB
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
-            word, *values = line.rstrip().split(" ")
-            if number == 1 and len(values) == 1 and word.isdecimal():
-                continue
-            if word not in words:
-                try:
-                    vector = np.array(values, np.float32)
-                except ValueError as error:
-                    raise TextError(f"{path}, line {number}: no word vector: {error}") from error
-                if not len(vector) or len(numbers) != len(words) * len(vector):
-                    raise TextError(f"{path}, line {number}: a vector of {len(vector)} numbers")
-                words[word] = None
-                numbers.frombytes(vector.tobytes())
-            if len(words) == most:
-                break
-    vectors = np.frombuffer(numbers, np.float32)
-    if not words or not np.isfinite(vectors).all():
-        raise TextError(f"{path} holds no word vectors, or some that are not finite")
-    return WordVectors(tuple(words), vectors.reshape(len(words), -1))
+    vectors: dict[str, F32] = {}
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            for number, line in enumerate(file):
+                word, *values = line.rstrip().split(" ")
+                if number or len(values) > 1:
+                    vectors.setdefault(word, np.array(values, np.float32))
+                if most and len(vectors) == most:
+                    break
+        table = np.stack(list(vectors.values()))
+    except ValueError as error:
+        raise TextError(f"{path} holds no word vectors: {error}") from error
+    if not table.size or not np.isfinite(table).all():
+        raise TextError(f"{path} holds word vectors that are not finite")
+    return WordVectors(tuple(vectors), table)
 
 
 @dataclass(frozen=True)

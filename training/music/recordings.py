@@ -7,32 +7,37 @@ the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, 
 have sub-folders.
 
 A note of a MIDI file lasts from the key stroke until key and pedal are released. A sustain pedal
-acts on its own channel, regardless of the track (MIDI 1.0). Some instruments record the pedal on a
-separate channel: a pedal on a channel without notes therefore holds the notes of every channel that
-has no pedal of its own. pretty_midi does not keep the channels; mido does.
+acts on the notes of its own track.
 """
 
 import csv
 import hashlib
-from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import mido
 import numpy as np
 import soundfile
 import soxr
+import symusic
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
 from model.instruments import UNKNOWN, class_of
 from model.storage import replace_file
-from service.protocol.midi_file import SUSTAIN
 from training.arrays import F32, F64
 from training.music.metrics import UNKNOWN_VELOCITY
-from training.music.notes import Notes, notes_of_rows
+from training.music.notes import (
+    Notes,
+    joined,
+    merged,
+    next_strokes,
+    notes_of,
+    notes_of_rows,
+    with_pedal,
+)
 
 DELIMITERS = ("\t", ",", ";")
 COLUMNS = {
@@ -116,71 +121,41 @@ def _is_note(onset: float, offset: float, pitch: float, velocity: float, program
     return 0 <= onset <= offset < np.inf and 0 <= pitch < 128 and 0 <= velocity < 128 and known
 
 
-DRUMS = 9  # the channel of percussion in General MIDI, counted from 0
-PRESSED = 64  # smallest value that means down
+def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
+    """Program, notes and disjoint presses of the sustain pedal, [n, 2] in seconds, of each track
+    but drums. Raises RuntimeError or ValueError for a damaged file."""
+    score: Any = symusic.Score.from_midi(midi, ttype="second")
+    tracks = []
+    for track in score.tracks:
+        notes, pedals = track.notes.numpy(), track.pedals.numpy()
+        begin, end = _span(notes)
+        played = notes_of(begin, end, notes["pitch"], notes["velocity"])
+        if not track.is_drum:
+            tracks.append((track.program, played, merged(np.stack(_span(pedals), axis=1))))
+    return tracks
 
-Row = tuple[float, float, int, int, int]
-"""Onset s, offset s, pitch, velocity, class of the instrument."""
-Change = tuple[float, bool]  # second, and whether the pedal is down from then on
+
+def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
+    """Begin and end in seconds."""
+    begin = columns["time"].astype(np.float64)
+    return begin, begin + columns["duration"]
 
 
 def read_midi(path: Path) -> Notes:
     """Notes of a MIDI file, without drums, lengthened by the sustain pedal; with instruments if the
     file names programs. Raises LabelError."""
     try:
-        channels = _channels(mido.MidiFile(path))
-    except (OSError, ValueError, TypeError, EOFError, LookupError, mido.KeySignatureError) as error:
+        tracks = midi_tracks(path.read_bytes())
+    except (OSError, RuntimeError, ValueError) as error:
         raise LabelError(f"cannot read {path}: {error}") from error
-    apart = [change for notes, pedal in channels if not notes for change in pedal]
-    parts = [np.zeros((0, 5))]
-    for notes, pedal in channels:
-        pressed = any(down for _, down in pedal)
-        parts.append(_held(np.array(notes, float).reshape(-1, 5), pedal if pressed else apart))
-    return notes_of_rows(np.concatenate(parts))
-
-
-def _channels(file: mido.MidiFile) -> list[tuple[list[Row], list[Change]]]:
-    """Notes and pedal by channel. Raises ValueError for a file not timed in beats."""
-    if file.ticks_per_beat <= 0:
-        raise ValueError("its time is not counted in beats")
-    channels: defaultdict[int, tuple[list[Row], list[Change]]] = defaultdict(lambda: ([], []))
-    programs: dict[int, int] = {}  # by channel
-    struck: defaultdict[tuple[int, int], list[tuple[float, int, int]]] = defaultdict(list)
-    now_s = 0.0
-    for message in file:  # of all tracks, by time
-        now_s += message.time
-        if message.is_meta or getattr(message, "channel", DRUMS) == DRUMS:
-            continue
-        notes, pedal = channels[message.channel]
-        if message.type == "control_change" and message.control == SUSTAIN:
-            pedal.append((now_s, message.value >= PRESSED))
-        elif message.type == "program_change":
-            programs[message.channel] = message.program
-        elif message.type in ("note_on", "note_off"):
-            key = struck[message.channel, message.note]
-            if message.type == "note_on" and message.velocity:
-                player = class_of(programs.get(message.channel, -1))
-                key.append((now_s, message.velocity, player))
-            elif key:
-                on_s, velocity, player = key.pop(0)
-                notes.append((on_s, now_s, message.note, velocity, player))
-    return list(channels.values())
-
-
-def _held(notes: F64, pedal: list[Change]) -> F64:
-    """Rows [n, 5] that end when the pedal releases them, at most at the next stroke."""
-    if not len(notes):
-        return notes
-    onset, offset, pitch = notes[:, :3].T
-    moment, down = np.array(sorted(pedal, key=lambda change: change[0])).reshape(-1, 2).T
-    held = np.append(down, 0)[np.searchsorted(moment, offset, side="right") - 1] > 0
-    release = np.append(moment[down == 0], max(offset.max(), moment.max(initial=0)))
-    released = release[np.searchsorted(release[:-1], offset, side="right")]
-    struck, stroke = np.unique(notes[:, [2, 0]], axis=0, return_inverse=True)
-    later = np.append(np.where(np.diff(struck[:, 0]) == 0, struck[1:, 1], np.inf), np.inf)
-    again = later[stroke.reshape(-1)]
-    notes[:, 1] = np.maximum(offset, np.minimum(np.where(held, released, offset), again))
-    return notes
+    named = any(program for program, _, _ in tracks)
+    parts = []
+    for program, notes, pedal in tracks:
+        player = np.full(len(notes), class_of(program) if named else UNKNOWN, np.int8)
+        parts.append(with_pedal(notes.moved(instrument=player), pedal))
+    held = joined(parts)
+    again = np.append(held.onset, np.inf)[next_strokes(held.pitch, held.onset)]
+    return held.shortened(np.minimum(held.offset, np.maximum(again, held.released)))
 
 
 def read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:

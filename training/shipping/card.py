@@ -43,11 +43,12 @@ def sources(synth: SynthConfig) -> Sources:
         found = json.loads(path.read_text())
         return found[key] if key else found
 
+    bank = read(REQUIRED, "instruments")
     voices = [*read("voices/speech.json", "files"), *read("voices/singing.json", "files")]
     pieces = [piece for index in indexes(synth.root) for piece in index_entries(index)]
     scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
     groups = {
-        "sounds": _grouped(read(REQUIRED, "instruments").items()),
+        "sounds": _grouped(bank.items()),
         "releases": _grouped(dict(read("releases/releases.json", "sets")).items()),
         "rooms": _grouped((r["name"].rpartition("_")[0], r) for r in read("rooms.json", "rooms")),
         "backgrounds": _grouped((Path(n["file"]).stem, n) for n in read("noise.json", "segments")),

@@ -1,7 +1,7 @@
 """The score corpus as numpy arrays: notes of every piece, its parts and its sustain pedal.
 
 The corpus folder holds bundles: zips of Standard MIDI Files, each with the index that describes
-it. symusic reads a thousand files a second; pretty_midi is many times slower.
+it.
 """
 
 import json
@@ -11,11 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-import symusic
-from numpy.typing import NDArray
 
 from training.arrays import F64, Rng
 from training.music.notes import Notes, joined, merged, notes_of
+from training.music.recordings import midi_tracks
 
 BUNDLES = {
     "midi_index.json": "midi_open.zip",
@@ -71,28 +70,21 @@ def index_entries(index: Path) -> list[dict[str, Any]]:
 
 
 def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
-    score: Any = symusic.Score.from_midi(midi, ttype="second")
-    tracks = [track for track in score.tracks if len(track.notes)]
-    parts, presses = [], [np.zeros((0, 2))]
-    for part, track in enumerate(tracks):
-        columns = track.notes.numpy()
-        begin, end = _span(columns)
-        parts.append(notes_of(begin, end, columns["pitch"], columns["velocity"], part))
-    presses += [np.stack(_span(track.pedals.numpy()), axis=1) for track in score.tracks]
+    tracks = midi_tracks(midi)
+    sounding = [(program, notes) for program, notes, _ in tracks if len(notes)]
+    parts = [
+        notes.moved(part=np.full(len(notes), part, np.int16))
+        for part, (_, notes) in enumerate(sounding)
+    ]
+    presses = [np.zeros((0, 2)), *(pedal for _, _, pedal in tracks)]
     return Piece(
         entry["ensemble"],
         bool(entry["expressive"]),
         PurePosixPath(entry["file"]).parent.name,
-        tuple(int(track.program) for track in tracks),
+        tuple(program for program, _ in sounding),
         joined(parts),
         merged(np.concatenate(presses)),
     )
-
-
-def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
-    """Begin and end in seconds."""
-    begin = columns["time"].astype(np.float64)
-    return begin, begin + columns["duration"]
 
 
 OUTER_PROBABILITY = 0.5

@@ -132,10 +132,6 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         ),
         loop=LoopConfig(minutes=0.8, learning_rate=5e-3, average=0.98),
     ),
-    # a few minutes on two cores, for a first try with data.
-    "laptop": MusicRun(
-        music=MusicConfig(validation_windows=300), loop=LoopConfig(minutes=4, validate_minutes=2)
-    ),
     # The weights in the package.
     "live": MusicRun(loop=LoopConfig(minutes=120, validate_minutes=15)),
     # a second stage, at a lower rate to keep what has been learned.
@@ -204,11 +200,6 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
             ),
             loop=replace(muon, minutes=0.8, average=0.98),
         ),
-        # a quarter of an hour on one core of a laptop.
-        "laptop": AlgorithmicRun(
-            algorithmic=replace(data, rse=narrow, batch_size=16, validation_examples=512),
-            loop=LoopConfig(steps=6_000, learning_rate=5e-3, validate_steps=500, bfloat16=False),
-        ),
         # Half of the paper's width, on one core. Bins join over the first quarter, so that short
         # sequences are learnt first.
         "m96": AlgorithmicRun(
@@ -262,11 +253,6 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
             validation_passages=200,
         ),
         loop=LoopConfig(minutes=0.5, learning_rate=4e-3, average=0.98),
-    ),
-    # Beats the baselines after a few minutes on one core, without word vectors.
-    "laptop": LambadaRun(
-        lambada=_SMALL,
-        loop=LoopConfig(minutes=8, validate_minutes=2, learning_rate=4e-3, average=0.99),
     ),
     # The results in RESULTS.md.
     "novels": LambadaRun(

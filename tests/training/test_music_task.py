@@ -15,7 +15,7 @@ from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.presets import MUSIC_PRESETS
 from training.shipping import card as card_page
-from training.shipping import choose, ship
+from training.shipping import ship
 
 PAPER_TINY = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
 
@@ -41,22 +41,21 @@ def test_every_trained_parameter_gets_a_gradient(
 def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    preset = MUSIC_PRESETS["laptop"]
+    preset = MUSIC_PRESETS["live"]
     small = replace(preset, music=music(synth_config))
-    monkeypatch.setitem(MUSIC_PRESETS, "laptop", small)
+    monkeypatch.setitem(MUSIC_PRESETS, "live", small)
     out = tmp_path / "run"
-    arguments = ["musicnet", "--preset", "laptop", "--out", str(out)]
+    arguments = ["musicnet", "--preset", "live", "--out", str(out)]
     assert run.main([*arguments, "--loop.steps", "2"]) == 0
     assert run.main([*arguments, "--loop.steps", "3", "--resume"]) == 0
     card = json.loads((out / "last.json").read_text())
     assert card["training"]["steps"] == 3
     assert 0 <= card["validation"]["ap_200ms"] <= 1
 
-    monkeypatch.delitem(choose.PARTS, "naming")  # of many passages it takes long
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    folders += ["--windows", "8"]
+    folders += ["--windows", "8", "--parts", "tune", "early"]
     status = ship.main(
         [str(out), "--name", "small", "--passages", "1", "--seconds", "2", "--out", str(weights)]
         + folders

@@ -75,8 +75,8 @@ def test_a_run_says_what_it_is_before_it_begins(
             "musicnet --preset live --data-dir {} --music.synth.real-root /none",
             "missing: /none (--music.synth.real-root);",
         ),
-        ("lambada --preset laptop --data-dir /none", "missing: /none/novels.tar.xz (--lambada."),
-        ("lambada --preset laptop --lambada.train {0}", "plain_text.txt (--lambada.validation);"),
+        ("lambada --preset novels --data-dir /none", "missing: /none/novels.tar.xz (--lambada."),
+        ("lambada --preset novels --lambada.train {0}", "plain_text.txt (--lambada.validation);"),
         ("lambada --preset paper --data-dir {0}", "wiki-news-300d-1M.vec (--lambada.vectors);"),
     ],
 )

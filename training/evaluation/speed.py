@@ -1,6 +1,6 @@
 """The paper's claims of speed, measured here: ``python -m training.evaluation.speed --out DIR``.
 
-Prints tables and draws DIR/speed.png. Residual switch units (RSE) beside the gated ones of the
+Prints a table and draws DIR/speed.png. Residual switch units (RSE) beside the gated ones of the
 original network (SE) with the paper's 384 features; RSE beside one layer of attention of the same
 192 features, by length, once with torch's fused kernels and once with all n x n weights in memory
 as in the paper's time; and the paper's MusicNet network on two million samples. All in the fastest
@@ -206,23 +206,6 @@ def claims(
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def times(sweeps: dict[tuple[str, str], Sweep]) -> str:
-    """Seconds by length as Markdown."""
-    lines = ["| seconds | " + " | ".join(f"{n}, {use}" for n, use in sweeps) + " |"]
-    lines.append("|---:|" + "---:|" * len(sweeps))
-    for length in sorted(set().union(*sweeps.values())):
-        cells = [
-            ""
-            if length not in found
-            else f"{taken:.3g}"
-            if (taken := found[length].seconds)
-            else "out"
-            for found in sweeps.values()
-        ]
-        lines.append(f"| {length:,} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def draw(sweeps: dict[tuple[str, str], Sweep], path: Path) -> None:
     """Time by length, on logarithmic axes; a cross where the memory did not suffice."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
@@ -254,7 +237,7 @@ def main(arguments: list[str] | None = None) -> int:
     networks = ("RSE", *ATTENTION)
     sweeps = {(n, use): sweep(n, use, maps, longest) for use in USES for n in networks}
     millions = measured(Job(MILLIONS, "inference", PAPER.rse.maps, samples))
-    print(claims(ratios, sweeps, millions, samples), times(sweeps), sep="\n\n")
+    print(claims(ratios, sweeps, millions, samples))
     if options.out:
         draw(sweeps, options.out / "speed.png")
     return 0

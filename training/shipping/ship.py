@@ -1,50 +1,85 @@
 """From a finished run to weights: ``python -m training.shipping.ship RUN --name live``.
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
-figures, settings of the note tracker) and a model card to read (``NAME.md``). Validation and all
-of ``choose.PARTS`` whose heads the network has use the written weights.
-``python -m training.shipping.card`` adds figures on recordings afterwards.
+figures, settings of the note tracker) and a model card to read (``NAME.md``). Validation and the
+choice of settings use the written weights. Without RUN, settings of weights that are there are
+chosen again: ``--name live --parts naming``. The choices of one part depend on those before. All
+use validation passages alone, with ``--real DIR`` those of real recordings among them.
 """
 
 import argparse
 import dataclasses
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from model.commands import documented_parser
+from model.config import INSTRUMENT_HEADS
 from model.storage import WEIGHTS, load, save_weights
+from model.transcriber import TranscriptionModel
+from service.notes.tracker_settings import TrackerSettings
 from training.loop.warm_start import stages
-from training.music.synth.config import SynthConfig
+from training.music.synth.config import CACHE, SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping.card import sources, write_card
-from training.shipping.choose import PARTS, add_material, chosen
+from training.shipping.early import early_settings
+from training.shipping.naming import naming_settings
+from training.shipping.tune import tuned_settings
 
 logger = logging.getLogger(__name__)
 
 
+class Part(NamedTuple):
+    """A choice of some settings."""
+
+    choose: Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
+    """From the network, the material, the number of passages of each family and their seconds."""
+    passages: int
+    seconds: float
+    heads: frozenset[str]  # without which there is nothing to choose
+
+
+PARTS = {
+    "tune": Part(tuned_settings, 8, 14.0, frozenset()),
+    "early": Part(early_settings, 2, 10.0, frozenset({"onset"})),
+    "naming": Part(naming_settings, 6, 15.0, frozenset({"pedal", *INSTRUMENT_HEADS})),
+}
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.shipping.ship", __doc__)
-    parser.add_argument("run", type=Path, help="folder of a training run")
-    parser.add_argument("--name", default="live")
-    parser.add_argument("--weights", default="best", choices=["best", "last"])
-    add_material(parser)
-    parser.add_argument("--windows", type=int, default=1000, help="windows to validate on")
-    parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
+    add = parser.add_argument
+    add("run", type=Path, nargs="?", help="folder of a training run")
+    add("--name", default="live")
+    add("--weights", default="best", choices=["best", "last"])
+    add("--parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="settings to choose")
+    add("--synth", type=Path, default=Path("data/synth"), help="training data")
+    add("--cache", type=Path, default=CACHE, help="its cache")
+    add("--real", type=Path, help="real recordings with their scores")
+    add("--passages", type=int, help="of each family (default: each part's own)")
+    add("--seconds", type=float, help="length of each (default: each part's own)")
+    add("--windows", type=int, default=1000, help="windows to validate on")
+    add("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    path = options.out / f"{options.name}.safetensors"
     try:
-        ship(options)
+        if options.run:
+            write(options, path)
+        choose(options, path)
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def ship(options: argparse.Namespace) -> None:
-    """Raises ValueError or OSError for weights, data or options that cannot be used."""
+def write(options: argparse.Namespace, path: Path) -> None:
+    """The weights of a run and their card. Raises ValueError or OSError for weights or data that
+    cannot be used."""
     trained = load(options.run / f"{options.weights}.safetensors", dtype=torch.float32)
     synth = SynthConfig(options.synth, options.cache)
     config = dataclasses.replace(trained.config, name=options.name)
@@ -53,17 +88,27 @@ def ship(options: argparse.Namespace) -> None:
     # Before anything is written: settings are chosen on the material in any case.
     material = sources(dataclasses.replace(synth, real_root=options.real))
     card["sources"] = material if rendered else {}
-    path = options.out / f"{options.name}.safetensors"
     save_weights(trained, card, path, half=True)
-
     music = MusicConfig(config, synth, validation_windows=options.windows)
     card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
-    for part in PARTS.values():
-        if part.heads <= set(config.heads):
-            card["tracker"] = dataclasses.asdict(chosen(part, load(path), options))
-            write_card(path, card)
+    write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
+
+
+def choose(options: argparse.Namespace, path: Path) -> None:
+    """The settings in the card of weights. Raises ValueError or OSError for material that cannot
+    be used."""
+    synth = SynthConfig(options.synth, options.cache, real_root=options.real)
+    for name in options.parts:
+        part, transcriber = PARTS[name], load(path)
+        if missing := part.heads - set(transcriber.config.heads):
+            logger.info("%s: the network lacks the heads %s", name, ", ".join(sorted(missing)))
+            continue
+        passages, seconds = options.passages or part.passages, options.seconds or part.seconds
+        found = part.choose(transcriber, synth, passages, seconds)
+        logger.info("%s", found)
+        write_card(path, {**transcriber.card, "tracker": dataclasses.asdict(found)})
 
 
 if __name__ == "__main__":

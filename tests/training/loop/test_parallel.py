@@ -15,9 +15,10 @@ from training.presets import AlgorithmicRun
 from training.run import parse, train
 
 TINY = (
-    "algorithmic --task sorting --preset laptop --algorithmic.bins 8 16 --algorithmic.batch-size 8 "
+    "algorithmic --task sorting --preset minute --algorithmic.bins 8 16 --algorithmic.batch-size 8 "
     "--algorithmic.rse.maps 8 --algorithmic.examples-per-length 20 "
-    "--algorithmic.validation-examples 8 --loop.steps 6 --loop.log-steps 2"
+    "--algorithmic.validation-examples 8 --loop.steps 6 --loop.log-steps 2 "
+    "--loop.optimizer radam --loop.bfloat16 False"
 ).split()
 
 

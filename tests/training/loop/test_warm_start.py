@@ -87,9 +87,9 @@ def test_a_run_starts_from_the_weights_and_records_every_stage(
     music = MusicConfig(
         grown(TINY, 2, HEADS), synth_config, batch_size=2, workers=0, validation_windows=24
     )
-    preset = replace(MUSIC_PRESETS["laptop"], music=music, init=str(origin))
-    monkeypatch.setitem(MUSIC_PRESETS, "laptop", preset)
-    common = ["musicnet", "--preset", "laptop", "--out", str(tmp_path / "run")]
+    preset = replace(MUSIC_PRESETS["live"], music=music, init=str(origin))
+    monkeypatch.setitem(MUSIC_PRESETS, "live", preset)
+    common = ["musicnet", "--preset", "live", "--out", str(tmp_path / "run")]
     assert run.main([*common, "--loop.steps", "1", "--loop.learning-rate", "1e-9"]) == 0
     windows = 0.3 * torch.randn(2, WINDOW)
     after = load(tmp_path / "run" / "last.safetensors", dtype=torch.float32)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from model.config import HOP, SAMPLE_RATE
 from service.notes.tracker_settings import TrackerSettings
 from training.music.synth.config import SynthConfig
-from training.shipping import choose, ship
+from training.shipping import ship
 from training.shipping.pieces import Pieces
 from training.shipping.tune import GRID, MAX_CORRECTION, correction_frames, tune, value_of
 
@@ -55,21 +55,18 @@ def test_the_timing_of_the_families_is_levelled() -> None:
     assert correction_frames(Late(-2 * FRAME_S), settings) == MAX_CORRECTION
 
 
-def test_the_command_writes_what_it_finds_into_the_card(
-    tiny_weights: Path, synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_settings_are_chosen_again_for_weights_that_are_there(
+    tiny_weights: Path, synth_config: SynthConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = TrackerSettings(onset_threshold=0.45)
-    monkeypatch.setattr("training.shipping.tune.tune", lambda *_: found)
-    monkeypatch.setattr("training.shipping.choose.write_card", lambda _, card: written.append(card))
     written: list[dict[str, Any]] = []
+    monkeypatch.setattr("training.shipping.tune.tune", lambda *_: TrackerSettings(end_bias=0.45))
+    monkeypatch.setattr("training.shipping.ship.write_card", lambda _, card: written.append(card))
     where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    command = ["tune", *where, "--passages", "1", "--seconds", "4", "--model"]
-    assert choose.main([*command, str(tiny_weights)]) == 0
-    assert written == []
-    assert choose.main([*command, str(tiny_weights), "--write"]) == 0
-    assert written[0]["tracker"]["onset_threshold"] == 0.45
+    where += ["--out", str(tiny_weights.parent), "--passages", "1", "--seconds", "4"]
+    assert ship.main(["--name", tiny_weights.stem, "--parts", "tune", *where]) == 0
+    assert written[0]["tracker"]["end_bias"] == 0.45
     assert written[0]["config"]
-    assert choose.main([*command, str(tmp_path / "none.safetensors"), "--write"]) == 1
+    assert ship.main(["--name", "none", "--parts", "tune", *where]) == 1
 
 
 def test_shipping_says_what_it_lacks_and_writes_nothing(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.metrics import f1_score
 from torch import Tensor, nn
 
 from model.config import (
@@ -28,11 +29,17 @@ from model.config import (
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.arrays import F32
 from training.loop.parallel import WHOLE, Shard
-from training.music.families import Windows, family_metrics, family_windows, validation_passages
+from training.music.families import (
+    Windows,
+    family_metrics,
+    family_windows,
+    precision,
+    predicted,
+    validation_passages,
+)
 from training.music.losses import ClassShares, DistillationConfig, HeadWeights, Teacher, heads_loss
-from training.music.metrics import frame_average_precision
 from training.music.synth.config import CACHE, SynthConfig
-from training.music.synth.dataset import Batch, render_validation, synth_stream
+from training.music.synth.dataset import Batch, synth_stream
 from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets
 from training.musicnet.objective import FrameTerms, frame_loss
 from training.musicnet.tones import tone_batch, tone_stream
@@ -69,9 +76,9 @@ class MusicConfig:
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """A larger network to learn from beside the labels."""
     validation_windows: int = 1000
-    """Windows of held-out music per validation."""
-    family_passages: int = 0
-    """Passages of each family per validation; then their mean selects the best weights."""
+    """Windows per validation of recordings of the archive or of tones."""
+    family_passages: int = 8
+    """Rendered passages of each family per validation; their mean selects the best weights."""
 
 
 class MusicTask:
@@ -107,9 +114,8 @@ class MusicTask:
             Teacher(config.distillation, config.model) if config.distillation.teacher else None
         )
         self._shares = ClassShares()
-        self._validation: Batch | None = None
-        self._families: Windows | None = None
-        if config.family_passages:
+        self._validation: Windows | None = None
+        if known and "onset" in config.model.heads:
             self.score = "families"
 
     def batches(
@@ -156,46 +162,38 @@ class MusicTask:
         return frame_loss(logits, raw[..., :PITCHES], calibrated, frame, self.config.terms)
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Frame average precision on held-out timbres or recordings: of the middle frame, as in
-        the paper, and for each look-ahead."""
+        """Average precision on held-out timbres or recordings: of the middle frame, as in the
+        paper, for each look-ahead, and by family."""
         assert isinstance(network, TranscriptionModel)
         if self._validation is None:
-            count = self.config.validation_windows
-            if self.archive:
-                self._validation = self.archive.validation(count)
-            elif self.config.data == "tones":
-                model, rng = self.config.model, np.random.default_rng(7)
-                self._validation = tone_batch(rng, count, model.sample_rate, model.context)
-            else:
-                self._validation = render_validation(self.synth, count, seed=7)
-        windows, targets = self._validation
-        device = next(network.parameters()).device
-        parts = torch.from_numpy(windows).split(64)
-        heard = [network.predict(part.to(device).float()).cpu().numpy() for part in parts]
-        probabilities = np.concatenate(heard)
-        middle = probabilities[:, 0, CENTRE_FRAME]
-        metrics = {"ap_middle": frame_average_precision(middle, targets.frame[:, CENTRE_FRAME])}
-        truth = {
-            "frame": targets.frame,
-            "onset": targets.onset > ONSET_SCALE // 2,
-            "offset": targets.offset > ONSET_SCALE // 2,
-        }
-        filtered = isinstance(self.config.model.front_end, FilterbankConfig)
+            self._validation = self._held_out()
+        config = network.config
+        heard = {name: predicted(network, batch) for name, batch in self._validation.items()}
+        probabilities = np.concatenate(list(heard.values()))
+        several = zip(*(batch.targets for batch in self._validation.values()), strict=True)
+        targets = Targets(*map(np.concatenate, several))
+        rows = {head: probabilities[:, config.heads.index(head)] for head in config.heads}
+        metrics = {"ap_middle": precision(rows["frame"], "frame", targets, CENTRE_FRAME)}
+        filtered = isinstance(config.front_end, FilterbankConfig)
         for lookahead in SCORED_LOOKAHEADS_MS if filtered else ():
-            frame = FRAMES - int(lookahead * self.config.model.sample_rate / 1000 / HOP)
-            for row, head in enumerate(network.config.heads):
-                if head in truth:
-                    name = "ap" if head == "frame" else f"{head}_ap"
-                    metrics[f"{name}_{lookahead}ms"] = frame_average_precision(
-                        probabilities[:, row, frame], truth[head][:, frame]
-                    )
-        metrics |= _notes_and_pedal(network.config.heads, probabilities, targets)
-        if self.config.family_passages:
-            if self._families is None:
-                passages = validation_passages(self.synth, self.config.family_passages)
-                self._families = family_windows(passages, self.synth.context)
-            metrics |= family_metrics(network, self._families)
+            frame = FRAMES - int(lookahead * config.sample_rate / 1000 / HOP)
+            for head, name in (("frame", "ap"), ("onset", "onset_ap"), ("offset", "offset_ap")):
+                if head in rows:
+                    metrics[f"{name}_{lookahead}ms"] = precision(rows[head], head, targets, frame)
+        metrics |= _notes_and_pedal(rows, targets)
+        if self.score == "families":
+            metrics |= family_metrics(config, heard, self._validation)
         return metrics
+
+    def _held_out(self) -> Windows:
+        config = self.config
+        if self.archive:
+            return {"": self.archive.validation(config.validation_windows)}
+        if config.data == "tones":
+            rng, rate = np.random.default_rng(7), config.model.sample_rate
+            return {"": tone_batch(rng, config.validation_windows, rate, config.model.context)}
+        passages = validation_passages(self.synth, max(1, config.family_passages))
+        return family_windows(passages, self.synth.context)
 
     def card(self) -> dict[str, Any]:
         model = self.config.model
@@ -226,38 +224,25 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tens
     return scaled(batch.audio, 1), Targets(*map(scaled, batch.targets, SCALES))
 
 
-def _notes_and_pedal(
-    heads: tuple[str, ...], probabilities: F32, targets: Targets[NDArray[np.uint8]]
-) -> dict[str, float]:
-    """Correlation of the velocity, accuracy of the instrument at onsets, of all notes and as a mean
-    over classes, and F1 of the pedal, over frames with at least 200 ms of look-ahead."""
+def _notes_and_pedal(rows: dict[str, F32], targets: Targets[NDArray[np.uint8]]) -> dict[str, float]:
+    """Correlation of the velocity and accuracy of the instrument at onsets, and F1 of the pedal,
+    over frames with at least 200 ms of look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
     begun = targets.onset[:, frames] > ONSET_SCALE * 0.8
-    if "velocity" in heads:
-        truth = targets.velocity[:, frames]
-        tops = begun & (truth > 0)
-        found = probabilities[:, heads.index("velocity"), frames]
-        if tops.any():
-            metrics["velocity_correlation"] = float(np.corrcoef(found[tops], truth[tops])[0, 1])
-    if INSTRUMENT_HEADS[0] in heads:
-        first = heads.index(INSTRUMENT_HEADS[0])
-        rows = slice(first, first + len(INSTRUMENT_HEADS))
-        truth = targets.instrument[:, frames]
-        tops = begun & (truth > 0)
-        found = probabilities[:, rows, frames].argmax(axis=1)
-        if tops.any():
-            right, classes = (found + 1 == truth)[tops], truth[tops]
-            metrics["instrument_accuracy"] = float(right.mean())
-            by_class = [right[classes == number].mean() for number in np.unique(classes)]
-            metrics["instrument_class_accuracy"] = float(np.mean(by_class))
-    if "pedal" in heads:
-        depth = targets.pedal[:, frames]
-        known = depth <= PEDAL_SCALE
-        down = (depth > PEDAL_SCALE // 2)[known]
-        pressed = (probabilities[:, heads.index("pedal"), frames, LOWEST] > 0.5)[known]
-        if down.any():
-            metrics["pedal_f1"] = float(2 * (down & pressed).sum() / (down.sum() + pressed.sum()))
+    loud, player = begun & (targets.velocity[:, frames] > 0), targets.instrument[:, frames]
+    if "velocity" in rows and loud.any():
+        both = rows["velocity"][:, frames][loud], targets.velocity[:, frames][loud]
+        metrics["velocity_correlation"] = float(np.corrcoef(*both)[0, 1])
+    played = begun & (player > 0)
+    if INSTRUMENT_HEADS[0] in rows and played.any():
+        found = np.stack([rows[head][:, frames][played] for head in INSTRUMENT_HEADS])
+        metrics["instrument_accuracy"] = float((found.argmax(axis=0) + 1 == player[played]).mean())
+    known = targets.pedal[:, frames] <= PEDAL_SCALE
+    if "pedal" in rows and known.any():
+        down = targets.pedal[:, frames][known] > PEDAL_SCALE // 2
+        pressed = rows["pedal"][:, frames, LOWEST][known] > 0.5
+        metrics["pedal_f1"] = float(f1_score(down, pressed, zero_division=0.0))
     return metrics
 
 

@@ -140,9 +140,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     ),
     # All families, in slices (--max-minutes, --resume).
     "live-every-voice": MusicRun(
-        music=MusicConfig(
-            weights=HeadWeights(instrument=2), validation_windows=100, family_passages=8
-        ),
+        music=MusicConfig(weights=HeadWeights(instrument=2)),
         loop=LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
         init="live",
     ),
@@ -167,7 +165,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     ),
     # The paper's network on rendered sound, for hours on a CPU, beside "live" at equal hours.
     "waveform": MusicRun(
-        music=MusicConfig(model=PAPER, batch_size=16, validation_windows=300),
+        music=MusicConfig(model=PAPER, batch_size=16),
         loop=LoopConfig(
             minutes=240, learning_rate=_PAPER_MUSIC_LOOP.learning_rate, validate_minutes=15
         ),

@@ -21,7 +21,7 @@ PAPER_TINY = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
 
 
 def music(synth: SynthConfig, model: ModelConfig = TINY) -> MusicConfig:
-    return MusicConfig(model=model, synth=synth, batch_size=2, workers=0, validation_windows=48)
+    return MusicConfig(model=model, synth=synth, batch_size=2, workers=0, family_passages=1)
 
 
 @pytest.mark.parametrize("model", [TINY, PAPER_TINY], ids=["filterbank", "strided"])
@@ -55,7 +55,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    folders += ["--windows", "8", "--parts", "tune", "early"]
+    folders += ["--parts", "tune", "early"]
     status = ship.main(
         [str(out), "--name", "small", "--passages", "1", "--seconds", "2", "--out", str(weights)]
         + folders

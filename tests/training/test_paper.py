@@ -25,6 +25,7 @@ SMALL = {
         --lambada.batch-size 2 --lambada.validation-passages 4 --lambada.votes 2 {LOOP}""",
     "training.run musicnet": f"""--music.model.rse.maps 2 --music.model.rse.blocks 1 {LOOP}
         --music.batch-size 1 --music.workers 0 --music.validation-windows 8
+        --music.family-passages 1
         --music.synth.cache cache --music.synth.pool-excerpts 1""",
     "training.algorithmic.evaluate": "--longest 8 --examples 4",
     "training.evaluate musicnet": "--stride 8192 --jobs 1",

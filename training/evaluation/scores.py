@@ -1,8 +1,7 @@
 """A round trip: scores are performed, rendered, transcribed, and written down again.
 
 The beginning of each MusicXML file of a folder, played with a tempo curve by held-out instruments,
-dry, goes through the service's pipeline; its beats, key and grid are compared with the score's. A
-plain quantiser is compared too: sixteenths of one steady tempo, pretty_midi's estimate.
+dry, goes through the service's pipeline; its beats, key and grid are compared with the score's.
 """
 
 import math
@@ -12,8 +11,6 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
-from pretty_midi import Instrument, PrettyMIDI
-from pretty_midi import Note as MidiNote
 
 from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
@@ -62,7 +59,7 @@ def evaluate_scores(
     """Means over the scores, and ``scores``, each with whether ``metre`` and ``key`` (the
     signature) are right; of the notes found, the shares in the right place of the passage
     (``place``: the same shift in all) and at the right distance from the note before (``step``),
-    ``_allowed`` also at half and twice the tempo; and ``plain_...``, those of the plain quantiser.
+    ``_allowed`` also at half and twice the tempo.
 
     What cannot be read is reported and left out. Raises ValueError if there is no score.
     """
@@ -148,11 +145,6 @@ def compared(played: Played, found: list[Note]) -> dict[str, float]:
     beats = analysis.beats
     placed = place_notes(heard.onset, heard.offset, heard.pitch.astype(int), beats)
     own = np.array([float(note.onset * beats.quarters) for note in placed])
-    file = PrettyMIDI()
-    file.instruments = [Instrument(0)]
-    file.instruments[0].notes = [MidiNote(1, n.pitch, n.onset_s, n.offset_s) for n in found]
-    sixteenth_s = 15 / (file.estimate_tempo() if len(np.unique(heard.onset)) > 1 else 120.0)
-    plain = np.round((heard.onset - heard.onset[:1]) / sixteenth_s) / 4
     same_bar = float(beats.beats_per_bar * beats.quarters) == played.bar_quarters
     same_beats = beats.beats_per_bar == played.beats_per_bar
     metre = beats.subdivision == played.subdivision and (same_bar or same_beats)
@@ -160,16 +152,15 @@ def compared(played: Played, found: list[Note]) -> dict[str, float]:
         "metre": float(analysis.steady and metre),
         "key": float(analysis.key.fifths == played.fifths),
         "notes_found": len(matched) / len(notes),
-        **_shares(played.quarter[places], own[rows], ""),
-        **_shares(played.quarter[places], plain[rows], "plain_"),
+        **_shares(played.quarter[places], own[rows]),
     }
 
 
-def _shares(true: F64, found: F64, prefix: str) -> dict[str, float]:
+def _shares(true: F64, found: F64) -> dict[str, float]:
     figures = {}
     for name, kind in (("place", _place), ("step", _step)):
-        figures[f"{prefix}{name}"] = kind(true, found)
-        figures[f"{prefix}{name}_allowed"] = max(kind(true, found * factor) for factor in FACTORS)
+        figures[name] = kind(true, found)
+        figures[f"{name}_allowed"] = max(kind(true, found * factor) for factor in FACTORS)
     return figures
 
 

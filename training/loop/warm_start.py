@@ -5,7 +5,6 @@ so the larger network initially computes what the smaller one did. It may also b
 keeps the most important channels and hidden features.
 """
 
-import dataclasses
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,21 +69,12 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _check(theirs: ModelConfig, ours: ModelConfig, path: Path) -> None:
-    front_end, hidden_factor = theirs.front_end, theirs.rse.hidden_factor
+    front_end, rse = theirs.front_end, replace(theirs.rse, blocks=ours.rse.blocks)
     if isinstance(front_end, FilterbankConfig) and isinstance(ours.front_end, FilterbankConfig):
-        front_end = dataclasses.replace(
-            front_end,
-            lookahead=ours.front_end.lookahead,
-            channels=min(front_end.channels, ours.front_end.channels),
-        )
-        hidden_factor = min(hidden_factor, ours.rse.hidden_factor)
-    same = dataclasses.replace(
-        theirs,
-        name=ours.name,
-        heads=ours.heads,
-        front_end=front_end,
-        rse=dataclasses.replace(theirs.rse, blocks=ours.rse.blocks, hidden_factor=hidden_factor),
-    )
+        channels = min(front_end.channels, ours.front_end.channels)
+        front_end = replace(front_end, lookahead=ours.front_end.lookahead, channels=channels)
+        rse = replace(rse, hidden_factor=min(rse.hidden_factor, ours.rse.hidden_factor))
+    same = replace(theirs, name=ours.name, heads=ours.heads, front_end=front_end, rse=rse)
     if same != ours:
         raise WeightsError(f"{path} holds another kind of network than {ours.name!r}")
     if not set(theirs.heads) <= set(ours.heads):

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE
+from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE, ModelConfig
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
 from training.music.metrics import frame_average_precision
@@ -31,7 +32,7 @@ from training.music.synth.excerpts import (
     random_tuning,
 )
 from training.music.synth.render import Rendered
-from training.music.targets import ONSET_SCALE
+from training.music.targets import ONSET_SCALE, Targets
 
 SEED = 21
 REAL = 0.5  # fraction of a family's passages that are real recordings, if there are any
@@ -217,32 +218,41 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
     return families
 
 
-def family_metrics(network: TranscriptionModel, families: Windows) -> dict[str, float]:
+def predicted(network: TranscriptionModel, batch: Batch) -> F32:
+    """Probabilities, (windows, heads, FRAMES, PITCHES)."""
+    device = next(network.parameters()).device
+    parts = torch.from_numpy(batch.audio).split(BATCH)
+    return np.concatenate([network.predict(part.to(device).float()).cpu() for part in parts])
+
+
+def precision(
+    found: F32, head: str, targets: Targets[NDArray[np.uint8]], frames: slice | int
+) -> float:
+    """Average precision of a head's probabilities, (windows, FRAMES, PITCHES), in some frames, as
+    far as labels are known."""
+    unknown = targets.onset_unknown if head == "onset" else targets.frame_unknown
+    least = 0 if head == "frame" else ONSET_SCALE // 2
+    known = unknown[:, frames] == 0
+    truth = getattr(targets, head)[:, frames] > least
+    return frame_average_precision(found[:, frames][known], truth[known])
+
+
+def family_metrics(
+    config: ModelConfig, heard: dict[str, F32], families: Windows
+) -> dict[str, float]:
     """Average precision of frames and onsets at full look-ahead by family, ``frame_ap:NAME`` and
     ``onset_ap:NAME``, and their mean, ``families``; without notes, false onsets in a minute."""
-    device = next(network.parameters()).device
-    last = FRAMES - int(LOOKAHEAD_S * network.config.sample_rate / HOP)
-    frames = slice(CENTRE_FRAME, last)
-    heads = network.config.heads
+    frames = slice(CENTRE_FRAME, FRAMES - int(LOOKAHEAD_S * config.sample_rate / HOP))
     metrics: dict[str, float] = {}
-    for name, (audio, targets) in families.items():
-        parts = (part.to(device).float() for part in torch.from_numpy(audio).split(BATCH))
-        heard = np.concatenate([network.predict(part)[:, :2, frames].cpu() for part in parts])
-        onset = heard[:, heads.index("onset")]
+    for name, (_, targets) in families.items():
+        onset = heard[name][:, config.heads.index("onset"), frames]
         if not targets.frame.any():
-            seconds = onset.shape[0] * onset.shape[1] * HOP / network.config.sample_rate
+            seconds = onset.shape[0] * onset.shape[1] * HOP / config.sample_rate
             metrics[f"false_onsets_min:{name}"] = 60 * _peaks(onset) / seconds
             continue
-        truths = {
-            "frame": (targets.frame > 0, targets.frame_unknown),
-            "onset": (targets.onset > ONSET_SCALE // 2, targets.onset_unknown),
-        }
-        for head, (truth, unknown) in truths.items():
-            known = unknown[:, frames] == 0
-            found = heard[:, heads.index(head)]
-            metrics[f"{head}_ap:{name}"] = frame_average_precision(
-                found[known], truth[:, frames][known]
-            )
+        for head in ("frame", "onset"):
+            found = heard[name][:, config.heads.index(head)]
+            metrics[f"{head}_ap:{name}"] = precision(found, head, targets, frames)
     metrics["families"] = float(np.nanmean([v for n, v in metrics.items() if "_ap:" in n]))
     return metrics
 

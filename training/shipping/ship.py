@@ -62,7 +62,6 @@ def main(arguments: list[str] | None = None) -> int:
     add("--real", type=Path, help="real recordings with their scores")
     add("--passages", type=int, help="of each family (default: each part's own)")
     add("--seconds", type=float, help="length of each (default: each part's own)")
-    add("--windows", type=int, default=1000, help="windows to validate on")
     add("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -81,16 +80,16 @@ def write(options: argparse.Namespace, path: Path) -> None:
     """The weights of a run and their card. Raises ValueError or OSError for weights or data that
     cannot be used."""
     trained = load(options.run / f"{options.weights}.safetensors", dtype=torch.float32)
-    synth = SynthConfig(options.synth, options.cache)
+    synth = SynthConfig(options.synth, options.cache, real_root=options.real)
     config = dataclasses.replace(trained.config, name=options.name)
     card = trained.card | {"name": options.name, "config": config.to_json(), "tracker": {}}
     rendered = any(stage["synth"] for stage in stages(trained.card))
     # Before anything is written: settings are chosen on the material in any case.
-    material = sources(dataclasses.replace(synth, real_root=options.real))
+    material = sources(synth)
     card["sources"] = material if rendered else {}
     save_weights(trained, card, path, half=True)
-    music = MusicConfig(config, synth, validation_windows=options.windows)
-    card["validation"] = MusicTask(music).validate(load(path, dtype=torch.float32))
+    task = MusicTask(MusicConfig(config, synth))
+    card["validation"] = task.validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
     write_card(path, card)
     logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)

@@ -42,7 +42,6 @@ def test_all_is_right_if_all_is_heard(folder: Path) -> None:
     assert figures["notes_found"] == figures["metre"] == figures["key"] == 1
     assert figures["place"] > 0.9
     assert figures["step"] > 0.9
-    assert figures["plain_place"] < figures["place"]
 
 
 def test_the_figures_are_means(folder: Path, synth_config: SynthConfig, tmp_path: Path) -> None:

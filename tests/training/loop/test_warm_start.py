@@ -85,7 +85,7 @@ def test_a_run_starts_from_the_weights_and_records_every_stage(
     origin = tmp_path / "small.safetensors"
     saved(TINY, origin)
     music = MusicConfig(
-        grown(TINY, 2, HEADS), synth_config, batch_size=2, workers=0, validation_windows=24
+        grown(TINY, 2, HEADS), synth_config, batch_size=2, workers=0, family_passages=1
     )
     preset = replace(MUSIC_PRESETS["live"], music=music, init=str(origin))
     monkeypatch.setitem(MUSIC_PRESETS, "live", preset)

@@ -66,7 +66,7 @@ class Evidence:
         return RINGING_RELEASE_S if self.ringing >= RINGING else RELEASE_S
 
 
-def unknown(evidence: Evidence, signs_s: F64, ornamented: bool, left_out_s: F64) -> F64:
+def unknown(evidence: Evidence, signs_s: F64, ornamented: bool) -> F64:
     """Everything that the score leaves open, to be masked in the loss.
 
     Rows are as in ``Rendered.unknown``, [n, 4]: begin and end in seconds, pitch (-1: all), and what
@@ -75,7 +75,6 @@ def unknown(evidence: Evidence, signs_s: F64, ornamented: bool, left_out_s: F64)
     Args:
         signs_s: [k], score times of ornament signs that the score does not play out.
         ornamented: whether the player adds notes.
-        left_out_s: [k, 2], parts of the recording to leave out.
     """
     least = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
     at_s, pitch, _ = evidence.unwritten[evidence.unwritten[:, 2] >= least].T
@@ -85,7 +84,6 @@ def unknown(evidence: Evidence, signs_s: F64, ornamented: bool, left_out_s: F64)
         *(_ornament(evidence, sign_s) for sign_s in evidence.time_map(signs_s)),
         rows(at_s - NEAR_S, at_s + evidence.release_s, pitch, BOTH),
         _astray(evidence),
-        rows(left_out_s[:, 0], left_out_s[:, 1], ALL_PITCHES, BOTH),
     ]
     return np.concatenate(parts)
 
@@ -192,35 +190,22 @@ def load_recordings(
     """The recordings of a split that have a score, in index order.
 
     Args:
-        left_out: recordings, ID, or parts of them, ID:SECOND-SECOND, that are not used.
+        left_out: recordings that are not used, by ID.
 
     Raises:
-        ValueError: the index, a file or a left-out part is invalid.
+        ValueError: the index or a file is invalid.
         OSError: the index is missing.
     """
-    spans = _spans(left_out)
     entries = [
         (entry, cache / _key(root, entry))
         for entry in json.loads((root / "index.json").read_bytes())
         if entry.get("score") and entry.get("split", "train") == split
-        if spans.get(entry["id"], [()]) != []
+        if entry["id"] not in left_out
     ]
     missing = [(entry, place) for entry, place in entries if not (place / "labels.npz").exists()]
     if missing:
         prepare(root, missing)
-    return [_load(root, entry, place, spans.get(entry["id"], [])) for entry, place in entries]
-
-
-def _spans(left_out: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
-    """The parts of each recording to leave out; an empty list means all of it."""
-    spans: dict[str, list[tuple[float, float]]] = {}
-    for text in left_out:
-        name, _, span = text.partition(":")
-        parts = spans.setdefault(name, [])
-        if span:
-            begin_s, end_s = (float(second) for second in span.split("-"))
-            parts.append((begin_s, end_s))
-    return spans
+    return [_load(root, entry, place) for entry, place in entries]
 
 
 def _key(root: Path, entry: dict[str, Any]) -> str:
@@ -232,9 +217,7 @@ def _key(root: Path, entry: dict[str, Any]) -> str:
     return f"scored-{entry['id']}-{digest.hexdigest()[:12]}"
 
 
-def _load(
-    root: Path, entry: dict[str, Any], place: Path, left_out: list[tuple[float, float]]
-) -> ScoredRecording:
+def _load(root: Path, entry: dict[str, Any], place: Path) -> ScoredRecording:
     with np.load(place / "labels.npz") as stored:
         arrays = {name: stored[name] for name in stored.files}
     notes = notes_of(arrays["onset"], arrays["offset"], arrays["pitch"])
@@ -253,7 +236,7 @@ def _load(
     signs = root / "ornaments" / f"{entry['id']}.tsv"
     signs_s = _signs(signs) if signs.exists() else np.zeros(0)
     ornamented = bool(entry.get("ornaments", len(signs_s) > 0))
-    doubts = unknown(evidence, signs_s, ornamented, np.array(left_out, float).reshape(-1, 2))
+    doubts = unknown(evidence, signs_s, ornamented)
     audio = stored_audio(root / entry["audio"], place.parent)
     return ScoredRecording(entry["id"], audio, notes, doubts)
 

@@ -74,12 +74,8 @@ class SynthConfig:
     )
     """Relative frequency of recordings with scores, of guitars and voices with labels, and of
     phrases of which only the instrument is known."""
-    real_left_out: tuple[str, ...] = (
-        "chopin_op10_12",
-        "joplin_maple_leaf",
-        "wtc1_bwv847_prelude:75.9-90.9",
-    )
-    """Recordings not used, by ID, and parts of them, ID:SECOND-SECOND: their scores do not fit."""
+    real_left_out: tuple[str, ...] = ("chopin_op10_12", "joplin_maple_leaf")
+    """Recordings that are not used, by ID: their scores do not fit."""
 
     excerpt_min_s: Annotated[float, Field(ge=1)] = 20.0
     """Seconds of the shortest excerpt."""

@@ -10,7 +10,6 @@ import atexit
 import os
 import signal
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,11 +21,7 @@ from model.config import FRAMES, HOP, PITCHES, WINDOW
 from training.arrays import F32, Rng
 from training.music.synth.config import SynthConfig
 from training.music.synth.excerpts import (
-    Material,
-    Take,
-    augmented,
     load_material,
-    random_tuning,
     training_excerpt,
 )
 from training.music.synth.render import REFERENCE_VELOCITY, Rendered, Voice
@@ -202,32 +197,3 @@ def synth_stream(
         Batch(audio.numpy(), Targets(*(target.numpy() for target in targets)))
         for audio, targets in loader
     )
-
-
-VALIDATION_PIANO = 0.6
-"""Fraction of the ensemble excerpts on a piano; other held-out instruments play the rest."""
-WINDOWS_PER_EXCERPT = 8
-VALIDATION_EXCERPT_S = 12.0
-
-
-def render_validation(config: SynthConfig, n_windows: int, seed: int) -> Batch:
-    """``n_windows`` windows of validation scores on the held-out instruments; deterministic."""
-    rng = np.random.default_rng(seed)
-    material = load_material(config, "validation")
-    batch = empty_batch(n_windows, config.context)
-    for begin in range(0, n_windows, WINDOWS_PER_EXCERPT):
-        rendered = _excerpt(material, config, VALIDATION_EXCERPT_S, rng)
-        excerpt = Excerpt(rendered, material.bank.sample_rate, rng)
-        for row in range(begin, min(begin + WINDOWS_PER_EXCERPT, n_windows)):
-            excerpt.write(int(rng.integers(excerpt.positions)), batch, row)
-    return batch
-
-
-def _excerpt(material: Material, config: SynthConfig, seconds: float, rng: Rng) -> Rendered:
-    config = replace(
-        config,
-        piano_probability=VALIDATION_PIANO,
-        string_solo_piano_probability=VALIDATION_PIANO / 2,
-    )
-    dry = Take(material, config, rng, seconds, random_tuning(config, rng)).of_score(config.held_out)
-    return replace(dry, audio=augmented(dry.audio, material, config, rng))

@@ -21,7 +21,6 @@ from training.music.scored.corpus import (
 from training.music.targets import Targets, segment_labels
 
 SECONDS = 20.0
-NONE = np.zeros((0, 2))
 
 
 def evidence(*notes: tuple[float, float, int]) -> Evidence:
@@ -42,9 +41,8 @@ def targets(
     made: Evidence,
     signs_s: tuple[float, ...] = (),
     ornamented: bool = False,
-    left_out: NDArray[np.float64] = NONE,
 ) -> Targets[NDArray[np.uint8]]:
-    rows = unknown(made, np.array(signs_s), ornamented, left_out)
+    rows = unknown(made, np.array(signs_s), ornamented)
     frames = int(SECONDS * SAMPLE_RATE / HOP)
     return segment_labels(made.notes, SAMPLE_RATE, -HOP, frames, unknown=rows)
 

@@ -19,7 +19,6 @@ from training.music.synth.dataset import (
     empty_batch,
     generate_batches,
     heard_velocities,
-    render_validation,
     silence_edge,
     synth_stream,
 )
@@ -98,10 +97,3 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
     assert not any(same(a, b) for a, b in itertools.combinations(got, 2))
     with pytest.raises(StopIteration):
         next(stream)
-
-
-def test_validation_windows_are_deterministic(synth_config: SynthConfig) -> None:
-    first = render_validation(synth_config, 12, seed=1)
-    assert same(first, render_validation(synth_config, 12, seed=1))
-    assert not same(first, render_validation(synth_config, 12, seed=2))
-    assert first.targets.frame.any(axis=(1, 2)).mean() > 0.8

@@ -185,9 +185,13 @@ def read_run(folder: Path) -> Run:
 
 def write_run(run: Run) -> None:
     """Writes the configuration into the run's folder."""
-    fields = TypeAdapter(type(run)).dump_python(run, mode="json")
-    text = json.dumps({"command": _command(run), **fields}, indent=1)
+    text = json.dumps({"command": _command(run), **_fields(run)}, indent=1)
     write_whole(run.out / CONFIG, text.encode())
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    fields: dict[str, Any] = TypeAdapter(type(run)).dump_python(run, mode="json")
+    return fields
 
 
 def _command(run: Run) -> str:
@@ -202,7 +206,7 @@ def _check_same(folder: Path, name: str, there: Any, asked: Any) -> None:
 
 def _check_changes(kept: Run, run: Run) -> None:
     """Raises WeightsError if a resumed run changes a fixed field; reports others."""
-    before, after = _flat(kept), _flat(run)
+    before, after = (_flat(_fields(one)) for one in (kept, run))
     for name in sorted((before | after).keys() - {"out", "resume"}):
         there, asked = before.get(name), after.get(name)
         if name.startswith(FIXED):
@@ -211,17 +215,13 @@ def _check_changes(kept: Run, run: Run) -> None:
             logger.info("%s changes from %s to %s", name, there, asked)
 
 
-def _flat(run: Run) -> dict[str, Any]:
+def _flat(fields: dict[str, Any], above: str = "") -> dict[str, Any]:
     """Fields by their options' names, without the dashes."""
-
-    def walk(fields: dict[str, Any], above: str) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for name, value in fields.items():
-            inner = walk(value, f"{above}{name}.") if isinstance(value, dict) else None
-            out |= {above + name: value} if inner is None else inner
-        return out
-
-    return walk(TypeAdapter(type(run)).dump_python(run, mode="json"), "")
+    out: dict[str, Any] = {}
+    for name, value in fields.items():
+        nested = isinstance(value, dict)
+        out |= _flat(value, f"{above}{name}.") if nested else {above + name: value}
+    return out
 
 
 def train(run: Run) -> dict[str, float]:

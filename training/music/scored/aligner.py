@@ -18,7 +18,7 @@ from service.stream.recording import transcribe_array
 from training.arrays import F32, F64, I64, Bools
 from training.music.notes import Notes, nearest, next_strokes, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
-from training.music.scored.coarse import TimeMap, read_time_map, warp
+from training.music.scored.coarse import TimeMap, warp
 
 TOLERANCE_S = 0.06  # how far a note may lie from its chord
 ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
@@ -162,30 +162,18 @@ class Activations:
     frame_s: float
 
 
-def align(activations: Activations, score: Notes, coarse: TimeMap | None = None) -> Aligned:
-    """The score's notes moved to where they are heard.
-
-    Starts from the coarse alignment and from a computed one, and keeps the result with more notes
-    heard.
-    """
-    rough = [warp(score, activations.sounding, activations.onset, activations.frame_s)]
-    if coarse is not None:
-        rough.insert(0, coarse)
-    return max(
-        (refine(score, one, activations.onset, activations.frame_s) for one in rough),
-        key=lambda aligned: aligned.heard.mean(),
-    )
+def align(activations: Activations, score: Notes) -> Aligned:
+    """The score's notes moved to where they are heard."""
+    rough = warp(score, activations.sounding, activations.onset, activations.frame_s)
+    return refine(score, rough, activations.onset, activations.frame_s)
 
 
-def align_files(
-    audio: Path, score: Path, coarse: Path | None, computer: LocalComputer
-) -> tuple[Aligned, Activations]:
+def align_files(audio: Path, score: Path, computer: LocalComputer) -> tuple[Aligned, Activations]:
     """As ``align``. Raises AudioError or LabelError for unreadable files, a score without notes and
     a model without an onset head."""
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
-    rough = read_time_map(coarse) if coarse else None
     samples, rate = read_audio(audio)
     heads = computer.config.heads
     if "onset" not in heads:
@@ -193,7 +181,7 @@ def align_files(
     heard = transcribe_array(samples, rate, computer).probabilities
     frame, onset = (heard[heads.index(head)] for head in ("frame", "onset"))
     activations = Activations(frame, onset, HOP / computer.config.sample_rate)
-    return align(activations, notes, rough), activations
+    return align(activations, notes), activations
 
 
 def unwritten(aligned: Aligned, activations: Activations) -> F64:

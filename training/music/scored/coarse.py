@@ -6,16 +6,12 @@ librosa's: a compiler at run time, numba, for one recursion.)
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from model.config import PITCHES
 from training.arrays import F32, F64, I64
 from training.music.notes import Notes
-from training.music.recordings import LabelError
-
-HEAD_LINES = 2  # of a table: a comment, then the column names
 
 
 @dataclass(frozen=True)
@@ -34,25 +30,6 @@ class TimeMap:
         after = np.maximum(0, times_s - self.score_s[-1])
         inside = np.interp(times_s, self.score_s, self.audio_s)
         return np.asarray(inside + (before + after) * pace)
-
-
-def read_time_map(path: Path) -> TimeMap:
-    """From a TSV of score_s, audio_s and any further columns, below two header lines.
-
-    Raises LabelError for other tables and for times that do not increase.
-    """
-    try:
-        rows = path.read_text(encoding="utf-8").splitlines()[HEAD_LINES:]
-        cells = [row.split("\t")[:2] for row in rows if row]
-        pairs = np.array(cells, np.float64).reshape(-1, 2)
-    except (OSError, ValueError) as error:
-        raise LabelError(f"cannot read {path}: {error}") from None
-    if len(pairs) < 2:
-        raise LabelError(f"{path}: expected at least two rows of score_s and audio_s")
-    if (np.diff(pairs, axis=0) < 0).any() or not np.isfinite(pairs).all():
-        raise LabelError(f"{path}: the times do not increase")
-    _, first = np.unique(pairs[:, 0], return_index=True)
-    return TimeMap(*pairs[first].T)
 
 
 CELLS = 40_000_000  # limit for the table of costs, 5 bytes each

@@ -1,8 +1,8 @@
 """Real recordings with scores as training data.
 
 A folder holds ``index.json``: a list of entries with ``id``, ``audio`` and optionally ``score`` (a
-MIDI file; without one the recording is skipped), ``coarse`` (a first alignment), ``split`` ("train"
-or "validation"), ``instruments`` ("solo piano ..."), ``ornaments`` (whether the player adds notes).
+MIDI file; without one the recording is skipped), ``split`` ("train" or "validation"),
+``instruments`` ("solo piano ..."), ``ornaments`` (whether the player adds notes).
 ``ornaments/ID.tsv`` lists the score times of ornament signs that the score does not play out. Each
 recording is aligned once, with the shipped weights, and kept in the cache folder.
 """
@@ -133,7 +133,7 @@ def _astray(evidence: Evidence) -> F64:
 logger = logging.getLogger(__name__)
 
 MODEL = "live"  # shipped weights, so no other system's output enters training
-CACHE_VERSION = 2
+CACHE_VERSION = 3
 
 
 def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
@@ -143,9 +143,8 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
     """
     with LocalComputer(load(MODEL)) as computer:
         for entry, place in entries:
-            coarse = root / entry["coarse"] if entry.get("coarse") else None
             audio, score = root / entry["audio"], root / entry["score"]
-            aligned, activations = align_files(audio, score, coarse, computer)
+            aligned, activations = align_files(audio, score, computer)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
             notes = aligned.notes
             labels: dict[str, Any] = {
@@ -210,10 +209,9 @@ def load_recordings(
 
 def _key(root: Path, entry: dict[str, Any]) -> str:
     """The cache folder of a recording."""
-    files = [root / entry[kind] for kind in ("audio", "score", "coarse") if entry.get(kind)]
     digest = hashlib.sha256(str(CACHE_VERSION).encode())
-    for file in files:
-        digest.update(file.read_bytes())
+    for kind in ("audio", "score"):
+        digest.update((root / entry[kind]).read_bytes())
     return f"scored-{entry['id']}-{digest.hexdigest()[:12]}"
 
 

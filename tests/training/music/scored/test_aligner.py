@@ -1,14 +1,12 @@
 """Scores aligned with what a model hears."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.training.music.scored.conftest import FRAME_S
 from training.music.notes import Notes
-from training.music.recordings import LabelError
 from training.music.scored.aligner import (
     FOUND,
     PLACED,
@@ -17,7 +15,6 @@ from training.music.scored.aligner import (
     align,
     unwritten,
 )
-from training.music.scored.coarse import read_time_map
 
 
 def errors_s(aligned: Aligned, score: Notes, played: Notes) -> np.ndarray:
@@ -61,11 +58,3 @@ def test_an_unwritten_onset_is_reported(score: Notes, activations: Activations) 
     extra = unwritten(aligned, dataclasses.replace(activations, onset=onset))
     assert extra.shape == (1, 3)
     assert extra[0] == pytest.approx([1000 * FRAME_S, 100, 0.8])
-
-
-@pytest.mark.parametrize("rows", ["", "0\t1\n1\t0.5", "0\tone\n1\t2", "0\t1\n1\tnan"])
-def test_a_table_that_is_no_time_map_is_refused(rows: str, tmp_path: Path) -> None:
-    path = tmp_path / "map.tsv"
-    path.write_text(f"# remark\nscore_s\taudio_s\n{rows}\n")
-    with pytest.raises(LabelError, match=r"map\.tsv"):
-        read_time_map(path)

@@ -30,13 +30,12 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "ornaments").mkdir(parents=True)
     written = [(begin, end, pitch, 64) for pitch, begin, end in PLAYED]
     write_midi(root / "score.mid", [(0, written)])
-    (root / "coarse.tsv").write_text("# exact\nscore_s\taudio_s\n0.0\t0.0\n9.0\t9.0\n")
     entries: list[dict[str, Any]] = []
     for name, rate in (("one", 16_000), ("two", SAMPLE_RATE), ("kept", 16_000), ("bare", 8000)):
         soundfile.write(root / f"{name}.wav", play(PLAYED, LENGTH_S, rate), rate)
         split = "validation" if name == "kept" else "train"
         entries.append({"id": name, "audio": f"{name}.wav", "score": "score.mid", "split": split})
-    entries[0] |= {"instruments": "solo piano (a grand)", "coarse": "coarse.tsv"}
+    entries[0] |= {"instruments": "solo piano (a grand)"}
     entries[1] |= {"instruments": "tones"}
     entries[3]["score"] = None
     (root / "ornaments" / "one.tsv").write_text("score_s\tsign\n2.0\ttrill\n")

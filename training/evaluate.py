@@ -8,8 +8,7 @@ that ``definitions`` explains, and ``onset_error_ms``. Labels can be shifted if 
 known to lag behind them. Recordings or labels that cannot be read are reported and listed in
 ``failures``, and the exit status is 1; the others are scored.
 
-    python -m training.evaluate instruments --synth DIR    # by family, and the pedal
-    python -m training.evaluate junk --synth DIR           # false notes in speech, drums and noise
+    python -m training.evaluate families --synth DIR  # by family, and false notes in other sounds
     python -m training.evaluate scores --data-dir DIR --synth DIR  # MusicXML, written down again
     python -m training.evaluate musicnet --data-dir ARCHIVE        # as real; the paper's figure too
 
@@ -22,7 +21,6 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,7 @@ import torch
 
 from model.storage import load, shipped
 from service.protocol.options import Mode, StreamOptions
-from training.evaluation.instruments import evaluate_instruments
-from training.evaluation.junk import evaluate_junk, held_out_sounds, made_sounds, recorded_sounds
+from training.evaluation.families import evaluate_families
 from training.evaluation.real import evaluate_collection
 from training.evaluation.scores import evaluate_scores
 from training.music.families import validation_passages
@@ -86,8 +83,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")
         return add
 
-    def rendered(add: Callable[..., object], required: bool, seconds: float) -> None:
-        add("--synth", type=Path, required=required, help="training data: for its held-out sounds")
+    def rendered(add: Callable[..., object], seconds: float) -> None:
+        add("--synth", type=Path, required=True, help="training data: for its held-out sounds")
         add("--cache", type=Path, default=CACHE, help="its cache (default: %(default)s)")
         add("--seconds", type=float, default=seconds, help="of each (default: %(default)g)")
 
@@ -97,17 +94,14 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     waits = "block, or anytime (--lookahead-ms is its longest wait)"
     add("--mode", choices=list(Mode), help=waits)
 
-    add = command(_instruments, "instruments and the pedal, by family", 100.0)
-    rendered(add, required=True, seconds=20.0)
+    add = command(_families, "passages of every family, and sounds without notes", 200.0)
+    rendered(add, seconds=20.0)
+    add("--real", type=Path, help="real recordings of training: for their validation split")
     add("--passages", type=int, default=12, help="of each family (default: %(default)s)")
 
     add = command(_scores, "scores performed and written again", 200.0)
     add("--data-dir", type=Path, required=True, help="MusicXML files")
-    rendered(add, required=True, seconds=30.0)
-
-    add = command(_junk, "sounds without notes", 200.0)
-    rendered(add, required=False, seconds=60.0)
-    add("--data-dir", type=Path, help="audio without notes, or a file")
+    rendered(add, seconds=30.0)
 
     add = command(_musicnet, "test recordings of MusicNet", MIDDLE_MS)
     add("--data-dir", type=Path, required=True, help="the unpacked archive")
@@ -122,11 +116,11 @@ def _real(options: argparse.Namespace) -> Figures:
     return _scored(options, read_collection(options.data_dir))
 
 
-def _instruments(options: argparse.Namespace) -> Figures:
-    config = SynthConfig(options.synth, options.cache)
+def _families(options: argparse.Namespace) -> Figures:
+    config = SynthConfig(options.synth, options.cache, real_root=options.real)
     passages = validation_passages(config, options.passages, options.seconds)
-    figures = evaluate_instruments(load(options.model), _stream(options), passages)
-    print(json.dumps(figures, indent=1))
+    figures = evaluate_families(load(options.model), _stream(options), passages)
+    print(json.dumps({k: v for k, v in figures.items() if k != "families"}, indent=1))
     return figures
 
 
@@ -135,15 +129,6 @@ def _scores(options: argparse.Namespace) -> Figures:
     figures = evaluate_scores(model, _stream(options), config, options.data_dir, options.seconds)
     print(json.dumps({k: v for k, v in figures.items() if k != "scores"}, indent=1))
     return figures
-
-
-def _junk(options: argparse.Namespace) -> Figures:
-    sounds = made_sounds(options.seconds)
-    if options.data_dir:
-        sounds = chain(sounds, recorded_sounds(options.data_dir))
-    if options.synth:
-        sounds = chain(sounds, held_out_sounds(options.synth, options.seconds))
-    return evaluate_junk(load(options.model), _stream(options), sounds)
 
 
 def _musicnet(options: argparse.Namespace) -> Figures:

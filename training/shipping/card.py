@@ -145,7 +145,7 @@ KNOWN_FAILURES = f"""\
 - Offsets are much less reliable than onsets, as onset + offset F1 shows: the sustain pedal,
   resonance and rooms prolong notes after the keys are released.
 - Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
-- Speech and hi-hats occasionally produce false notes (`python -m training.evaluate junk`).
+- Speech and hi-hats occasionally produce false notes (`python -m training.evaluate families`).
 """
 
 

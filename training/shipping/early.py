@@ -23,11 +23,12 @@ from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
 from service.stream.windows import Due, WindowSchedule
 from training.arrays import F32, F64, I64, Bools
+from training.evaluation.truth import truth_of
 from training.music.families import Passage
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
-from training.shipping.pieces import STREAM, chosen_passages, listened, truth_of
+from training.shipping.pieces import STREAM, chosen_passages, listened
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from training.evaluation.instruments import Tally
+from training.evaluation.families import Tally
 from training.music.synth.config import SynthConfig
 from training.shipping.pieces import chosen_passages, heard, listened
 from training.shipping.tune import tune

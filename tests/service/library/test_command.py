@@ -264,8 +264,8 @@ def test_wrong_usage_is_one_line(
     "arguments",
     [
         *("", "serve", "live", "keys", "keys new", "train", "train musicnet --preset live"),
-        *("evaluate", "evaluate real", "evaluate instruments", "evaluate scores"),
-        *("evaluate junk", "evaluate musicnet"),
+        *("evaluate", "evaluate real", "evaluate families", "evaluate scores"),
+        "evaluate musicnet",
     ],
 )
 def test_help_of_every_program_fits_a_screen(

@@ -1,4 +1,4 @@
-"""Accuracy of instruments and pedal, on the validation passages of every family.
+"""Notes, instruments and pedal on the validation passages of every family.
 
 They go through the service's streaming pipeline.
 """
@@ -17,8 +17,9 @@ from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
 from service.stream.recording import transcribe_array
 from training.arrays import F64, I64
+from training.evaluation.truth import known_f1, known_frame_f1, truth_of
 from training.music.families import Passage
-from training.music.metrics import confusion, estimated_notes, matched_onsets
+from training.music.metrics import FIGURES, confusion, estimated_notes, matched_onsets
 
 PEDAL_FRAME_S = 0.05
 HALF_PEDAL = 0.5  # smallest depth that counts as down
@@ -67,29 +68,42 @@ def _down(presses: F64, frames: int) -> I64:
     return ((begins <= middle) & (middle < ends)).any(axis=0).astype(np.int64)
 
 
-def evaluate_instruments(
+def evaluate_families(
     transcriber: EngineModel, options: StreamOptions, passages: Mapping[str, Sequence[Passage]]
 ) -> dict[str, Any]:
-    """Plain values: the accuracy of the instruments of the notes found, of each of ``families``,
-    of each of ``classes``, and if several play, with their classes given to the stream
-    (``given``); ``pedal_f1`` in frames of 50 ms."""
-    families: dict[str, float] = {}
+    """Plain values. Of each of ``families`` means over its passages: ``frame_f1``, ``onset_f1``,
+    ``onset_offset_f1``, and the accuracy of the ``instruments`` of the notes found; of sounds
+    without notes ``false_notes_min``, in a minute. Of all, the accuracy by ``classes`` and, if
+    several play, with their classes given to the stream (``given``); ``pedal_f1`` in frames of
+    50 ms."""
+    families: dict[str, dict[str, float]] = {}
     whole, given = Tally(), Tally()
     with LocalComputer(transcriber) as computer:
         for family, some in passages.items():
-            tally = Tally()
+            tally, scores, false, seconds = Tally(), [], 0, 0.0
             for passage in some:
                 hear = partial(transcribe_array, passage.audio, passage.sample_rate, computer)
                 heard = hear(options)
+                truth, found = truth_of(passage), estimated_notes(heard.notes)
+                false += len(found)
+                seconds += len(passage.audio) / passage.sample_rate
+                if len(truth.notes):
+                    ends = known_f1(truth, found, offsets=True)
+                    scores.append((known_frame_f1(truth, found), known_f1(truth, found), ends))
                 for one in (tally, whole):
                     one.add(passage, heard.notes, heard.pedal)
                 if len(passage.instruments) > 1:
                     given.add(
                         passage, hear(replace(options, instruments=passage.instruments)).notes
                     )
+            figures = {"false_notes_min": 60 * false / max(seconds, 1e-9)}
+            if scores:
+                figures = dict(zip(FIGURES[1:], np.mean(scores, axis=0).tolist(), strict=True))
             if tally.confusion.any():
-                families[family] = tally.accuracy
-                print(f"{family:20}{tally.accuracy:.3f}", flush=True)
+                figures["instruments"] = tally.accuracy
+            families[family] = figures
+            said = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+            print(f"{family:20}{said}", flush=True)
     return {
         "families": families,
         "classes": whole.by_class,

@@ -1,5 +1,6 @@
 """Instruments and the pedal on passages of every family, and the choice of how they are read."""
 
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -11,9 +12,9 @@ from service.notes.events import Note, PedalPress
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
-from training.evaluation.instruments import Tally, evaluate_instruments
+from training.evaluation.families import Tally, evaluate_families
 from training.music.families import Passage
-from training.music.notes import notes_of
+from training.music.notes import joined, notes_of
 from training.music.synth.config import SynthConfig
 from training.shipping import naming
 
@@ -42,12 +43,15 @@ def test_a_tally_counts_who_plays_and_the_pedal() -> None:
 
 
 def test_figures_by_family_and_with_the_players_given() -> None:
-    figures = evaluate_instruments(
-        FakeTranscriber(HEADS), StreamOptions(block_frames=16), {"duets": [PASSAGE]}
-    )
-    assert figures["families"].keys() == {"duets"}
+    wrong = replace(PASSAGE, notes=joined([]))
+    passages = {"duets": [PASSAGE], "no notes": [wrong]}
+    figures = evaluate_families(FakeTranscriber(HEADS), StreamOptions(block_frames=16), passages)
+    duets, nothing = figures["families"].values()
+    assert duets["onset_f1"] == 1.0
+    assert duets["frame_f1"] > 0.9
+    assert nothing == {"false_notes_min": pytest.approx(40)}  # two in three seconds
     assert figures["classes"].keys() == {"violin", "cello"}
-    assert figures["given"] >= figures["families"]["duets"]
+    assert figures["given"] >= duets["instruments"]
 
 
 def test_the_settings_are_the_best_of_those_tried(

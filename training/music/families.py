@@ -16,7 +16,6 @@ from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
 from training.music.metrics import frame_average_precision
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, joined
-from training.music.recordings import PCM_SCALE
 from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings, rows
 from training.music.scored.labelled import load_labelled
 from training.music.synth.acoustics import noise
@@ -131,21 +130,14 @@ def _part(recordings: list[ScoredRecording], place: int, seconds: float, rng: Rn
     rate = SAMPLE_RATE
     length = min(len(recording.audio), int(seconds * rate))
     begin = int(rng.integers(len(recording.audio) - length + 1))
-    audio = recording.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
-    begin_s, end_s = begin / rate, (begin + length) / rate
-    notes = recording.notes
-    notes = notes.where((notes.offset > begin_s) & (notes.onset < end_s))
-    moved = notes.moved(onset=notes.onset - begin_s, offset=notes.offset - begin_s)
-    before = moved.where(moved.onset < 0)  # of which no listener hears the beginning
-    moved = moved.where(moved.onset >= 0)
-    cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
-    doubts = recording.unknown - np.array([begin_s, begin_s, 0, 0])
+    audio, notes, doubts = recording.part(begin, length)
+    before = notes.where(notes.onset < 0)  # of which no listener hears the beginning
     if recording.approximate:
         doubts[:, 3] = FRAME_UNKNOWN
+    cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
     unknown = np.concatenate([doubts, cut])
-    inside = (unknown[:, 1] > 0) & (unknown[:, 0] < end_s - begin_s)
-    name = f"{recording.name}@{begin_s:.1f}"
-    return Passage(name, audio, rate, moved, unknown[inside], recording.approximate)
+    name = f"{recording.name}@{begin / rate:.1f}"
+    return Passage(name, audio, rate, notes.where(notes.onset >= 0), unknown, recording.approximate)
 
 
 def _rendered(

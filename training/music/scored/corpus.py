@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import INSTRUMENTS, PITCHES
+from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
-from training.arrays import F64, Bools
+from training.arrays import F32, F64, Bools
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
-from training.music.recordings import stored_audio
+from training.music.recordings import PCM_SCALE, stored_audio
 from training.music.scored.aligner import Activations, align_files, unwritten
 from training.music.scored.coarse import TimeMap
 
@@ -181,6 +181,23 @@ class ScoredRecording:
     unknown: F64  # as in ``Rendered``
     approximate: bool = False
     """Whether ``unknown`` covers the edges of all notes, as they are only nearly right."""
+
+    def part(
+        self, begin: int, length: int, speed: float = 1.0, semitones: int = 0
+    ) -> tuple[F32, Notes, F64]:
+        """``length`` samples, -1..1, and what sounds and is unknown if they are played at this
+        speed, so many semitones higher; times count from their beginning."""
+        begin_s, length_s = begin / SAMPLE_RATE, length / SAMPLE_RATE / speed
+        audio = self.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
+        notes, doubts = self.notes, self.unknown.copy()
+        onset, offset = (notes.onset - begin_s) / speed, (notes.offset - begin_s) / speed
+        pitch = notes.pitch + np.int16(semitones)
+        inside = (offset > 0) & (onset < length_s) & (pitch >= 0) & (pitch < PITCHES)
+        doubts[:, :2] = (doubts[:, :2] - begin_s) / speed
+        one = doubts[:, 2] != ALL_PITCHES
+        doubts[one, 2] = np.clip(doubts[one, 2] + semitones, 0, PITCHES - 1)
+        notes = notes.moved(onset=onset, offset=offset, pitch=pitch).where(inside)
+        return audio, notes, doubts[(doubts[:, 1] > 0) & (doubts[:, 0] < length_s)]
 
 
 def load_recordings(

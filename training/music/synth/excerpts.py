@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import soxr
 
-from model.config import PITCHES
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined
-from training.music.recordings import PCM_SCALE
-from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings
+from training.music.scored.corpus import ScoredRecording, load_recordings
 from training.music.scored.labelled import load_labelled, load_phrases, load_singing, singing_files
 from training.music.synth.acoustics import noise
 from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
@@ -48,25 +46,11 @@ def recorded_excerpt(
     speed = 2 ** ((semitones + rng.uniform(-CENTS, CENTS) / 100) / 12)
     span = min(len(recording.audio), int(seconds * speed * sample_rate))
     begin = int(rng.integers(len(recording.audio) - span + 1))
-    source = recording.audio[begin : begin + span].astype(np.float32) / PCM_SCALE
+    source, notes, doubts = recording.part(begin, span, speed, semitones)
     audio = soxr.resample(source, speed * sample_rate, sample_rate)
-    length_s = len(audio) / sample_rate
-    notes = recording.notes
-    begin_s = begin / sample_rate
-    onset, offset = (notes.onset - begin_s) / speed, (notes.offset - begin_s) / speed
-    pitch = notes.pitch + np.int16(semitones)
-    notes = notes.moved(onset=onset, offset=offset, pitch=pitch)
-    inside = (offset > 0) & (onset < length_s) & (pitch >= 0) & (pitch < PITCHES)
-    doubts = recording.unknown.copy()
-    doubts[:, :2] = (doubts[:, :2] - begin_s) / speed
-    one = doubts[:, 2] != ALL_PITCHES
-    doubts[one, 2] = np.clip(doubts[one, 2] + semitones, 0, PITCHES - 1)
     lighter = replace(config, room=SECOND_ROOM * config.room)
-    return Rendered(
-        augment(audio, sample_rate, rng, lighter, surroundings),
-        notes.where(inside),
-        unknown=doubts[(doubts[:, 1] > 0) & (doubts[:, 0] < length_s)],
-    )
+    audio = augment(audio, sample_rate, rng, lighter, surroundings)
+    return Rendered(audio, notes, unknown=doubts)
 
 
 OVERLAY_DB = (-8.0, 4.0)

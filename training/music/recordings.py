@@ -48,7 +48,6 @@ COLUMNS = {
     "program": ("program", "midi_program"),
 }
 """How the names of columns begin, in any case; the last two columns may be missing."""
-AS_THEY_COME = {name: place for place, name in enumerate(COLUMNS)}
 
 
 class LabelError(ValueError):
@@ -57,27 +56,26 @@ class LabelError(ValueError):
 
 def read_table(path: Path) -> Notes:
     """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
-    velocity and program (General MIDI, 0 to 127).
+    velocity and program (General MIDI, 0 to 127), in this order unless a header (COLUMNS) names
+    another; separated by tabs, commas or semicolons.
 
-    In this order unless a header (COLUMNS) names another; separated by tabs, commas or semicolons.
-
-    Raises:
-        LabelError: naming the line that is not a note, or a header that names only some of the
-            columns (comments after # aside).
+    Raises LabelError: naming the line that is not a note, or a header that lacks a column.
     """
-    places = AS_THEY_COME
-    rows: list[list[float]] = []
-    for number, cells in enumerate(_read_rows(path), start=1):
-        if not any(cell.strip() for cell in cells):
-            continue
-        if not rows and not _is_number(cells[0]):
-            found = _places(cells)
-            if not found and not cells[0].lstrip().startswith("#"):
-                raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {cells}")
-            places = found or AS_THEY_COME
-            continue
+    rows = [row for row in enumerate(_read_rows(path), start=1) if any(map(str.strip, row[1]))]
+    places = {name: place for place, name in enumerate(COLUMNS)}
+    if rows and not _is_number(rows[0][1][0]):
+        number, names = rows.pop(0)
+        places = {}
+        for place, name in enumerate(names):
+            for column, beginnings in COLUMNS.items():
+                if name.strip("# ").lower().startswith(beginnings):
+                    places.setdefault(column, place)
+        if not {"onset", "offset", "pitch"} <= places.keys():
+            raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {names}")
+    notes = []
+    for number, cells in rows:
+        values: dict[str, float] = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
         try:
-            values: dict[str, float] = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
             values |= {name: float(cells[at]) for name, at in places.items() if at < len(cells)}
             if not _is_note(**values):
                 raise ValueError
@@ -85,8 +83,8 @@ def read_table(path: Path) -> Notes:
             words = "not onset, offset, pitch, velocity, program"
             raise LabelError(f"{path}:{number}: {words}: {cells}") from None
         values["program"] = class_of(int(values["program"]))
-        rows.append([values[name] for name in COLUMNS])
-    return notes_of_rows(np.array(rows).reshape(-1, len(COLUMNS)))
+        notes.append([values[name] for name in COLUMNS])
+    return notes_of_rows(np.array(notes).reshape(-1, len(COLUMNS)))
 
 
 def _read_rows(path: Path) -> list[list[str]]:
@@ -96,16 +94,6 @@ def _read_rows(path: Path) -> list[list[str]]:
         return list(csv.reader(text.splitlines(), delimiter=max(DELIMITERS, key=text.count)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LabelError(f"cannot read {path}: {error}") from None
-
-
-def _places(names: list[str]) -> dict[str, int]:
-    """The places of COLUMNS; empty if onset, offset or pitch are not named."""
-    found: dict[str, int] = {}
-    for place, name in enumerate(names):
-        for column, beginnings in COLUMNS.items():
-            if name.strip("# ").lower().startswith(beginnings):
-                found.setdefault(column, place)
-    return found if {"onset", "offset", "pitch"} <= found.keys() else {}
 
 
 def _is_number(text: str) -> bool:

@@ -20,8 +20,6 @@ import numpy as np
 import soundfile
 
 from training.arrays import I64
-from training.music.metrics import UNKNOWN_VELOCITY
-from training.music.notes import Notes, notes_of_rows
 
 SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
 COLUMNS = ("start_time", "end_time", "note")
@@ -120,12 +118,3 @@ def read_intervals(source: Source) -> I64:
         )
     np.minimum(intervals[:, :2], length, out=intervals[:, :2])
     return intervals[np.lexsort((intervals[:, 2], intervals[:, 0]))]
-
-
-def as_notes(intervals: I64) -> Notes:
-    """Notes in seconds, from (count, 3) of begin, end (samples at SOURCE_RATE) and MIDI note."""
-    intervals = intervals.reshape(-1, 3)
-    velocity = np.full(len(intervals), UNKNOWN_VELOCITY)
-    return notes_of_rows(
-        np.column_stack([intervals[:, :2] / SOURCE_RATE, intervals[:, 2], velocity])
-    )

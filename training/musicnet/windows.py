@@ -41,7 +41,6 @@ from training.musicnet.layout import (
     Source,
     TestSet,
     Use,
-    as_notes,
     find,
     read_intervals,
     split,
@@ -129,29 +128,6 @@ def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
     return notes_of(near[:, 0] / rate, near[:, 1] / rate, near[:, 2], UNKNOWN_VELOCITY)
 
 
-def random_batches(
-    windows: Windows, batch_size: int, rows: slice, seed: int, step: int, readers: int
-) -> Generator[Batch, None, None]:
-    """These rows of endless batches of windows drawn with replacement, a function of seed and step.
-
-    Threads read some batches ahead, so that a slow disk does not delay training.
-    """
-
-    def draw(at: int) -> Batch:
-        numbers = np.random.default_rng((seed, at)).integers(0, len(windows), batch_size)
-        return windows.read(numbers[rows])
-
-    with ThreadPoolExecutor(readers) as pool:
-        ahead = deque(pool.submit(draw, at) for at in range(step, step + 2 * readers))
-        try:
-            for at in count(step + 2 * readers):
-                batch = ahead.popleft().result()
-                ahead.append(pool.submit(draw, at))
-                yield batch
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -188,10 +164,31 @@ class Archive:
     def batches(
         self, batch_size: int, rows: slice, seed: int, step: int, readers: int
     ) -> Generator[Batch, None, None]:
-        """These rows of endless random batches of the training recordings."""
+        """These rows of endless batches of windows drawn with replacement from the training
+        recordings, a function of seed and step.
+
+        Threads read some batches ahead, so that a slow disk does not delay training.
+        """
         windows = Windows(self.tracks("train"), self.rate, TRAIN_STRIDE, self.context)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
-        return random_batches(windows, batch_size, rows, seed, step, max(1, readers))
+        ahead = 2 * max(1, readers)
+
+        def draw(at: int) -> Batch:
+            numbers = np.random.default_rng((seed, at)).integers(0, len(windows), batch_size)
+            return windows.read(numbers[rows])
+
+        def stream() -> Generator[Batch, None, None]:
+            with ThreadPoolExecutor(max(1, readers)) as pool:
+                waiting = deque(pool.submit(draw, at) for at in range(step, step + ahead))
+                try:
+                    for at in count(step + ahead):
+                        batch = waiting.popleft().result()
+                        waiting.append(pool.submit(draw, at))
+                        yield batch
+                finally:
+                    pool.shutdown(cancel_futures=True)
+
+        return stream()
 
     def validation(self, most: int) -> Batch:
         """Up to `most` windows, evenly spread over the validation recordings."""
@@ -214,7 +211,8 @@ def labelled_test_set(config: ArchiveConfig) -> Collection:
     """The test recordings with their notes in seconds. Raises ArchiveError."""
     out = []
     for source in split(find(config.root), config.test)["test"]:
-        notes = as_notes(read_intervals(source))
+        begin, end, pitch = read_intervals(source).T
+        notes = notes_of(begin / SOURCE_RATE, end / SOURCE_RATE, pitch, UNKNOWN_VELOCITY)
         out.append(Recording(str(source.number), source.audio, notes))
     return Collection(f"MusicNet, {config.test} test set", out, {})
 

@@ -27,7 +27,7 @@ def text(path: Path, content: str) -> Path:
         "Velocity,note,start,end\n90,60,0.5,1.5\n\n",
         "\ufeffonset,offset,pitch,velocity\r\n0.5,1.5,60,90\r\n",
         "id,onset_time,offset_time,midi_pitch,velocity\n0,0.5,1.5,60,90\n",
-        "# played\n\n# Velocity,note,start (s),end (s)\n90,60,0.5,1.5\n",
+        "# Velocity,note,start (s),end (s)\n90,60,0.5,1.5\n",
         "start_time,end_time,instrument,note,velocity\n0.5,1.5,1,60,90\n",
     ],
 )

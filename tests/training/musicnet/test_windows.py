@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
-from tests.training.musicnet.conftest import TRAIN
 from training.loop.parallel import Shard
-from training.musicnet.layout import find
 from training.musicnet.windows import (
+    Archive,
+    ArchiveConfig,
     Track,
     Windows,
-    open_tracks,
-    random_batches,
 )
 
 RELEASED_RATE = 11_000
@@ -80,12 +78,10 @@ def test_windows_are_numbered_through_the_recordings() -> None:
 
 
 def test_batches_are_a_function_of_seed_step_and_share(archive: Path) -> None:
-    rate = 11_025
-    tracks = open_tracks([find(archive)[n] for n in TRAIN], rate, archive / "c")
-    windows = Windows(tracks, rate, 512)
+    archived = Archive(ArchiveConfig(archive), 11_025)
 
     def audio(step: int, shard: Shard, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
-        with closing(random_batches(windows, 6, shard.rows(6), seed, step, readers)) as stream:
+        with closing(archived.batches(6, shard.rows(6), seed, step, readers)) as stream:
             return [batch.audio for batch in itertools.islice(stream, 4)]
 
     whole = audio(0, Shard(), readers=1)

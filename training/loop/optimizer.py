@@ -1,7 +1,6 @@
 """Optimiser, learning rate schedule and running average of the training loop.
 
-Not torch.optim.Muon: it takes matrices alone, so that a run would need a second optimiser, and
-always multiplies in bfloat16, which many processors emulate.
+Not torch.optim.Muon, which takes matrices alone and always multiplies in bfloat16.
 """
 
 import math

@@ -1,11 +1,9 @@
 """Training in several processes: ``torchrun --nproc-per-node 4 -m training.run ...``
 
 Each process trains on its share of every batch and gradients are averaged (DDP; NCCL between GPUs,
-gloo between CPUs), so the result is that of one process with the whole batch. Without torchrun
-there is one process.
+gloo between CPUs), so the result is that of one process with the whole batch.
 
-Lightning Fabric rather than accelerate: it needs no configuration file and no hub client, and
-leaves loop, saving and precision to us.
+Lightning Fabric rather than accelerate: it needs no configuration file and no hub client.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The note bank: recorded single notes of many instruments, ready for pitch-shifted reading.
 
-The bank folder holds ``bank_index.json`` and one OGG file per instrument, in which the notes lie
-one after another. On first use the notes are decoded, upsampled by :data:`OVERSAMPLING` (so that
-plain linear interpolation is accurate enough), given seamless loops and written to one
-memory-mapped file in the cache folder, which all worker processes share.
+On first use the notes are decoded, upsampled by :data:`OVERSAMPLING` (so that linear interpolation
+is accurate enough), given seamless loops and written to one memory-mapped file in the cache folder,
+which all worker processes share.
 """
 
 import hashlib
@@ -37,12 +36,8 @@ _CLASSES = {
 
 
 def instrument_class(entry: dict[str, Any]) -> int:
-    """Index of the class of a bank entry in ``INSTRUMENTS``; UNKNOWN where it is unclear,
-    as of a mixed string section.
-
-    Plucked strings of all instruments are one class: a pizzicato sounds more like a guitar than
-    like a bowed string. A section of one instrument counts as that instrument.
-    """
+    """Index of the class of a bank entry in ``INSTRUMENTS``; UNKNOWN if it is unclear, as of a mixed
+    string section. A pizzicato counts as plucked, a section of one instrument as that."""
     if "class" in entry:
         return INSTRUMENTS.index(entry["class"])
     instrument, family = entry["instrument"], entry["family"]
@@ -131,11 +126,8 @@ class Instrument:
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
-        """The recorded note to use for each of n notes, shape [n].
-
-        One semitone of pitch shift costs as much as 8 steps of velocity. ``preference`` adds a
-        cost to each recorded note, so that excerpts vary in the neighbours they use.
-        """
+        """The recorded note to use for each of n notes, shape [n]: a semitone of pitch shift costs as
+        much as 8 steps of velocity, and ``preference`` adds a cost to each recorded note."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi[None, :])
         cost += np.abs(velocity[:, None] - self.velocity[None, :])
         cost += preference[None, :]
@@ -152,11 +144,8 @@ class Bank:
 
 
 def load_bank(folder: Path, cache: Path) -> Bank:
-    """Open the bank in ``folder``, decoding it into ``cache`` on first use.
-
-    Raises FileNotFoundError if the index or a sound file is missing and ValueError if a sound
-    file's rate differs from the index.
-    """
+    """Open the bank in ``folder``, decoding it into ``cache`` on first use. Raises OSError for
+    missing files and ValueError for a sound file of another rate than the index says."""
     index_bytes = (folder / "bank_index.json").read_bytes()
     index = json.loads(index_bytes)
     key = hashlib.sha256(index_bytes + bytes([CACHE_VERSION])).hexdigest()[:12]
@@ -216,11 +205,8 @@ def _make_seamless(sound: F32, start: int, end: int, fade: int) -> None:
 
 
 def _onset(sound: F32, indexed_s: float, rate: int) -> int:
-    """Sample of the onset: the index's, or where a bowed or blown note is first heard.
-
-    The index measures slow attacks against the peak of the whole note, which comes up to 25 ms
-    after the ear (and a network) notices the note.
-    """
+    """Sample of the onset: the index's, or where a bowed or blown note is first heard, up to 25 ms
+    earlier."""
     attack = np.abs(sound[: int(ATTACK_WINDOW_S * rate)])
     heard = int(np.argmax(attack >= ATTACK_LEVEL * attack.max(initial=0))) if len(attack) else 0
     return min(heard, round(indexed_s * rate))

@@ -1,10 +1,8 @@
 """Dampers and the sustain pedal: how the sound of a string ends.
 
-A damper is a piece of felt on the strings of one note. The note's key lifts it, and the sustain
-pedal lifts all of them. How far a sound is damped depends on how long and how firmly its damper has
-rested on the strings: :func:`contact_time` integrates that over an excerpt once, and
-:func:`damp` reads every note's decay from the integral. This covers half pedals, late pedals that
-catch the rest of a sound, and quick changes that leave some of it.
+How far a sound is damped depends on how long and how firmly its damper has rested on the strings:
+:func:`contact_time` integrates that over an excerpt once, and :func:`damp` reads every note's decay
+from the integral. This covers half pedals, late pedals and quick changes.
 """
 
 from dataclasses import dataclass
@@ -53,11 +51,8 @@ def changed_pedal(pedal: F64, longest_s: float) -> F64:
 
 
 def pedal_depths(pedal: F64, rng: Rng) -> F64:
-    """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1.
-
-    Some players press halfway for some chords, or let the pedal rise halfway before its end, which
-    thins the sound without ending it.
-    """
+    """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1; some players press
+    halfway for some chords, or let the pedal rise halfway before its end."""
     half = rng.uniform(0.2, 0.6) if rng.random() < HALF_PEDAL else 0.0
     rows = []
     for begin, end in pedal:
@@ -74,29 +69,19 @@ def pedal_depths(pedal: F64, rng: Rng) -> F64:
 
 
 def held_by_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release.
-
-    A pedal pressed later catches the rest of a sound, but the note has ended: MIDI instruments, and
-    labels of recordings made on them, treat a pedal the same way.
-    """
-    down = merged(pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2])
-    return with_pedal(notes, down)
+    """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release; for
+    one pressed later the note has ended, as MIDI has it."""
+    return with_pedal(notes, merged(pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2]))
 
 
 def contact(depth: F64) -> F64:
-    """How firmly dampers rest at a pedal depth 0..1: 1 is fully, 0 clear of the strings.
-
-    At half pedal the felt still brushes the strings: sounds last three to four times as long.
-    """
+    """How firmly dampers rest at a pedal depth 0..1: 1 is fully, 0 clear of the strings."""
     return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
 
 
 def pedal_depth(pedal: F64, length: int, sample_rate: int) -> F64:
-    """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth).
-
-    It moves linearly for PEDAL_TRAVEL_S after each begin and end; a faster change does not let it
-    rise completely.
-    """
+    """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth);
+    it moves linearly for PEDAL_TRAVEL_S after each begin and end."""
     depth = np.zeros(length)
     for begin, end, target in pedal:
         depth[max(0, round(begin * sample_rate)) : max(0, round(end * sample_rate))] = target
@@ -157,11 +142,8 @@ class Dampers:
 
 
 def random_dampers(rng: Rng) -> Dampers:
-    """Random dampers, from well-regulated to worn.
-
-    Middle C falls by 60 dB within 0.4 to 2.8 s, from a concert grand's new felts to an old
-    upright's; the three strings of a treble note stop sooner than the heavy, wound ones of a bass.
-    """
+    """From a concert grand's new felts to an old upright's: middle C falls by 60 dB within 0.4 to
+    2.8 s."""
     return Dampers(
         middle_s=float(np.exp(rng.uniform(np.log(0.06), np.log(0.4)))),
         bass_semitones=float(rng.uniform(7, 16)),
@@ -205,11 +187,8 @@ def damp(
 
 
 def restrike(sound: F32, at: int, dampers: Dampers, sample_rate: int) -> None:
-    """Strike a sounding string again at sample ``at``, in place: what becomes of its old sound.
-
-    The hammer stops most of the old motion within some tens of milliseconds; the rest rings on
-    beneath the new note.
-    """
+    """Strike a sounding string again at sample ``at``, in place: the hammer stops most of its old
+    motion; the rest rings on beneath the new note."""
     time = np.arange(int(RESTRIKE_CONSTANTS * dampers.restrike_s * sample_rate), dtype=np.float32)
     gain = np.exp(time * np.float32(-1 / (dampers.restrike_s * sample_rate)))
     left = np.float32(dampers.restrike_residue)

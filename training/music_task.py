@@ -121,11 +121,9 @@ class MusicTask:
     def batches(
         self, seed: int, step: int = 0, shard: Shard = WHOLE
     ) -> Generator[Batch, None, None]:
-        """An endless stream, rendered in worker processes or read by threads.
-
-        Rendered music depends on seed and first step, so a resumed run hears other music; windows
-        of the archive depend only on seed and step.
-        """
+        """An endless stream, rendered in worker processes or read by threads. Rendered music
+        depends on seed and first step, so a resumed run hears other music; windows of the archive
+        depend only on seed and step."""
         config = self.config
         if self.archive:
             rows = shard.rows(config.batch_size)

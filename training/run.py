@@ -65,11 +65,8 @@ logger = logging.getLogger(__name__)
 
 
 def parse(arguments: list[str], prog: str = PROG) -> Run:
-    """The run that a command line describes.
-
-    Exits if it is invalid or asks for help. Raises OSError or WeightsError if it resumes a run that
-    cannot be read or trains something else.
-    """
+    """The run that a command line describes. Exits if it is invalid or asks for help. Raises
+    OSError or WeightsError if it resumes a run that cannot be read or trains something else."""
     parser = _parser(prog)
     if not arguments or {"-h", "--help"} & set(arguments):
         parser.print_help()
@@ -225,11 +222,9 @@ def _flat(fields: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def train(run: Run) -> dict[str, float]:
-    """Starts or resumes training in the run's folder; returns the last metrics.
-
-    Raises FileNotFoundError for data that are not there, WeightsError if the folder or the initial
-    weights do not fit.
-    """
+    """Starts or resumes training in the run's folder; returns the last metrics. Raises
+    FileNotFoundError for data that are not there, WeightsError if the folder or the initial weights
+    do not fit."""
     if not run.resume and (run.out / STATE).exists():
         raise WeightsError(
             f"{run.out} already holds a run: continue with --resume, or choose another --out"

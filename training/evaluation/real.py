@@ -144,10 +144,8 @@ def score(
     frame_s: float,
     known_s: F64 | None = None,
 ) -> Result:
-    """All scores of one transcription.
-
-    probabilities: (frames, PITCHES); known_s: as in ``note_on_delays``, None if unknown.
-    """
+    """All scores of one transcription. probabilities: (frames, PITCHES); known_s: as in
+    ``note_on_delays``, None if unknown."""
     matched = matched_onsets(reference, estimated)
     figures = scores(reference, estimated, matched, probabilities, frame_s)
     if known_s is not None:
@@ -157,11 +155,8 @@ def score(
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % bootstrap interval of the mean over recordings; None for fewer than two.
-
-    Percentiles of the means of RESAMPLES draws with replacement; the same values give the same
-    interval.
-    """
+    """95 % bootstrap interval of the mean over recordings; None for fewer than two. Percentiles of
+    the means of RESAMPLES draws with replacement; the same values give the same interval."""
     if len(values) < 2:
         return None
     draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))

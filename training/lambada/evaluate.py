@@ -31,10 +31,8 @@ def random_word(passages: Sequence[Sequence[str]]) -> float:
 
 
 def frequent_word(passages: Sequence[Sequence[str]], common: int = 0) -> float:
-    """Accuracy of the passage's most frequent word, the first of equals.
-
-    common: number of the file's most frequent words to leave out. Punctuation does not count.
-    """
+    """Accuracy of the passage's most frequent word, the first of equals. common: number of the
+    file's most frequent words to leave out. Punctuation does not count."""
     of_all = Counter(word for words in passages for word in words)
     left_out = {word for word, _ in of_all.most_common(common)}
     right = 0

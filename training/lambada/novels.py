@@ -63,11 +63,9 @@ def tokenise(text: str) -> list[str]:
 
 
 def sentence_starts(tokens: list[str]) -> list[int]:
-    """Where the sentences of a paragraph begin, the first at 0.
-
-    One ends with a full stop, question or exclamation mark and the quotation marks that close
-    behind it, unless the next word is in lower case ("What?" he said).
-    """
+    """Where the sentences of a paragraph begin, the first at 0. One ends with a full stop, question
+    or exclamation mark and the quotation marks that close behind it, unless the next word is in
+    lower case ("What?" he said)."""
     starts = [0]
     for at in range(1, len(tokens)):
         before = at - 1

@@ -59,11 +59,8 @@ def read_passages(path: Path) -> list[list[str]]:
 
 
 def read_training_passages(path: Path, longest: int) -> Passages:
-    """A file in the form of LAMBADA's as training passages.
-
-    Passages without their answer or longer than `longest` words are left out
-    (released code). Raises OSError or TextError.
-    """
+    """A file in the form of LAMBADA's as training passages. Passages without their answer or longer
+    than `longest` words are left out (released code). Raises OSError or TextError."""
     index: dict[str, int] = {}
     text, begin, answer = array("i"), array("q"), array("q")
     dropped = 0

@@ -81,12 +81,9 @@ Scores = Sequence[F32]  # of each placing, the logits of all its positions: (len
 def vote_released(
     scores: Scores, offsets: Sequence[int], words: Sequence[str], encoded: Encoded
 ) -> bool:
-    """As the released code counts: the position that most placings choose.
-
-    A placing that chooses padding has no vote; of positions with equally many, the one whose first
-    vote came last wins. The first position can never be right: the code takes its index, 0, for
-    "nothing chosen".
-    """
+    """As the released code counts: the position that most placings choose. A placing that chooses
+    padding has no vote; of positions with equally many, the one whose first vote came last wins.
+    The first position can never be right: the code takes its index, 0, for "nothing chosen"."""
     votes: Counter[int] = Counter()
     for score, offset in zip(scores, offsets, strict=True):
         position = int(score.argmax()) - offset
@@ -102,10 +99,8 @@ def vote_released(
 def vote_clean(
     scores: Scores, offsets: Sequence[int], words: Sequence[str], encoded: Encoded
 ) -> bool:
-    """The word whose places have the largest probability together, over all placings.
-
-    Padding and the mask's place are not candidates.
-    """
+    """The word whose places have the largest probability together, over all placings. Padding and
+    the mask's place are not candidates."""
     context = words[:-1]
     sums: Counter[str] = Counter()
     for score, offset in zip(scores, offsets, strict=True):

@@ -52,11 +52,9 @@ class WordNetwork(SymbolNetwork):
 
 
 class FrozenEmbedding(nn.Module):
-    """Looks words up in a table outside the network's state.
-
-    A million vectors take 1.2 GB: copies of the network share them, and files of weights omit them.
-    They stay in main memory, and only the rows of a batch travel to the device.
-    """
+    """Looks words up in a table outside the network's state. A million vectors take 1.2 GB: copies
+    of the network share them, and files of weights omit them. They stay in main memory, and only
+    the rows of a batch travel to the device."""
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
@@ -210,10 +208,8 @@ class LambadaTask:
         return cut_passages(novels, config.length), novels
 
     def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
-        """Makes and keeps the vocabulary and, if there are vectors, their table.
-
-        The last result is what the learnt embedding of the words begins with, if that is chosen.
-        """
+        """Makes and keeps the vocabulary and, if there are vectors, their table. The last result is
+        what the learnt embedding of the words begins with, if that is chosen."""
         config = self.config
         released = config.preprocessing == "released"
         words: Sequence[str]

@@ -91,11 +91,9 @@ class WordVectors:
     vectors: F32  # (words, dimensions)
 
     def table(self, first: int, released: bool) -> F32:
-        """(first + words, dimensions): the vectors behind those of `first` special symbols.
-
-        Padding is zero. The others are random: uniform in [0, 1) as in the released code, or as
-        large as the words' own.
-        """
+        """(first + words, dimensions): the vectors behind those of `first` special symbols. Padding
+        is zero. The others are random: uniform in [0, 1) as in the released code, or as large as
+        the words' own."""
         rng = np.random.default_rng(SEED)
         shape = (first, self.vectors.shape[1])
         if released:
@@ -143,10 +141,8 @@ class _Sentences:
 
 
 def corpus_vectors(novels: Novels, words: Sequence[str], dimensions: int, deviation: float) -> F32:
-    """(words, dimensions) skip-gram vectors (Mikolov et al. 2013), the same in every run.
-
-    words: words of the novels. The vectors are scaled to a standard deviation over all numbers.
-    """
+    """(words, dimensions) skip-gram vectors (Mikolov et al. 2013), the same in every run. words:
+    words of the novels. The vectors are scaled to a standard deviation over all numbers."""
     from gensim.models import Word2Vec  # takes seconds to import
 
     index = {word: at for at, word in enumerate(novels.words)}

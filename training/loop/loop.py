@@ -36,10 +36,8 @@ class Task(Protocol):
     windows: int  # windows of audio or sequences of symbols in a batch, over all processes
 
     def batches(self, seed: int, step: int, shard: Shard) -> Generator[Any, None, None]:
-        """An endless stream of one process's shares of the batches from `step` on, to be closed.
-
-        If it depends only on its arguments, a resumed run equals an uninterrupted one.
-        """
+        """An endless stream of one process's shares of the batches from `step` on, to be closed. If
+        it depends only on its arguments, a resumed run equals an uninterrupted one."""
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss and its parts."""
@@ -121,10 +119,8 @@ class Trainer:
         return config.learning_rate * schedule(progress, warmup)
 
     def resume(self) -> None:
-        """Continues from the state saved in the folder.
-
-        Raises WeightsError if it is missing, damaged or of another network.
-        """
+        """Continues from the state saved in the folder. Raises WeightsError if it is missing,
+        damaged or of another network."""
         state = read_state(self.folder, self.device)
         try:
             self.task.network.load_state_dict(state["network"])
@@ -211,10 +207,8 @@ class Trainer:
         )
 
     def train_step(self, batch: Any) -> Mapping[str, Tensor]:
-        """One optimiser step: backward, clip, step, zero.
-
-        Returns the loss and its parts. Raises FloatingPointError if it is not finite.
-        """
+        """One optimiser step: backward, clip, step, zero. Returns the loss and its parts. Raises
+        FloatingPointError if it is not finite."""
         network = self.task.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
@@ -233,11 +227,8 @@ class Trainer:
 
     def save(self, validate: bool = True) -> dict[str, float]:
         """Validates the averaged weights, then saves last and best weights and the state; without
-        validation the last and the state alone.
-
-        Returns the metrics. Does nothing and returns an empty dictionary except in the first
-        process.
-        """
+        validation the last and the state alone. Returns the metrics. Does nothing and returns an
+        empty dictionary except in the first process."""
         if not self.leads:
             return {}
         network = self.average.module.eval()
@@ -286,10 +277,8 @@ class Trainer:
 
 @contextlib.contextmanager
 def deferred_signals() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM, so the block can end at a good moment.
-
-    A second signal raises KeyboardInterrupt at once.
-    """
+    """Collects Ctrl-C and SIGTERM, so the block can end at a good moment. A second signal raises
+    KeyboardInterrupt at once."""
     received: list[int] = []
 
     def note(number: int, _: Any) -> None:

@@ -145,10 +145,8 @@ def parameter_groups(
     network: nn.Module, weight_decay: float, optimizer: str
 ) -> list[dict[str, Any]]:
     """Trained matrices and kernels with decay (released code: names with CvK), the rest without.
-
     Groups of their own are for "muon" the matrices of shuffle-exchange networks, first, and for
-    "released" the embedding, last, which follows the sparse rule and does not decay.
-    """
+    "released" the embedding, last, which follows the sparse rule and does not decay."""
     special = {"muon": ResidualShuffleExchange, "released": nn.Embedding}.get(optimizer, ())
     modules = [module for module in network.modules() if isinstance(module, special)]
     inner = {id(parameter) for module in modules for parameter in module.parameters()}

@@ -61,10 +61,8 @@ def reduce(fabric: Fabric, values: Tensor, operation: str) -> list[float]:
 
 
 def leave() -> None:
-    """Leaves the group that ``make_fabric`` joined, once all its processes are done.
-
-    If left to interpreter exit, gloo's threads occasionally abort the process.
-    """
+    """Leaves the group that ``make_fabric`` joined, once all its processes are done. If left to
+    interpreter exit, gloo's threads occasionally abort the process."""
     if distributed.is_initialized():
         distributed.barrier()
         distributed.destroy_process_group()

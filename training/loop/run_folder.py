@@ -39,11 +39,9 @@ class MetricsLog:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl. Raises OSError if missing.
-
-    A run that was killed and resumed wrote some steps twice; the later lines win. Lines that a full
-    disk or the kill cut off are passed over.
-    """
+    """The lines of a run's metrics.jsonl. Raises OSError if missing. A run that was killed and
+    resumed wrote some steps twice; the later lines win. Lines that a full disk or the kill cut off
+    are passed over."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
     for text in (folder / "metrics.jsonl").read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):

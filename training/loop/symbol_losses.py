@@ -52,11 +52,9 @@ def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Ten
 
 
 def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Negative log of the answer's total probability, padding excluded (Kadlec et al. 2016).
-
-    Shapes as in :func:`lambada_loss`; every passage contains its answer. One occurrence may get all
-    of the probability at no cost. Returns the batch mean.
-    """
+    """Negative log of the answer's total probability, padding excluded (Kadlec et al. 2016). Shapes
+    as in :func:`lambada_loss`; every passage contains its answer. One occurrence may get all of the
+    probability at no cost. Returns the batch mean."""
     scores = _precise(logits[:, :, ANSWER])
     words = scores.masked_fill(targets == PADDING, -math.inf).logsumexp(dim=1)
     answers = scores.masked_fill(targets != ANSWER, -math.inf).logsumexp(dim=1)
@@ -70,10 +68,8 @@ def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Fraction of correct symbols where prediction or target is not padding (released code).
-
-    The mean over examples of each example's fraction.
-    """
+    """Fraction of correct symbols where prediction or target is not padding (released code). The
+    mean over examples of each example's fraction."""
     predicted = logits.argmax(dim=-1)
     counted = (targets != PADDING) | (predicted != PADDING)
     right = ((predicted == targets) & counted).sum(dim=1)

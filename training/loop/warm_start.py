@@ -20,11 +20,9 @@ from model.transcriber import TranscriptionModel
 
 @torch.no_grad()
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
-    """Copies weights into the network; returns the :func:`stages` of training behind them.
-
-    Raises WeightsError if the networks differ in more than blocks, heads, look-ahead and
-    widths, if the new one has fewer blocks or heads, or if it is wider.
-    """
+    """Copies weights into the network; returns the :func:`stages` of training behind them. Raises
+    WeightsError if the networks differ in more than blocks, heads, look-ahead and widths, if the
+    new one has fewer blocks or heads, or if it is wider."""
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
     _check(origin.config, network.config, path)
@@ -48,11 +46,8 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
 
 
 def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
-    """The stages of training recorded in a card, in order.
-
-    Each has "name", "steps", "batch_size", "hours", the peak "learning_rate" and "synth", the
-    settings of its training audio.
-    """
+    """The stages of training recorded in a card, in order. Each has "name", "steps", "batch_size",
+    "hours", the peak "learning_rate" and "synth", the settings of its training audio."""
     training = card.get("training")
     if training is None:
         return []

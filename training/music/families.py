@@ -95,11 +95,9 @@ class Passage:
 def validation_passages(
     config: SynthConfig, count: int = 8, seconds: float = 12.0, seed: int = SEED
 ) -> dict[str, list[Passage]]:
-    """``count`` passages of at most ``seconds`` for each of FAMILIES; deterministic.
-
-    Without ``config.real_root`` all are rendered; a family whose instruments the bank lacks is left
-    out. Raises ValueError or OSError for data that cannot be read.
-    """
+    """``count`` passages of at most ``seconds`` for each of FAMILIES; deterministic. Without
+    ``config.real_root`` all are rendered; a family whose instruments the bank lacks is left out.
+    Raises ValueError or OSError for data that cannot be read."""
     material = load_material(config, "validation")
     real = _recordings(config)
     found = {}

@@ -39,11 +39,9 @@ BATCH_KEPT = 0.99  # of the counts of earlier batches, from batch to batch
 
 
 class ClassShares:
-    """Shares of the instrument classes among the notes of about the last hundred batches.
-
-    A small batch has notes of few classes, and shares within it would make the rarest of them
-    weigh most.
-    """
+    """Shares of the instrument classes among the notes of about the last hundred batches. A small
+    batch has notes of few classes, and shares within it would make the rarest of them weigh
+    most."""
 
     def __init__(self) -> None:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))
@@ -63,11 +61,9 @@ def heads_loss(
     weights: HeadWeights,
     shares: ClassShares,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Weighted cross-entropy of all heads, most summed over notes and averaged over frames.
-
-    logits: (batch, heads, FRAMES, PITCHES), in the order of ``heads``; only the given frames and
-    pitches are used. Velocity and instrument losses are averaged over the notes that begin.
-    """
+    """Weighted cross-entropy of all heads, most summed over notes and averaged over frames. logits:
+    (batch, heads, FRAMES, PITCHES), in the order of ``heads``; only the given frames and pitches
+    are used. Velocity and instrument losses are averaged over the notes that begin."""
     cells = (slice(None), frames, pitches)
     rows = logits[:, :, frames, pitches]
     classes = [head for head in heads if head in INSTRUMENT_HEADS]  # they come last

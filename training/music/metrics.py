@@ -47,10 +47,8 @@ def estimated_notes(notes: list[Note]) -> Notes:
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
-    """Step-wise average precision pooled over all frames and notes, as in the paper.
-
-    Both (frames, PITCHES). NaN if no note sounds.
-    """
+    """Step-wise average precision pooled over all frames and notes, as in the paper. Both (frames,
+    PITCHES). NaN if no note sounds."""
     if not roll.any():
         return float("nan")
     return float(average_precision_score(roll.ravel(), probabilities.ravel()))
@@ -79,10 +77,8 @@ def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
 
 
 def note_on_delays(reference: Notes, matched: I64, known_s: F64) -> dict[str, float]:
-    """DELAY_FIGURES, none if no note is matched (``matched_onsets``).
-
-    known_s: for each estimated note, the seconds of the recording that it needed.
-    """
+    """DELAY_FIGURES, none if no note is matched (``matched_onsets``). known_s: for each estimated
+    note, the seconds of the recording that it needed."""
     if not len(matched):
         return {}
     delays_ms = 1000 * (known_s[matched[:, 1]] - reference.onset[matched[:, 0]])
@@ -103,10 +99,8 @@ def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) ->
 
 
 def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
-    """[classes, classes]: matched notes by labelled (rows) and predicted instrument.
-
-    matched: see ``matched_onsets``; notes with an unknown instrument are ignored.
-    """
+    """[classes, classes]: matched notes by labelled (rows) and predicted instrument. matched: see
+    ``matched_onsets``; notes with an unknown instrument are ignored."""
     out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     played, predicted = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
     known = (played != UNKNOWN) & (predicted != UNKNOWN)
@@ -118,10 +112,8 @@ def scores(
     reference: Notes, estimated: Notes, matched: I64, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
     """FIGURES of one recording, without frame_ap if it has no notes, VELOCITY_FIGURE if it has
-    velocities, and INSTRUMENT_FIGURE if labels and matched notes have instruments.
-
-    matched: see ``matched_onsets``; probabilities: (frames, PITCHES).
-    """
+    velocities, and INSTRUMENT_FIGURE if labels and matched notes have instruments. matched: see
+    ``matched_onsets``; probabilities: (frames, PITCHES)."""
     roll = reference.roll(len(probabilities), frame_s)
     figures = {"frame_ap": frame_average_precision(probabilities, roll)} if roll.any() else {}
     figures |= {

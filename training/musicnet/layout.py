@@ -49,10 +49,8 @@ class Source:
 
 
 def find(root: Path) -> dict[int, Source]:
-    """Every recording of an archive, by number.
-
-    Raises ArchiveError if there is no archive or audio and labels do not correspond.
-    """
+    """Every recording of an archive, by number. Raises ArchiveError if there is no archive or audio
+    and labels do not correspond."""
     for base in (root, root / "musicnet"):
         if all((base / folder).is_dir() for folder in FOLDERS[0]):
             break
@@ -76,10 +74,8 @@ def find(root: Path) -> dict[int, Source]:
 
 
 def split(found: dict[int, Source], test: TestSet) -> dict[Use, list[Source]]:
-    """The paper's validation set, one of the test sets, and the rest to train.
-
-    Missing recordings are skipped. Raises ArchiveError if a set is empty.
-    """
+    """The paper's validation set, one of the test sets, and the rest to train. Missing recordings
+    are skipped. Raises ArchiveError if a set is empty."""
     rest = sorted(found.keys() - {*TEST[test], *VALIDATION})
     uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST[test]}
     sets = {use: [found[n] for n in numbers if n in found] for use, numbers in uses.items()}
@@ -92,10 +88,8 @@ def split(found: dict[int, Source], test: TestSet) -> dict[Use, list[Source]]:
 
 def read_intervals(source: Source) -> I64:
     """Notes of a recording: (count, 3) of begin, end and MIDI note, by begin; times in samples at
-    SOURCE_RATE, the end exclusive.
-
-    Raises ArchiveError for damaged labels and audio and for labels beyond the audio.
-    """
+    SOURCE_RATE, the end exclusive. Raises ArchiveError for damaged labels and audio and for labels
+    beyond the audio."""
     path = source.labels
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -59,10 +59,7 @@ class Track:
 
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
     """The recordings at `rate`, channels averaged; those not in the cache are resampled, with a
-    progress bar.
-
-    Raises ArchiveError for damaged recordings.
-    """
+    progress bar. Raises ArchiveError for damaged recordings."""
     intervals = [read_intervals(source) for source in sources]  # all errors before hours of work
     paths = [cache / f"{source.number}.npy" for source in sources]
     new = [pair for pair in zip(sources, paths, strict=True) if not pair[1].exists()]
@@ -165,10 +162,8 @@ class Archive:
         self, batch_size: int, rows: slice, seed: int, step: int, readers: int
     ) -> Generator[Batch, None, None]:
         """These rows of endless batches of windows drawn with replacement from the training
-        recordings, a function of seed and step.
-
-        Threads read some batches ahead, so that a slow disk does not delay training.
-        """
+        recordings, a function of seed and step. Threads read some batches ahead, so that a slow
+        disk does not delay training."""
         windows = Windows(self.tracks("train"), self.rate, TRAIN_STRIDE, self.context)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
         ahead = 2 * max(1, readers)
@@ -221,11 +216,8 @@ def papers_figure(
     transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
 ) -> dict[str, Any]:
     """The paper's figure (section "MusicNet"): average precision of the middle frames of all
-    windows, each with its calibration, over all test recordings and for each one.
-
-    stride: samples between windows. Raises ArchiveError, and ValueError for a recording without a
-    single window.
-    """
+    windows, each with its calibration, over all test recordings and for each one. stride: samples
+    between windows. Raises ArchiveError, and ValueError for a recording without a single window."""
     rate = transcriber.config.sample_rate
     device = next(transcriber.parameters()).device
     archive = Archive(config, rate, transcriber.config.context)

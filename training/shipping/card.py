@@ -31,10 +31,8 @@ _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 
 def sources(synth: SynthConfig) -> Sources:
-    """Licences and attributions of everything that a training run could use.
-
-    Groups that are not in the data folder are empty.
-    """
+    """Licences and attributions of everything that a training run could use. Groups that are not in
+    the data folder are empty."""
 
     def read(index: str, key: str = "") -> Any:
         path = synth.root / index

@@ -83,10 +83,8 @@ def tune(
     grid: Mapping[str, Sequence[Any]],
 ) -> TrackerSettings:
     """Coordinate search along a grid; combinations that make no sense are passed over.
-
     ``objective`` is given the entry of the grid too: it need only judge what that one can change.
-    Logs a warning for each setting that ends at the end of its grid: a wider one may be better.
-    """
+    Logs a warning for each setting that ends at the end of its grid: a wider one may be better."""
     best, seen = start, [start]
     standing: dict[str, float] = {}  # of the best, by entry
 

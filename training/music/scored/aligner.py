@@ -83,9 +83,7 @@ def _peaks(
     pitch: NDArray[np.int16], expected_s: F64, onset: F32, frame_s: float, width_s: float
 ) -> tuple[F64, F64]:
     """For each note the likeliest onset of its pitch within ``width_s``: time and probability.
-
-    Weighted by a raised cosine of the distance; only onsets nearest to this note of the pitch.
-    """
+    Weighted by a raised cosine of the distance; only onsets nearest to this note of the pitch."""
     reach = int(np.ceil(width_s / frame_s))
     expected_s = expected_s - HEARD_EARLY_S  # where the model hears it
     at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
@@ -185,11 +183,9 @@ def align_files(audio: Path, score: Path, computer: LocalComputer) -> tuple[Alig
 
 
 def unwritten(aligned: Aligned, activations: Activations) -> F64:
-    """[n, 3]: second, pitch and probability of heard onsets that the score does not contain.
-
-    Peaks of the onset probability of at least FOUND, further than twice the tolerance from every
-    note of their pitch.
-    """
+    """[n, 3]: second, pitch and probability of heard onsets that the score does not contain. Peaks
+    of the onset probability of at least FOUND, further than twice the tolerance from every note of
+    their pitch."""
     inner = activations.onset[1:-1]
     frame, pitch = peaks(activations.onset, 1, FOUND)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * activations.frame_s, np.float64)

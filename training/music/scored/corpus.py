@@ -137,10 +137,8 @@ CACHE_VERSION = 3
 
 
 def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
-    """Aligns each index entry below ``root`` and writes it to its cache folder.
-
-    Raises ValueError for audio, scores and alignments that cannot be read.
-    """
+    """Aligns each index entry below ``root`` and writes it to its cache folder. Raises ValueError
+    for audio, scores and alignments that cannot be read."""
     with LocalComputer(load(MODEL)) as computer:
         for entry, place in entries:
             audio, score = root / entry["audio"], root / entry["score"]

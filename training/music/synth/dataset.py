@@ -63,11 +63,9 @@ class Batch(NamedTuple):
 
 
 class Excerpt:
-    """A rendered excerpt with the targets of all its frames; windows are slices of both.
-
-    Windows begin ``phase`` samples after a multiple of HOP, with a phase drawn for each excerpt.
-    Before the excerpt there is silence.
-    """
+    """A rendered excerpt with the targets of all its frames; windows are slices of both. Windows
+    begin ``phase`` samples after a multiple of HOP, with a phase drawn for each excerpt. Before the
+    excerpt there is silence."""
 
     def __init__(self, rendered: Rendered, sample_rate: int, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))

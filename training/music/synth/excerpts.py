@@ -36,10 +36,8 @@ def recorded_excerpt(
     rng: Rng,
     surroundings: Surroundings = NOWHERE,
 ) -> Rendered:
-    """An augmented excerpt of one of the recordings, chosen in proportion to length.
-
-    If a recording is shorter than ``seconds``, the excerpt is all of it.
-    """
+    """An augmented excerpt of one of the recordings, chosen in proportion to length. If a recording
+    is shorter than ``seconds``, the excerpt is all of it."""
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
     semitones = int(rng.choice(SEMITONES))

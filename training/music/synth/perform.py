@@ -40,11 +40,9 @@ RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # the
 def perform(
     piece: Piece, start_s: float, seconds: float, config: SynthConfig, rng: Rng
 ) -> tuple[Notes, F64]:
-    """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses.
-
-    Times count from the start of the excerpt. Parts stay as in the score; the pedal is not applied
-    yet, as it affects only pianos.
-    """
+    """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses. Times
+    count from the start of the excerpt. Parts stay as in the score; the pedal is not applied yet,
+    as it affects only pianos."""
     tempo = float(np.exp(rng.uniform(np.log(config.tempo_min), np.log(config.tempo_max))))
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))

@@ -62,11 +62,9 @@ class Voice:
 
 @dataclass(frozen=True)
 class Rendered:
-    """Audio, float32 of shape [samples], and the notes that sound in it.
-
-    A note's offset is where it has faded (FADED_DB), of bowed strings where the bow leaves, on a
-    piano where its damper begins to fall; the residual sound of strings and room comes after it.
-    """
+    """Audio, float32 of shape [samples], and the notes that sound in it. A note's offset is where
+    it has faded (FADED_DB), of bowed strings where the bow leaves, on a piano where its damper
+    begins to fall; the residual sound of strings and room comes after it."""
 
     audio: F32
     notes: Notes
@@ -79,10 +77,8 @@ class Rendered:
 
 
 def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
-    """Ends each note where its part strikes the same pitch again.
-
-    Of two notes struck within ``min_s`` of each other, only the longer one is kept.
-    """
+    """Ends each note where its part strikes the same pitch again. Of two notes struck within
+    ``min_s`` of each other, only the longer one is kept."""
     if len(notes) < 2:
         return notes
     order = np.lexsort((notes.onset, notes.pitch, notes.part))
@@ -109,11 +105,9 @@ def render(
     rng: Rng,
     pedal: F64 | None = None,
 ) -> Rendered:
-    """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio.
-
-    ``pedal``, [presses, 3] as in :class:`Rendered`, lifts the dampers of pianos. Notes that begin
-    outside 0..seconds or that no recording reaches are omitted, also from the returned notes.
-    """
+    """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio. ``pedal``,
+    [presses, 3] as in :class:`Rendered`, lifts the dampers of pianos. Notes that begin outside
+    0..seconds or that no recording reaches are omitted, also from the returned notes."""
     length = int(seconds * bank.sample_rate)
     audio = np.zeros(length, np.float32)
     played: list[Notes] = []

@@ -45,10 +45,8 @@ class Piece:
 
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
-    """All pieces of ``split`` ("train", "validation", "test"), by the indexes' order.
-
-    Raises FileNotFoundError if the first index, or the zip of any, is missing.
-    """
+    """All pieces of ``split`` ("train", "validation", "test"), by the indexes' order. Raises
+    FileNotFoundError if the first index, or the zip of any, is missing."""
     pieces = []
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
@@ -99,11 +97,9 @@ Section = tuple[F64, F64, F64]  # onsets and durations in seconds and pitches of
 
 
 def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
-    """Patterns one after another, all in part 0, with pitches within ``low``..``high``.
-
-    Scores rarely leave the middle of the keyboard and follow harmony: with these, every pitch and
-    interval is trained.
-    """
+    """Patterns one after another, all in part 0, with pitches within ``low``..``high``. Scores
+    rarely leave the middle of the keyboard and follow harmony: with these, every pitch and interval
+    is trained."""
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
     while time < seconds:

@@ -58,10 +58,8 @@ def suppressed(audio: F32, sample_rate: int, over_db: float, lowest_db: float) -
 
 
 def mp3(audio: F32, sample_rate: int, compression: float) -> F32:
-    """Encoded and decoded; same length, without delay.
-
-    compression: 0 (as many bits as the format has, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s).
-    """
+    """Encoded and decoded; same length, without delay. compression: 0 (as many bits as the format
+    has, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s)."""
     file = io.BytesIO()
     soundfile.write(
         file,
@@ -143,11 +141,9 @@ def augment(
 def impulse_response(
     sample_rate: int, rng: Rng, config: RecordingConfig = EVERYDAY, rooms: tuple[Room, ...] = ()
 ) -> F32:
-    """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random.
-
-    The reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase
-    filter acts on the short response instead of the audio, at almost no cost.
-    """
+    """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random. The
+    reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase filter
+    acts on the short response instead of the audio, at almost no cost."""
     in_room = rng.random() < config.room
     if in_room and rooms and rng.random() < config.measured:
         response = measured_response(rooms, sample_rate, rng)

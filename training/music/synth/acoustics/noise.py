@@ -89,11 +89,9 @@ def background(
     sounds: Backgrounds,
     recorded: float = 1.0,
 ) -> F32:
-    """A whole excerpt without notes, peak 1 or digital silence; float32 [length].
-
-    kinds: relative frequencies (``SynthConfig.background_kinds``); recorded: the share of noise
-    that comes from ``sounds``, if there is any; all speech does.
-    """
+    """A whole excerpt without notes, peak 1 or digital silence; float32 [length]. kinds: relative
+    frequencies (``SynthConfig.background_kinds``); recorded: the share of noise that comes from
+    ``sounds``, if there is any; all speech does."""
     shares = np.array(list(kinds.values()))
     kind = str(rng.choice(list(kinds), p=shares / shares.sum()))
     out = np.zeros(length, np.float32)

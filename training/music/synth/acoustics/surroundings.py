@@ -48,10 +48,8 @@ def _index(path: Path, sample_rate: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path, sample_rate: int) -> tuple[Room, ...]:
-    """The rooms of ``rooms.json``, none if it is missing; insides of pianos are left out.
-
-    Raises ValueError if their rate differs.
-    """
+    """The rooms of ``rooms.json``, none if it is missing; insides of pianos are left out. Raises
+    ValueError if their rate differs."""
     index = _index(folder / "rooms.json", sample_rate)
     rooms = []
     for entry in index.get("rooms", ()):
@@ -68,11 +66,9 @@ def load_rooms(folder: Path, sample_rate: int) -> tuple[Room, ...]:
 
 
 def measured_response(rooms: tuple[Room, ...], sample_rate: int, rng: Rng) -> F64:
-    """An impulse response with the direct sound, 1, at sample 0, from one of ``rooms``.
-
-    Distance, delay and length of the reflections are random; sometimes a second microphone in
-    the same place is mixed in.
-    """
+    """An impulse response with the direct sound, 1, at sample 0, from one of ``rooms``. Distance,
+    delay and length of the reflections are random; sometimes a second microphone in the same place
+    is mixed in."""
     weights = np.array([_SELDOM.get(room.kind, 1.0) for room in rooms])
     room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
     response = _response(room, sample_rate, rng)
@@ -224,11 +220,8 @@ class Backgrounds:
 
 
 def load_backgrounds(folder: Path, sample_rate: int, held_out: bool = False) -> Backgrounds:
-    """The sounds of ``noise.json``; none if it is missing.
-
-    held_out: the voices and drums kept out of training, instead of everything else.
-    Raises ValueError if their rate differs.
-    """
+    """The sounds of ``noise.json``; none if it is missing. held_out: the voices and drums kept out
+    of training, instead of everything else. Raises ValueError if their rate differs."""
     chosen: list[Segment] = []
     index = _index(folder / "noise.json", sample_rate)
     read = cache(lambda name: soundfile.read(folder / name, dtype="float32")[0])

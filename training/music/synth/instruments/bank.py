@@ -36,8 +36,8 @@ _CLASSES = {
 
 
 def instrument_class(entry: dict[str, Any]) -> int:
-    """Index of the class of a bank entry in ``INSTRUMENTS``; UNKNOWN if it is unclear, as of a mixed
-    string section. A pizzicato counts as plucked, a section of one instrument as that."""
+    """Index of the class of a bank entry in ``INSTRUMENTS``; UNKNOWN if it is unclear, as of
+    mixed strings. A pizzicato counts as plucked, a section of one instrument as that."""
     if "class" in entry:
         return INSTRUMENTS.index(entry["class"])
     instrument, family = entry["instrument"], entry["family"]
@@ -126,8 +126,8 @@ class Instrument:
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
-        """The recorded note to use for each of n notes, shape [n]: a semitone of pitch shift costs as
-        much as 8 steps of velocity, and ``preference`` adds a cost to each recorded note."""
+        """The recorded note to use for each of n notes, shape [n]: a semitone of pitch shift costs
+        as much as 8 steps of velocity, and ``preference`` adds a cost to each recorded note."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi[None, :])
         cost += np.abs(velocity[:, None] - self.velocity[None, :])
         cost += preference[None, :]

@@ -221,10 +221,8 @@ class Releases:
 
 class Dampings:
     """Notes of a piano, each of which ends by its damper, the pedal or its next stroke.
-
-    ``contact_s`` [samples] is :func:`contact_time` of the excerpt. A string that is struck
-    again while it sounds keeps some of its motion beneath the new note, whose release damps it too.
-    """
+    ``contact_s`` [samples] is :func:`contact_time` of the excerpt. A string that is struck again
+    while it sounds keeps some of its motion beneath the new note, whose release damps it too."""
 
     def __init__(self, notes: Notes, dampers: Dampers, contact_s: F32, sample_rate: int) -> None:
         last = len(contact_s) - 1

@@ -18,11 +18,9 @@ RESPONSES = 3  # number of different soundboards, each made once per process
 
 @lru_cache(RESPONSES)
 def strings_response(variant: int, sample_rate: int) -> F32:
-    """Impulse response of all undamped strings of a piano: RESPONSE_S of samples.
-
-    Each string resonates at its first partials, with the decay of its register (60 dB in about 15 s
-    in the bass and 1.5 s in the treble) and random phases.
-    """
+    """Impulse response of all undamped strings of a piano: RESPONSE_S of samples. Each string
+    resonates at its first partials, with the decay of its register (60 dB in about 15 s in the bass
+    and 1.5 s in the treble) and random phases."""
     rng = np.random.default_rng(variant)
     time = np.arange(int(RESPONSE_S * sample_rate), dtype=np.float32) / sample_rate
     response = np.zeros(len(time), np.float32)
@@ -42,10 +40,8 @@ def strings_response(variant: int, sample_rate: int) -> F32:
 
 def random_sympathy(audio: F32, depth: F64, tuning_cents: float, sample_rate: int, rng: Rng) -> F32:
     """The other strings, sounding along while a pedal of ``depth`` [n] frees them: float32 [n].
-
     ``audio`` [n] drives them as far as the dampers are clear. They are tuned ``tuning_cents`` from
-    440 Hz; their level and how fast they fade once the pedal is up are random.
-    """
+    440 Hz; their level and how fast they fade once the pedal is up are random."""
     response = strings_response(int(rng.integers(RESPONSES)), sample_rate)
     position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
     response = np.interp(position, np.arange(len(response)), response).astype(np.float32)

@@ -59,21 +59,6 @@ def test_the_table(
     assert not captured.err
 
 
-def test_too_long_passages_count_as_wrong_and_are_reported(
-    tiny_config: LambadaConfig,
-    passages_file: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    config = replace(tiny_config, preprocessing="released", validation_passages=4)
-    loop = LoopConfig(steps=2, average=0, bfloat16=False)
-    train(LambadaRun(lambada=config, loop=loop, out=tmp_path / "run"))
-    data = tmp_path / "test.txt"
-    data.write_text(passages_file.read_text() + "ada " * 40 + "\n")
-    assert main([str(tmp_path / "run"), "--data", str(data)]) == 0
-    assert "1 passages are too long and count as wrong" in capsys.readouterr().err
-
-
 def test_what_is_wrong_is_named(
     run: Path, passages_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -49,8 +48,3 @@ def test_a_teacher_with_less_context_hears_the_end_of_the_samples(tiny_weights: 
     assert more > 0
     longer = torch.cat([torch.randn(len(audio), more), audio], dim=1)
     assert torch.equal(teacher.mixed(longer, labels).frame, targets.frame)
-
-
-def test_a_teacher_of_another_rate_is_refused(tiny_weights: Path) -> None:
-    with pytest.raises(ValueError, match="hears more"):
-        Teacher(DistillationConfig(str(tiny_weights)), replace(STUDENT, sample_rate=8000))

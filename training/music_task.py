@@ -61,12 +61,9 @@ class MusicConfig:
     """The note bank and the scores that audio is rendered from."""
     data: Literal["synth", "musicnet", "tones"] = "synth"
     """Rendered audio, the recordings of the MusicNet archive, or made-up tones for a first try."""
-    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
-    """The MusicNet archive."""
-    batch_size: int = 24
-    """Windows per optimiser step."""
-    workers: int = 1
-    """Processes that render audio, or threads that read recordings."""
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)  # The MusicNet archive
+    batch_size: int = 24  # Windows per optimiser step
+    workers: int = 1  # Processes that render audio, or threads that read recordings
     farthest_hops: int = 48
     """Oldest frame that is trained, in hops before the end of the window; the newest is the newest
     that has all its filters. Other frames are never used."""

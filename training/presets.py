@@ -41,10 +41,8 @@ class Run:
     loop: LoopConfig = field(default_factory=LoopConfig)
     out: Path = Path("runs/latest")
     """Folder for weights, configuration and state of the run, and metrics.jsonl."""
-    resume: bool = False
-    """Continue the run in the folder."""
-    preset: Suppress[str] = ""
-    """Where the fields come from."""
+    resume: bool = False  # Continue the run in the folder
+    preset: Suppress[str] = ""  # Where the fields come from
 
     def make_task(self) -> Task:
         """May write into the folder."""

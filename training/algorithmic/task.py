@@ -36,20 +36,17 @@ class AlgorithmicConfig:
     multiplication."""
     bins: tuple[int, ...] = BINS
     """Sequence lengths, powers of two in rising order; each has its own batch."""
-    batch_size: Count = 32
-    """Examples of each bin in an optimiser step."""
+    batch_size: Count = 32  # Examples of each bin in an optimiser step
     curriculum_steps: FromZero = 0
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
     the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
     examples_per_length: Count = EXAMPLES_PER_LENGTH
     """Distinct training examples of each nominal length."""
-    smoothing: Fraction = 0.01
-    """Probability taken from the right class and shared by the others."""
+    smoothing: Fraction = 0.01  # Probability taken from the right class and shared by the others
     validation_examples: Count = 1024
     """Of each bin; drawn independently of the training set, with overlap if lengths are
     short (released code)."""
-    seed: int = 1
-    """Of the data sets."""
+    seed: int = 1  # Of the data sets
 
     def __post_init__(self) -> None:
         if not self.bins or any(size < 2 or size & (size - 1) for size in self.bins):

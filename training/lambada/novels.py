@@ -91,8 +91,7 @@ class Novels:
 
     words: tuple[str, ...]  # the distinct ones, most frequent first
     counts: I64  # (words,) how often each occurs
-    names: Bools
-    """(words,) whether a word stands mostly with a capital where no sentence begins."""
+    names: Bools  # (words,) whether a word stands mostly with a capital where no sentence begins
     text: NDArray[np.int32]  # (tokens,) indices into `words`
     starts: I64  # where sentences begin in `text`, in rising order
     books: I64  # where novels begin in `text`

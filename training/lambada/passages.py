@@ -27,8 +27,7 @@ APART = 12  # words since the answer occurred last, at least
 DETERMINERS = frozenset(
     "the a an his her my your their our its this that these those no some any every".split()
 )
-NOUN_SHARE = 0.15
-"""A word is a noun if at least this share of its occurrences follows a determiner."""
+NOUN_SHARE = 0.15  # a word is a noun if at least this share of its occurrences follows a determiner
 
 
 @dataclass(frozen=True)

@@ -90,27 +90,21 @@ class LambadaConfig:
     preprocessing: Literal["clean", "released"] = "clean"
     """The released code's, or "clean" without its flaws: the mask is a separate symbol, unknown
     words are distinguished, and answers are compared as words."""
-    vocabulary: int = 0
-    """Size: the most frequent words, or the first vectors; 0 for all."""
+    vocabulary: int = 0  # Size: the most frequent words, or the first vectors; 0 for all
     corpus_vectors: bool = False
     """Begin the learnt embedding with word vectors trained on the novels; without `vectors`."""
-    rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))
-    """The network."""
-    length: int = 256
-    """Positions of the network, a power of two."""
+    rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))  # The network
+    length: int = 256  # Positions of the network, a power of two
     votes: FromZero = 10
     """Random placings of a passage that vote when it is tested, as in the paper; with 0 passages
     end at the last position, in training too."""
-    batch_size: Count = 64
-    """Passages in an optimiser step."""
+    batch_size: Count = 64  # Passages in an optimiser step
     objective: Literal["released", "sum"] = "released"
     """Every place of the answer gets an equal share, or only their sum counts."""
     smoothing: Fraction = 0.1
     """Probability that is spread over all positions; released objective only."""
-    word_dropout: Fraction = 0.05
-    """Probability of a word's vector being zero while training."""
-    validation_passages: FromZero = 0
-    """Passages from the start of the validation file; 0 for all."""
+    word_dropout: Fraction = 0.05  # Probability of a word's vector being zero while training
+    validation_passages: FromZero = 0  # Passages from the start of the validation file; 0 for all
 
     def __post_init__(self) -> None:
         if self.length < 2 or self.length & (self.length - 1):

@@ -21,18 +21,13 @@ from training.music.targets import Targets
 class HeadWeights:
     """Weights of the heads in the loss."""
 
-    frame: float = 1.0
-    """That a note sounds."""
-    onset: float = 4.0
-    """That it begins."""
+    frame: float = 1.0  # That a note sounds
+    onset: float = 4.0  # That it begins
     velocity: float = 10.0
     """How loud it is. Most of this entropy is that of the labels and cannot be learned away."""
-    offset: float = 1.5
-    """That it ends."""
-    pedal: float = 1.0
-    """That the pedal is down."""
-    instrument: float = 1.0
-    """Who plays it."""
+    offset: float = 1.5  # That it ends
+    pedal: float = 1.0  # That the pedal is down
+    instrument: float = 1.0  # Who plays it
 
 
 BATCH_KEPT = 0.99  # of the counts of earlier batches, from batch to batch
@@ -130,8 +125,7 @@ TAUGHT = ("frame", "onset", "velocity", "offset")
 class DistillationConfig:
     """The teacher and how much its predictions count."""
 
-    teacher: str = ""
-    """A shipped name or a .safetensors file; empty trains on the labels alone."""
+    teacher: str = ""  # A shipped name or a .safetensors file; empty trains on the labels alone
     share: Fraction = 0.7
     """Of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
 

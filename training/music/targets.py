@@ -19,8 +19,7 @@ from model.config import FRAMES, HOP, PITCHES
 from training.arrays import F64
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 
-ONSET_HOPS = 3
-"""Onset and offset targets fall linearly from 1 at the event to 0 at this distance."""
+ONSET_HOPS = 3  # onset and offset targets fall linearly from 1 at the event to 0 at this distance
 ONSET_SCALE = 255  # stored value of an onset or offset target of 1
 VELOCITY_SCALE = 127
 PEDAL_SCALE = 254  # stored value of a fully pressed pedal
@@ -37,8 +36,7 @@ class Targets(NamedTuple, Generic[T]):
     onset: T
     """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the
     notes of a pitch."""
-    velocity: T
-    """MIDI velocity of that note; 0 where ``onset`` is 0 or the velocity is unknown."""
+    velocity: T  # MIDI velocity of that note; 0 where ``onset`` is 0 or the velocity is unknown
     offset: T  # like ``onset`` around the ends of notes
     instrument: T  # 1 + class number of that note; 0 like ``velocity``
     pedal: T  # [frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN

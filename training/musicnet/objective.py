@@ -17,18 +17,15 @@ OTHERS_SMOOTHING = 0.1  # more than elsewhere; half of it each
 class FrameTerms:
     """Weights of the terms; 0 leaves a term out."""
 
-    middle: NotNegative = 1.0
-    """The middle frame, the one that is evaluated."""
+    middle: NotNegative = 1.0  # The middle frame, the one that is evaluated
     regular: NotNegative = 2.0
     """The mean over all frames at stride 128, the middle one among them (the paper's added term:
     78.02 % with it, 76.84 % without)."""
-    others: NotNegative = 0.01
-    """All positions, pulled towards silence; in the released code alone."""
+    others: NotNegative = 0.01  # All positions, pulled towards silence; in the released code alone
     calibration: NotNegative = 0.1
     """Per-note scale and offset of the middle frame, without gradients to the network; in the
     released code alone."""
-    smoothing: Fraction = 0.01
-    """Of the labels; in the released code alone."""
+    smoothing: Fraction = 0.01  # Of the labels; in the released code alone
 
 
 TEXT_TERMS = FrameTerms(others=0.0, calibration=0.0, smoothing=0.0)

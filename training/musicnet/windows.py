@@ -134,8 +134,7 @@ class ArchiveConfig:
 
     root: Path = Path("data/musicnet")
     """Folder with train_data, train_labels, test_data and test_labels."""
-    cache: Path | None = None
-    """Folder for the resampled recordings (5 GB); None uses one in `root`."""
+    cache: Path | None = None  # Folder for the resampled recordings (5 GB); None uses one in `root`
     test: TestSet = "paper"
     """Test recordings: the paper's three, or the archive's ten, as in later work."""
 

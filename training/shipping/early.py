@@ -42,8 +42,7 @@ class OnsetPeaks(NamedTuple):
     age: I64  # frames from the peak to the newest frame of its window
     excess: F64  # log-odds above those of the passage's onset threshold
     new_false: Bools  # no note begins there, nor would the full look-ahead find one
-    note: I64
-    """The written note that begins there, counted over all pieces; -1 if none does."""
+    note: I64  # the written note that begins there, counted over all pieces; -1 if none does
     waited: F64  # frames from that note's time to the newest frame of the window
 
 

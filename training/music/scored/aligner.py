@@ -25,8 +25,7 @@ ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
 """Search widths around the chords' initial times, one after the other."""
 FOUND = 0.2  # smallest onset probability, weighted by distance, of a note that is heard
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
-STIFFNESS = 0.5
-"""Weight of the neighbours relative to a note of onset probability 1 in the chord."""
+STIFFNESS = 0.5  # weight of the neighbours relative to a note of onset probability 1 in the chord
 SPREAD_S = 0.02
 """Mean distance of nearby notes from their chords at which an unheard note is hardly placed."""
 PLACED = 0.5  # highest confidence of an unheard note, which only its neighbours place

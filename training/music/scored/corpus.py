@@ -41,8 +41,7 @@ ORNAMENT_PITCHES = 2  # semitones around a note with an ornament sign that may b
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
 """Onset probabilities above which an unwritten onset may have been played. Without ornaments,
 nearly all of the model's false notes stay below the first, and most below the second."""
-SUPPORT = 0.6
-"""Smallest fraction of nearby notes that are heard; below it, the alignment is lost."""
+SUPPORT = 0.6  # smallest fraction of nearby notes that are heard; below it, the alignment is lost
 SUPPORT_S = 1.5  # time before and after that counts as nearby
 
 BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN

@@ -18,36 +18,24 @@ class RecordingConfig:
 
     room: Fraction = 0.75
     """A room: early reflections and a diffuse tail, simulated (0.1 to 1.5 s) or measured."""
-    measured: Fraction = 0.5
-    """Fraction of the rooms that are measured, if any exist."""
-    recorded: Fraction = 0.7
-    """Fraction of the noise that is recorded, if any exists."""
+    measured: Fraction = 0.5  # Fraction of the rooms that are measured, if any exist
+    recorded: Fraction = 0.7  # Fraction of the noise that is recorded, if any exists
     equaliser: Fraction = 1.0
     """Random shelves, peaks and band edges of microphones and loudspeakers."""
-    compressor: Fraction = 0.2
-    """Compression of loud passages."""
-    saturation: Fraction = 0.15
-    """Soft clipping, as by tape and tubes."""
+    compressor: Fraction = 0.2  # Compression of loud passages
+    saturation: Fraction = 0.15  # Soft clipping, as by tape and tubes
     quietest_db: float = -40.0
     """Peak level of the quietest excerpts, below full scale; the loudest reach it."""
-    quiet: Fraction = 0.35
-    """Levels uniform over the whole range; others are in its upper 18 dB."""
-    clipping: Fraction = 0.05
-    """Driven 3 to 12 dB over full scale."""
-    noise: Fraction = 0.9
-    """Steady noise, 10 to 60 dB below the music."""
-    hum: Fraction = 0.12
-    """Mains hum with overtones, 15 to 50 dB below the music."""
-    clicks: Fraction = 0.08
-    """Clicks as of old records, 10 to 35 dB below the music."""
+    quiet: Fraction = 0.35  # Levels uniform over the whole range; others are in its upper 18 dB
+    clipping: Fraction = 0.05  # Driven 3 to 12 dB over full scale
+    noise: Fraction = 0.9  # Steady noise, 10 to 60 dB below the music
+    hum: Fraction = 0.12  # Mains hum with overtones, 15 to 50 dB below the music
+    clicks: Fraction = 0.08  # Clicks as of old records, 10 to 35 dB below the music
     drums: Fraction = 0.08
     """A recorded drum kit, or bursts of noise without one, -15 to 5 dB relative to the music."""
-    voice: Fraction = 0.08
-    """Recorded speech, -20 to 5 dB relative to the music."""
-    telephone: Fraction = 0.04
-    """300 to 3400 Hz in 8 bits of mu-law."""
-    suppressor: Fraction = 0.06
-    """Noise suppression of phones and browsers."""
+    voice: Fraction = 0.08  # Recorded speech, -20 to 5 dB relative to the music
+    telephone: Fraction = 0.04  # 300 to 3400 Hz in 8 bits of mu-law
+    suppressor: Fraction = 0.06  # Noise suppression of phones and browsers
     mp3: Fraction = 0.08
     """MP3 coding at 16 to 64 kbit/s."""
 
@@ -56,19 +44,14 @@ class RecordingConfig:
 class SynthConfig:
     """The data and how excerpts are made from it. Probabilities are per excerpt."""
 
-    root: Path
-    """Folder of data in the layout of ``training.music.synth``."""
-    cache: Path
-    """Folder for the decoded bank (up to a gigabyte) and aligned recordings."""
-    held_out: tuple[str, ...] = HELD_OUT
-    """Entries of the bank used only for validation."""
-    seed: int = 0
-    """Random seed, unless the caller gives one."""
+    root: Path  # Folder of data in the layout of ``training.music.synth``
+    cache: Path  # Folder for the decoded bank (up to a gigabyte) and aligned recordings
+    held_out: tuple[str, ...] = HELD_OUT  # Entries of the bank used only for validation
+    seed: int = 0  # Random seed, unless the caller gives one
 
     real_root: Path | None = None
     """Folder of real recordings with their scores (training.music.scored.corpus); None for none."""
-    real_probability: Fraction = 0.25
-    """Excerpts of those recordings, if `real_root` is given."""
+    real_probability: Fraction = 0.25  # Excerpts of those recordings, if `real_root` is given
     real_weights: dict[str, float] = field(
         default_factory=lambda: {"scores": 0.4, "guitar": 0.25, "voice": 0.25, "phrases": 0.1}
     )
@@ -79,19 +62,15 @@ class SynthConfig:
 
     excerpt_min_s: Annotated[float, Field(ge=1)] = 20.0
     """Seconds of the shortest excerpt."""
-    excerpt_max_s: float = 30.0
-    """Seconds of the longest."""
+    excerpt_max_s: float = 30.0  # Seconds of the longest
     seconds_per_window: Positive = 0.35
     """One window is cut from an excerpt per this much of its duration."""
-    pool_excerpts: Count = 32
-    """Excerpts from which a worker draws windows (about 2 MB each)."""
-    queue_batches: Count = 4
-    """Finished batches that may wait in each worker's queue."""
+    pool_excerpts: Count = 32  # Excerpts from which a worker draws windows (about 2 MB each)
+    queue_batches: Count = 4  # Finished batches that may wait in each worker's queue
 
     random_probability: Fraction = 0.12
     """Random chords, scales, arpeggios, repetitions and clusters instead of a score."""
-    background_probability: Fraction = 0.12
-    """Noise, hum, speech, drums and clicks without notes."""
+    background_probability: Fraction = 0.12  # Noise, hum, speech, drums and clicks without notes
     background_kinds: dict[str, float] = field(
         default_factory=lambda: {
             "silence": 0.05,
@@ -105,14 +84,11 @@ class SynthConfig:
         }
     )
     """Relative frequency of each kind of excerpt without notes."""
-    sung_probability: Fraction = 0.2
-    """Scores of which a part is sung, if there are voices."""
-    accompanied: Fraction = 0.5
-    """Of these, songs with players; others are sung alone."""
+    sung_probability: Fraction = 0.2  # Scores of which a part is sung, if there are voices
+    accompanied: Fraction = 0.5  # Of these, songs with players; others are sung alone
     overlay_probability: Fraction = 0.15
     """A second excerpt of another score at the same time, for larger ensembles."""
-    vibrato_probability: Fraction = 0.7
-    """Bowed voices with vibrato; for others 0.4 times as many."""
+    vibrato_probability: Fraction = 0.7  # Bowed voices with vibrato; for others 0.4 times as many
     edge_probability: Fraction = 0.04
     """Per window: silence before or after a random sample, as where a stream starts or ends."""
     piano_probability: Fraction = 0.42
@@ -136,16 +112,12 @@ class SynthConfig:
     )
     """Relative frequency of scores of each group of ensembles."""
 
-    tempo_min: float = 0.7
-    """Slowest tempo, relative to the written one."""
-    tempo_max: float = 1.4
-    """Fastest."""
+    tempo_min: float = 0.7  # Slowest tempo, relative to the written one
+    tempo_max: float = 1.4  # Fastest
     pedal_cap_s: float = 8.0
     """Longer pedal presses are split by a change; 1 in 100 human presses is this long."""
-    context: FromZero = 0
-    """Samples before each window that come with it (``ModelConfig.context``)."""
-    tuning_max_cents: float = 30.0
-    """Farthest concert pitch from 440 Hz, in cents."""
+    context: FromZero = 0  # Samples before each window that come with it (``ModelConfig.context``)
+    tuning_max_cents: float = 30.0  # Farthest concert pitch from 440 Hz, in cents
     recording: RecordingConfig = field(default_factory=RecordingConfig)
 
     def __post_init__(self) -> None:

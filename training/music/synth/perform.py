@@ -31,8 +31,7 @@ PIANOS = ("piano", "electric_piano", "electric_grand")
 SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
 OTHERS_VIBRATO = 0.4  # relative frequency of vibrato in other voices; organs have none
-RESIZED = 0.4
-"""Fraction of the voices whose instrument is larger or smaller than the recorded one."""
+RESIZED = 0.4  # fraction of the voices whose instrument is larger or smaller than the recorded one
 MISTUNED = 0.5  # fraction of the pianos whose unisons beat more than the recorded ones
 RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # their notes ring on
 

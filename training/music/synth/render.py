@@ -48,8 +48,7 @@ class Voice:
     balance: float = 0.5
     """How much of the recorded loudness differences between notes is kept, 0..1."""
     release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
-    dampers: Dampers | None = None
-    """Of a piano, whose notes end by them and not by ``release_s``."""
+    dampers: Dampers | None = None  # of a piano, whose notes end by them and not by ``release_s``
     detune_cents: float = 2.0  # standard deviation of each note's tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5

@@ -32,8 +32,7 @@ class Piece:
 
     ensemble: str
     expressive: bool  # played by a person: timing, dynamics and pedal are real
-    collection: str
-    """Where the piece comes from: the folder of its file, such as ``pop909``."""
+    collection: str  # where the piece comes from: the folder of its file, such as ``pop909``
     programs: tuple[int, ...]  # General MIDI program of each part
     notes: Notes
     pedal: F64

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from training.arrays import F32, F64, Rng
 
-DIRECT_S = 0.0025
-"""Part of a measured response that counts as direct sound and becomes an impulse."""
+DIRECT_S = 0.0025  # part of a measured response that counts as direct sound and becomes an impulse
 LONGEST_S = 2.5  # responses are truncated here; those of caves and cathedrals last longer
 FADE_S = 0.25
 RATIO_DB = (-6.0, 14.0)

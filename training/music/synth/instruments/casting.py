@@ -17,8 +17,7 @@ REACH = 3  # semitones that an instrument can play beyond its recorded range
 FONT_WEIGHT = 0.35  # relative frequency of sound fonts among the instruments of a class
 SPECTRA_WEIGHT = 0.1  # the same for sets made from measured spectra, without attacks and noise
 SPECTRA = "sharc_"
-LAYERS_COUNTED = 4
-"""Instruments with more dynamic layers are chosen more often, up to this number."""
+LAYERS_COUNTED = 4  # instruments with more dynamic layers are chosen more often, up to this number
 NOTES_COUNTED = 12  # instruments with fewer recorded notes are chosen less often
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""

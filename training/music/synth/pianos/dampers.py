@@ -111,15 +111,13 @@ class Dampers:
     """The dampers of one instrument, in one state of regulation."""
 
     middle_s: float = 0.12  # time constant of the amplitude of the low partials at middle C
-    bass_semitones: float = 14.0
-    """Semitones below middle C over which the time constant doubles."""
+    bass_semitones: float = 14.0  # semitones below middle C over which the time constant doubles
     treble_semitones: float = 24.0  # semitones above middle C over which it halves
     treble_power: int = 2  # high partials are damped this much faster
     residue: float = 0.06
     """Share of the amplitude that felt does not reach at once: it fades RESIDUE_RATIO times as
     slowly."""
-    highest: int = 90
-    """MIDI pitch of the last note that has a damper; the strings above ring on."""
+    highest: int = 90  # MIDI pitch of the last note that has a damper; the strings above ring on
     delay_s: float = 0.02  # from the release of the key until the felt touches the string
     restrike_s: float = 0.015
     """Time constant with which the hammer of the same note stops the string's old motion."""
@@ -207,8 +205,7 @@ class Releases:
         length = int(RELEASE_TIME_CONSTANTS * release_s * sample_rate)
         self.begin = np.rint(notes.offset * sample_rate).astype(np.intp)
         """Sample at which each note [n] begins to fall."""
-        self.end = self.begin + length
-        """Sample at which it is over."""
+        self.end = self.begin + length  # sample at which it is over
         self.gone_s = np.full(len(notes), np.inf)
         """Second by which it is inaudible, if that comes before its offset."""
         time = np.arange(length + 1, dtype=np.float32)

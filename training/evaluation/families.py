@@ -65,7 +65,7 @@ def _down(presses: F64, frames: int) -> I64:
     """[frames]: 1 if the pedal is down in the middle of a frame; presses: [n, 2] in s."""
     middle = (np.arange(frames) + 0.5) * PEDAL_FRAME_S
     begins, ends = presses[:, :1], presses[:, 1:]
-    return ((begins <= middle) & (middle < ends)).any(axis=0).astype(np.int64)
+    return np.asarray(((begins <= middle) & (middle < ends)).any(axis=0), np.int64)
 
 
 def evaluate_families(

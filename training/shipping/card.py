@@ -137,9 +137,10 @@ def folder_attributions(folder: Path) -> str:
     return attributions(named) if named else ""
 
 
-KNOWN_FAILURES = f"""\
+RENDERED = f"""\
 - At most a quarter of the training excerpts are recordings of music; real rooms, pedalling and
-  touch differ from those of the rest. Training audio has only the instruments of {ATTRIBUTIONS}.
+  touch differ from those of the rest. Training audio has only the instruments of {ATTRIBUTIONS}."""
+KNOWN_FAILURES = """\
 - Offsets are much less reliable than onsets, as onset + offset F1 shows: the sustain pedal,
   resonance and rooms prolong notes after the keys are released.
 - Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
@@ -174,8 +175,10 @@ def model_card(card: dict[str, Any]) -> str:
         "",
         "## Known failures",
         "",
+        *([RENDERED] if "synth" in card["data"] else []),
         KNOWN_FAILURES,
-        f"The note tracker's settings, tuned on validation material, are in `{card['name']}.json`.",
+        f"The note tracker's settings, tuned on validation material, are in `{card['name']}.json`;",
+        "[RESULTS.md](../../training/RESULTS.md#transcription) has the accuracy on recordings.",
         *(
             [f"[{ATTRIBUTIONS}]({ATTRIBUTIONS}) lists every source and licence."]
             if card.get("sources")

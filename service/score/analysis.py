@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, STEADY, FileNote, Tempo
-from service.score.beats import SURE, Beats, Wishes, find_beats
+from service.score.beats import SURE, Beats, Wishes
 from service.score.keys import Key, key_of
 from service.score.live import LiveBeat, whole
+from service.score.programme import find_beats
 from service.score.quantise import place_notes
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation

@@ -13,19 +13,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.score.bars import find_bars
-from service.score.beats import (
-    MIN_CHORDS,
-    SHORTEST_S,
-    SURE,
-    Beats,
-    State,
-    Wishes,
-    agreement,
-    best_path,
-    snapped,
-)
+from service.score.beats import SURE, Beats
 from service.score.evidence import chords_of
+from service.score.metre import in_bars
+from service.score.programme import MIN_CHORDS, SHORTEST_S, State, agreement, best_path, snapped
 
 TICK_S = 2.0
 LAG_S = 2.0
@@ -106,20 +97,20 @@ class LiveBeats:
             self._last = None
             return
         from_s = last.time_s if last else chords.time_s[0] - 0.1
-        path = best_path(chords, from_s, now_s, Wishes(), last)[1 if last else 0 :]
+        path = best_path(chords, from_s, now_s, start=last)[1 if last else 0 :]
         before = [b for b in self.said[self._run :] if b.time_s >= begin_s] if last else []
         if len(before) + len(path) < MIN_CHORDS:
             return
         time_s = np.append([b.time_s for b in before], snapped(chords, path) if path else [])
-        beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, 2, 1.0)
+        divide = before[0].subdivision if before else path[0].subdivision
+        beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, divide, 1.0)
         confidence = agreement(chords.time_s, beats)
         if begins := last is None:
             self._run = len(self.said)
         if confidence < (_CERTAIN if begins else SURE) or (begins and len(chords.time_s) < _CHORDS):
             self._last = None
             return
-        position = beats.position(notes[:, :2])
-        bars = _continued(before, notes, position, len(time_s))
+        bars = _continued(before, notes, beats)
         for state, beat_s, (place, metre) in zip(path, time_s[len(before) :], bars, strict=True):
             if state.time_s >= now_s - lag_s:
                 break
@@ -130,12 +121,10 @@ class LiveBeats:
 
 
 def _continued(
-    before: Sequence[LiveBeat],
-    notes: NDArray[np.float64],
-    position: NDArray[np.float64],
-    beats: int,
+    before: Sequence[LiveBeat], notes: NDArray[np.float64], beats: Beats
 ) -> list[tuple[int, int]]:
     """Place and bar of the beats after those said: the bar that has begun ends as it was said."""
+    count = len(beats.time_s)
     rest: list[tuple[int, int]] = []
     first = usual = None
     if before:
@@ -143,10 +132,10 @@ def _continued(
         usual = last.beats_per_bar
         rest = [(place, usual) for place in range(last.place + 1, usual)]
         first = len(before) + len(rest)
-        if first >= beats:
-            return rest[: beats - len(before)]
-    bar, metre = find_bars(notes, position, beats, first=first, before=usual)
-    return rest + [(int(place), metre) for place in bar[len(before) + len(rest) :]]
+        if first >= count:
+            return rest[: count - len(before)]
+    found = in_bars(notes, beats, first=first, before=usual, keep=True)
+    return rest + [(int(at), found.beats_per_bar) for at in found.bar[len(before) + len(rest) :]]
 
 
 def whole(said: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | None:

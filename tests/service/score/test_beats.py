@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.score.beats import SURE, Beats, Wishes, find_beats
+from service.score.beats import SURE, Beats, Wishes
+from service.score.programme import find_beats
 from tests.service.score.music import tune
 
 

@@ -1,0 +1,249 @@
+"""The metre of a performance: which pulse is the beat, how many beats a bar has, where bars begin.
+
+Found beats are divided into units. A metre is a row of levels, from units over beats to bars, each
+two or three times as long as the one below. Each level is judged against the one below: where it
+begins, notes are longer and harmony changes more than elsewhere, and accents one or two lengths
+later are like those of now. How much each counts was fitted to scores and performances whose bars
+are known; how usual metres and tempos are was not (training/RESULTS.md). A performance has one
+metre throughout; bars may be cut short.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.score.beats import Beats
+from service.score.evidence import chord_numbers, relative
+
+# Likeness of accents after one length and after two, longer notes, change of harmony from one length
+# of the level below to the next, and of its own.
+WEIGHTS = (0.61, 0.51, 0.39, 0.33, 0.20)
+# The more of these, the more speaks against a metre: beats of three parts, and bars.
+_TRIPLE = 1.0
+_BARS = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 0.3, (3, 3): 1.1, (3, 4): 1.1}
+_BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # usual beat: log-normal; its weight
+_FULL = 0.25  # weight of beats that hold more or fewer chords than one
+_BEATS_S = (0.22, 1.9)
+_WINDOW = 60  # beats that are judged at once
+_AS_MANY = 16  # bars say no more than these: one is like the next
+_ON = 0.3  # of a unit: onsets as close as this are on it
+_LONGEST = 6.0  # beats that count of a note
+_CUT = 8.0  # cost of a bar that is cut short
+_STAYS = 2.0  # what speaks for the metre that has been
+_NEVER = -1e6
+
+
+class Metre(NamedTuple):
+    """``beat``: its length in units; a found beat has as many as it divides in."""
+
+    beat: int
+    subdivision: int
+    beats_per_bar: int
+
+    @property
+    def bar(self) -> int:
+        return self.beat * self.beats_per_bar
+
+    @property
+    def levels(self) -> list[tuple[int, int]]:
+        """Length of the level below, and of each level."""
+        half = {2 * self.beat} if self.beats_per_bar == 4 else set()
+        part = {self.beat // self.subdivision} if self.beat > 1 else set()
+        return list(pairwise(sorted({1, self.beat, self.bar} | half | part)))
+
+    def sides(self, below: int, length: int) -> tuple[NDArray[np.bool_], ...]:
+        """Places of a bar that begin a level, and the others that begin the one below."""
+        place = np.arange(self.bar)
+        return place % length == 0, (place % below == 0) & (place % length > 0)
+
+    @property
+    def unusual(self) -> float:
+        triple = _TRIPLE if self.subdivision == 3 else 0.0
+        return triple + _BARS[self.subdivision, self.beats_per_bar]
+
+
+_READINGS = {  # of found beats: as they are, twice or half as long, two parts as three or reversed
+    2: ((2, 2), (4, 2), (1, 2), (3, 3), (6, 3)),
+    3: ((3, 3), (1, 2), (2, 2), (6, 2)),
+}
+
+
+def in_bars(
+    notes: NDArray[np.float64],
+    beats: Beats,
+    beats_per_bar: int | None = None,
+    first: int | None = None,
+    before: int | None = None,
+    keep: bool = False,
+) -> Beats:
+    """Beats with their bars, or others that suit the bars better.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
+        beats_per_bar: if it is known.
+        first: a beat that begins a bar, if one is known.
+        before: beats of the bars before, which go on unless much speaks against it.
+        keep: the beats are right.
+    """
+    per = beats.subdivision
+    units = _Units(notes, beats)
+    edges = np.linspace(0, units.count, max(1, round(units.count / per / _WINDOW)) + 1).astype(int)
+    known = first * per if first is not None else None
+    score: dict[Metre, float] = {}
+    for metre in (Metre(*kind, bar) for kind in _READINGS[per] for bar in (2, 3, 4)):
+        own = metre.beat == per
+        fast, slow = _BEATS_S
+        if beats_per_bar not in (None, metre.beats_per_bar) or (keep and not own):
+            continue
+        if not own and not fast < metre.beat * units.unit_s < slow:
+            continue
+        total = _STAYS if metre.beats_per_bar == before else 0.0
+        for window in map(slice, edges[:-1], edges[1:]):
+            phases = units.phases(metre, window) @ WEIGHTS
+            if known is not None and window.start <= known < window.stop:
+                phases = phases[known % metre.bar, None]
+            elif keep:
+                phases = phases[::per]
+            likely = np.logaddexp.reduce(phases) - np.log(len(phases))
+            total += float(likely) + units.prior(metre, window)
+        score[metre] = total
+    metre = max(score, key=lambda metre: score[metre])
+    places = units.places(metre, known, keep)
+    on_beat = np.flatnonzero(places % metre.beat == 0)
+    return replace(
+        beats,
+        time_s=beats.time(on_beat / per),
+        bar=places[on_beat] // metre.beat,
+        beats_per_bar=metre.beats_per_bar,
+        subdivision=metre.subdivision,
+    )
+
+
+class _Units:
+    """What begins on each unit of some beats, and what that says of a metre."""
+
+    def __init__(self, notes: NDArray[np.float64], beats: Beats) -> None:
+        per = beats.subdivision
+        self.count = count = (len(beats.time_s) - 1) * per + 1
+        self.unit_s = float(np.median(np.diff(beats.time_s))) / per
+        self._per = per
+        onset, offset = (beats.position(notes[:, :2]) * per).T
+        offset = np.minimum(offset, onset + _LONGEST * per)
+        pitch = notes[:, 2].astype(int)
+        nearest = np.round(onset).astype(int)
+        on = (np.abs(onset - nearest) < _ON) & (nearest >= 0) & (nearest < count)
+        longest = np.zeros(count)
+        np.maximum.at(longest, nearest[on], (offset - onset)[on] / per)
+        # Each note in each unit that it sounds in.
+        begin = np.floor(onset + _ON).astype(int)
+        spans = np.maximum(np.floor(offset - 0.2).astype(int) - begin + 1, 1)
+        note = np.repeat(np.arange(len(onset)), spans)
+        unit = begin[note] + np.arange(len(note)) - np.repeat(np.cumsum(spans) - spans, spans)
+        inside = (unit >= 0) & (unit < count)
+        note, unit = note[inside], unit[inside]
+        share = np.minimum(offset[note], unit + 1) - np.maximum(onset[note], unit)
+        self._harmony = np.zeros((count, 12))
+        np.add.at(self._harmony, (unit, pitch[note] % 12), np.maximum(share, 0))
+        lowest = np.full(count, np.inf)
+        np.minimum.at(lowest, unit, pitch[note])
+        bass = np.zeros(count)
+        bass[nearest[on][pitch[on] <= lowest[nearest[on]]]] = 1
+        number = np.bincount(nearest[on], minlength=count)
+        raw = np.log(longest + 0.1), np.log(number + 0.3), bass
+        self._accents = np.stack([relative(values) for values in raw], 1)
+        heads = np.append(True, np.diff(chord_numbers(notes[:, 0])) > 0)
+        self._chords = np.bincount(begin[heads].clip(0, count - 1), minlength=count)
+        self._changes: dict[int, NDArray[np.float64]] = {}
+
+    def prior(self, metre: Metre, window: slice) -> float:
+        """What speaks for a metre but for its levels: how usual, fast and full its beats are."""
+        off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
+        full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
+        return float(-metre.unusual - _TEMPO * off * off - _FULL * full * full)
+
+    def phases(self, metre: Metre, window: slice) -> NDArray[np.float64]:
+        """What the levels say, if a bar begins on unit 0, 1, ...: [units of a bar, WEIGHTS]."""
+        unit = np.arange(self.count)[window] % metre.bar
+        size = np.bincount(unit, minlength=metre.bar)
+        place = np.arange(metre.bar)
+        total = np.zeros((metre.bar, len(WEIGHTS)))
+        for below, length in metre.levels:
+            total[:, :2] += self._alike(window, below, length)
+            first, other = metre.sides(below, length)
+            marks = self._marks(below, length)[window]
+            sums = np.stack([np.bincount(unit, mark, metre.bar) for mark in marks.T], 1)
+            means = []
+            for side in (first, other):
+                units = (place[side] + place[:, None]) % metre.bar
+                number = size[units].sum(1)
+                means.append(sums[units].sum(1) / np.maximum(number, 1)[:, None])
+                if side is first:
+                    weight = np.sqrt(np.minimum(number, _AS_MANY))[:, None]
+            total[:, 2:] += weight * (means[0] - means[1])
+        return total
+
+    def _marks(self, below: int, length: int) -> NDArray[np.float64]:
+        """[units, 3]: length of notes, change of harmony by the lengths of two levels."""
+        return np.stack([self._accents[:, 0], self._change(below), self._change(length)], 1)
+
+    def _change(self, length: int) -> NDArray[np.float64]:
+        """How much harmony changes from a length before each unit to a length after it."""
+        if length in self._changes:
+            return self._changes[length]
+        total = np.vstack([np.zeros((1, 12)), np.cumsum(self._harmony, 0)])
+        at = np.arange(self.count)
+        before = _normed(total[at] - total[np.maximum(at - length, 0)])
+        after = _normed(total[np.minimum(at + length, self.count)] - total[at])
+        change = 1 - (before * after).sum(1)
+        ends = (at < length) | (at > self.count - length)
+        change[ends] = change[~ends].mean() if (~ends).any() else 0.0
+        self._changes[length] = relative(change)
+        return self._changes[length]
+
+    def _alike(self, window: slice, below: int, length: int) -> NDArray[np.float64]:
+        """How like accents are to those one and two lengths later, beside other lags."""
+        rows = self._accents[window] - self._accents[window].mean(0)
+        power = float((rows * rows).sum(1).mean()) + 1e-6
+
+        def after(lag: int) -> float:
+            return float((rows[lag:] * rows[:-lag]).sum(1).mean()) / power
+
+        alike = np.zeros(2)
+        for number, end in enumerate((length, 2 * length)):
+            if end <= 2 * len(rows) // 3:
+                others = [after(lag) for lag in range(end - length + below, end, below)]
+                alike[number] = 4 * (after(end) - np.mean(others))
+        return alike
+
+    def places(self, metre: Metre, known: int | None, keep: bool) -> NDArray[np.int64]:
+        """The place of each unit in its bar: bars are whole unless much speaks against it."""
+        at, place = np.arange(self.count), np.arange(metre.bar)
+        scores = np.zeros((self.count, metre.bar))
+        for below, length in metre.levels:
+            marks = self._marks(below, length) @ WEIGHTS[2:] / np.sqrt(_AS_MANY)
+            first, other = metre.sides(below, length)
+            scores += marks[:, None] * (first - other * (first.sum() / other.sum()))
+        if keep:
+            scores[(at[:, None] % self._per > 0) != (place % metre.beat > 0)] = _NEVER
+        if known is not None:
+            scores[known, 1:] = _NEVER
+        value = scores[0].copy()
+        before = np.full(self.count, metre.bar - 1)  # the place before each first one
+        for unit in range(1, self.count):
+            cut = int(value.argmax())
+            value = np.roll(value, 1)
+            if value.max() - _CUT > value[0]:
+                value[0], before[unit] = value.max() - _CUT, cut
+            value += scores[unit]
+        places = np.empty(self.count, np.int64)
+        places[-1] = value.argmax()
+        for unit in range(self.count - 1, 0, -1):
+            places[unit - 1] = places[unit] - 1 if places[unit] else before[unit]
+        return places
+
+
+def _normed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 0.1)

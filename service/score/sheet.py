@@ -90,7 +90,7 @@ def musicxml(
         steady: False if no beat was found: a line above the score says so.
     """
     stream = load("music21.stream")
-    layout, meta, tempo = load("music21.layout"), load("music21.metadata"), load("music21.tempo")
+    layout, meta = load("music21.layout"), load("music21.metadata")
     score = stream.Score()
     score.metadata = meta.Metadata(title=title or "Transcription", composer="")
     parts = list(parts)
@@ -106,12 +106,8 @@ def musicxml(
             score.insert(0, layout.StaffGroup(written, symbol="brace", barTogether=True))
     if score.parts and (first := score.parts[0].getElementsByClass("Measure").first()):
         text = "no steady beat: free rhythm"
-        if steady:
-            # As words: the glyph of a metronome mark needs a music font on the viewer's side.
-            sign = "\u2669" if beats.subdivision == 2 else "\u2669."
-            text = f"{sign} = {beats.bpm:.0f}"
-            quarters = round(beats.bpm * float(beats.quarters))
-            first.insert(0, tempo.MetronomeMark(numberSounding=quarters))
+        if steady:  # as words: a metronome mark's glyph needs a music font on the viewer's side
+            text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"
         words = load("music21.expressions").TextExpression(text)
         words.placement, words.style.fontWeight = "above", "bold"
         first.insert(0, words)
@@ -122,9 +118,12 @@ def musicxml(
         for signature in score.recurse().getElementsByClass("TimeSignature"):
             signature.style.hideObjectOnPrint = True
     exporter = load("music21.musicxml.m21ToXml").GeneralObjectExporter(score)
-    # music21 writes no tuning, and string and fret for a chord's first note alone, but a fingering
-    # for each.
+    # music21 writes no tuning, string and fret for a chord's first note alone, but a fingering for
+    # each, and a tempo that sounds in a direction of its own, which MuseScore shows as another.
     document = _FINGERING.sub(_STRING_AND_FRET, bytes(exporter.parse()))
+    if steady:
+        sound = f'<sound tempo="{beats.bpm * float(beats.quarters):.0f}"/></direction>'.encode()
+        document = document.replace(b"</direction>", sound, 1)
     return document.replace(_LINES, _LINES + _TUNING)
 
 

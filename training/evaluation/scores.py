@@ -57,7 +57,8 @@ def evaluate_scores(
     seconds: float,
 ) -> dict[str, Any]:
     """Means over the scores, and ``scores``, each with whether ``metre`` and ``key`` (the
-    signature) are right; of the notes found, the shares in the right place of the passage
+    signature) are right, ``metre_allowed`` if bars of two and of four beats are taken for the
+    same; of the notes found, the shares in the right place of the passage
     (``place``: the same shift in all) and at the right distance from the note before (``step``),
     ``_allowed`` also at half and twice the tempo.
 
@@ -147,9 +148,12 @@ def compared(played: Played, found: list[Note]) -> dict[str, float]:
     own = np.array([float(note.onset * beats.quarters) for note in placed])
     same_bar = float(beats.beats_per_bar * beats.quarters) == played.bar_quarters
     same_beats = beats.beats_per_bar == played.beats_per_bar
-    metre = beats.subdivision == played.subdivision and (same_bar or same_beats)
+    same_parts = beats.subdivision == played.subdivision
+    metre = same_parts and (same_bar or same_beats)
+    two_or_four = {beats.beats_per_bar, played.beats_per_bar} <= {2, 4}
     return {
         "metre": float(analysis.steady and metre),
+        "metre_allowed": float(analysis.steady and same_parts and (metre or two_or_four)),
         "key": float(analysis.key.fifths == played.fifths),
         "notes_found": len(matched) / len(notes),
         **_shares(played.quarter[places], own[rows]),

@@ -20,7 +20,7 @@ from service.score.evidence import chord_numbers, relative
 
 # Likeness of accents after one length and after two, longer notes, change of harmony from one length
 # of the level below to the next, and of its own.
-WEIGHTS = (0.61, 0.51, 0.39, 0.33, 0.20)
+WEIGHTS = (0.67, 0.44, 0.39, 0.34, 0.19)
 # The more of these, the more speaks against a metre: beats of three parts, and bars.
 _TRIPLE = 1.0
 _BARS = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 0.3, (3, 3): 1.1, (3, 4): 1.1}

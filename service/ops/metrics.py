@@ -56,26 +56,22 @@ class Metrics:
             "Audio received and not transcribed, in each session as it says something",
             LATENESS_BUCKETS_S,
         )
-        step_s = seconds("step_seconds", "Time of the model for a batch", STEP_BUCKETS_S, "way")
-        windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
-        # Looking a label up takes as long as counting; and rates have a first value.
-        self._batches: dict[str, tuple[Histogram, Histogram]] = {}
-        for way in ("live", "file"):
-            self._batches[way] = step_s.labels(way), windows.labels(way)
-            self.audio_s.labels(way)
-            self.batch_failures.labels(way)
+        self.step_s = seconds("step_seconds", "Time of a batch in the model", STEP_BUCKETS_S, "way")
+        self.windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
+        for metric in (self.audio_s, self.batch_failures, self.step_s, self.windows):
+            for way in ("live", "file"):
+                metric.labels(way)  # rates need a first value
 
     def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
         """A gauge that is evaluated on each scrape."""
         Gauge(f"rse_{name}", meaning, registry=self.registry).set_function(value)
 
     def stepped(self, step: Stepped) -> None:
-        if not step.windows:
+        if step.windows:
+            self.step_s.labels(step.way).observe(step.seconds)
+            self.windows.labels(step.way).observe(step.windows)
+        else:
             self.batch_failures.labels(step.way).inc()
-            return
-        step_s, windows = self._batches[step.way]
-        step_s.observe(step.seconds)
-        windows.observe(step.windows)
 
     def worker_ended(self) -> None:
         self.worker_restarts.inc()

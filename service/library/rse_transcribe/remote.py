@@ -55,18 +55,19 @@ def transcribe(
         IncompleteError: the recording is damaged.
         ValueError: impossible address.
     """
+    refusals = 0
     with opened(recording) as (file, _), progress_bar(file) as bar:
-        for tries in range(1, BUSY_TRIES + 1):
+        while True:
             try:
                 return _gather(_messages(file, url, options), lambda part: bar.update(part - bar.n))
             except ServiceError as error:
-                if error.retry_after_s is None or tries == BUSY_TRIES:
+                refusals += 1
+                if error.retry_after_s is None or refusals == BUSY_TRIES:
                     raise
-                if tries == 1:
+                if refusals == 1:
                     say(f"{error}; waiting")
                 time.sleep(error.retry_after_s)
                 file.seek(0)
-    raise AssertionError
 
 
 def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None]) -> Transcription:

@@ -103,13 +103,8 @@ class DrainingServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
         super().__init__(config)
         self._state = state
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._drain: asyncio.Task[None] | None = None
         self.failed = False
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accepted sockets inherit that the system drops a client which reads nothing."""
@@ -121,12 +116,13 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler. It does not re-raise the signal: a drained server exits with 0."""
-        if self._loop is None or self._state.draining.is_set():
+        if not self.started or self._state.draining.is_set():
             self.force_exit = self.should_exit
             self.should_exit = True
             return
         # An empty context: the signal may interrupt a task, whose session id is not the drain's.
-        self._loop.call_soon_threadsafe(self._begin_drain, context=Context())
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(self._begin_drain, context=Context())
 
     def fail(self) -> None:
         """Ends the server as failed; called if the model cannot be loaded."""

@@ -23,9 +23,9 @@ from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
 from service.upload import score
-from service.workers.link import PROCESSES
 from service.workers.messages import LoadModel, Setup
 from service.workers.pool import Pool
+from service.workers.process import PROCESSES
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,6 @@ from service.protocol.magic import file_format
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
-from service.stream.stream import MAX_NOTES
 from service.workers.messages import Known, Open
 from service.workers.relay import MAX_BUFFERED_S, Relay
 
@@ -43,7 +42,6 @@ MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
 MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, beyond the first of them
 # At 8 kHz more of them: a ping waits behind what is under way, which may be 4 MB, for 20 s at most.
 LEAST_PACE_BYTES = 256_000  # a second
-LAGGING_MS = 500.0
 SEND_TIMEOUT_S = 10.0  # for a message that its client does not read
 KEPT_ALIVE_S = 600.0  # without audio
 CLOSE_PATIENCE_S = 1.0  # for a client to accept the close frame
@@ -159,7 +157,6 @@ class Connection:
         resume = start.resume
         begin_s = resume.from_sample / start.sample_rate if resume else 0.0
         opening = Open(
-            stream=0,
             session_id=resume.session_id if resume else secrets.token_hex(8),
             audio=start.audio(),
             options=options,
@@ -169,8 +166,6 @@ class Connection:
                 idle_timeout_s=settings.idle_timeout_s,
                 max_buffered_ms=1000 * MAX_BUFFERED_S,
             ),
-            max_notes=MAX_NOTES,
-            lagging_ms=LAGGING_MS,
             known=Known(checkpoint=resume, skip=resume.known_events if resume else 0),
             updates=start.updates,
             heat=start.frames,

@@ -1,20 +1,33 @@
 """How many live sessions this machine can carry on time, measured at start-up.
 
 For about a second, sessions with default options process audio as fast as they can, with all that
-the process does for a session except its socket. Sessions are admitted up to a fraction of it, each
+the service does for a session except its socket. Sessions are admitted up to a fraction of it, each
 by the windows per second that it asks for: in anytime mode a window every second hop, twice those
 of default options.
 """
 
+import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from model.config import HOP
 from service.access.clients import Room
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import MAX_BLOCK_FRAMES, Mode, StreamOptions
+from service.protocol.options import (
+    MAX_BLOCK_FRAMES,
+    AudioFormat,
+    Encoding,
+    Mode,
+    StreamOptions,
+)
+from service.protocol.server_messages import Limits
+from service.workers.messages import Open
 from service.workers.pool import Pool
+from service.workers.relay import Relay
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +49,9 @@ SESSION_WINDOWS_PER_S = 4.0
 
 _TRIALS = 2  # other load slows a trial down: the best counts
 _TRIAL_S = 0.4
+_SESSIONS = 16  # of a trial, at most as many as others leave room for
+_CHUNK_S = 0.1
+_LEVEL = 0.05  # of the noise that they hear
 
 
 @dataclass(frozen=True)
@@ -75,9 +91,7 @@ class Capacity:
 
 async def capacity(pool: Pool) -> Capacity:
     """The capacity of these workers, which have no streams yet."""
-    windows_per_s = 0.0
-    for _ in range(_TRIALS):
-        windows_per_s = max(windows_per_s, await pool.measure(_TRIAL_S))
+    windows_per_s = max([await _windows_per_s(pool) for _ in range(_TRIALS)])
     alone = min(ALONE, ALONE_WORKER / pool.workers)
     found = Capacity(windows_per_s, pool.config.sample_rate, alone)
     logger.info(
@@ -85,6 +99,43 @@ async def capacity(pool: Pool) -> Capacity:
         *(found.admitted_per_s, windows_per_s, found.sessions(StreamOptions())),
     )
     return found
+
+
+async def _windows_per_s(pool: Pool) -> float:
+    """Windows per second of sessions whose audio comes as fast as it is taken."""
+    audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=48_000)
+    # Nobody is told the limits.
+    limits = Limits(max_message_bytes=0, max_session_s=0, idle_timeout_s=0, max_buffered_ms=0)
+    opening = Open(session_id="", audio=audio, options=StreamOptions(), limits=limits)
+    noise = np.random.default_rng(0).standard_normal(int(_CHUNK_S * audio.sample_rate_hz))
+    chunk = (32_767 * _LEVEL * noise).astype("<i2").tobytes()
+    sessions = [pool.open_session(opening) for _ in range(_SESSIONS)]
+    try:
+        for session in sessions:
+            await session.said()  # that it is ready
+        began_s = time.monotonic()
+        async with asyncio.timeout(_TRIAL_S):
+            playing = [_play(session, chunk) for session in sessions]
+            await asyncio.gather(*playing, *map(_listen, sessions))
+    except TimeoutError:
+        pass
+    finally:
+        for session in sessions:
+            pool.close_session(session)
+    taken_s = sum(session.taken_bytes for session in sessions) / audio.byte_rate
+    return taken_s * sessions[0].load / (time.monotonic() - began_s)
+
+
+async def _play(session: Relay, chunk: bytes) -> None:
+    """Until it is cancelled."""
+    while True:
+        await session.room()
+        session.send(chunk)
+
+
+async def _listen(session: Relay) -> None:
+    while True:
+        await session.said()
 
 
 class SessionRoom(Room):

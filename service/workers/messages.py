@@ -64,13 +64,11 @@ class Setup:
     Attributes:
         load: see LoadModel.
         model, device: names, or `auto`.
-        threads: cores of the worker.
     """
 
     load: LoadModel
     model: str
     device: str
-    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,19 +98,18 @@ class Open:
 
     Attributes:
         session_id: that of the client's checkpoints.
+        limits: said to the client.
         updates: whether the client wants corrections and the pedal.
         heat: whether it wants probabilities.
         beats: whether it wants beats.
     """
 
-    stream: int
     session_id: str
     audio: AudioFormat
     options: StreamOptions
     limits: Limits
-    max_notes: int
-    lagging_ms: float
-    known: Known
+    stream: int = 0
+    known: Known = field(default_factory=Known)
     updates: bool = False
     heat: bool = False
     beats: bool = False
@@ -151,13 +148,6 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """Measure for this many seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Ping:
     pass
 
@@ -167,16 +157,11 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The model is loaded.
-
-    Attributes:
-        window_ms: time of a usual window.
-    """
+    """The model is loaded."""
 
     config: ModelConfig
     card: Mapping[str, Any]
     device: str
-    window_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +231,6 @@ class Stepped(NamedTuple):
     way: str
     windows: int
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Windows of default streams per second."""
-
-    windows_per_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +15,13 @@ from typing import Any, Protocol
 from model.config import ModelConfig
 from service.protocol.faults import internal_error
 from service.stream.windows import Due, EngineError, Probabilities
-from service.workers.link import LOOKS, PROCESSES, Link
-from service.workers.messages import Computed, Hello, Open, Refused, Said, Setup, Stepped
+from service.workers.link import LOOKS, Link
+from service.workers.messages import Computed, Hello, Open, Setup, Stepped
+from service.workers.process import PROCESSES
 from service.workers.relay import Relay
 from service.workers.segments import ENDED, Asked, Segments
 
 logger = logging.getLogger(__name__)
-
-ALONE_MS = 40.0
-"""A window that takes one core longer is split across all cores, in a single worker."""
 
 MOST_WORKERS = 8
 _DRIVER = Path("/dev/nvidiactl")  # without it there is no CUDA
@@ -45,7 +43,8 @@ class Pool:
 
     Attributes:
         config, card: of the model; known after ``start``, as what follows.
-        device: where they compute (see ``Hello``).
+        device: where they compute.
+        workers: how many.
     """
 
     def __init__(
@@ -70,12 +69,11 @@ class Pool:
         self._observer = observer
         self._processes = processes
         self._links: list[Link] = []
-        self._sessions: dict[int, Relay] = {}
+        self._unplaced: set[Relay] = set()  # sessions without a worker
         self._numbers = itertools.count(1)
         self._segments = Segments(self._links)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False  # from `start` to `close`
-        self._count = 0
         self.device = setup.device
 
     # -- life -------------------------------------------------------------------------------------
@@ -87,20 +85,16 @@ class Pool:
         device = self._setup.device
         on_gpu = device.startswith("cuda") or (device == "auto" and _DRIVER.exists())  # noqa: ASYNC240
         in_process = self._processes and (count > 1 or on_gpu)
-        hello = await self._launch_all(1 if on_gpu or not in_process else count, in_process)
+        if not in_process:
+            count = 1
+        hello = await self._launch_all(1 if on_gpu else count, in_process)
         self.config: ModelConfig = hello.config
         self.card: Mapping[str, Any] = hello.card
         self.device = hello.device
-        on_gpu = hello.device.startswith("cuda")
-        if on_gpu and self._wanted is None:
+        if hello.device.startswith("cuda") and self._wanted is None:
             count = 1
-        elif not on_gpu and hello.window_ms > ALONE_MS and self._cores > 1:
-            count = 1
-            self._setup = replace(self._setup, threads=self._cores)
-            for link in list(self._links):
-                self._retire(link)
-        self._count = count if in_process else 1
-        if missing := self._count - len(self._links):
+        self.workers = count
+        if missing := count - len(self._links):
             await self._launch_all(missing, in_process)
         self._running = True
         self._keep(self._watch())
@@ -125,7 +119,8 @@ class Pool:
             self._retire(link)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._segments.close()
-        self._give_up_sessions()
+        self._give_up(self._unplaced)
+        self._unplaced.clear()
 
     @property
     def ready(self) -> bool:
@@ -137,38 +132,28 @@ class Pool:
         """Whether a worker that cannot be replaced, a thread, does not answer."""
         return any(link.hangs for link in self._links)
 
-    async def measure(self, seconds: float) -> float:
-        """Windows per second of default streams that all workers compute together."""
-        measuring = [link.measure(seconds) for link in self._links if link.up]
-        return sum(await asyncio.gather(*measuring))
-
     # -- live sessions ----------------------------------------------------------------------------
 
     def open_session(self, opening: Open) -> Relay:
         """Open a session in the worker that has least to do; its number is set here."""
         session = Relay(replace(opening, stream=next(self._numbers)), self.config)
-        self._sessions[session.stream] = session
         self._place(session)
         return session
 
     def close_session(self, session: Relay) -> None:
         """It is over, or nobody waits for it any more."""
-        if self._sessions.pop(session.stream, None) is not None:
-            session.drop()
+        session.drop()
+        self._unplaced.discard(session)
 
     def _place(self, session: Relay) -> None:
-        loads = {link: 0.0 for link in self._links if link.up}
-        for other in self._sessions.values():
-            if other.link in loads:
-                loads[other.link] += other.load
-        if loads:
-            session.move_to(min(loads, key=loads.__getitem__))
+        """In a worker; without any, in the next that starts."""
+        up = [link for link in self._links if link.up]
+        if up:
+            session.move_to(min(up, key=lambda link: link.load))
+        else:
+            self._unplaced.add(session)
 
     # -- recordings -------------------------------------------------------------------------------
-
-    @property
-    def workers(self) -> int:
-        return self._count
 
     def submit(self, segment: Due) -> Future[Probabilities]:
         asked = Asked(segment)
@@ -182,7 +167,7 @@ class Pool:
 
     async def _launch(self, in_process: bool) -> Hello:
         """Start a worker. Raises EngineError or OSError; then there is none."""
-        link = Link(in_process, self._heard, self._lost)
+        link = Link(in_process, self._worked, self._lost)
         self._links.append(link)
         try:
             return await link.start(self._setup)
@@ -190,17 +175,11 @@ class Pool:
             self._retire(link)
             raise
 
-    def _heard(self, link: Link, message: object) -> None:
-        match message:
-            case Said() | Refused():
-                session = self._sessions.get(message.stream)
-                if session is not None and session.link is link:
-                    session.heard(message)
-            case Computed():
-                self._segments.computed(link, message)
-            case Stepped():
-                if self._observer is not None:
-                    self._observer.stepped(message)
+    def _worked(self, link: Link, done: Computed | Stepped) -> None:
+        if isinstance(done, Computed):
+            self._segments.computed(link, done)
+        elif self._observer is not None:
+            self._observer.stepped(done)
 
     def _lost(self, link: Link) -> None:
         """A worker has ended: others go on with what it had, and another takes its place."""
@@ -211,11 +190,10 @@ class Pool:
         if self._observer is not None:
             self._observer.worker_ended()
         self._segments.lost(link)
-        for session in [one for one in self._sessions.values() if one.link is link]:
+        sessions, link.sessions = link.sessions, {}
+        for session in sessions.values():
             if session.lost():
                 self._place(session)
-            else:
-                del self._sessions[session.stream]
         self._keep(self._replace(link))
 
     async def _replace(self, link: Link) -> None:
@@ -228,23 +206,24 @@ class Pool:
             except (EngineError, OSError) as error:
                 logger.error("no worker: %s; next attempt in %.0f s", error, pause_s)
                 if not self._links:  # nor may another that is starting go on with them
-                    self._give_up_sessions()
+                    self._give_up(self._unplaced)
+                    self._unplaced.clear()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         self._segments.share_out()
-        for session in self._sessions.values():
-            if session.link is None:
-                self._place(session)
+        unplaced, self._unplaced = self._unplaced, set()
+        for session in unplaced:
+            self._place(session)
 
-    def _give_up_sessions(self) -> None:
-        for session in self._sessions.values():
+    def _give_up(self, sessions: Iterable[Relay]) -> None:
+        for session in sessions:
             session.give_up(internal_error())
-        self._sessions.clear()
 
     def _retire(self, link: Link) -> None:
         if link not in self._links:
             return
         self._links.remove(link)
+        self._give_up(link.sessions.values())
         link.kill()
         self._keep(asyncio.to_thread(link.wait))
 

@@ -32,12 +32,15 @@ from service.protocol.server_messages import (
 from service.score.analysis import analyse
 from service.score.live import CONTEXT_S, LiveBeat, LiveBeats
 from service.stream.setup import chosen
-from service.stream.stream import Stream
+from service.stream.stream import MAX_NOTES, Stream
 from service.stream.wire import checkpoint_of, event_message, resume_point
 from service.workers.messages import Open, Said
 
 PROGRESS_S = 0.5
 """From one `progress` of a session to the next, beside those that follow notes."""
+
+LAGGING_MS = 500.0
+"""Audio not transcribed, beyond what the stated delay holds back, that a client is told of."""
 
 LOWEST_PITCH = 21
 PITCHES = 88  # of a piano: A0 to C8
@@ -67,7 +70,7 @@ class LiveSession:
             settings,
             opening.audio,
             opening.options,
-            max_notes=opening.max_notes,
+            max_notes=MAX_NOTES,
             on_frames=self._heat.add if self._heat else None,
             resume=resume_point(before) if before else None,
         )
@@ -213,10 +216,10 @@ class LiveSession:
             return
         self._told_s = now_s
         behind_ms = self._behind_ms
-        if behind_ms > self._opening.lagging_ms and not self._lags:
+        if behind_ms > LAGGING_MS and not self._lags:
             self._lags = self._draft.lagging = True
             self._put(Lagging(behind_ms=behind_ms))
-        elif behind_ms < self._opening.lagging_ms / 2:
+        elif behind_ms < LAGGING_MS / 2:
             self._lags = False  # said again only after the session has caught up
         if self._state == self._told:
             return

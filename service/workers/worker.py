@@ -34,7 +34,6 @@ from service.workers.messages import (
     Flush,
     Frames,
     Hello,
-    Measured,
     Open,
     Ping,
     Pong,
@@ -42,13 +41,11 @@ from service.workers.messages import (
     Segment,
     Setup,
     Stepped,
-    Trial,
     message_frame,
     slots_in,
     slots_size,
 )
 from service.workers.session import LiveSession
-from service.workers.trial import windows_per_s
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +55,7 @@ LOOK_S = 0.25
 LONGEST_STEP_MS = 25.0
 """A live window waits for one step at most."""
 
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
 
 
 def main() -> None:
@@ -86,7 +83,7 @@ def run(
                 return
         setup = first[0][1]
         assert isinstance(setup, Setup)
-        prepare_thread(setup.threads)
+        prepare_thread()
         try:
             model = setup.load(setup.model, setup.device)
             worker = Worker(model, memory)
@@ -146,7 +143,6 @@ class Worker:
             config=model.config,
             card=dict(model.card),
             device=str(device_of(model)),
-            window_ms=one_ms,
         )
         self._settings = TrackerSettings.from_card(model.card)
         shared = memory(slots_size(model.config))
@@ -182,9 +178,6 @@ class Worker:
                 self._start(content)
             case Drop():
                 self._drop(content.stream)
-            case Trial():
-                found = windows_per_s(self.runner, self.config, self._settings, content.seconds)
-                self._replies.append(Measured(found))
             case Ping():
                 self._replies.append(Pong())
 

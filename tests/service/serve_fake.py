@@ -46,7 +46,8 @@ def main(port: int, heads: str = "notes") -> None:
     state = app.state.service
     state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))
     server = DrainingServer(server_config(app, settings), state)
-    asyncio.run(server.serve())
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(server.serve())
 
 
 if __name__ == "__main__":

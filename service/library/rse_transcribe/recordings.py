@@ -29,9 +29,9 @@ from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.stream.recording import FileProgress, Performance, transcribe_file
 from service.stream.setup import chosen
 from service.stream.windows import Computer
-from service.workers.link import PROCESSES
 from service.workers.messages import Setup
 from service.workers.pool import BackgroundPool, Pool
+from service.workers.process import PROCESSES
 
 Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
 

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from service.live import websocket
 from service.protocol.faults import CloseCode
 from service.protocol.server_messages import Frames
+from service.workers import session
 from service.workers.session import LOWEST_PITCH
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, GatedTranscriber, play
 from tests.service.apps import (
@@ -177,7 +178,7 @@ def test_a_session_has_an_end_in_time() -> None:
 def test_too_many_notes_end_the_session_with_those_kept(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket, "MAX_NOTES", 1)
+    monkeypatch.setattr(session, "MAX_NOTES", 1)
     with client.websocket_connect(ADDRESS) as socket:
         begin(socket)
         send(socket)

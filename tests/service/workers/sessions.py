@@ -18,13 +18,10 @@ def opening(
 ) -> Open:
     """Of mono 16-bit audio."""
     return Open(
-        stream=0,
         session_id="ab",
         audio=AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz),
         options=options or StreamOptions(),
         limits=LIMITS,
-        max_notes=1000,
-        lagging_ms=1e9,
         known=Known(skip=skip),
         updates=True,
         **asked,

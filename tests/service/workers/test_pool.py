@@ -14,9 +14,10 @@ from service.protocol.options import Mode, StreamOptions
 from service.stream.recording import transcribe_array
 from service.stream.windows import EngineError
 from service.workers import pool as pools
-from service.workers.link import PROCESSES, Link
+from service.workers.link import Link
 from service.workers.messages import Hello, Setup
 from service.workers.pool import BackgroundPool, Pool
+from service.workers.process import PROCESSES
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
 from tests.service.streams import performance

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,9 +29,8 @@ class LocalComputer:
         self._pool = ThreadPoolExecutor(self.workers, "compute", prepare_thread)
 
     def submit(self, segment: Due) -> Future[Probabilities]:
-        copied = replace(segment, samples=segment.samples.copy())
         try:
-            return self._pool.submit(self._segment, copied)
+            return self._pool.submit(self._segment, segment)
         except RuntimeError as error:
             raise EngineError("the computer is closed") from error
 

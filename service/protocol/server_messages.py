@@ -1,7 +1,7 @@
 """Messages of the server in the live protocol (PROTOCOL.md)."""
 
 import base64
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -201,11 +201,16 @@ ServerMessage = (
 SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Beat | Progress | Lagging
 """What a session says while it runs, beside frames."""
 
-EVENTS = {
+_EVENTS = {
     kind.model_fields["type"].default: kind
     for kind in (NoteOn, NoteUpdate, NoteOff, NoteBend, Pedal)
 }
-"""By type, the messages of notes and of the pedal."""
+
+
+def event_message(event: Any) -> NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal:
+    """The message of an event (``service.notes.events``)."""
+    return _EVENTS[event.kind].model_validate(event, from_attributes=True)
+
 
 SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
     Annotated[ServerMessage, Field(discriminator="type")]

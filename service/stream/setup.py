@@ -25,7 +25,7 @@ from service.notes.listener import Listener
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import Mode, StreamOptions, check_instruments
-from service.stream.replay import Replay
+from service.stream.resume import Replay
 from service.stream.windows import WindowSchedule
 
 OnFrames = Callable[[int, NDArray[np.float32]], None]

@@ -22,7 +22,6 @@ from model.config import HOP, WINDOW, ModelConfig
 from service.audio.channels import MIX_MS
 from service.audio.pcm import BadAudioError, PcmDecoder, check_and_mix
 from service.audio.resample import RateRatio, Resampler
-from service.audio.ring import SampleRing
 from service.notes.events import Event
 from service.notes.resume import ResumePoint
 from service.notes.score import Score
@@ -30,7 +29,7 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
-from service.stream.replay import Replay
+from service.stream.resume import Replay
 from service.stream.setup import Delay, OnFrames, set_up, stated_delay, tuner, with_full_lookahead
 from service.stream.windows import MOST_WINDOWS, SEGMENT_FRAMES, Due
 
@@ -100,10 +99,12 @@ class Stream:
         self.delay: Delay = stated_delay(options, config, settings, self._listener, held_ms)
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is due
-        self._resampled = np.zeros(0, np.float32)  # the same at the model's rate
         most = self.segment_windows + self.refill_windows if segments else MOST_WINDOWS
-        step = self._schedule.block_frames * HOP
-        self._ring = SampleRing(WINDOW + (most - 1) * step, replay.first_sample)
+        # At the model's rate: the latest windows, and what follows. Silence precedes the stream.
+        self._kept = WINDOW + (most - 1) * self._schedule.block_frames * HOP
+        self._samples = np.zeros(self._kept, np.float32)
+        self._end = replay.first_sample  # of the windows taken
+        self._begin = self._end - self._kept  # of these samples
         self._tuner = tuner(config, options, replay, self._point)
         self._shifts: deque[int] = deque(maxlen=most)  # of the windows taken
         self.score = Score(self._point.notes, self._point.sounding)
@@ -143,10 +144,12 @@ class Stream:
         if self._end_frame is not None:
             return
         self._resample()
-        self._resampled = np.concatenate([self._resampled, self._resampler.finish()])
-        total = self._ring.written + len(self._resampled)
+        self._keep_resampled(self._resampler.finish())
+        total = self._begin + len(self._samples)
         self._end_frame = max(self._schedule.frames(total), self._frames)
         self._end_blocks = max(self._blocks, self._schedule.blocks(total))
+        missing = max(0, self._schedule.end_sample(self._end_blocks - 1) - total)
+        self._keep_resampled(np.zeros(missing, np.float32))
 
     # -- windows out ------------------------------------------------------------------------------
 
@@ -178,23 +181,18 @@ class Stream:
         if not count:
             return None
         self._resample()
-        for _ in range(count):
-            self._to_next_window()
-        refill = min(refill, self._blocks - count - self._first_block)
-        step = self._schedule.block_frames
-        samples = self._ring.latest(WINDOW + (refill + count - 1) * step * HOP)
-        shifts = tuple(self._shifts)[-(refill + count) :]
-        return Due(samples, count, step, self.positions, refill, shifts)
-
-    def _to_next_window(self) -> None:
-        missing = self._schedule.end_sample(self._blocks) - self._ring.written
-        samples, self._resampled = self._resampled[:missing], self._resampled[missing:]
-        if len(samples) < missing:  # beyond the end
-            samples = np.concatenate([samples, np.zeros(missing - len(samples), np.float32)])
-        self._ring.write(samples)
-        self._tuner.write(samples)
-        self._shifts.append(self._tuner.shift(self._ring.written))
-        self._blocks += 1
+        self._blocks += count
+        end = self._schedule.end_sample(self._blocks - 1)
+        self._tuner.write(self._samples[self._end - self._begin : end - self._begin])
+        self._end = end
+        hops = self._schedule.block_frames
+        step = hops * HOP
+        self._shifts += [self._tuner.shift(end - n * step) for n in reversed(range(count))]
+        windows = count + min(refill, self._blocks - count - self._first_block)
+        begin = end - WINDOW - (windows - 1) * step
+        samples = self._samples[begin - self._begin : end - self._begin]
+        shifts = tuple(self._shifts)[-windows:]
+        return Due(samples, count, hops, self.positions, windows - count, shifts)
 
     # -- probabilities in, events out -------------------------------------------------------------
 
@@ -336,7 +334,13 @@ class Stream:
         if self._chunks:
             chunks, self._chunks = self._chunks, []
             samples = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
-            self._resampled = np.concatenate([self._resampled, self._resampler.process(samples)])
+            self._keep_resampled(self._resampler.process(samples))
+
+    def _keep_resampled(self, samples: NDArray[np.float32]) -> None:
+        """A new array: windows that were taken stay as they are."""
+        first = self._end - self._kept
+        kept = self._samples[first - self._begin :]
+        self._samples, self._begin = np.concatenate([kept, samples]), first
 
     def _noted(self, events: list[Event]) -> list[Event]:
         self.score.add(events)

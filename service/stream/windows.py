@@ -100,7 +100,7 @@ class Due:
     """Windows of a stream whose samples have arrived, to be computed and heard in order.
 
     Attributes:
-        samples: of all the windows, which overlap; a view that is valid until the next ``take``.
+        samples: of all the windows, which overlap; never written to.
         windows: how many are to be heard.
         new_hops: hops from each window to the next, and from the stream's last to the first.
         positions: of the network's FRAMES, those to be read.
@@ -157,7 +157,7 @@ class Computer(Protocol):
     def workers(self) -> int: ...
 
     def submit(self, segment: Due) -> Future[Probabilities]:
-        """The probabilities of a segment, whose samples are copied; fails with EngineError."""
+        """The probabilities of a segment; fails with EngineError."""
         ...
 
 

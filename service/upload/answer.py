@@ -20,9 +20,8 @@ from service.access.clients import Client
 from service.notes.events import is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
-from service.protocol.server_messages import Done, Error
+from service.protocol.server_messages import Done, Error, event_message
 from service.stream.recording import FileItem, FileProgress, Performance
-from service.stream.wire import event_message
 
 logger = logging.getLogger(__name__)
 

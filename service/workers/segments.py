@@ -33,7 +33,7 @@ class Asked:
     """A segment that a recording waits for; made in any thread."""
 
     def __init__(self, segment: Due) -> None:
-        self.segment = replace(segment, samples=segment.samples.copy())
+        self.segment = segment
         self.future: Future[Probabilities] = Future()
         self._begun = False
 

@@ -28,12 +28,13 @@ from service.protocol.server_messages import (
     Progress,
     Ready,
     ServerMessage,
+    event_message,
 )
 from service.score.analysis import analyse
 from service.score.live import CONTEXT_S, LiveBeat, LiveBeats
+from service.stream.resume import checkpoint_of, resume_point
 from service.stream.setup import chosen
 from service.stream.stream import MAX_NOTES, Stream
-from service.stream.wire import checkpoint_of, event_message, resume_point
 from service.workers.messages import Open, Said
 
 PROGRESS_S = 0.5

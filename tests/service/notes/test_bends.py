@@ -12,7 +12,7 @@ from service.notes.bends import MOST_SEMITONES, PIECE, Bender, Curve, lag
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.resume import ResumePoint
 from service.protocol.client_messages import Checkpoint
-from service.stream.wire import checkpoint_of, resume_point
+from service.stream.resume import checkpoint_of, resume_point
 
 FRAME_S = 0.01
 PITCH = 60

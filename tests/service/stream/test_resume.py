@@ -13,7 +13,7 @@ from service.engine.local import LocalComputer
 from service.notes.events import Event
 from service.notes.resume import ResumePoint
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
-from service.stream.wire import checkpoint_of, resume_point
+from service.stream.resume import checkpoint_of, resume_point
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.streams import heard, listen, open_stream, pcm, performance
 

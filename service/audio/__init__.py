@@ -1,4 +1,4 @@
-"""Sound on its way in: PCM and files to mono samples, resampled to the model's rate, in a ring.
+"""Sound on its way in: PCM and files to mono samples, resampled to the model's rate.
 
 Nothing here knows of models, notes or sockets.
 """

@@ -32,8 +32,8 @@ from service.protocol.magic import file_format
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
+from service.workers.link import MAX_BUFFERED_S, Relay
 from service.workers.messages import Known, Open
-from service.workers.relay import MAX_BUFFERED_S, Relay
 
 logger = logging.getLogger(__name__)
 router = APIRouter()

@@ -25,9 +25,9 @@ from service.protocol.options import (
     StreamOptions,
 )
 from service.protocol.server_messages import Limits
+from service.workers.link import Relay
 from service.workers.messages import Open
 from service.workers.pool import Pool
-from service.workers.relay import Relay
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ async def _windows_per_s(pool: Pool) -> float:
     audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=48_000)
     # Nobody is told the limits.
     limits = Limits(max_message_bytes=0, max_session_s=0, idle_timeout_s=0, max_buffered_ms=0)
-    opening = Open(session_id="", audio=audio, options=StreamOptions(), limits=limits)
+    opening = Open(session_id="0", audio=audio, options=StreamOptions(), limits=limits)
     noise = np.random.default_rng(0).standard_normal(int(_CHUNK_S * audio.sample_rate_hz))
     chunk = (32_767 * _LEVEL * noise).astype("<i2").tobytes()
     sessions = [pool.open_session(opening) for _ in range(_SESSIONS)]

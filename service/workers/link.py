@@ -1,18 +1,29 @@
-"""A worker as the service sees it: a process or a thread at the end of a socket."""
+"""The service's side of a worker: its live sessions, and the socket that leads to it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import cast
 
-from service.stream.windows import EngineError
+from model.config import HOP, ModelConfig
+from service.audio.resample import RateRatio
+from service.protocol.faults import ProtocolError, internal_error
+from service.protocol.server_messages import DoneReason
+from service.stream.windows import EngineError, WindowSchedule
 from service.workers.messages import (
     Computed,
+    Drop,
+    End,
     Failed,
+    Flush,
     Frames,
     Hello,
+    Known,
+    Open,
     Ping,
     Pong,
     Refused,
@@ -26,13 +37,206 @@ from service.workers.messages import (
 )
 from service.workers.process import WorkerProcess, WorkerThread
 
-if TYPE_CHECKING:
-    from service.workers.relay import Relay
+MAX_BUFFERED_S = 2.0
+"""Audio of a session that may await transcription."""
+
+_MOST_SAID = 256
+"""Groups of messages that a slow client has not read."""
+
+_MOST_FLUSHES = 64
+"""Of a session that await their answers."""
+
+_MOST_MOVES = 3
+"""Workers that may end under a session between two checkpoints before it is to blame."""
 
 LONGEST_LOAD_S = 600.0
 """A model may be compiled for a GPU."""
 LOOKS = 8
 """Looks without an answer after which a worker counts as hanging."""
+
+
+class Relay:
+    """Passes a session's audio to a worker and its words back. Used from the event loop.
+
+    The audio since the last checkpoint is kept. If the worker ends, another one opens the session
+    at that checkpoint and is given this audio: it says what the first would have said next.
+
+    Attributes:
+        load: windows per second that it asks for.
+        link: the present worker; None while there is none.
+        taken_bytes: of the session's audio, transcribed so far.
+    """
+
+    def __init__(self, opening: Open, config: ModelConfig) -> None:
+        """config: of the model, which decides when a window is complete."""
+        self._opening = opening
+        self.load = config.sample_rate / HOP / opening.options.frames_per_window
+        self.link: Link | None = None
+        self._schedule = WindowSchedule.of(opening.options, config)
+        self._ratio = RateRatio.of(opening.audio.sample_rate_hz, config.sample_rate)
+        self._frame_bytes = opening.audio.frame_bytes
+        self._most = int(MAX_BUFFERED_S * opening.audio.byte_rate)
+        self._known = opening.known
+        self._first = self._from_sample
+        # Complete in what was passed on: the first audio is at once, and may be found to be none.
+        self._windows = -1
+        self._audio = bytearray()  # what came since the checkpoint
+        # Bytes of the session's audio: before that; to the present worker; passed on, the rest
+        # completes no window; received.
+        self._audio_from = self._fed_from = self._passed = self._fed = self.taken_bytes = 0
+        self._flushes: deque[tuple[int, Flush]] = deque()  # unanswered, by the audio before them
+        self._flushed = 0  # answers by the present worker
+        self._end: End | None = None
+        self._moves = 0
+        self._said: deque[Said] = deque()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._fault: Exception | None = None  # why nothing more will be said
+
+    @property
+    def stream(self) -> int:
+        return self._opening.stream
+
+    # -- for the socket ---------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Whether too much awaits transcription, or the client: it is not read meanwhile."""
+        return (
+            self._fed - self.taken_bytes > self._most
+            or len(self._flushes) >= _MOST_FLUSHES
+            or len(self._said) > _MOST_SAID
+        )
+
+    async def room(self) -> None:
+        """Wait until it is not full."""
+        while self.full:
+            self._room.clear()
+            await self._room.wait()
+
+    def send(self, data: bytes) -> None:
+        """Take audio, and pass it on once it completes a window."""
+        self._fed += len(data)
+        self._audio += data
+        received = self._first + self._fed // self._frame_bytes
+        windows = self._schedule.complete(self._ratio.outputs(received))
+        if windows > self._windows:
+            self._windows = windows
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._give(self._passed, self._fed)
+        self._passed = self._fed
+
+    def _give(self, first: int, last: int) -> None:
+        """Give the worker these bytes."""
+        if first < last and self.link is not None:
+            data = self._audio[first - self._audio_from : last - self._audio_from]
+            self.link.send_audio(self.stream, data)
+
+    def flush(self, name: str) -> None:
+        """Ask for `flushed` once all earlier audio has been transcribed."""
+        self._pass_on()
+        flush = Flush(self.stream, name)
+        self._flushes.append((self._passed, flush))
+        if self.link is not None:
+            self.link.send(flush)
+
+    def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
+        """No more audio comes."""
+        if self._end is None:
+            self._pass_on()
+            self._end = End(self.stream, reason, (error.code, error.message) if error else None)
+            if self.link is not None:
+                self.link.send(self._end)
+
+    async def said(self) -> Said:
+        """The next messages for the client.
+
+        Raises ProtocolError if the session could not be opened, or cannot go on, and what it was
+        given up with.
+        """
+        while not self._said:
+            if self._fault is not None:
+                raise self._fault
+            self._news.clear()
+            await self._news.wait()
+        self._room.set()
+        return self._said.popleft()
+
+    def give_up(self, error: Exception) -> None:
+        """Nothing more will be said: ``said`` raises this."""
+        self._fault = error
+        self._news.set()
+
+    # -- for the pool -----------------------------------------------------------------------------
+
+    def move_to(self, link: Link) -> None:
+        """Open the session in this worker, and give it the audio that is kept."""
+        self.link = link
+        link.sessions[self.stream] = self
+        self._flushed = 0
+        at = self._fed_from = self._audio_from
+        link.send(replace(self._opening, known=self._known))
+        for until, flush in self._flushes:
+            self._give(at, until)
+            link.send(flush)
+            at = until
+        self._give(at, self._passed)
+        if self._end is not None:
+            link.send(self._end)
+
+    def lost(self) -> bool:
+        """Its worker has ended; returns whether the session may be moved to another."""
+        self.link = None
+        self._moves += 1
+        if self._moves < _MOST_MOVES:
+            return True
+        self.give_up(internal_error())
+        return False
+
+    def heard(self, message: Said | Refused) -> None:
+        """What the present worker says."""
+        if isinstance(message, Refused):
+            self.give_up(ProtocolError(message.code, message.message))
+            return
+        self.taken_bytes = self._fed_from + message.taken_bytes
+        self._room.set()
+        known = self._known
+        if message.score is not None:
+            known.score.add(message.score)
+        if message.beats is not None and known.beats is not None:
+            message.beats.said[:0] = known.beats.said
+        self._known = Known(
+            messages=known.messages + len(message.texts),
+            checkpoint=message.checkpoint or known.checkpoint,
+            skip=message.skip if message.checkpoint else known.skip,
+            score=known.score,
+            heat_frame=message.heat_frame,
+            beats=message.beats,
+        )
+        for _ in range(message.flushed - self._flushed):
+            self._flushes.popleft()
+        self._flushed = message.flushed
+        if message.checkpoint is not None:
+            self._moves = 0
+            before = self._audio_from
+            at = (self._from_sample - self._first) * self._frame_bytes
+            self._audio_from = max(before, at)
+            del self._audio[: self._audio_from - before]
+        if message.texts:
+            self._said.append(message)
+            self._news.set()
+
+    def drop(self) -> None:
+        """Nobody waits for it any more."""
+        if self.link is not None and self.link.sessions.pop(self.stream, None) is not None:
+            self.link.send(Drop(self.stream))
+
+    @property
+    def _from_sample(self) -> int:
+        """That the last checkpoint needs first."""
+        return self._known.checkpoint.from_sample if self._known.checkpoint else 0
 
 
 class Link(asyncio.Protocol):

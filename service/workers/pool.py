@@ -15,10 +15,9 @@ from typing import Any, Protocol
 from model.config import ModelConfig
 from service.protocol.faults import internal_error
 from service.stream.windows import Due, EngineError, Probabilities
-from service.workers.link import LOOKS, Link
+from service.workers.link import LOOKS, Link, Relay
 from service.workers.messages import Computed, Hello, Open, Setup, Stepped
 from service.workers.process import PROCESSES
-from service.workers.relay import Relay
 from service.workers.segments import ENDED, Asked, Segments
 
 logger = logging.getLogger(__name__)

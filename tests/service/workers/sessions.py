@@ -6,8 +6,8 @@ from typing import Any
 
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.protocol.server_messages import Limits
+from service.workers.link import Relay
 from service.workers.messages import Known, Open
-from service.workers.relay import Relay
 
 PATIENCE_S = 120.0
 LIMITS = Limits(max_message_bytes=1, max_session_s=1, idle_timeout_s=1, max_buffered_ms=1)

@@ -20,9 +20,9 @@ from service.stream.recording import transcribe_array
 from service.stream.windows import EngineError
 from service.workers import link as links
 from service.workers import pool as pools
+from service.workers.link import Relay
 from service.workers.messages import Open, Said, Setup
 from service.workers.pool import Pool
-from service.workers.relay import Relay
 from service.workers.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber, play
 from tests.service.apps import chunks, pcm16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -246,7 +245,6 @@ class Link(asyncio.Protocol):
         hello: what it said when it had loaded the model; None before.
         samples, probabilities: its memory (see ``slots_in``).
         sessions: those that it computes, by number.
-        heard_s: the time of its last sign of life.
     """
 
     def __init__(
@@ -267,7 +265,6 @@ class Link(asyncio.Protocol):
         self.sessions: dict[int, Relay] = {}
         self.hello: Hello | None = None
         self.closed = False
-        self.heard_s = time.monotonic()
 
     async def start(self, setup: Setup) -> Hello:
         """Returns when the model is loaded. Raises EngineError if it cannot be."""
@@ -333,7 +330,6 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.heard_s = time.monotonic()
         for _, replies in self._frames.take(data):
             for reply in replies:
                 match reply:

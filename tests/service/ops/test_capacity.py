@@ -28,7 +28,7 @@ def test_one_session_in_anytime_mode_may_have_the_machine_to_itself(
 ) -> None:
     capacity = Capacity(windows_per_s, sample_rate_hz=100 * HOP)
     assert capacity.sessions(ANYTIME) == sessions
-    assert capacity.admitted_per_s < 54  # what it asks for: no others beside it
+    assert capacity.admitted_per_s < 52  # what it asks for: no others beside it
 
 
 def test_no_session_is_larger_than_a_worker() -> None:

@@ -45,7 +45,7 @@ ALONE_WORKER = 0.8
 """The same of one worker process, where a session stays with one."""
 
 SESSION_WINDOWS_PER_S = 2.0
-"""What a session asks for beside its windows, in windows: its client's socket, which the trial lacks.
+"""What a session asks for beside its windows, in windows: a socket, which the trial lacks.
 It takes the time of half a window with chunks of 20 ms, and of one with chunks of 10 ms."""
 
 _TRIALS = 2  # other load slows a trial down: the best counts

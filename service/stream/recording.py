@@ -5,19 +5,16 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from model.config import PITCHES
 from service.audio.pcm import BadAudioError
 from service.notes.events import Event, Note, PedalPress
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
 from service.protocol.midi_file import STEADY
-from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
+from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.score.analysis import analyse
 from service.score.beats import Wishes
@@ -67,7 +64,7 @@ class Performance:
 FileItem = Event | FileProgress | Performance
 
 
-class _Segments:
+class RecordedStream:
     """A recording's windows, computed some segments ahead and heard in order."""
 
     def __init__(
@@ -145,7 +142,7 @@ def transcribe_file(
     from service.audio.decode import AudioDecoder  # with FFmpeg
 
     with AudioDecoder(file, max_duration_s, pcm) as decoder:
-        segments = _Segments(computer, decoder.audio, options, max_notes, on_frames)
+        segments = RecordedStream(computer, decoder.audio, options, max_notes, on_frames)
         stream = segments.stream
         fault: Exception | None = None
         try:
@@ -193,71 +190,3 @@ def _progress(stream: Stream, duration_s: float | None) -> FileProgress:
     time_s = stream.frames * stream.frame_s
     fraction = None if duration_s is None else min(1.0, time_s / duration_s)
     return FileProgress(frames=stream.frames, time_s=time_s, fraction=fraction)
-
-
-class ArrayTranscription(NamedTuple):
-    """Notes, the probabilities that they were found in, and pedal presses.
-
-    Attributes:
-        probabilities: float32 [heads, frames, 128].
-        known_s: for each note, seconds of audio needed to know its beginning.
-    """
-
-    notes: list[Note]
-    heads: tuple[str, ...]
-    probabilities: NDArray[np.float32]
-    pedal: list[PedalPress]
-    known_s: NDArray[np.float64]
-
-    @property
-    def frame_probabilities(self) -> NDArray[np.float32]:
-        """[frames, 128]: the probability that a note sounds."""
-        return self.probabilities[self.heads.index("frame")]
-
-
-def transcribe_array(
-    samples: NDArray[np.float32],
-    rate: int,
-    computer: Computer,
-    options: StreamOptions = FILE_OPTIONS,
-) -> ArrayTranscription:
-    """Transcribe mono samples, shape [n], at ``rate`` Hz; for scripts and evaluation.
-
-    Raises:
-        BadAudioError: a sample is NaN or infinite.
-        OptionsError: the rate is out of range.
-        EngineError: the model failed.
-    """
-    heads = computer.config.outputs
-    kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
-    known_s: dict[int, float] = {}  # by note
-    audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate)
-    segments = _Segments(
-        computer,
-        audio,
-        options,
-        # Copied, for a block is a view of its whole window.
-        on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
-    )
-    stream = segments.stream
-    try:
-        stream.feed_samples(samples)
-        stream.end()
-        for probabilities in segments.heard(rest=True):
-            for window in probabilities:
-                events = stream.hear(window[None])
-                for event in events:
-                    if event.kind == "note_on":
-                        known_s[event.note_id] = stream.heard_samples / rate
-        stream.finish()
-    finally:
-        segments.close()
-    notes = stream.score.notes
-    end_s = len(samples) / rate  # for notes known only at the end
-    return ArrayTranscription(
-        notes,
-        heads,
-        np.concatenate(kept, axis=1),
-        stream.score.pedal,
-        np.array([known_s.get(note.note_id, end_s) for note in notes]),
-    )

@@ -1,20 +1,23 @@
 """Streams on a model that hears pure tones: what they are given, and what they find."""
 
+import io
 from collections.abc import Sequence
 
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from model.transcriber import FeatureStream
 from service.engine.local import LocalComputer
-from service.notes.events import Event
+from service.notes.events import Event, Note
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
+from service.stream.recording import Performance, transcribe_file
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
-from service.stream.windows import MOST_WINDOWS
+from service.stream.windows import MOST_WINDOWS, Computer
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 
 FRAME_S = HOP / FAKE_RATE_HZ
@@ -119,3 +122,23 @@ def found(events: list[Event]) -> list[tuple[int, float, float]]:
     assert ons.keys() == offs.keys()
     assert len(events) == 2 * len(ons)
     return sorted((ons[i].pitch, ons[i].time_s, offs[i].time_s) for i in ons)
+
+
+def recorded(
+    computer: Computer,
+    samples: NDArray[np.float32],
+    rate_hz: int,
+    options: StreamOptions = FILE_OPTIONS,
+) -> tuple[list[Note], NDArray[np.float32]]:
+    """The notes and the frames [outputs, n, 128] of a recording, computed in segments."""
+    frames = [np.zeros((len(computer.config.outputs), 0, PITCHES), np.float32)]
+
+    def keep(_: int, block: NDArray[np.float32]) -> None:
+        frames.append(block.copy())
+
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate_hz, format="WAV", subtype="FLOAT")
+    file.seek(0)
+    *_, performance = transcribe_file(file, computer, options, on_frames=keep)
+    assert isinstance(performance, Performance)
+    return performance.notes, np.concatenate(frames, axis=1)

@@ -15,11 +15,11 @@ from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
 from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
-from service.stream.recording import transcribe_array
 from training.arrays import F64, I64
 from training.evaluation.truth import known_f1, known_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.metrics import FIGURES, confusion, estimated_notes, matched_onsets
+from training.music.transcribe import transcribe_array
 
 PEDAL_FRAME_S = 0.05
 HALF_PEDAL = 0.5  # smallest depth that counts as down

@@ -23,7 +23,6 @@ from service.audio.pcm import BadAudioError
 from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
 from service.protocol.options import OptionsError, StreamOptions
-from service.stream.recording import transcribe_array
 from service.stream.windows import EngineError
 from training.arrays import F32, F64
 from training.music.metrics import (
@@ -35,6 +34,7 @@ from training.music.metrics import (
 )
 from training.music.notes import Notes
 from training.music.recordings import AudioError, Collection, Recording, read_audio
+from training.music.transcribe import transcribe_array
 
 END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio
 RESAMPLES = 10_000

@@ -19,7 +19,6 @@ from service.protocol.options import StreamOptions
 from service.score.analysis import analyse
 from service.score.quantise import place_notes
 from service.score.sheet import load
-from service.stream.recording import transcribe_array
 from training.arrays import F64, Rng
 from training.music.metrics import estimated_notes, matched_onsets
 from training.music.notes import Notes
@@ -28,6 +27,7 @@ from training.music.synth.instruments.bank import load_bank
 from training.music.synth.perform import orchestrate
 from training.music.synth.render import render
 from training.music.synth.scores import Piece
+from training.music.transcribe import transcribe_array
 
 STRINGS = {"violin": 40, "viola": 41, "cello": 42, "violoncello": 42}  # other parts: piano
 BEATS_BPM = (60, 120)

@@ -12,13 +12,13 @@ from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from service.stream.recording import transcribe_array
 from training.arrays import F32, F64
 from training.evaluation.truth import Truth, known_f1, known_frame_f1, truth_of
 from training.music.families import Passage, validation_passages
 from training.music.metrics import estimated_notes, matched_onsets
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
+from training.music.transcribe import transcribe_array
 
 STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)  # how passages are heard
 SEED = 11  # of the passages, other than those that training is validated on

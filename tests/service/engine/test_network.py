@@ -14,12 +14,11 @@ from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.resume import ResumePoint
 from service.protocol.options import StreamOptions
-from service.stream.recording import transcribe_array
 from service.stream.stream import Stream
 from service.stream.windows import WindowSchedule
 from tests.fakes import play
 from tests.networks import FILTERBANK, STRIDED, assert_same_outputs
-from tests.service.streams import heard, listen, open_stream, pcm, to_bytes
+from tests.service.streams import heard, listen, open_stream, pcm, recorded, to_bytes
 
 TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
 DECIMATED = 2e-4  # where long filters read decimated audio
@@ -36,7 +35,7 @@ def streamed(
     audio = pcm(transcriber.config.sample_rate)
     with LocalComputer(transcriber) as computer:
         if chunk is None:
-            return transcribe_array(samples, audio.sample_rate_hz, computer, options).probabilities
+            return recorded(computer, samples, audio.sample_rate_hz, options)[1]
         return listen(computer, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
 
 

@@ -16,17 +16,12 @@ from service.engine.local import LocalComputer
 from service.notes.events import Event, NoteEvent
 from service.notes.score import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from service.stream.recording import (
-    FileProgress,
-    Performance,
-    transcribe_array,
-    transcribe_file,
-)
+from service.stream.recording import FileProgress, Performance, transcribe_file
 from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.networks import FILTERBANK
 from tests.service.apps import sound_file
-from tests.service.streams import MELODY, listen, pcm, to_bytes
+from tests.service.streams import MELODY, listen, pcm, recorded, to_bytes
 
 RATE_HZ = 44_100
 Items = list[Event | FileProgress | Performance]
@@ -120,7 +115,7 @@ def test_segments_have_the_bits_of_a_single_pass() -> None:
     for workers in (1, 3):
         torch.manual_seed(0)
         with LocalComputer(TranscriptionModel(FILTERBANK).eval(), workers) as computer:
-            found.append(transcribe_array(samples, FILTERBANK.sample_rate, computer).probabilities)
+            found.append(recorded(computer, samples, FILTERBANK.sample_rate)[1])
             if workers == 1:
                 data = to_bytes(samples, audio)
                 found.append(listen(computer, data, audio, FILE_OPTIONS)[1])

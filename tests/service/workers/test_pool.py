@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from service.engine.local import LocalComputer
 from service.protocol.options import Mode, StreamOptions
-from service.stream.recording import transcribe_array
 from service.stream.windows import EngineError
 from service.workers import pool as pools
 from service.workers.link import Link
@@ -20,7 +20,7 @@ from service.workers.pool import BackgroundPool, Pool
 from service.workers.process import PROCESSES
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
-from tests.service.streams import performance
+from tests.service.streams import performance, recorded
 from tests.service.workers.sessions import events, hear_all, opening, until
 
 pytestmark = [
@@ -127,12 +127,12 @@ def broken(name: str, device: str) -> Any:
 
 def test_a_program_without_an_event_loop_has_workers_too() -> None:
     with LocalComputer(load("all", "cpu"), workers=1) as computer:
-        whole = transcribe_array(SAMPLES.repeat(20), RATE_HZ, computer)
+        whole = recorded(computer, SAMPLES.repeat(20), RATE_HZ)
     background = BackgroundPool(Pool(SETUP, cores=2, workers=2))
     try:
-        heard = transcribe_array(SAMPLES.repeat(20), RATE_HZ, background.pool)
+        heard = recorded(background.pool, SAMPLES.repeat(20), RATE_HZ)
     finally:
         background.close()
     background.close()
-    assert heard.notes == whole.notes
-    assert (heard.probabilities == whole.probabilities).all()
+    assert heard[0] == whole[0]
+    np.testing.assert_array_equal(heard[1], whole[1])

@@ -16,7 +16,6 @@ from service.engine.local import LocalComputer
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
 from service.stream import stream as streams
-from service.stream.recording import transcribe_array
 from service.stream.windows import EngineError
 from service.workers import link as links
 from service.workers import pool as pools
@@ -26,7 +25,7 @@ from service.workers.pool import Pool
 from service.workers.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber, play
 from tests.service.apps import chunks, pcm16
-from tests.service.streams import performance
+from tests.service.streams import performance, recorded
 from tests.service.workers.sessions import events, hear_all, opening, until
 
 SAMPLES = performance(FAKE_RATE_HZ, 5, 30.0)
@@ -78,12 +77,11 @@ async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
 ) -> None:
     monkeypatch.setattr(streams, "SEGMENT_FRAMES", 512)
     with LocalComputer(load("", "cpu"), workers=1) as computer:
-        whole = transcribe_array(SAMPLES, FAKE_RATE_HZ, computer)
-    assert len(whole.notes) > 20
+        notes, frames = recorded(computer, SAMPLES, FAKE_RATE_HZ)
+    assert len(notes) > 20
     pool = threaded()
     await pool.start()
-    recording = asyncio.to_thread(transcribe_array, SAMPLES, FAKE_RATE_HZ, pool)
-    task = asyncio.create_task(recording)
+    task = asyncio.create_task(asyncio.to_thread(recorded, pool, SAMPLES, FAKE_RATE_HZ))
     for _ in range(2):
         await until(lambda: pool._segments._computing or task.done())
         pool._links[0].kill()
@@ -91,8 +89,8 @@ async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
         await asyncio.sleep(0.1)
     killed = await task
     await pool.close()
-    assert np.array_equal(killed.probabilities, whole.probabilities)
-    assert killed.notes == whole.notes
+    assert np.array_equal(killed[1], frames)
+    assert killed[0] == notes
 
 
 async def test_one_start_at_a_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

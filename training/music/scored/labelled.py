@@ -23,11 +23,11 @@ from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
 from service.notes.base_tracker import peaks
-from service.stream.recording import transcribe_array
 from training.arrays import F64
 from training.music.notes import FRAME_UNKNOWN, Notes, notes_of
 from training.music.recordings import PCM_SCALE, read_table, stored_audio
 from training.music.scored.corpus import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows
+from training.music.transcribe import transcribe_array
 
 EXACT = "exact"
 EDGE_S = 0.06

@@ -1,0 +1,80 @@
+"""Arrays through the service's own stream: notes, and the probabilities they were found in."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from service.notes.events import Note, PedalPress
+from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
+from service.stream.recording import RecordedStream
+from service.stream.windows import Computer
+
+
+class ArrayTranscription(NamedTuple):
+    """Notes, the probabilities that they were found in, and pedal presses.
+
+    Attributes:
+        probabilities: float32 [heads, frames, 128].
+        known_s: for each note, seconds of audio needed to know its beginning.
+    """
+
+    notes: list[Note]
+    heads: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+    pedal: list[PedalPress]
+    known_s: NDArray[np.float64]
+
+    @property
+    def frame_probabilities(self) -> NDArray[np.float32]:
+        """[frames, 128]: the probability that a note sounds."""
+        return self.probabilities[self.heads.index("frame")]
+
+
+def transcribe_array(
+    samples: NDArray[np.float32],
+    rate: int,
+    computer: Computer,
+    options: StreamOptions = FILE_OPTIONS,
+) -> ArrayTranscription:
+    """Transcribe mono samples, shape [n], at ``rate`` Hz.
+
+    Raises:
+        BadAudioError: a sample is NaN or infinite.
+        OptionsError: the rate is out of range.
+        EngineError: the model failed.
+    """
+    heads = computer.config.outputs
+    kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
+    known_s: dict[int, float] = {}  # by note
+    audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate)
+    segments = RecordedStream(
+        computer,
+        audio,
+        options,
+        # Copied, for a block is a view of its whole window.
+        on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
+    )
+    stream = segments.stream
+    try:
+        stream.feed_samples(samples)
+        stream.end()
+        for probabilities in segments.heard(rest=True):
+            for window in probabilities:
+                events = stream.hear(window[None])
+                for event in events:
+                    if event.kind == "note_on":
+                        known_s[event.note_id] = stream.heard_samples / rate
+        stream.finish()
+    finally:
+        segments.close()
+    notes = stream.score.notes
+    end_s = len(samples) / rate  # for notes known only at the end
+    return ArrayTranscription(
+        notes,
+        heads,
+        np.concatenate(kept, axis=1),
+        stream.score.pedal,
+        np.array([known_s.get(note.note_id, end_s) for note in notes]),
+    )

@@ -21,9 +21,9 @@ FEATURE_NORM_EPSILON = 1e-6
 
 
 class SequenceNorm(nn.Module):
-    """The released code's normalisation: per example and channel, over the sequence axis. It adds
-    its bias as ``x + (x + b)``, so the centred input enters twice: u = 2 (x - mean) + b, y = u /
-    rms(u)."""
+    """The released code's normalisation: per example and channel, over the sequence axis. Its bias
+    is added as ``x + (x + b)``, so the centred input counts twice: u = 2 (x - mean) + b,
+    y = u / rms(u)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -1,16 +1,17 @@
-"""Sessions of clients that say anything in any order: a state machine, and what it foretells.
+"""Sessions of clients that say anything in any order, and how each must end.
 
 No sockets and no server between: thousands of sessions a minute.
 """
 
 import asyncio
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from pydantic import TypeAdapter
 
 from service.app import load
@@ -29,188 +30,145 @@ SERVER_MESSAGE: TypeAdapter[Any] = TypeAdapter(ServerMessage)
 NEVER = {ErrorCode.INTERNAL, ErrorCode.SLOW_READER}
 DTYPES = {"pcm_s16le": "<i2", "pcm_f32le": "<f4"}
 
-
-class Service:
-    """An application on a model of pure tones, with an event loop of its own."""
-
-    def __init__(self, **settings: Any) -> None:
-        self._runner = asyncio.Runner()
-        model = FakeTranscriber()
-        chosen = Settings(allowed_hosts=("testserver",), max_sessions=10, **settings)
-        self.app = app_with(lambda name, device: model, chosen)
-        self.state = self.app.state.service
-        self._runner.run(load(self.state, None))
-
-    def converse(self, *sent: str | bytes) -> tuple[list[dict[str, Any]], int]:
-        """One session: everything it says, and the code of the close."""
-        return self._runner.run(converse(self.app, *sent))
-
-    def close(self) -> None:
-        self._runner.run(self.state.pool.close())
-        self._runner.close()
-
-
-service: Service
+STARTS = st.fixed_dictionaries(
+    {
+        "type": st.just("start"),
+        "encoding": st.sampled_from(list(DTYPES)),
+        "sample_rate": st.just(RATE_HZ),
+        "channels": st.integers(1, 2),
+    },
+    optional={
+        "mode": st.just("block"),
+        "lookahead_ms": st.floats(0.001, 1e300),
+        "block_frames": st.integers(1, 32),
+        "model": st.just("fake"),
+        "frames": st.booleans(),
+    },
+)
+BABBLE = st.text(max_size=30) | st.sampled_from(['{"type":"ready"}', "{}", "[]", "null"])
+NO_NUMBERS = st.sampled_from([np.nan, np.inf, -np.inf, 65.0])
+TONES = st.tuples(st.sampled_from(FAKE_PITCHES), st.floats(0.001, 0.15), st.floats(0, 0.4))
+KINDS = ["start", "flush", "keepalive", "stop", *4 * ["tone"], "no numbers", "babble", "too much"]
 
 
-class Client(RuleBasedStateMachine):
-    """Collects what a client says and foretells how the session ends; at its end it is held."""
+@dataclass
+class Client:
+    """What a client says, and what comes of it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str | bytes] = []
-        self.start: dict[str, Any] | None = None
-        self.audio_bytes = 0
-        self.flushes: list[str] = []
-        self.end: str | None = None  # `stop`, or the code of the error
-
-    def say(self, message: dict[str, Any]) -> None:
-        self.said.append(json.dumps(message))
-
-    def fail(self, code: ErrorCode) -> None:
-        """The first fault decides; nothing after it is read."""
-        self.end = self.end or code
-
-    @precondition(lambda self: self.end is None)
-    @rule(
-        encoding=st.sampled_from(list(DTYPES)),
-        channels=st.integers(1, 2),
-        options=st.fixed_dictionaries(
-            {},
-            optional={
-                "mode": st.just("block"),
-                "lookahead_ms": st.floats(0.001, 1e300),
-                "block_frames": st.integers(1, 32),
-                "model": st.just("fake"),
-                "frames": st.booleans(),
-            },
-        ),
-    )
-    def starts(self, encoding: str, channels: int, options: dict[str, Any]) -> None:
-        start = {"type": "start", "encoding": encoding, "sample_rate": RATE_HZ, **options}
-        self.say({**start, "channels": channels})
-        if self.start is not None:
-            self.fail(ErrorCode.ALREADY_STARTED)
-        self.start = self.start or {**start, "channels": channels}
-
-    @precondition(lambda self: self.end is None and self.start is not None)
-    @rule(
-        pitch=st.sampled_from(FAKE_PITCHES),
-        length_s=st.floats(0.001, 0.15),
-        level=st.floats(0, 0.4),
-        cut=st.integers(0, 8),
-    )
-    def plays(self, pitch: int, length_s: float, level: float, cut: int) -> None:
-        assert self.start is not None
-        samples = play([(pitch, 0.0, length_s)], length_s, RATE_HZ, level)
-        samples = np.repeat(samples, self.start["channels"])
-        scale = 32767 if self.start["encoding"] == "pcm_s16le" else 1
-        data = (samples * scale).astype(DTYPES[self.start["encoding"]]).tobytes()[:MOST_BYTES]
-        if self.audio_bytes % self.sample_bytes == 0:  # floats out of step would be any number
-            data = data[: len(data) - cut]
-            self.said.append(data)
-            self.audio_bytes += len(data)
+    said: list[str | bytes] = field(default_factory=list)
+    start: dict[str, Any] | None = None
+    audio_bytes: int = 0
+    flushes: list[str] = field(default_factory=list)
+    end: str | None = None  # `stop`, or the code of the error
 
     @property
-    def sample_bytes(self) -> int:
-        """Of all channels."""
+    def samples(self) -> tuple[int, int]:
+        """Those of all channels that were sent whole, and the bytes of an incomplete one."""
         assert self.start is not None
-        return np.dtype(DTYPES[self.start["encoding"]]).itemsize * int(self.start["channels"])
+        size = np.dtype(DTYPES[self.start["encoding"]]).itemsize * int(self.start["channels"])
+        return divmod(self.audio_bytes, size)
 
-    @precondition(lambda self: self.end is None and self.start is None)
-    @rule(data=st.binary(max_size=40))
-    def plays_too_soon(self, data: bytes) -> None:
-        self.said.append(data)
-        self.fail(ErrorCode.NOT_STARTED)
+    def speak(self, kind: str, draw: st.DrawFn) -> None:
+        """Says one thing more. The first fault decides; nothing after the end is read."""
+        start = self.start
+        match kind:
+            case _ if self.end is not None:
+                self.said.append(draw(st.text(max_size=10) | st.binary(max_size=10)))
+            case "start":
+                started = draw(STARTS)
+                self.said.append(json.dumps(started))
+                self.start = start or started
+                self.end = ErrorCode.ALREADY_STARTED if start else None
+            case "flush" | "keepalive" | "stop":
+                name = draw(st.text(max_size=128))
+                message = {"type": kind} | ({"id": name} if kind == "flush" else {})
+                self.said.append(json.dumps(message))
+                if start is None:
+                    self.end = ErrorCode.NOT_STARTED
+                elif kind == "flush":
+                    self.flushes.append(name)
+                elif kind == "stop":
+                    self.end = ErrorCode.ODD_BYTES if self.samples[1] else "stop"
+            case "babble":
+                self.said.append(draw(BABBLE))
+                self.end = ErrorCode.BAD_MESSAGE
+            case "too much":
+                much = MOST_BYTES + 1
+                self.said.append("x" * much if draw(st.booleans()) else bytes(much))
+                self.end = ErrorCode.MESSAGE_TOO_BIG
+            case _ if start is None:
+                self.said.append(draw(st.binary(max_size=40)))
+                self.end = ErrorCode.NOT_STARTED
+            case "tone" if not self.samples[1]:  # floats out of step would be any number
+                pitch, length_s, level = draw(TONES)
+                samples = play([(pitch, 0.0, length_s)], length_s, RATE_HZ, level)
+                samples = np.repeat(samples, start["channels"])
+                scale = 32767 if start["encoding"] == "pcm_s16le" else 1
+                data = (samples * scale).astype(DTYPES[start["encoding"]]).tobytes()[:MOST_BYTES]
+                self.said.append(data[: len(data) - draw(st.integers(0, 8))])
+                self.audio_bytes += len(self.said[-1])
+            case "no numbers" if start["encoding"] == "pcm_f32le" and not self.samples[1]:
+                self.said.append(np.full(8, draw(NO_NUMBERS), "<f4").tobytes())
+                self.end = ErrorCode.BAD_AUDIO
 
-    @precondition(lambda self: self.end is None)
-    @rule(name=st.text(max_size=128))
-    def flushes_it(self, name: str) -> None:
-        self.say({"type": "flush", "id": name})
-        if self.start is None:
-            self.fail(ErrorCode.NOT_STARTED)
-        else:
-            self.flushes.append(name)
 
-    @precondition(lambda self: self.end is None)
-    @rule()
-    def keeps_alive(self) -> None:
-        self.say({"type": "keepalive"})
-        if self.start is None:
-            self.fail(ErrorCode.NOT_STARTED)
+@st.composite
+def clients(draw: st.DrawFn) -> Client:
+    client = Client()
+    begin = ["start"] if draw(st.integers(0, 4)) else []
+    for kind in begin + draw(st.lists(st.sampled_from(KINDS), max_size=12)):
+        client.speak(kind, draw)
+    return client
 
-    @precondition(lambda self: self.end is None and self.start is not None)
-    @rule(bad=st.sampled_from([np.nan, np.inf, -np.inf, 65.0]))
-    def plays_no_numbers(self, bad: float) -> None:
-        assert self.start is not None
-        if self.start["encoding"] == "pcm_f32le" and self.audio_bytes % self.sample_bytes == 0:
-            self.said.append(np.full(8, bad, "<f4").tobytes())
-            self.fail(ErrorCode.BAD_AUDIO)
 
-    @precondition(lambda self: self.end is None)
-    @rule(text=st.text(max_size=30) | st.sampled_from(['{"type":"ready"}', "{}", "[]", "null"]))
-    def babbles(self, text: str) -> None:
-        self.said.append(text)
-        self.fail(ErrorCode.BAD_MESSAGE)
-
-    @precondition(lambda self: self.end is None)
-    @rule(text=st.booleans())
-    def says_too_much(self, text: bool) -> None:
-        self.said.append("x" * (MOST_BYTES + 1) if text else bytes(MOST_BYTES + 1))
-        self.fail(ErrorCode.MESSAGE_TOO_BIG)
-
-    @precondition(lambda self: self.end is None)
-    @rule()
-    def stops(self) -> None:
-        self.say({"type": "stop"})
-        if self.start is None:
-            self.fail(ErrorCode.NOT_STARTED)
-        elif self.audio_bytes % self.sample_bytes:
-            self.fail(ErrorCode.ODD_BYTES)
-        else:
-            self.end = "stop"
-
-    @precondition(lambda self: self.end is not None)
-    @rule(more=st.text(max_size=10) | st.binary(max_size=10))
-    def goes_on_after_the_end(self, more: str | bytes) -> None:
-        self.said.append(more)
-
-    def teardown(self) -> None:
-        messages, code = service.converse(*self.said)
-        assert [message["seq"] for message in messages] == list(range(len(messages)))
-        for message in messages:
-            SERVER_MESSAGE.validate_python(message)
-        errors = [message["code"] for message in messages if message["type"] == "error"]
-        assert not NEVER & set(errors)
-        assert service.state.sessions.count == 0
-        if self.end is None:
-            assert (errors, code) == ([], 1006)  # the client has gone
-            return
-        assert errors == ([] if self.end == "stop" else [self.end])
-        if self.end == "stop":
-            assert code == CloseCode.NORMAL
-        else:
-            assert code == ErrorCode[self.end.upper()].close_code
-        if self.start is None:
-            assert [message["type"] for message in messages] == ["error"]
-            return
-        done = messages[-1]
-        assert messages[0]["type"] == "ready"
-        assert done["type"] == "done"
-        assert done["reason"] == ("stop" if self.end == "stop" else "error")
-        assert done["totals"]["received_samples"] == self.audio_bytes // self.sample_bytes
-        flushed = [message["id"] for message in messages if message["type"] == "flushed"]
-        assert flushed == self.flushes
-        assert len(check_notes(messages)) == done["totals"]["notes"]
+def check(client: Client, messages: list[dict[str, Any]], code: int) -> None:
+    """Asserts that this is what the client hears, and the code of the close."""
+    assert [message["seq"] for message in messages] == list(range(len(messages)))
+    for message in messages:
+        SERVER_MESSAGE.validate_python(message)
+    errors = [message["code"] for message in messages if message["type"] == "error"]
+    assert not NEVER & set(errors)
+    if client.end is None:
+        assert (errors, code) == ([], 1006)  # the client has gone
+        return
+    assert errors == ([] if client.end == "stop" else [client.end])
+    if client.end == "stop":
+        assert code == CloseCode.NORMAL
+    else:
+        assert code == ErrorCode[client.end.upper()].close_code
+    if client.start is None:
+        assert [message["type"] for message in messages] == ["error"]
+        return
+    done = messages[-1]
+    assert messages[0]["type"] == "ready"
+    assert done["type"] == "done"
+    assert done["reason"] == ("stop" if client.end == "stop" else "error")
+    assert done["totals"]["received_samples"] == client.samples[0]
+    flushed = [message["id"] for message in messages if message["type"] == "flushed"]
+    assert flushed == client.flushes
+    assert len(check_notes(messages)) == done["totals"]["notes"]
 
 
 @pytest.mark.timeout(3600)
 def test_every_session_ends_as_the_protocol_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    global service
     monkeypatch.setattr(websocket, "MAX_MESSAGE_BYTES", MOST_BYTES)
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
-    service = Service()
-    try:
-        run_state_machine_as_test(Client, settings=inputs(few=60, share=0.02))
-    finally:
-        service.close()
+    model = FakeTranscriber()
+    settings = Settings(allowed_hosts=("testserver",), max_sessions=10)
+    app = app_with(lambda name, device: model, settings)
+    state = app.state.service
+
+    with asyncio.Runner() as runner:
+        runner.run(load(state, None))
+
+        @inputs(few=60, share=0.02)
+        @given(clients())
+        def converses(client: Client) -> None:
+            talk = converse(app, *client.said, leaves=client.end is None)
+            check(client, *runner.run(talk))
+            assert state.sessions.count == 0
+
+        try:
+            converses()
+        finally:
+            runner.run(state.pool.close())

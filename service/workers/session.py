@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, ModelConfig
+from model.transcriber import FeatureStream
 from service.notes.events import Event, is_update
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.client_messages import Checkpoint
@@ -57,7 +58,12 @@ class LiveSession:
 
     Attributes:
         number: of the stream, between the service and the worker.
+        features: of its network; the worker's, as what follows.
+        waiting: among the sessions whose windows are due.
     """
+
+    features: FeatureStream
+    waiting = False
 
     def __init__(self, opening: Open, config: ModelConfig, settings: TrackerSettings) -> None:
         """Raises ProtocolError if the stream cannot be opened so, or not continued there."""

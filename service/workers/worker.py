@@ -111,13 +111,6 @@ def run(
         service.close()
 
 
-@dataclass(slots=True, eq=False)
-class _Live:
-    session: LiveSession
-    features: FeatureStream
-    waiting: bool = False  # among those whose windows are due
-
-
 @dataclass(slots=True)
 class _Job:
     """A segment under way."""
@@ -147,8 +140,8 @@ class Worker:
         self._settings = TrackerSettings.from_card(model.card)
         shared = memory(slots_size(model.config))
         self._samples, self._probabilities = slots_in(shared, model.config)
-        self._live: dict[int, _Live] = {}
-        self._waiting: deque[_Live] = deque()  # in the order in which their windows became due
+        self._live: dict[int, LiveSession] = {}
+        self._waiting: deque[LiveSession] = deque()  # first due first
         self._jobs: deque[_Job] = deque()
         self._replies: list[object] = []
         self._looked_s = 0.0
@@ -190,8 +183,8 @@ class Worker:
         now_s = time.monotonic()
         if now_s >= self._looked_s + LOOK_S:
             self._looked_s = now_s
-            for live in list(self._live.values()):
-                self._say(live)
+            for session in list(self._live.values()):
+                self._say(session)
         elif all(isinstance(reply, Stepped) for reply in self._replies):
             return []  # counted with the next words, or look
         replies, self._replies = self._replies, []
@@ -202,64 +195,62 @@ class Worker:
     def _open(self, opening: Open) -> None:
         try:
             session = LiveSession(opening, self.config, self._settings)
-            features = self.runner.open_stream(session.stream.positions)
-        except ProtocolError as error:
-            self._replies.append(Refused(opening.stream, error.code, error.message))
-            return
-        except Exception:
-            logger.exception("a session cannot be opened")
-            fault = internal_error()
+            session.features = self.runner.open_stream(session.stream.positions)
+        except Exception as error:
+            fault = error if isinstance(error, ProtocolError) else internal_error()
+            if fault is not error:
+                logger.exception("a session cannot be opened")
             self._replies.append(Refused(opening.stream, fault.code, fault.message))
             return
-        live = self._live[opening.stream] = _Live(session, features)
-        self._say(live)
+        self._live[session.number] = session
+        self._say(session)
 
     def _pass(self, stream: int, tell: Callable[..., None], *given: object) -> None:
-        if (live := self._live.get(stream)) is not None:
-            self._tell(live, tell, *given)
+        if (session := self._live.get(stream)) is not None:
+            self._tell(session, tell, *given)
 
-    def _tell(self, live: _Live, tell: Callable[..., None], *given: object) -> None:
+    def _tell(self, session: LiveSession, tell: Callable[..., None], *given: object) -> None:
         """Call a method of a session, whose windows may become due."""
         try:
-            tell(live.session, *given)
+            tell(session, *given)
         except Exception:
             logger.exception("a session cannot take what has come")
-            self._fail(live)
+            self._fail(session)
             return
-        if live.waiting:
+        if session.waiting:
             return
-        if live.session.stream.due:
-            live.waiting = True
-            self._waiting.append(live)
-        elif live.session.ending:
-            self._say(live)
+        if session.stream.due:
+            session.waiting = True
+            self._waiting.append(session)
+        elif session.ending:
+            self._say(session)
 
     def _step_live(self) -> None:
         """A batch of windows read at the same positions, each session's oldest first."""
         began_s = time.monotonic()
-        batch: list[tuple[_Live, int]] = []
+        batch: list[tuple[LiveSession, int]] = []
         rows = []
         positions: slice | None = None
         room = self._batch_windows
         for _ in range(len(self._waiting)):
-            live = self._waiting[0]
-            stream = live.session.stream
+            session = self._waiting[0]
+            stream = session.stream
             if room <= 0 or positions not in (None, stream.positions):
                 break
             self._waiting.popleft()
-            live.waiting = False
+            session.waiting = False
             try:
                 # One that is behind takes what room there is, unless others wait.
                 due = stream.take(1 if self._waiting else min(room, MOST_WINDOWS))
                 assert due is not None  # or it would not wait
-                rows += self.runner.rows(live.features, due)
+                rows += self.runner.rows(session.features, due)
             except Exception:
                 logger.exception("the front-end failed on a session")
-                self._fail(live)
+                self._fail(session)
                 continue
             positions = stream.positions
             room -= due.windows
-            batch.append((live, due.windows))
+            batch.append((session, due.windows))
         if not rows:
             return
         assert positions is not None
@@ -268,44 +259,44 @@ class Worker:
         except Exception:
             logger.exception("the model failed on a batch of %d windows", len(rows))
             self._replies.append(Stepped("live", 0, 0.0))
-            for live, _ in batch:
-                self._fail(live)
+            for session, _ in batch:
+                self._fail(session)
             return
         self._replies.append(Stepped("live", len(rows), time.monotonic() - began_s))
         first = 0
-        for live, count in batch:
-            self._tell(live, LiveSession.hear, probabilities[first : first + count])
-            self._say(live)
+        for session, count in batch:
+            self._tell(session, LiveSession.hear, probabilities[first : first + count])
+            self._say(session)
             first += count
 
-    def _fail(self, live: _Live) -> None:
+    def _fail(self, session: LiveSession) -> None:
         """The fault is confined to this session, whose notes are still ended."""
         try:
-            live.session.fail()
+            session.fail()
         except Exception:
-            self._give_up(live)
+            self._give_up(session)
         else:
-            self._say(live)
+            self._say(session)
 
-    def _say(self, live: _Live) -> None:
-        if live.session.number not in self._live:
+    def _say(self, session: LiveSession) -> None:
+        if session.number not in self._live:
             return
         try:
-            said = live.session.said(time.monotonic())
+            said = session.said(time.monotonic())
         except Exception:
-            self._give_up(live)
+            self._give_up(session)
             return
         if said is not None:
             self._replies.append(said)
             if said.ended is not None:
                 self._drop(said.stream)
 
-    def _give_up(self, live: _Live) -> None:
+    def _give_up(self, session: LiveSession) -> None:
         """Of a session that cannot even say that it failed."""
         logger.exception("a session cannot end its notes")
         fault = internal_error()
-        self._replies.append(Refused(live.session.number, fault.code, fault.message))
-        self._drop(live.session.number)
+        self._replies.append(Refused(session.number, fault.code, fault.message))
+        self._drop(session.number)
 
     def _drop(self, stream: int) -> None:
         dropped = self._live.pop(stream, None)

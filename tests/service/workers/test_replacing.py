@@ -13,7 +13,6 @@ from torch import Tensor
 
 from model.config import HEADS, HOP, WINDOW
 from service.engine.local import LocalComputer
-from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
 from service.stream import stream as streams
 from service.stream.windows import EngineError
@@ -213,13 +212,3 @@ async def test_a_worker_that_stops_while_it_loads_is_given_up(
     with pytest.raises(EngineError, match="has not started"):
         await pool.start()
     await pool.close()
-
-
-def test_a_session_that_is_over_is_silent() -> None:
-    config = FakeTranscriber().config
-    session = LiveSession(opening(FAKE_RATE_HZ), config, TrackerSettings())
-    session.end("stop", None)
-    said = session.said(0.0)
-    assert said is not None
-    assert said.ended is not None
-    assert session.said(1.0) is None

@@ -32,31 +32,46 @@ PLACED = 0.5  # highest confidence of an unheard note, which only its neighbours
 HEARD_EARLY_S = 0.004
 """Time by which the model's peaks precede the attacks: in recordings of a grand piano, the steepest
 rise of the energy follows them by 5 ms in the median, and the onset of rendered notes by 1 ms."""
+RELEASE_S = 1.0  # after a written end, for legato, damper and room
 CHORD_S = 0.005  # score times nearer than this are one chord
 SHORTEST_S = 0.04
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """Notes at recording times, by onset."""
+    """A score's notes at recording times, by onset; arrays alone, as they are kept."""
 
-    notes: Notes  # with the score's pitches; velocity 0 (unknown)
+    onset: F64  # [n] in seconds
+    offset: F64
+    pitch: NDArray[np.int16]
     confidence: F64
     """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
     its chord is expected; of a note that was not heard, at most PLACED."""
     heard: Bools  # [n], whether the model hears the onset
-    time_map: TimeMap  # of all chords
+    score_s: F64  # of all chords, in the score and in the recording
+    audio_s: F64
+    unwritten: F64  # [m, 3]: second, pitch and probability of onsets heard but not written
+    ringing: float | F64  # mean frame probability RELEASE_S after the written ends
+
+    @property
+    def notes(self) -> Notes:
+        """With velocity 0 (unknown)."""
+        return notes_of(self.onset, self.offset, self.pitch)
+
+    @property
+    def time_map(self) -> TimeMap:
+        return TimeMap(self.score_s, self.audio_s)
 
 
-def refine(score: Notes, rough: TimeMap, onset: F32, frame_s: float) -> Aligned:
-    """Aligns the score's notes with the onsets heard.
+def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
+    """The score's notes moved to where they are heard.
 
     Args:
         score: written notes, by onset.
-        rough: their times to within about ROUGH_TOLERANCES_S[0].
-        onset: onset probabilities, (frames, PITCHES).
+        sounding, onset: probabilities, (frames, PITCHES).
         frame_s: from one frame to the next.
     """
+    rough = warp(score, sounding, onset, frame_s)
     first = np.concatenate([[True], np.diff(score.onset) > CHORD_S])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
@@ -75,7 +90,17 @@ def refine(score: Notes, rough: TimeMap, onset: F32, frame_s: float) -> Aligned:
     order = np.lexsort((score.pitch, onset_s))
     begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
     notes = notes_of(begin_s, end_s, score.pitch[order])
-    return Aligned(notes, confidence[order], heard[order], time_map)
+    return Aligned(
+        notes.onset,
+        notes.offset,
+        notes.pitch,
+        confidence[order],
+        heard[order],
+        written_s,
+        chord_s,
+        unwritten(notes, onset, frame_s),
+        ringing(notes, sounding, frame_s),
+    )
 
 
 def _peaks(
@@ -150,22 +175,7 @@ def _ends(pitch: NDArray[np.int16], onset_s: F64, written_s: F64) -> F64:
     return np.maximum(np.minimum(end_s, again_s), onset_s)
 
 
-@dataclass(frozen=True)
-class Activations:
-    """A model's probabilities for a recording, (frames, PITCHES), ``frame_s`` apart."""
-
-    sounding: F32
-    onset: F32
-    frame_s: float
-
-
-def align(activations: Activations, score: Notes) -> Aligned:
-    """The score's notes moved to where they are heard."""
-    rough = warp(score, activations.sounding, activations.onset, activations.frame_s)
-    return refine(score, rough, activations.onset, activations.frame_s)
-
-
-def align_files(audio: Path, score: Path, computer: LocalComputer) -> tuple[Aligned, Activations]:
+def align_files(audio: Path, score: Path, computer: LocalComputer) -> Aligned:
     """As ``align``. Raises AudioError or LabelError for unreadable files, a score without notes and
     a model without an onset head."""
     notes = read_midi(score)
@@ -177,17 +187,23 @@ def align_files(audio: Path, score: Path, computer: LocalComputer) -> tuple[Alig
         raise LabelError(f"{computer.config.name} has no onset head, which alignment needs")
     heard = transcribe_array(samples, rate, computer).probabilities
     frame, onset = (heard[heads.index(head)] for head in ("frame", "onset"))
-    activations = Activations(frame, onset, HOP / computer.config.sample_rate)
-    return align(activations, notes), activations
+    return align(notes, frame, onset, HOP / computer.config.sample_rate)
 
 
-def unwritten(aligned: Aligned, activations: Activations) -> F64:
-    """[n, 3]: second, pitch and probability of heard onsets that the score does not contain. Peaks
-    of the onset probability of at least FOUND, further than twice the tolerance from every note of
-    their pitch."""
-    inner = activations.onset[1:-1]
-    frame, pitch = peaks(activations.onset, 1, FOUND)[1:-1].nonzero()
-    times_s = np.asarray((frame + 1) * activations.frame_s, np.float64)
-    notes = aligned.notes
+def unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
+    """[n, 3]: second, pitch and probability of heard onsets that the score does not contain: peaks
+    of at least FOUND, further than twice the tolerance from every note of their pitch."""
+    frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
+    times_s = np.asarray((frame + 1) * frame_s, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
-    return np.stack([times_s, pitch, inner[frame, pitch]], axis=1)[~near]
+    return np.stack([times_s, pitch, onset[frame + 1, pitch]], axis=1)[~near]
+
+
+def ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
+    """The mean frame probability RELEASE_S after the ends of notes whose pitch is not struck
+    again soon."""
+    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
+    frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
+    alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
+    rung = sounding[frame[alone], notes.pitch[alone]]
+    return float(rung.mean()) if len(rung) else 0.0

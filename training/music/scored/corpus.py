@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,17 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
-from training.arrays import F32, F64, Bools
+from training.arrays import F32, F64
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
 from training.music.recordings import PCM_SCALE, stored_audio
-from training.music.scored.aligner import Activations, align_files, unwritten
-from training.music.scored.coarse import TimeMap
+from training.music.scored.aligner import RELEASE_S, Aligned, align_files
 
 DOUBT = 0.25  # notes of lower confidence are trained neither as notes nor as silence
 NEAR_S = 0.1  # masked on either side of a doubtful onset
 HELD = 0.6
 """Fraction of the written length for which a key is certainly held: detached playing releases it
 about then, and long notes fade."""
-RELEASE_S = 1.0  # after a written end, for legato, damper and room
-RINGING_RELEASE_S = 4.0  # the same if the pedal is often down
+RINGING_RELEASE_S = 4.0  # in place of RELEASE_S if the pedal is often down
 RINGING = 0.12
 """Mean frame probability RELEASE_S after written ends that means the pedal is often down."""
 ORNAMENT_PITCHES = 2  # semitones around a note with an ornament sign that may be played
@@ -48,24 +46,12 @@ BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN
 ALL_PITCHES = -1
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """An aligned recording."""
-
-    notes: Notes  # the score's, at recording times
-    confidence: F64
-    heard: Bools  # [n], whether the model hears the onset
-    time_map: TimeMap
-    unwritten: F64  # [m, 3]: second, pitch and probability of onsets heard but not written
-    ringing: float  # mean frame probability RELEASE_S after the written ends
-
-    @property
-    def release_s(self) -> float:
-        """How long a note may sound after its written end."""
-        return RINGING_RELEASE_S if self.ringing >= RINGING else RELEASE_S
+def release_s(aligned: Aligned) -> float:
+    """How long a note may sound after its written end."""
+    return RINGING_RELEASE_S if aligned.ringing >= RINGING else RELEASE_S
 
 
-def unknown(evidence: Evidence, signs_s: F64, ornamented: bool) -> F64:
+def unknown(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
     """Everything that the score leaves open, to be masked in the loss.
 
     Rows are as in ``Rendered.unknown``, [n, 4]: begin and end in seconds, pitch (-1: all), and what
@@ -76,13 +62,13 @@ def unknown(evidence: Evidence, signs_s: F64, ornamented: bool) -> F64:
         ornamented: whether the player adds notes.
     """
     least = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
-    at_s, pitch, _ = evidence.unwritten[evidence.unwritten[:, 2] >= least].T
+    at_s, pitch, _ = aligned.unwritten[aligned.unwritten[:, 2] >= least].T
     parts = [
-        _doubtful(evidence),
-        _releases(evidence),
-        *(_ornament(evidence, sign_s) for sign_s in evidence.time_map(signs_s)),
-        rows(at_s - NEAR_S, at_s + evidence.release_s, pitch, BOTH),
-        _astray(evidence),
+        _doubtful(aligned),
+        _releases(aligned),
+        *(_ornament(aligned, sign_s) for sign_s in aligned.time_map(signs_s)),
+        rows(at_s - NEAR_S, at_s + release_s(aligned), pitch, BOTH),
+        _astray(aligned),
     ]
     return np.concatenate(parts)
 
@@ -93,36 +79,36 @@ def rows(begin_s: F64, end_s: F64, pitch: NDArray | int, what: int) -> F64:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _doubtful(evidence: Evidence) -> F64:
-    notes = evidence.notes.where(evidence.confidence < DOUBT)
-    begin_s, end_s = notes.onset - NEAR_S, notes.offset + evidence.release_s
+def _doubtful(aligned: Aligned) -> F64:
+    notes = aligned.notes.where(aligned.confidence < DOUBT)
+    begin_s, end_s = notes.onset - NEAR_S, notes.offset + release_s(aligned)
     onset = rows(begin_s, notes.onset + NEAR_S, notes.pitch, ONSET_UNKNOWN)
     return np.concatenate([onset, rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)])
 
 
-def _releases(evidence: Evidence) -> F64:
+def _releases(aligned: Aligned) -> F64:
     """From the earliest key release until the sound is gone or the pitch begins again."""
-    notes = evidence.notes
+    notes = aligned.notes
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     begin_s = notes.onset + HELD * (notes.offset - notes.onset)
-    end_s = np.minimum(notes.offset + evidence.release_s, again_s)
+    end_s = np.minimum(notes.offset + release_s(aligned), again_s)
     return rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)
 
 
-def _ornament(evidence: Evidence, at_s: float) -> F64:
+def _ornament(aligned: Aligned, at_s: float) -> F64:
     """Pitches near the notes at a sign, for the duration of the notes."""
-    notes = evidence.notes.where(np.abs(evidence.notes.onset - at_s) < NEAR_S)
+    notes = aligned.notes.where(np.abs(aligned.notes.onset - at_s) < NEAR_S)
     steps = np.arange(-ORNAMENT_PITCHES, ORNAMENT_PITCHES + 1)
     pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()
     begin_s = np.repeat(notes.onset - 2 * NEAR_S, len(steps))
-    end_s = np.repeat(notes.offset + evidence.release_s, len(steps))
+    end_s = np.repeat(notes.offset + release_s(aligned), len(steps))
     return rows(begin_s, end_s, pitch, BOTH)
 
 
-def _astray(evidence: Evidence) -> F64:
+def _astray(aligned: Aligned) -> F64:
     """Parts in which the model hears few of the written notes."""
-    onset_s = evidence.notes.onset
-    heard = np.concatenate([[0], np.cumsum(evidence.heard)])
+    onset_s = aligned.notes.onset
+    heard = np.concatenate([[0], np.cumsum(aligned.heard)])
     first = np.searchsorted(onset_s, onset_s - SUPPORT_S)
     last = np.searchsorted(onset_s, onset_s + SUPPORT_S, side="right")
     poor = onset_s[(heard[last] - heard[first]) / (last - first) < SUPPORT]
@@ -141,31 +127,9 @@ def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
     with LocalComputer(load(MODEL)) as computer:
         for entry, place in entries:
             audio, score = root / entry["audio"], root / entry["score"]
-            aligned, activations = align_files(audio, score, computer)
+            aligned = align_files(audio, score, computer)
             logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
-            notes = aligned.notes
-            labels: dict[str, Any] = {
-                "onset": notes.onset,
-                "offset": notes.offset,
-                "pitch": notes.pitch,
-                "confidence": aligned.confidence,
-                "heard": aligned.heard,
-                "score_s": aligned.time_map.score_s,
-                "audio_s": aligned.time_map.audio_s,
-                "unwritten": unwritten(aligned, activations),
-                "ringing": np.array(_ringing(notes, activations)),
-            }
-            replace_file(place / "labels.npz", partial(np.savez, **labels))
-
-
-def _ringing(notes: Notes, heard: Activations) -> float:
-    """The mean frame probability RELEASE_S after the ends of notes whose pitch is not struck
-    again soon."""
-    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
-    frame = np.rint((notes.offset + RELEASE_S) / heard.frame_s).astype(int)
-    alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(heard.sounding))
-    rung = heard.sounding[frame[alone], notes.pitch[alone]]
-    return float(rung.mean()) if len(rung) else 0.0
+            replace_file(place / "labels.npz", partial(np.savez, **vars(aligned)))
 
 
 @dataclass(frozen=True)
@@ -231,24 +195,15 @@ def _key(root: Path, entry: dict[str, Any]) -> str:
 
 def _load(root: Path, entry: dict[str, Any], place: Path) -> ScoredRecording:
     with np.load(place / "labels.npz") as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    notes = notes_of(arrays["onset"], arrays["offset"], arrays["pitch"])
+        aligned = Aligned(**stored)
     # The class of a soloist; -1 for several players or other instruments.
     words = str(entry.get("instruments", "")).lower()
-    solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
-    notes = replace(notes, instrument=np.full(len(notes), next(solo, -1), np.int8))
-    evidence = Evidence(
-        notes,
-        arrays["confidence"],
-        arrays["heard"],
-        TimeMap(arrays["score_s"], arrays["audio_s"]),
-        arrays["unwritten"],
-        float(arrays["ringing"]),
-    )
+    solo = next((n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}")), -1)
+    notes = notes_of(aligned.onset, aligned.offset, aligned.pitch, instrument=solo)
     signs = root / "ornaments" / f"{entry['id']}.tsv"
     signs_s = _signs(signs) if signs.exists() else np.zeros(0)
     ornamented = bool(entry.get("ornaments", len(signs_s) > 0))
-    doubts = unknown(evidence, signs_s, ornamented)
+    doubts = unknown(aligned, signs_s, ornamented)
     audio = stored_audio(root / entry["audio"], place.parent)
     return ScoredRecording(entry["id"], audio, notes, doubts)
 

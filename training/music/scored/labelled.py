@@ -11,7 +11,7 @@ plays them is masked.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,21 +46,22 @@ def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[ScoredR
         OSError: the index is missing.
     """
     found: dict[str, list[ScoredRecording]] = {}
-    for entry in json.loads((root / "index.json").read_bytes()):
-        if entry.get("label_kind") and entry.get("split", "train") == split:
-            name = soloist(entry["instruments"])
-            found.setdefault(name, []).append(_load(root, cache, entry, name))
+    for name, entry in _entries(root, split):
+        found.setdefault(name, []).append(_load(root, cache, entry, name))
     return found
 
 
 def singing_files(root: Path, split: str) -> list[Path]:
     """Audio of the labelled voices of a split."""
-    return [
-        root / entry["audio"]
-        for entry in json.loads((root / "index.json").read_bytes())
-        if entry.get("label_kind") and entry.get("split", "train") == split
-        if soloist(entry["instruments"]) == "voice"
-    ]
+    return [root / entry["audio"] for name, entry in _entries(root, split) if name == "voice"]
+
+
+def _entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The labelled entries of the index with the class of their soloist, empty if it is another."""
+    for entry in json.loads((root / "index.json").read_bytes()):
+        if entry.get("label_kind") and entry.get("split", "train") == split:
+            words = entry["instruments"].lower()
+            yield next((name for word, name in CLASSES.items() if word in words), ""), entry
 
 
 def load_singing(folder: Path, cache: Path) -> list[ScoredRecording]:
@@ -75,10 +76,6 @@ def load_singing(folder: Path, cache: Path) -> list[ScoredRecording]:
             entry = {"id": name, "audio": one["file"], "labels": [one["labels"]]}
             found.append(_load(folder, cache, entry))
     return found
-
-
-def soloist(words: str) -> str:
-    return next((name for word, name in CLASSES.items() if word in words.lower()), "")
 
 
 def _load(
@@ -96,20 +93,12 @@ def _load(
 
 def edges(notes: Notes) -> F64:
     """What approximate labels leave open, as in ``Rendered.unknown``."""
-    return np.concatenate(
-        [
-            part
-            for pitch in _near(notes.pitch)
-            for part in (
-                rows(notes.onset - EDGE_S, notes.onset + EDGE_S, pitch, BOTH),
-                rows(notes.offset - EDGE_S, notes.offset + EDGE_S, pitch, FRAME_UNKNOWN),
-            )
-        ]
-    )
-
-
-def _near(pitch: NDArray[np.int16]) -> Iterable[NDArray[np.int16]]:
-    return (np.clip(pitch + step, 0, PITCHES - 1).astype(np.int16) for step in NEIGHBOURS)
+    parts = []
+    for step in NEIGHBOURS:
+        pitch = np.clip(notes.pitch + step, 0, PITCHES - 1)
+        parts.append(rows(notes.onset - EDGE_S, notes.onset + EDGE_S, pitch, BOTH))
+        parts.append(rows(notes.offset - EDGE_S, notes.offset + EDGE_S, pitch, FRAME_UNKNOWN))
+    return np.concatenate(parts)
 
 
 HEARD = 0.4  # onset probability of a note

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
 from training.music.notes import Notes, notes_of_rows
-from training.music.scored.aligner import HEARD_EARLY_S, Activations
+from training.music.scored.aligner import HEARD_EARLY_S
 
 FRAME_S = HOP / SAMPLE_RATE
 LEAD_S = 2.0  # of silence before the music
@@ -18,6 +18,9 @@ def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
     return LEAD_S + PACE * written_s + 0.15 * np.sin(written_s)
 
 
+Activations = tuple[NDArray[np.float32], NDArray[np.float32]]  # sounding, onset
+
+
 def ideal_activations(notes: Notes, seconds: float) -> Activations:
     """Probabilities as the labels of training would have them, as early as a model hears."""
     frames = int(seconds / FRAME_S)
@@ -25,7 +28,7 @@ def ideal_activations(notes: Notes, seconds: float) -> Activations:
     for time_s, pitch in zip(notes.onset, notes.pitch, strict=True):
         at = np.arange(frames) - (time_s - HEARD_EARLY_S) / FRAME_S
         onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - np.abs(at) / 3))
-    return Activations(notes.roll(frames, FRAME_S).astype(np.float32), onset, FRAME_S)
+    return notes.roll(frames, FRAME_S).astype(np.float32), onset
 
 
 @pytest.fixture(scope="session")

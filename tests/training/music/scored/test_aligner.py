@@ -1,19 +1,15 @@
 """Scores aligned with what a model hears."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from tests.training.music.scored.conftest import FRAME_S
+from tests.training.music.scored.conftest import FRAME_S, Activations
 from training.music.notes import Notes
 from training.music.scored.aligner import (
     FOUND,
     PLACED,
-    Activations,
     Aligned,
     align,
-    unwritten,
 )
 
 
@@ -28,7 +24,7 @@ def errors_s(aligned: Aligned, score: Notes, played: Notes) -> np.ndarray:
 def test_each_note_goes_to_its_own_onset(
     score: Notes, played: Notes, activations: Activations
 ) -> None:
-    aligned = align(activations, score)
+    aligned = align(score, *activations, FRAME_S)
     assert errors_s(aligned, score, played).max() < FRAME_S
     assert aligned.heard.all()
     assert aligned.confidence.min() > 2 * FOUND
@@ -39,11 +35,11 @@ def test_each_note_goes_to_its_own_onset(
 def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
     score: Notes, played: Notes, activations: Activations
 ) -> None:
-    onset = activations.onset.copy()
+    sounding, onset = activations[0], activations[1].copy()
     deaf = 31  # a note of a chord of two
     at = int(played.onset[deaf] / FRAME_S)
     onset[at - 10 : at + 10, played.pitch[deaf]] = 0
-    aligned = align(dataclasses.replace(activations, onset=onset), score)
+    aligned = align(score, sounding, onset, FRAME_S)
     (missed,) = np.flatnonzero(~aligned.heard)
     assert aligned.notes.pitch[missed] == played.pitch[deaf]
     assert abs(aligned.notes.onset[missed] - played.onset[deaf]) < 0.06
@@ -52,9 +48,8 @@ def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
 
 
 def test_an_unwritten_onset_is_reported(score: Notes, activations: Activations) -> None:
-    onset = activations.onset.copy()
+    sounding, onset = activations[0], activations[1].copy()
     onset[1000, 100] = 0.8
-    aligned = align(activations, score)
-    extra = unwritten(aligned, dataclasses.replace(activations, onset=onset))
+    extra = align(score, sounding, onset, FRAME_S).unwritten
     assert extra.shape == (1, 3)
     assert extra[0] == pytest.approx([1000 * FRAME_S, 100, 0.8])

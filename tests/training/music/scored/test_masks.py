@@ -7,15 +7,12 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
-from training.music.notes import notes_of
-from training.music.scored.coarse import TimeMap
+from training.music.scored.aligner import RELEASE_S, Aligned
 from training.music.scored.corpus import (
     DOUBT,
     HELD,
-    RELEASE_S,
     UNWRITTEN,
     UNWRITTEN_WITH_ORNAMENTS,
-    Evidence,
     unknown,
 )
 from training.music.targets import Targets, segment_labels
@@ -23,22 +20,17 @@ from training.music.targets import Targets, segment_labels
 SECONDS = 20.0
 
 
-def evidence(*notes: tuple[float, float, int]) -> Evidence:
+def evidence(*notes: tuple[float, float, int]) -> Aligned:
     """Notes (onset, offset, pitch) that are all heard; the score is at half of the tempo."""
     onset, offset, pitch = (np.array(column) for column in zip(*notes, strict=True))
     count = len(notes)
-    return Evidence(
-        notes_of(onset, offset, pitch),
-        np.full(count, 0.9),
-        np.ones(count, bool),
-        TimeMap(np.array([0.0, 10.0]), np.array([0.0, 20.0])),
-        np.zeros((0, 3)),
-        0.05,
-    )
+    chords = np.array([0.0, 10.0]), np.array([0.0, 20.0])
+    heard = np.full(count, 0.9), np.ones(count, bool)
+    return Aligned(onset, offset, pitch, *heard, *chords, np.zeros((0, 3)), 0.05)
 
 
 def targets(
-    made: Evidence,
+    made: Aligned,
     signs_s: tuple[float, ...] = (),
     ornamented: bool = False,
 ) -> Targets[NDArray[np.uint8]]:

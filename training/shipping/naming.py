@@ -45,7 +45,7 @@ def naming_settings(
             for some in families.values()
             if any(len(one.notes) for one in some)
         ]
-    frame_s, heads = HOP / transcriber.config.sample_rate, transcriber.config.heads
+    frame_s, heads = HOP / transcriber.config.sample_rate, transcriber.config.outputs
 
     def objective(settings: TrackerSettings, _: str) -> float:
         accuracy, whole = [], Tally()

@@ -12,7 +12,6 @@ from service.protocol.client_messages import Checkpoint, Resume, Start
 from service.protocol.server_messages import (
     Beat,
     Done,
-    Lagging,
     NoteOff,
     NoteOn,
     NoteUpdate,
@@ -109,7 +108,7 @@ class ResumablePerformance:
             self.acknowledge(event.received_samples)
             self._audio.release(self.needed)
             self._end_notes({self._first_note + n.note_id for n in event.checkpoint.sounding})
-        elif not isinstance(event, Beat | Lagging):
+        elif not isinstance(event, Beat):
             self._known_events += 1
 
     def acknowledge(self, samples: int) -> None:

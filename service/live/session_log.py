@@ -51,8 +51,6 @@ class SessionLog:
         self.messages += len(said.texts)
         metrics.notes.inc(said.note_ons)
         metrics.behind_s.observe(said.behind_s)
-        if said.lagging:
-            metrics.lagging.inc()
         now_s = monotonic()
         for due_s in said.due_s:
             played_s = self._end_s - (self._arrived_s - due_s)

@@ -43,7 +43,6 @@ class Metrics:
         self.audio_s = count("audio_seconds", "Audio received, by way", "way")
         self.notes = count("notes", "Notes sent in live sessions")
         self.dropped_samples = count("dropped_samples", "Samples refused as bad audio")
-        self.lagging = count("lagging", "Messages that a session is lagging")
         self.worker_restarts = count("worker_restarts", "Workers that ended and were replaced")
         self.batch_failures = count("batch_failures", "Batches of the model that failed", "way")
         self.event_lateness_s = seconds(

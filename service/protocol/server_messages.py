@@ -127,11 +127,6 @@ class Frames(_ServerMessage):
     probabilities_base64: str
 
 
-class Lagging(_ServerMessage):
-    type: Literal["lagging"] = "lagging"
-    behind_ms: float
-
-
 class Draining(_ServerMessage):
     """The server is shutting down: the last messages of this session follow."""
 
@@ -191,14 +186,13 @@ ServerMessage = (
     | Beat
     | Frames
     | Progress
-    | Lagging
     | Draining
     | Flushed
     | Done
     | Error
 )
 
-SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Beat | Progress | Lagging
+SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Beat | Progress
 """What a session says while it runs, beside frames."""
 
 _EVENTS = {

@@ -186,7 +186,6 @@ class Said:
         beats: the same of beats, since what was said before.
         note_ons: among the texts.
         due_s: of each event among them, the audio's time at which it could first be known.
-        lagging: whether `lagging` is among them.
         behind_s: audio received and not transcribed.
         opened: totals before this session, once `ready` is among the texts.
         ended: of a session that is over: its reason or error code, the close code, totals.
@@ -203,7 +202,6 @@ class Said:
     beats: LiveBeats | None = None
     note_ons: int = 0
     due_s: list[float] = field(default_factory=list)
-    lagging: bool = False
     behind_s: float = 0.0
     opened: Totals | None = None
     ended: tuple[str, int, Totals] | None = None

@@ -25,7 +25,6 @@ from service.protocol.server_messages import (
     Error,
     Flushed,
     Frames,
-    Lagging,
     Progress,
     Ready,
     ServerMessage,
@@ -40,9 +39,6 @@ from service.workers.messages import Open, Said
 
 PROGRESS_S = 0.5
 """From one `progress` of a session to the next, beside those that follow notes."""
-
-LAGGING_MS = 500.0
-"""Audio not transcribed, beyond what the stated delay holds back, that a client is told of."""
 
 LOWEST_PITCH = 21
 PITCHES = 88  # of a piano: A0 to C8
@@ -101,7 +97,6 @@ class LiveSession:
         self._told: tuple[int, int] | None = None  # by the last progress
         self._told_s = monotonic()
         self._said_bytes = 0
-        self._lags = False
         self._draft = Said(self.number)  # what will be said next
         if not known.messages:
             self._put(self._ready(config))
@@ -222,12 +217,6 @@ class LiveSession:
         if now_s - self._told_s < PROGRESS_S:
             return
         self._told_s = now_s
-        behind_ms = self._behind_ms
-        if behind_ms > LAGGING_MS and not self._lags:
-            self._lags = self._draft.lagging = True
-            self._put(Lagging(behind_ms=behind_ms))
-        elif behind_ms < LAGGING_MS / 2:
-            self._lags = False  # said again only after the session has caught up
         if self._state == self._told:
             return
         if self._skip:

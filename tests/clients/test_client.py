@@ -155,7 +155,7 @@ async def test_a_silent_server_does_not_hold_the_caller_for_ever() -> None:
     "raw",
     [
         "no json",
-        json.dumps({"seq": 7, "type": "lagging", "behind_ms": 1}),  # 1 to 6 are missing
+        json.dumps({"seq": 7, "type": "draining"}),  # 1 to 6 are missing
         json.dumps({"seq": 1, "type": "note_on", "pitch": 60}),
     ],
 )

@@ -64,7 +64,7 @@ def health_router(state: ServiceState) -> APIRouter:
             "model": pool.config.name if state.loaded else None,
             "card": dict(pool.card) if state.loaded else {},
             "device": pool.device,
-            "workers": pool.workers,
+            "workers": pool.workers if state.loaded else None,
             "max_sessions": sessions.limit,
             "capacity": capacity,
             "settings": state.settings.model_dump(mode="json", exclude=HIDDEN_SETTINGS),

@@ -40,6 +40,24 @@ HEADERS = st.fixed_dictionaries(
 BODY = st.binary(max_size=200) | st.binary(max_size=80).map(
     lambda data: b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\n%b\r\n--x--\r\n' % data
 )
+REQUESTS = st.fixed_dictionaries(
+    {
+        "method": st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"]),
+        "url": st.sampled_from(PATHS) | VALUE.map("/".__add__),
+        "params": QUERY,
+        "headers": HEADERS,
+        "content": BODY,
+    }
+)
+FILE = st.sampled_from(WHOLE) | damaged() | st.binary(max_size=200)
+UPLOADS = st.fixed_dictionaries(
+    {
+        "method": st.just("POST"),
+        "url": st.just("/transcribe"),
+        "params": st.tuples(QUERY, ANSWER).map(lambda both: {**both[0], "answer": both[1]}),
+        "files": st.tuples(VALUE, FILE).map(lambda file: {"file": file}),
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,41 +66,12 @@ def client() -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.timeout(3600)
-@inputs(few=150, share=0.03)
-@given(
-    method=st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"]),
-    path=st.sampled_from(PATHS) | VALUE.map("/".__add__),
-    query=QUERY,
-    headers=HEADERS,
-    body=BODY,
-)
-def test_any_request_has_a_documented_answer(
-    client: TestClient,
-    method: str,
-    path: str,
-    query: dict[str, str],
-    headers: dict[str, str],
-    body: bytes,
-) -> None:
-    response = client.request(method, path, params=query, headers=headers, content=body)
-    check(response)
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # test_decoder.py
 @pytest.mark.timeout(3600)
-@inputs(few=60, share=0.03)
-@given(
-    data=st.sampled_from(WHOLE) | damaged() | st.binary(max_size=200),
-    name=VALUE,
-    query=QUERY,
-    answer=ANSWER,
-)
-def test_any_upload_has_a_documented_answer(
-    client: TestClient, data: bytes, name: str, query: dict[str, str], answer: str
-) -> None:
-    params = {**query, "answer": answer}
-    check(client.post("/transcribe", params=params, files={"file": (name, data)}))
+@inputs(few=200, share=0.06)
+@given(asked=REQUESTS | UPLOADS)
+def test_any_request_has_a_documented_answer(client: TestClient, asked: dict[str, Any]) -> None:
+    check(client.request(**asked))
 
 
 def check(response: Any) -> None:

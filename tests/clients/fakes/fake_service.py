@@ -46,39 +46,12 @@ class Behaviour:
     extra_messages: list[str] = field(default_factory=list)  # sent raw after ready
 
 
-@dataclass
-class Heard:
-    """One session as the server saw it."""
-
-    start: dict[str, Any] = field(default_factory=dict)
-    audio: bytearray = field(default_factory=bytearray)
-    largest_message: int = 0
-    largest_unacknowledged_samples: int = 0
-    acknowledged_samples: int = 0
-    flushes: int = 0
-    stopped: bool = False
-
-    @property
-    def frame_bytes(self) -> int:
-        width = 2 if self.start["encoding"] == "pcm_s16le" else 4
-        return width * int(self.start.get("channels", 1))
-
-    @property
-    def first_sample(self) -> int:
-        return int(self.start.get("resume", {"from_sample": 0})["from_sample"])
-
-    @property
-    def samples(self) -> int:
-        """All samples of the performance up to now."""
-        return self.first_sample + len(self.audio) // self.frame_bytes
-
-
 class FakeService:
     """Answers sessions according to its ``behaviour``; ``sessions`` tells what it heard."""
 
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
-        self.sessions: list[Heard] = []
+        self.sessions: list[Session] = []
         self.url = ""
 
     @asynccontextmanager
@@ -105,10 +78,9 @@ class FakeService:
         return connection.respond(self.behaviour.refuse_with, body)
 
     async def _session(self, socket: ServerConnection) -> None:
-        heard = Heard()
-        self.sessions.append(heard)
+        self.sessions.append(Session(socket, self.behaviour))
         with contextlib.suppress(ConnectionClosed):
-            await _Session(socket, self.behaviour, heard).run()
+            await self.sessions[-1].run()
 
 
 @contextmanager
@@ -119,164 +91,181 @@ def nobody() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-class _Session:
-    def __init__(self, socket: ServerConnection, behaviour: Behaviour, heard: Heard) -> None:
-        self.socket, self.behaviour, self.heard = socket, behaviour, heard
-        self.seq = 0
-        self.notes = 0
-        self.sounding: list[int] = []
-        self.transcribed_s = 0.0
-        self.known_events = 0
+class Session:
+    """One session as the server saw it."""
 
-    async def say(self, kind: str, **fields: Any) -> None:
-        await self.socket.send(json.dumps({"seq": self.seq, "type": kind, **fields}))
-        self.seq += 1
+    def __init__(self, socket: ServerConnection, behaviour: Behaviour) -> None:
+        self.start: dict[str, Any] = {}
+        self.audio = bytearray()
+        self.largest_message = self.largest_unacknowledged_samples = 0
+        self.acknowledged_samples = self.flushes = 0
+        self.stopped = False
+        self._socket, self._behaviour = socket, behaviour
+        self._seq = self._known_events = self._notes = 0
+        self._sounding: list[int] = []
+        self._time_s = 0.0  # that is transcribed
+
+    @property
+    def frame_bytes(self) -> int:
+        width = 2 if self.start["encoding"] == "pcm_s16le" else 4
+        return width * int(self.start.get("channels", 1))
+
+    @property
+    def first_sample(self) -> int:
+        return int(self.start.get("resume", {"from_sample": 0})["from_sample"])
+
+    @property
+    def samples(self) -> int:
+        """All samples of the performance up to now."""
+        return self.first_sample + len(self.audio) // self.frame_bytes
+
+    @property
+    def _now(self) -> dict[str, Any]:
+        return {"frame": int(self._time_s * FRAME_RATE_HZ), "time_s": self._time_s}
+
+    async def _say(self, kind: str, **fields: Any) -> None:
+        await self._socket.send(json.dumps({"seq": self._seq, "type": kind, **fields}))
+        self._seq += 1
 
     async def run(self) -> None:
-        self.heard.start = json.loads(await self.socket.recv())
-        resume = self.heard.start.get("resume")
-        behaviour = self.behaviour
+        self.start = json.loads(await self._socket.recv())
+        resume, behaviour = self.start.get("resume"), self._behaviour
         code = "bad_start" if resume is None else behaviour.reject_resume
         if behaviour.reject_start if resume is None else behaviour.reject_resume:
-            await self.say("error", code=code, message="cannot start so", retryable=False)
-            await self.socket.close(4400, code)
+            await self._say("error", code=code, message="cannot start so", retryable=False)
+            await self._socket.close(4400, code)
             return
         if resume is not None:
-            self.transcribed_s = resume["frames"] * STEP_S
-            self.known_events = resume.get("known_events", 0)
-            self.notes = resume["notes"]
-            self.sounding = [note["note_id"] for note in resume["sounding"]]
-            self.heard.acknowledged_samples = resume["from_sample"]
-        await self.say(
+            self._time_s = resume["frames"] * STEP_S
+            self._known_events = resume.get("known_events", 0)
+            self._notes = resume["notes"]
+            self._sounding = [note["note_id"] for note in resume["sounding"]]
+            self.acknowledged_samples = resume["from_sample"]
+        await self._say(
             "ready",
             session_id="fa",
             model="fake",
             sample_rate_hz=11025,
             hop_samples=128,
             frame_rate_hz=FRAME_RATE_HZ,
-            mode=self.heard.start.get("mode", "block"),
-            lookahead_ms=self.heard.start.get("lookahead_ms", 100.0),
-            block_frames=self.heard.start.get("block_frames", 4),
+            mode=self.start.get("mode", "block"),
+            lookahead_ms=self.start.get("lookahead_ms", 100.0),
+            block_frames=self.start.get("block_frames", 4),
             delay_ms=150.0,
             note_off_delay_ms=160.0,
             replay_ms=750.0,
             checkpoint=self._checkpoint(),
             limits={
-                "max_message_bytes": self.behaviour.max_message_bytes,
+                "max_message_bytes": behaviour.max_message_bytes,
                 "max_session_s": 3600,
                 "idle_timeout_s": 30,
-                "max_buffered_ms": self.behaviour.max_buffered_ms,
+                "max_buffered_ms": behaviour.max_buffered_ms,
             },
         )
-        if (down := self.behaviour.pedal) is not None:
-            await self.say("pedal", down=down, frame=self._frame(), time_s=self.transcribed_s)
-        for raw in self.behaviour.extra_messages:
-            await self.socket.send(raw)
-        async for message in self.socket:
-            if self.behaviour.silent_after_ready:
+        if (down := behaviour.pedal) is not None:
+            await self._say("pedal", down=down, **self._now)
+        for raw in behaviour.extra_messages:
+            await self._socket.send(raw)
+        async for message in self._socket:
+            if behaviour.silent_after_ready:
                 continue
             if isinstance(message, bytes):
-                if await self._audio(message):
+                if await self._hear(message):
                     return
-            elif await self._control(json.loads(message)):
+            elif await self._obey(json.loads(message)):
                 return
 
-    async def _audio(self, data: bytes) -> bool:
-        heard, behaviour = self.heard, self.behaviour
-        heard.audio += data
-        heard.largest_message = max(heard.largest_message, len(data))
-        under_way = heard.samples - heard.acknowledged_samples
-        heard.largest_unacknowledged_samples = max(heard.largest_unacknowledged_samples, under_way)
-        await self._transcribe_until(heard.samples / heard.start["sample_rate"])
-        if heard.samples >= behaviour.fail_at_samples:
+    async def _hear(self, data: bytes) -> bool:
+        """Whether the session ends with this audio."""
+        behaviour = self._behaviour
+        self.audio += data
+        self.largest_message = max(self.largest_message, len(data))
+        under_way = self.samples - self.acknowledged_samples
+        self.largest_unacknowledged_samples = max(self.largest_unacknowledged_samples, under_way)
+        await self._transcribe_until(self.samples / self.start["sample_rate"])
+        if self.samples >= behaviour.fail_at_samples:
             retryable = behaviour.fail_retryable
-            await self.say("error", code="bad_audio", message="NaN in audio", retryable=retryable)
+            await self._say("error", code="bad_audio", message="NaN in audio", retryable=retryable)
             await self._finish("error", 4400)
-        elif heard.samples >= behaviour.drain_at_samples:
+        elif self.samples >= behaviour.drain_at_samples:
             behaviour.drain_at_samples = math.inf
-            await self.say("draining")
+            await self._say("draining")
             await self._finish("draining", 1001)
-        elif behaviour.drops and heard.samples >= behaviour.drop_at_samples:
+        elif behaviour.drops and self.samples >= behaviour.drop_at_samples:
             behaviour.drops -= 1
-            self.socket.transport.abort()
+            self._socket.transport.abort()
         else:
             return False
         return True
 
-    async def _control(self, message: dict[str, Any]) -> bool:
-        heard = self.heard
-        match message["type"]:
-            case "flush":
-                heard.flushes += 1
-                heard.acknowledged_samples = heard.samples
-                await self.say("flushed", id=message["id"], frame=self._frame())
-            case "stop":
-                heard.stopped = True
-                await self._finish("stop", 1000)
-                return True
-        return False
+    async def _obey(self, message: dict[str, Any]) -> bool:
+        """Whether the session ends with this message."""
+        if message["type"] == "flush":
+            self.flushes += 1
+            self.acknowledged_samples = self.samples
+            await self._say("flushed", id=message["id"], frame=self._now["frame"])
+        elif message["type"] == "stop":
+            self.stopped = True
+            await self._finish("stop", 1000)
+        return self.stopped
 
     async def _transcribe_until(self, time_s: float) -> None:
-        while self.transcribed_s + STEP_S <= time_s:
-            self.transcribed_s += STEP_S
-            await asyncio.sleep(STEP_S * self.behaviour.seconds_to_transcribe_a_second)
-            part = self.transcribed_s % 1
+        while self._time_s + STEP_S <= time_s:
+            self._time_s += STEP_S
+            await asyncio.sleep(STEP_S * self._behaviour.seconds_to_transcribe_a_second)
+            part = self._time_s % 1
             if part == 0.25:
-                self.sounding.append(self.notes)
-                self.notes += 1
-                await self._say_note("note_on", **self._note(self.sounding[-1]))
+                self._sounding.append(self._notes)
+                self._notes += 1
+                await self._say_note("note_on", **_note(self._sounding[-1]))
             elif part == 0.75:
                 await self._close_notes()
             elif part == 0.5:
-                received = round(self.transcribed_s * self.heard.start["sample_rate"])
-                self.heard.acknowledged_samples = max(self.heard.acknowledged_samples, received)
-                await self.say(
+                received = round(self._time_s * self.start["sample_rate"])
+                self.acknowledged_samples = max(self.acknowledged_samples, received)
+                await self._say(
                     "progress",
                     received_samples=received,
-                    frames=self._frame(),
-                    time_s=self.transcribed_s,
+                    frames=self._now["frame"],
+                    time_s=self._time_s,
                     behind_ms=0.0,
                     checkpoint=self._checkpoint(),
                 )
 
     async def _say_note(self, kind: str, **fields: Any) -> None:
-        if self.known_events:
-            self.known_events -= 1
+        if self._known_events:
+            self._known_events -= 1
         else:
-            await self.say(kind, **fields)
+            await self._say(kind, **fields)
 
     def _checkpoint(self) -> dict[str, Any]:
-        rate = self.heard.start["sample_rate"]
         return {
             "session_id": "fa",
-            "from_sample": max(0, round((self.transcribed_s - REPLAY_S) * rate)),
-            "frames": round(self.transcribed_s / STEP_S),
-            "notes": self.notes,
-            "sounding": [self._note(number) for number in self.sounding],
+            "from_sample": max(0, round((self._time_s - REPLAY_S) * self.start["sample_rate"])),
+            "frames": round(self._time_s / STEP_S),
+            "notes": self._notes,
+            "sounding": [_note(number) for number in self._sounding],
         }
 
-    def _note(self, number: int) -> dict[str, Any]:
-        note = {"note_id": number, "pitch": 60 + number, "velocity": 80, "confidence": 0.9}
-        return {**note, "frame": round((number + 0.25) * FRAME_RATE_HZ), "time_s": number + 0.25}
-
-    def _frame(self) -> int:
-        return int(self.transcribed_s * FRAME_RATE_HZ)
-
     async def _close_notes(self) -> None:
-        now = {"frame": self._frame(), "time_s": self.transcribed_s}
-        while self.sounding:
-            number = self.sounding.pop()
-            await self._say_note("note_off", note_id=number, pitch=60 + number, **now)
+        while self._sounding:
+            number = self._sounding.pop()
+            await self._say_note("note_off", note_id=number, pitch=60 + number, **self._now)
 
     async def _finish(self, reason: str, close_code: int) -> None:
         await self._close_notes()
         totals = {
-            "notes": self.notes,
-            "frames": self._frame(),
-            "audio_s": self.heard.samples / self.heard.start["sample_rate"],
-            "received_samples": self.heard.samples,
+            "notes": self._notes,
+            "frames": self._now["frame"],
+            "audio_s": self.samples / self.start["sample_rate"],
+            "received_samples": self.samples,
             "dropped_samples": 0,
         }
         midi = base64.b64encode(b"MThd").decode()
-        await self.say("done", reason=reason, totals=totals, midi_base64=midi)
-        await self.socket.close(close_code)
+        await self._say("done", reason=reason, totals=totals, midi_base64=midi)
+        await self._socket.close(close_code)
+
+
+def _note(number: int) -> dict[str, Any]:
+    note = {"note_id": number, "pitch": 60 + number, "velocity": 80, "confidence": 0.9}
+    return {**note, "frame": round((number + 0.25) * FRAME_RATE_HZ), "time_s": number + 0.25}

@@ -37,10 +37,8 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
 
 
 def address_to_open(host: str, port: int) -> str:
-    """Where a browser on this machine finds the page.
-
-    A wildcard address cannot be opened, and browsers allow the microphone on localhost.
-    """
+    """Where a browser on this machine finds the page. A wildcard address cannot be opened, and
+    browsers allow the microphone on localhost."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

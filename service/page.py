@@ -32,11 +32,8 @@ class PageFiles(StaticFiles):
 
 
 def serve(app: FastAPI) -> None:
-    """Serves the page at every address that no endpoint has.
-
-    As the router's fallback, not as a mount at /: that would also answer for endpoints that are
-    asked with the wrong method.
-    """
+    """Serves the page at every address that no endpoint has. As the router's fallback, not as a
+    mount at /: that would also answer for endpoints that are asked with the wrong method."""
     files = PageFiles(directory=STATIC, html=True)
     not_found = app.router.not_found
 

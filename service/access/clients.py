@@ -69,10 +69,8 @@ class Room:
 
     @contextmanager
     def take(self, client: Client, most: int, size: float = 1.0) -> Iterator[Reservation]:
-        """Hold room while the block runs.
-
-        Raises ProtocolError if there is not enough, or the client has ``most`` reservations.
-        """
+        """Hold room while the block runs. Raises ProtocolError if there is not enough, or the
+        client has ``most`` reservations."""
         if not self.has(size):
             raise self.refusal()
         if self._clients[client.name] >= most:

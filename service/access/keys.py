@@ -29,8 +29,7 @@ class KeysError(ValueError):
     """The keys file or setting is invalid; names the place, never a key."""
 
 
-Keys = dict[bytes, Client]
-"""The clients by the SHA-256 of their keys."""
+Keys = dict[bytes, Client]  # the clients by the SHA-256 of their keys
 
 
 def hash_key(secret: str) -> bytes:

@@ -24,19 +24,15 @@ _AUTHORITY = re.compile(
 
 
 def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
-    """Whether a `Host` header, with any port, is allowed; `*.example.org` matches subdomains.
-
-    An empty list allows every name.
-    """
+    """Whether a `Host` header, with any port, is allowed; `*.example.org` matches subdomains. An
+    empty list allows every name."""
     name, _ = _split(host)
     return not allowed or any(fnmatchcase(name, entry) for entry in allowed)
 
 
 def host_is_private(host: str | None) -> bool:
-    """Whether a `Host` header, with any port, is an address or a name of a local network.
-
-    DNS rebinding needs a name of the public DNS, which contains a dot.
-    """
+    """Whether a `Host` header, with any port, is an address or a name of a local network. DNS
+    rebinding needs a name of the public DNS, which contains a dot."""
     name, _ = _split(host)
     with suppress(ValueError):
         return ipaddress.ip_address(name) is not None
@@ -45,10 +41,8 @@ def host_is_private(host: str | None) -> bool:
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
     """Whether a request with this `Origin` comes from a program, its own page or an allowed one.
-
     Programs send no origin. The service's own page has the origin that `Host` names; the scheme is
-    not compared, since a proxy in front may terminate TLS.
-    """
+    not compared, since a proxy in front may terminate TLS."""
     if origin is None or origin in allowed:
         return True
     scheme, _, authority = origin.partition("://")

@@ -91,11 +91,9 @@ def install(app: FastAPI) -> None:
 
 
 async def refuse(websocket: WebSocket, error: ProtocolError) -> None:
-    """Refuses before the upgrade, or for a browser on an accepted socket.
-
-    Browsers hide the HTTP answer to a handshake from the page; only they send `Origin`. A proxy
-    that can try another server asks for a status (docker/nginx.conf).
-    """
+    """Refuses before the upgrade, or for a browser on an accepted socket. Browsers hide the HTTP
+    answer to a handshake from the page; only they send `Origin`. A proxy that can try another
+    server asks for a status (docker/nginx.conf)."""
     full = error.code.status == HTTPStatus.SERVICE_UNAVAILABLE
     for_proxy = full and websocket.headers.get("x-refuse-with") == "status"
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from service.protocol.options import Mix
 
 BLOCKS_PER_S = 10
-MIX_MS = 2 * 1000.0 / BLOCKS_PER_S
-"""Most that ``resumable`` goes back."""
+MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # most that ``resumable`` goes back
 _KEPT_BLOCKS = 40 * BLOCKS_PER_S  # whose mix ``resumable`` knows
 # Powers relative to full scale: of the loudest channel of a block that is judged, and of a channel
 # that certainly sounds.

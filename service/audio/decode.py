@@ -111,10 +111,8 @@ class AudioDecoder:
             raise fault
 
     def _mono(self, chained: bool) -> Iterator[NDArray[np.float32]]:
-        """The mixed frames of all containers, at the rate of the first.
-
-        Raises ProtocolError, after the last if one was damaged.
-        """
+        """The mixed frames of all containers, at the rate of the first. Raises ProtocolError, after
+        the last if one was damaged."""
         rate_hz, damage = self.audio.sample_rate_hz, ""
         more: Container | None = self._container
         while more is not None:

@@ -71,11 +71,9 @@ class RateRatio:
 
 
 class Resampler:
-    """float32 samples at one rate to float32 samples at another, chunk by chunk.
-
-    The output does not depend on the sizes of the chunks, bit for bit. Output sample i is the
-    sound at i / output_rate_hz seconds: the filter's delay is compensated.
-    """
+    """float32 samples at one rate to float32 samples at another, chunk by chunk. The output does
+    not depend on the sizes of the chunks, bit for bit. Output sample i is the sound at i /
+    output_rate_hz seconds: the filter's delay is compensated."""
 
     def __init__(self, input_rate_hz: int, output_rate_hz: int, first_output: int = 0) -> None:
         """Args:
@@ -145,10 +143,8 @@ class Resampler:
 
 @lru_cache(maxsize=16)
 def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
-    """The filter at each phase of the output between two inputs: [phases, 2 * reach].
-
-    Column k weighs input sample floor(i * down / up) + 1 - reach + k.
-    """
+    """The filter at each phase of the output between two inputs: [phases, 2 * reach]. Column k
+    weighs input sample floor(i * down / up) + 1 - reach + k."""
     phases = min(ratio.up, MAX_PHASES)
     edge = (PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down)
     _, beta = kaiser(REJECTION_DB, STOP - PASS)

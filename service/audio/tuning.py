@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from service.notes.tuning import CONCERT_HZ, UNKNOWN, Tuning, fixed_shift
 
-BLOCK = 4096
-"""Samples at the model's rate from one look to the next; 372 ms at 11,025 Hz."""
+BLOCK = 4096  # samples at the model's rate from one look to the next; 372 ms at 11,025 Hz
 
 _SPAN = 2048  # samples of a spectrum
 _STEP = 1024  # from one to the next

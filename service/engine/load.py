@@ -12,10 +12,8 @@ if TYPE_CHECKING:
 
 
 def load_shipped(model: str, device: str) -> EngineModel:
-    """Weights by name or path, either of which may be `auto`.
-
-    Raises `model.storage.WeightsError`, or what torch raises if there is no such device.
-    """
+    """Weights by name or path, either of which may be `auto`. Raises `model.storage.WeightsError`,
+    or what torch raises if there is no such device."""
     from model import storage
 
     device = pick_device(device)

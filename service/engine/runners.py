@@ -131,10 +131,8 @@ class CpuRunner:
         return self._agreeing[key]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Batches rows only if the CPU's kernels give the same bits as each row alone.
-
-        That depends on the shapes, so it is tested on the first rows of each shape.
-        """
+        """Batches rows only if the CPU's kernels give the same bits as each row alone. That depends
+        on the shapes, so it is tested on the first rows of each shape."""
         shape = (len(rows), positions.start, positions.stop)
         exact = self._exact.get(shape)
         if len(rows) == 1 or exact is False:

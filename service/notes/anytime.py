@@ -42,16 +42,13 @@ from service.notes.events import NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 
-END_AGE = 4
-"""Age in frames at which a frame is weighed as evidence of an end."""
+END_AGE = 4  # age in frames at which a frame is weighed as evidence of an end
 
 
 class AnytimeTracker(Tracker):
-    """Notes of a stream whose frames are seen again in successive windows.
-
-    Decisions depend on the newest window, on ``free``, on the notes that sound and, for their ends,
-    on the ``history_frames`` windows before.
-    """
+    """Notes of a stream whose frames are seen again in successive windows. Decisions depend on the
+    newest window, on ``free``, on the notes that sound and, for their ends, on the
+    ``history_frames`` windows before."""
 
     def __init__(
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...], last_age: int

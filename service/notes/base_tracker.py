@@ -27,18 +27,12 @@ from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 
-DROP = 3.0
-"""Fall of the sum that ends a note."""
-DROP_BEFORE_NAME = 2.0
-"""The same just before an instrument may get another name."""
-WAIT = 16
-"""Frames (0.19 s) after the maximum that end a note."""
-OVERTONES = (12, 19, 24, 28, 31, 34, 36)
-"""Semitones above a note."""
-OVERTONE_DOUBT = 0.4
-"""Share of the log-odds by which a note is surer that its overtones lose."""
-ANY_PITCH = PITCHES // 2
-"""The pedal's row is the same at every pitch that is heard."""
+DROP = 3.0  # fall of the sum that ends a note
+DROP_BEFORE_NAME = 2.0  # the same just before an instrument may get another name
+WAIT = 16  # frames (0.19 s) after the maximum that end a note
+OVERTONES = (12, 19, 24, 28, 31, 34, 36)  # semitones above a note
+OVERTONE_DOUBT = 0.4  # share of the log-odds by which a note is surer that its overtones lose
+ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch that is heard
 _LEAST = 2e-3  # probabilities nearer to 0 or 1 are alike
 
 
@@ -47,13 +41,10 @@ class _Sounding:
     """A note that sounds."""
 
     event: NoteEvent
-    best: int
-    """The first frame after the maximum of its evidence."""
+    best: int  # the first frame after the maximum of its evidence
     bias: float
-    pedal_bias: float
-    """What is added to it while the pedal is down."""
-    fallen: float = 0.0
-    """By how much the evidence has fallen from its maximum."""
+    pedal_bias: float  # what is added to it while the pedal is down
+    fallen: float = 0.0  # by how much the evidence has fallen from its maximum
 
 
 class Tracker(ABC):
@@ -299,11 +290,8 @@ def confirmed(frame: NDArray[np.float32], radius: int, threshold: float) -> NDAr
 
 def onset_shift(about: NDArray[np.float32]) -> float:
     """Frames from a peak to the onset, -0.5 to 0.5: about has the onset probabilities of the frame
-    before, of the peak and, where it is known, of the frame after.
-
-    The onset head is trained towards a triangle, so the true top follows from the three exactly as
-    its two flanks meet.
-    """
+    before, of the peak and, where it is known, of the frame after. The onset head is trained
+    towards a triangle, so the true top follows from the three exactly as its two flanks meet."""
     if len(about) < 3:
         return 0.0
     before, peak, after = about.tolist()

@@ -26,13 +26,11 @@ from model.config import PITCHES
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.frames import LatestFrames
 
-PIECE = 8
-"""Frames from one report to the next."""
+PIECE = 8  # frames from one report to the next
 MOST_SEMITONES = 2
 _EDGE_CENTS = RANGE_CENTS - 0.5
 _LATER_BELOW = (43, 53, 68)
-HISTORY_FRAMES = 64
-"""Frames that a curve may reach back: a note may be known that late."""
+HISTORY_FRAMES = 64  # frames that a curve may reach back: a note may be known that late
 
 
 def lag(pitch: int) -> int:

@@ -25,8 +25,7 @@ MEAN_VELOCITY = 75
 KEPT = 0.99
 """Of the weight of earlier notes, from note to note: half of it is 69 notes old or newer. The
 correlation with played velocities is the same from 0.98 to 1 and lower below."""
-LOWEST_LEVEL = math.log(0.02)
-"""40 dB below the usual."""
+LOWEST_LEVEL = math.log(0.02)  # 40 dB below the usual
 _SOFTEST = 1e-4  # of the head, so that its logarithm exists
 _DIGITS = 6
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-UPDATE_S = 0.5
-"""From an onset to the moment when its note may get another name."""
+UPDATE_S = 0.5  # from an onset to the moment when its note may get another name
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,8 @@ class PedalEvent:
 
 @dataclass(frozen=True, slots=True)
 class BendEvent:
-    """The pitch of a sounding note in successive frames, the first of them ``frame``.
-
-    cents: above the pitch at A4 = 440 Hz, or at the ``tuning_hz`` that was given; one per frame.
-    """
+    """The pitch of a sounding note in successive frames, the first of them ``frame``. cents: above
+    the pitch at A4 = 440 Hz, or at the ``tuning_hz`` that was given; one per frame."""
 
     note_id: int
     pitch: int
@@ -72,10 +69,8 @@ def is_update(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A finished note: its note_on and its note_off together. Times in seconds.
-
-    The instrument is the latest one of the note.
-    """
+    """A finished note: its note_on and its note_off together. Times in seconds. The instrument is
+    the latest one of the note."""
 
     note_id: int
     pitch: int

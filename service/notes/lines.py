@@ -49,8 +49,7 @@ HEARD, SURE = 0.1, 0.5
 """Frame probability of the likeliest pitch from which on it is heard, and without doubt."""
 DOUBT = (0.2, 0.6)
 """Shares of doubtful frames up to which a player is known well, and from which on hardly."""
-PRIOR = (0.3, 20)
-"""Doubt before the first frames, and how many of these it counts for."""
+PRIOR = (0.3, 20)  # doubt before the first frames, and how many of these it counts for
 _LEAST = np.float32(5e-3)  # probabilities below it are alike
 
 

@@ -19,8 +19,7 @@ from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.midi_file import PEDALLED
 
-TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)
-"""Rows that trackers read."""
+TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)  # rows that trackers read
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
 """Instruments that hardly play single lines: nothing waits for one if they are the only ones."""
 RISE = 3
@@ -28,10 +27,8 @@ RISE = 3
 
 
 class Listener:
-    """Tracks notes, names them, and tracks the pedal. Strictly causal and pure.
-
-    Events are in the order of the frames that made them known, independent of block boundaries.
-    """
+    """Tracks notes, names them, and tracks the pedal. Strictly causal and pure. Events are in the
+    order of the frames that made them known, independent of block boundaries."""
 
     def __init__(
         self,

@@ -41,8 +41,7 @@ from service.notes.tracker_settings import TrackerSettings
 REACH = 2
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 FLOOR = np.float32(1e-3)  # least probability, so that one frame excludes no class
-STRAY = 0.03
-"""Share of the notes of a recording below which a class does not play in it."""
+STRAY = 0.03  # share of the notes of a recording below which a class does not play in it
 RESET_S = 10.0  # of silence
 DIGITS = 4  # behind the point, that weights are kept with
 

@@ -121,9 +121,7 @@ class TrackerSettings:
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:
         """The settings that a model's card recommends under "tracker"; defaults for the rest.
-
-        Raises ValueError, also for unknown names.
-        """
+        Raises ValueError, also for unknown names."""
         return cls(**(card.get("tracker") or {}))
 
     def onset_threshold_for(self, weights: Mapping[str, float]) -> float:

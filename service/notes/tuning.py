@@ -20,13 +20,11 @@ import math
 from dataclasses import dataclass
 
 CONCERT_HZ = 440.0
-KEPT = 0.97
-"""Of the vectors so far, from block to block: half of the sum is 8.5 s old or newer."""
+KEPT = 0.97  # of the vectors so far, from block to block: half of the sum is 8.5 s old or newer
 LEAST_SUM, LEAST_AGREEMENT = 3.0, 0.15
 """Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3
 to 0.9 per block, and are followed after 1 to 4 s; singers alone 0.1 to 0.3, noise next to none."""
-TOLERANCE_CENTS = 17.0
-"""Deviation that is not followed: half a bin."""
+TOLERANCE_CENTS = 17.0  # deviation that is not followed: half a bin
 _DIGITS = 6
 
 

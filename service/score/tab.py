@@ -13,15 +13,12 @@ _SPAN = 4  # frets that a hand reaches
 _MOVE, _HIGH, _STRETCH, _LEFT_OUT = 1.0, 0.15, 0.5, 50.0
 _KEPT = 16  # rows of hands that are followed at once
 
-Place = tuple[int, int]
-"""String from 1, the highest, and fret."""
+Place = tuple[int, int]  # string from 1, the highest, and fret
 
 
 def tab_line(notes: Sequence[Chord]) -> list[Chord]:
-    """One line of chords with their places: all that begins together, until the next.
-
-    The cheapest row of hand positions (dynamic programme). What no hand reaches is left out.
-    """
+    """One line of chords with their places: all that begins together, until the next. The cheapest
+    row of hand positions (dynamic programme). What no hand reaches is left out."""
     plain = sorted((n for n in notes if not n.grace), key=lambda n: n.onset)
     rows = [(onset, list(group)) for onset, group in groupby(plain, key=lambda n: n.onset)]
     # Cost, position of the hand, and the places so far, the latest first.

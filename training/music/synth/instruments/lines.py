@@ -20,8 +20,7 @@ written rest they sound for less, beneath a second voice for longer."""
 ALONE_S = 0.04  # notes that begin within this time of each other are a chord, not a line
 WIDEST = 12  # semitones: wider leaps are not slurred
 TRANSITION_S = (0.01, 0.1)
-ATTACK_SKIPPED_S = (0.1, 0.3)
-"""Where a recording is entered without its attack, after its onset."""
+ATTACK_SKIPPED_S = (0.1, 0.3)  # where a recording is entered without its attack, after its onset
 GLIDE_SEMITONES = 3.0
 """The longest way of a glide: from farther away the finger falls on the string."""
 GLIDE_S = (0.005, 0.03)
@@ -121,10 +120,8 @@ def _followers(notes: Notes) -> NDArray[np.intp]:
 
 
 def glided(position: F64, step: float, semitones: float, constant_samples: float) -> None:
-    """Let a note begin ``semitones`` above its pitch, in place.
-
-    position: [n] where the recording is read, at ``step`` stored samples per sample.
-    """
+    """Let a note begin ``semitones`` above its pitch, in place. position: [n] where the recording
+    is read, at ``step`` stored samples per sample."""
     length = min(len(position), int(GLIDE_CONSTANTS * constant_samples))
     if not length:
         return

@@ -35,8 +35,7 @@ HUMMED = 0.15  # fraction of the melodies that are hummed
 class Habits:
     """How someone sings."""
 
-    melisma: float
-    """Fraction of the connected notes that share a syllable with the note before."""
+    melisma: float  # fraction of the connected notes that share a syllable with the note before
     glide: float  # frames, standard deviation of the slide between two pitches
     scoop: float  # fraction of the notes that begin below their pitch
     fall: float  # fraction of the phrases whose last note falls
@@ -257,11 +256,8 @@ class _Frames:
         return notes.where(begins).moved(offset=notes.offset[last])
 
     def synthesised(self, singer: Singer, pitch: F64, habits: Habits, sample_rate: int) -> NDArray:
-        """Audio at ``sample_rate``.
-
-        Resonances move with the rate at which audio is read: frames are spaced, and the pitch is
-        lowered, to cancel its other effects.
-        """
+        """Audio at ``sample_rate``. Resonances move with the rate at which audio is read: frames
+        are spaced, and the pitch is lowered, to cancel its other effects."""
         import pyworld  # which warns as it is imported
 
         size, sounding = habits.size, self.source >= 0

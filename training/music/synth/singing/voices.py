@@ -33,8 +33,7 @@ CACHE_VERSION = 2
 QUIET_DB = -28.0  # voiced frames below this, relative to the loud ones, belong to no syllable
 DIP_DB = -6.0  # voiced runs are divided where they fall this far below their loudest frame
 CORE_DB = -10.0  # a vowel begins and ends at this level, relative to its loudest frame
-SHORTEST, LONGEST = 14, 60
-"""Frames of a syllable; longer voiced runs are divided where they dip."""
+SHORTEST, LONGEST = 14, 60  # frames of a syllable; longer voiced runs are divided where they dip
 CONSONANT = 24  # frames before a syllable that may belong to it
 
 
@@ -66,9 +65,7 @@ class Singer:
 @lru_cache(maxsize=2)
 def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
     """Everyone in a folder of voices, analysed into ``cache`` on first use; none if it is missing.
-
-    Raises ValueError or OSError for an index or a recording that cannot be read.
-    """
+    Raises ValueError or OSError for an index or a recording that cannot be read."""
     singers = []
     for index, key in (("speech.json", "speaker"), ("singing.json", "singer")):
         people: dict[str, list[dict[str, Any]]] = {}
@@ -85,10 +82,8 @@ def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
 def load_singer(
     name: str, files: Sequence[Path], cache: Path, sings: bool, held_out: bool = False
 ) -> Singer:
-    """One person's recordings, analysed into ``cache`` on first use.
-
-    Raises ValueError or OSError for a recording that cannot be read.
-    """
+    """One person's recordings, analysed into ``cache`` on first use. Raises ValueError or OSError
+    for a recording that cannot be read."""
     digest = hashlib.sha256(bytes([CACHE_VERSION]))
     for file in files:
         digest.update(file.read_bytes())

@@ -72,14 +72,6 @@ class SocketConnection(WebSocketsSansIOProtocol):
         await super().send(message)
         self.handshake_complete |= self.close_sent
 
-    def send_receive_event_to_app(self) -> None:
-        """Reads on while no other message waits; uvicorn stops after each, at two system calls."""
-        paused, alone = self.read_paused, self.queue.empty()
-        self.read_paused |= alone
-        super().send_receive_event_to_app()
-        if alone:
-            self.read_paused = paused
-
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(

@@ -114,7 +114,7 @@ async def _windows_per_s(pool: Pool) -> float:
     try:
         for session in sessions:
             await session.said()  # that it is ready
-        began_s = time.monotonic()
+        before, began_s = pool.windows, time.monotonic()
         async with asyncio.timeout(_TRIAL_S):
             playing = [_play(session, chunk) for session in sessions]
             await asyncio.gather(*playing, *map(_listen, sessions))
@@ -123,8 +123,7 @@ async def _windows_per_s(pool: Pool) -> float:
     finally:
         for session in sessions:
             pool.close_session(session)
-    taken_s = sum(session.taken_bytes for session in sessions) / audio.byte_rate
-    return taken_s * sessions[0].load / (time.monotonic() - began_s)
+    return (pool.windows - before) / (time.monotonic() - began_s)
 
 
 async def _play(session: Relay, chunk: bytes) -> None:

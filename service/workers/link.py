@@ -63,7 +63,6 @@ class Relay:
     Attributes:
         load: windows per second that it asks for.
         link: the present worker; None while there is none.
-        taken_bytes: of the session's audio, transcribed so far.
     """
 
     def __init__(self, opening: Open, config: ModelConfig) -> None:
@@ -81,8 +80,8 @@ class Relay:
         self._windows = -1
         self._audio = bytearray()  # what came since the checkpoint
         # Bytes of the session's audio: before that; to the present worker; passed on, the rest
-        # completes no window; received.
-        self._audio_from = self._fed_from = self._passed = self._fed = self.taken_bytes = 0
+        # completes no window; received; transcribed.
+        self._audio_from = self._fed_from = self._passed = self._fed = self._taken = 0
         self._flushes: deque[tuple[int, Flush]] = deque()  # unanswered, by the audio before them
         self._flushed = 0  # answers by the present worker
         self._end: End | None = None
@@ -102,7 +101,7 @@ class Relay:
     def full(self) -> bool:
         """Whether too much awaits transcription, or the client: it is not read meanwhile."""
         return (
-            self._fed - self.taken_bytes > self._most
+            self._fed - self._taken > self._most
             or len(self._flushes) >= _MOST_FLUSHES
             or len(self._said) > _MOST_SAID
         )
@@ -199,7 +198,7 @@ class Relay:
         if isinstance(message, Refused):
             self.give_up(ProtocolError(message.code, message.message))
             return
-        self.taken_bytes = self._fed_from + message.taken_bytes
+        self._taken = self._fed_from + message.taken_bytes
         self._room.set()
         known = self._known
         if message.score is not None:

@@ -44,6 +44,7 @@ class Pool:
         config, card: of the model; known after ``start``, as what follows.
         device: where they compute.
         workers: how many.
+        windows: computed so far.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Pool:
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False  # from `start` to `close`
         self.device = setup.device
+        self.windows = 0
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -177,7 +179,9 @@ class Pool:
     def _worked(self, link: Link, done: Computed | Stepped) -> None:
         if isinstance(done, Computed):
             self._segments.computed(link, done)
-        elif self._observer is not None:
+            return
+        self.windows += done.windows
+        if self._observer is not None:
             self._observer.stepped(done)
 
     def _lost(self, link: Link) -> None:

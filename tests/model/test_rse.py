@@ -1,4 +1,4 @@
-"""Residual switch units and the network of Beneš blocks."""
+"""Residual switch units, the network of Beneš blocks, and what is padded and cut for it."""
 
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ from model.config import PAPER, RELEASED_RSE, TEXT_RSE, WINDOW, RSEConfig, Strid
 from model.rse import ResidualShuffleExchange
 from model.shuffle import interleave
 from model.switch import ResidualSwitchUnit
+from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 
 SMALL = RSEConfig(maps=6, blocks=2)
@@ -85,3 +86,16 @@ def test_a_smaller_window_is_the_middle_of_a_whole_one(window: int) -> None:
     assert found.max() < 1e-9
     x[:, :outside] = x[:, WINDOW - outside :] = 0
     torch.testing.assert_close(model.predict(x)[:, 0, read], alone)
+
+
+def test_windows_of_another_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="8192"):
+        TranscriptionModel(replace(PAPER, rse=SMALL)).predict(torch.zeros(1, 100))
+
+
+@pytest.mark.parametrize(("length", "padded"), [(1, 2), (5, 8), (8, 8)])
+def test_symbol_0_pads_to_a_power_of_two(length: int, padded: int) -> None:
+    network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=8))).eval()
+    symbols = torch.randint(1, 5, (2, length))
+    longer = torch.cat([symbols, torch.zeros(2, padded - length, dtype=torch.long)], dim=1)
+    torch.testing.assert_close(network(symbols), network(longer)[:, :length])

@@ -21,6 +21,16 @@ def connected(programs: dict[str, int]) -> Connected:
     return Connected(ready=ready, resumed=False)
 
 
+Sent = list[tuple[str | int, ...]]
+
+
+def sent(port: FakePort) -> Sent:
+    """Kind, channel and values of the messages since the last look."""
+    messages = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages]
+    port.messages.clear()
+    return messages
+
+
 def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None:
     port = FakePort()
     out = MidiOut(port)
@@ -29,8 +39,7 @@ def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None
     out.event(on(1, 60, instrument="piano"))
     out.event(Pedal(down=True, frame=0, time_s=0.0))
     out.event(off(0, 60))
-    said = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages]
-    assert said == [
+    assert sent(port) == [
         ("program_change", 0, 40),
         ("note_on", 0, 60, 80),
         ("program_change", 1, 0),
@@ -39,8 +48,7 @@ def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None
         ("note_off", 0, 60, 64),
     ]
     out.close()
-    last = [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages[len(said) :]]
-    assert last == [
+    assert sent(port) == [
         ("note_off", 1, 60, 64),
         ("control_change", 1, 64, 0),
         ("control_change", 0, 123, 0),
@@ -48,18 +56,21 @@ def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None
     ]
 
 
-def test_a_silence_ends_what_sounds_once_and_later_notes_sound_again() -> None:
+def test_a_silence_ends_notes_and_the_pedal_which_those_without_an_instrument_have() -> None:
     port = FakePort()
     out = MidiOut(port)
     out.event(Pedal(down=True, frame=0, time_s=0.0))
     out.event(on(0, 60))
-    port.messages.clear()
+    assert sent(port) == [("control_change", 0, 64, 127), ("note_on", 0, 60, 80)]
     out.silence()
     out.silence()
     out.event(off(0, 60))
     out.event(on(1, 62))
-    said = [(m.type, *m.bytes()[1:]) for m in port.messages]
-    assert said == [("note_off", 60, 64), ("control_change", 64, 0), ("note_on", 62, 80)]
+    assert sent(port) == [
+        ("note_off", 0, 60, 64),
+        ("control_change", 0, 64, 0),
+        ("note_on", 0, 62, 80),
+    ]
 
 
 def test_bends_are_those_of_one_note() -> None:
@@ -78,22 +89,6 @@ def test_bends_are_those_of_one_note() -> None:
     out.close()
     ended = {(m.channel, m.note) for m in port.messages if m.type == "note_off"}
     assert ended == {(first, 60), (second, 64)}
-
-
-def test_notes_without_an_instrument_have_the_pedal() -> None:
-    port = FakePort()
-    out = MidiOut(port)
-    out.event(Pedal(down=True, frame=0, time_s=0.0))
-    out.event(on(0, 60))
-    out.event(Pedal(down=False, frame=9, time_s=0.1))
-    out.close()
-    assert [(m.type, m.channel, *m.bytes()[1:]) for m in port.messages] == [
-        ("control_change", 0, 64, 127),
-        ("note_on", 0, 60, 80),
-        ("control_change", 0, 64, 0),
-        ("note_off", 0, 60, 64),
-        ("control_change", 0, 123, 0),
-    ]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(60, 63))))

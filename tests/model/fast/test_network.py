@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from model.config import FRAMES, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
-from model.fast.network import fast_network
+from model.fast.network import FastNetwork, fast_network
 from model.fast.shuffle_exchange import FastShuffleExchange, fused_switch
 from model.fast.switch import FastSwitch
 from model.rse import ResidualShuffleExchange
@@ -40,6 +40,14 @@ def varied(network: nn.Module) -> nn.Module:
     return network.eval()
 
 
+def networks(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
+    transcriber = TranscriptionModel(config)
+    varied(transcriber)
+    fast = fast_network(transcriber)
+    assert fast is not None
+    return transcriber, fast
+
+
 @pytest.mark.parametrize("config", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("length", [2, 4, 64])
 @torch.inference_mode()
@@ -66,10 +74,7 @@ SMALL_CONFIGS = {
 
 @pytest.mark.parametrize("config", SMALL_CONFIGS.values(), ids=SMALL_CONFIGS)
 def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelConfig) -> None:
-    transcriber = TranscriptionModel(config)
-    varied(transcriber)
-    fast = fast_network(transcriber)
-    assert fast is not None
+    transcriber, fast = networks(config)
     features = rows(transcriber, 2)
     plain = transcriber.predict_features(features)
     for read in READ:

@@ -11,10 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import ACCURATE, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
-from model.fast.network import FastNetwork, fast_network
 from model.fast.stream import NetworkStream
-from model.transcriber import TranscriptionModel
-from tests.model.fast.test_network import varied
+from tests.model.fast.test_network import networks
 from tests.networks import assert_same_outputs
 
 POSITIONS = slice(50, 54)
@@ -34,14 +32,6 @@ CONFIGS = {
 }
 ALL = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 HOPS = st.lists(st.one_of(st.integers(1, 33), st.sampled_from([2, 4, 8, 16])), max_size=6)
-
-
-def networks(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
-    transcriber = TranscriptionModel(config)
-    varied(transcriber)
-    fast = fast_network(transcriber)
-    assert fast is not None
-    return transcriber, fast
 
 
 def noise(hops: int) -> Tensor:

@@ -128,7 +128,7 @@ class Container:
         self.end = self.begin  # bytes, of what was read
         self.fault: tuple[float, str] | None = None
         self.stated_s = None if chain_of_many else self._length_s()
-        self._promised_s = self._promise_s(head, size)
+        self._promised_s = 0.0 if name == "aac" else self._promise_s(head, size)  # it states none
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
         """float32 [n, channels] and its rate, n a few thousand at most, to the end.

@@ -126,6 +126,11 @@ def test_files_in_one_are_read_to_the_end(kind: tuple[str, str]) -> None:
         assert len(decoded(FILES[kind] * 2)) == pytest.approx(2 * once, abs=0.1 * RATE_HZ)
 
 
+def test_adts_whose_beginning_is_of_few_bits_is_whole() -> None:
+    sound = np.concatenate([np.zeros_like(noise()), noise()])
+    assert len(decoded(encoded(sound, "adts", "aac", RATE_HZ))) == pytest.approx(4 * RATE_HZ, abs=2000)
+
+
 def test_the_links_of_a_chain_may_differ() -> None:
     other = sound_file(play([(81, 0, 1)], 1.0, 22_050), "OGG", "VORBIS", 22_050)
     heard = decoded(FILES["OGG", "VORBIS"] + other + FILES["OGG", "OPUS"])

@@ -6,10 +6,8 @@ encoders add before the sound if the container states it; if not, it is dropped 
 """
 
 import io
-import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, BinaryIO
 
 import av
@@ -17,6 +15,7 @@ import numpy as np
 from av.audio.frame import AudioFrame
 from numpy.typing import NDArray
 
+from service.audio.beginnings import OGG, TAG, is_chain
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
@@ -38,26 +37,13 @@ _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 # Where a time that is missing is no damage, or has been reported as such.
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
-# How files begin, after rubbish or another file.
-_BEGINNINGS = {
-    **dict.fromkeys((b"RIFF", b"riff\x2e\x91\xcf\x11", b"FORM", b"caff", b".snd", b"fLaC"), 0),
-    **dict.fromkeys((b"OggS\0\2", b"\x1aE\xdf\xa3", b"ID3", b"wvpk", b"#!AMR"), 0),
-    **dict.fromkeys((b"RIFX", b"FLV\1", b"TTA1", b"MAC ", b"DSD ", b"\0\0\1\xba"), 0),
-    b"0&\xb2u\x8ef\xcf\x11": 0,
-    b"ftyp": 4,
-}
 _UNREAD = {
     b"RIFX": "a big-endian WAV of this kind; convert it to a usual WAV",
     b"dns.": "a little-endian AU; convert it to a usual WAV",
     b"ftyp": "an M4A, MP4 or MOV whose end, which lists its sound, is missing",
 }
-_TAG = re.compile(rb"ID3[\2-\4]\0[\0-\xf0][\0-\x7f]{4}")
 _HEAD_BYTES = 1 << 12  # where a WAV states its format
-_OGG = b"OggS"
 _EXTENSIBLE = 0xFFFE
-_MARK_BYTES = max(at + len(mark) for mark, at in _BEGINNINGS.items())
-_RUBBISH = 1 << 16  # bytes of it that are skipped
-_FALSE_BEGINNINGS = 4
 _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
 _UNKNOWN_BYTES = 0x7F000000  # a WAV's length from here on: written to a pipe
@@ -84,7 +70,7 @@ class Container:
         size = file.seek(0, io.SEEK_END) - begin
         file.seek(begin)
         head = file.read(_HEAD_BYTES)
-        chain_of_many = _is_chain(file, begin)
+        chain_of_many = is_chain(file, begin)
         self._container, self.begin = _open(file, begin, pcm), begin
         try:
             first = self._begin(head)
@@ -94,18 +80,14 @@ class Container:
                 # FFmpeg reads the encoder's delay only from the very beginning.
                 place = file.tell()
                 file.seek(begin)
-                tag = _TAG.search(file.read((first.pos or 0) + first.size))
+                tag = TAG.search(file.read((first.pos or 0) + first.size))
                 file.seek(place)
                 if where := tag.start() if tag else first.pos:
-                    self._container.close()
                     self.begin += where
-                    self._container = _open(file, self.begin, pcm)
-                    first = self._begin(head)
+                    first = self._begin_again(file, pcm, head)
             if name == "mov" and self._stream.duration == (self._stream.start_time or 0):
                 # FFmpeg takes an edit of 0 s, which means all of the sound, at its word.
-                self._container.close()
-                self._container = _open(file, begin, pcm, advanced_editlist="0")
-                first = self._begin(head)
+                first = self._begin_again(file, pcm, head, advanced_editlist="0")
         except BaseException:
             self._container.close()
             raise
@@ -138,7 +120,7 @@ class Container:
         for packet in self._packets:
             if packet.pos is not None:
                 self.end = self.begin + packet.pos + packet.size
-                if self._tags and (tag := _TAG.search(bytes(packet))):
+                if self._tags and (tag := TAG.search(bytes(packet))):
                     self.end += tag.start() - packet.size  # another file begins
                     break
             try:
@@ -185,6 +167,13 @@ class Container:
         self._packets = packets if first is None else chain([first], packets)
         return first
 
+    def _begin_again(
+        self, file: BinaryIO, pcm: AudioFormat | None, head: bytes, **options: str
+    ) -> Any:
+        self._container.close()
+        self._container = _open(file, self.begin, pcm, **options)
+        return self._begin(head)
+
     def _demuxed(self, stream: Any) -> Iterator[Any]:
         while True:
             try:
@@ -226,57 +215,8 @@ class Container:
             stated = int.from_bytes(head[4:8], "little" if head[:4] == b"RIFF" else "big") + 8
             return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
         # An OGG's is that of its last link, if its number is that of the first.
-        stated_s = 0.0 if head[:4] == _OGG else self.stated_s or 0.0
+        stated_s = 0.0 if head[:4] == OGG else self.stated_s or 0.0
         return stated_s if not rate or stated_s * rate / 8 > size else 0.0
-
-
-def first(file: BinaryIO, pcm: AudioFormat | None = None) -> Container:
-    """The container of a file, perhaps after some rubbish. Raises NotAudioError."""
-    try:
-        return Container(file, 0, pcm)
-    except NotAudioError:
-        found = _first_readable(file, _beginnings(file, 1, _RUBBISH, _BEGINNINGS))
-        if found is None:
-            raise
-        return found
-
-
-def following(file: BinaryIO, container: Container) -> Container | None:
-    """The next of several files in one, once the container before it has been read."""
-    for place in (container.end, container.begin):
-        file.seek(place)
-        head = file.read(_MARK_BYTES)
-        for mark, at in _BEGINNINGS.items():
-            if mark == head[at : at + len(mark)]:
-                least = max(container.end, container.begin + 1)
-                return _first_readable(file, _beginnings(file, least, math.inf, {mark: at}))
-    return None
-
-
-def _first_readable(file: BinaryIO, begins: Iterable[int]) -> Container | None:
-    for begin in islice(begins, _FALSE_BEGINNINGS):
-        try:
-            return Container(file, begin)
-        except NotAudioError:
-            pass
-    return None
-
-
-def _beginnings(
-    file: BinaryIO, start: int, stop: float, marks: Mapping[bytes, int]
-) -> Iterator[int]:
-    """Where one of the marks shows that something may begin, from ``start`` on and in order."""
-    pattern, least = re.compile(b"|".join(map(re.escape, marks))), start
-    while start < stop:
-        file.seek(start)
-        data = file.read(_RUBBISH + _MARK_BYTES)
-        for match in pattern.finditer(data):
-            begin = start + match.start() - marks[match.group()]
-            if match.start() < _RUBBISH and begin >= least:
-                yield begin
-        if len(data) <= _MARK_BYTES:
-            return
-        start += _RUBBISH
 
 
 def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None, **options: str) -> Any:
@@ -293,15 +233,12 @@ def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None, **options: str) -
     try:
         return av.open(_From(file, begin), format=raw, options=options)
     except (av.FFmpegError, ValueError) as error:
-        message = "not a readable audio file"
         file.seek(begin)
         head = file.read(8)
-        for mark, reason in _UNREAD.items():
-            if mark in head:
-                message += f": {reason}"
-                break
-        else:
-            message += " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
+        unread = [f": {reason}" for mark, reason in _UNREAD.items() if mark in head]
+        message = "not a readable audio file" + "".join(
+            unread[:1] or " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
+        )
         raise NotAudioError(ErrorCode.UNDECODABLE, message) from error
 
 
@@ -320,16 +257,6 @@ class _From:
 
     def tell(self) -> int:
         return self._file.tell() - self._begin
-
-
-def _is_chain(file: BinaryIO, begin: int) -> bool:
-    """Whether an OGG ends with another stream: FFmpeg takes its length for that of the first."""
-    file.seek(begin)
-    head = file.read(18)
-    file.seek(max(begin, file.seek(0, io.SEEK_END) - _RUBBISH))
-    tail = file.read()
-    last = tail.rfind(_OGG) + 14  # the number of the stream
-    return head[:4] == _OGG and last >= 14 and tail[last : last + 4] != head[14:]
 
 
 def _actual_codec(name: str, head: bytes) -> str:

@@ -5,20 +5,23 @@ Memory is bounded by a block and what FFmpeg needs for one, regardless of the le
 
 import io
 from collections.abc import Iterator
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, islice
 from typing import BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.audio.beginnings import after_another, after_rubbish
 from service.audio.channels import RecordingDownmix
-from service.audio.container import Container, first, following
+from service.audio.container import Container, NotAudioError
 from service.audio.pcm import BadAudioError, check_and_mix
 from service.audio.resample import Resampler
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 _BLOCK_SAMPLES = 1 << 14  # at least, but for the last
+_FALSE_BEGINNINGS = 4  # that are tried
 
 
 class AudioDecoder:
@@ -55,7 +58,7 @@ class AudioDecoder:
         if pcm is not None and size % pcm.frame_bytes:
             message = "the PCM ends within a sample: are encoding and channels right?"
             raise ProtocolError(ErrorCode.UNDECODABLE, message)
-        self._container = first(file, pcm)
+        self._container = _first(file, pcm)
         try:
             self.stated_duration_s = self._container.stated_s
             """Length by the header, None if not stated; a damaged file may give less."""
@@ -127,7 +130,9 @@ class AudioDecoder:
             if more.fault is not None and not damage:
                 at_s, reason = more.fault
                 damage = f"the file is damaged after {begin_s + at_s:.1f} s: {reason}"
-            before, more = more, following(self._file, more) if chained else None
+            before = more
+            begins = after_another(self._file, before.begin, before.end)
+            more = _readable(self._file, begins) if chained else None
             if more is not None:
                 before.close()
         if damage:
@@ -153,3 +158,22 @@ class AudioDecoder:
                     limit = f"{most_s / unit_s:g} {units}"
             message = f"the recording is longer than {limit}"
             raise ProtocolError(ErrorCode.AUDIO_TOO_LONG, message)
+
+
+def _first(file: BinaryIO, pcm: AudioFormat | None) -> Container:
+    """The container of a file, perhaps after some rubbish. Raises NotAudioError."""
+    try:
+        return Container(file, 0, pcm)
+    except NotAudioError:
+        found = _readable(file, after_rubbish(file))
+        if found is None:
+            raise
+        return found
+
+
+def _readable(file: BinaryIO, begins: Iterator[int]) -> Container | None:
+    """The first container at one of these bytes."""
+    for begin in islice(begins, _FALSE_BEGINNINGS):
+        with suppress(NotAudioError):
+            return Container(file, begin)
+    return None

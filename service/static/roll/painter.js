@@ -162,7 +162,7 @@ export class Painter {
     const context = this.#context;
     context.save();
     this.#clip(layout);
-    heat.draw(context, layout, this.palette.heat);
+    heat.draw(context, layout);
     context.restore();
   }
 

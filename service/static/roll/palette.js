@@ -23,7 +23,6 @@ export class Palette {
     this.edge = read("key-edge");
     this.keyText = read("key-text");
     this.onNote = read("on-note");
-    this.heat = channels(read("heat"));
     this.lightness = read("instrument-lightness");
     this.font = style.fontFamily;
     const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));

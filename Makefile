@@ -52,7 +52,7 @@ bench: $(VENV)/.installed-dev ## speed on this machine (QUICK=1: in minutes; JSO
 	  $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 
 bench-live: $(VENV)/.installed-dev ## one 48 kHz stream of AUDIO=FILE at the pace of a microphone
-	$(PY) -m tests.benchmarks live $(AUDIO) $(if $(MODEL),--model $(MODEL))
+	$(PY) -m tests.benchmarks live $(if $(AUDIO),--audio $(AUDIO)) $(if $(MODEL),--model $(MODEL))
 
 load: $(VENV)/.installed-dev ## 1, half, all and twice the admitted sessions (QUICK=1, JSON=FILE)
 	$(PY) -m tests.benchmarks load $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))

@@ -19,7 +19,7 @@ import numpy as np
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode
 from tests.benchmarks.machine import SERVICE, serving, write_music
-from tests.benchmarks.service.live import PERCENTILES, RATE_HZ, Stream, read_pcm, stream
+from tests.benchmarks.service.live import RATE_HZ, Stream, percentiles, read_pcm, stream
 
 LATE_MS = 50.0
 MOST = 512
@@ -99,11 +99,6 @@ async def trial(url: str, music: Path, count: int, seconds: float, start: Start)
         "lateness_ms": percentiles(late),
         "behind_ms": percentiles(behind),
     }
-
-
-def percentiles(values: list[float]) -> dict[str, float] | None:
-    """None of none."""
-    return {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES} if values else None
 
 
 def main() -> None:

@@ -13,18 +13,13 @@ from service.stream.windows import Computer
 
 
 class ArrayTranscription(NamedTuple):
-    """Notes, the probabilities that they were found in, and pedal presses.
-
-    Attributes:
-        probabilities: float32 [heads, frames, 128].
-        known_s: for each note, seconds of audio needed to know its beginning.
-    """
+    """Notes, the probabilities that they were found in, and pedal presses."""
 
     notes: list[Note]
     heads: tuple[str, ...]
-    probabilities: NDArray[np.float32]
+    probabilities: NDArray[np.float32]  # [heads, frames, 128]
     pedal: list[PedalPress]
-    known_s: NDArray[np.float64]
+    known_s: NDArray[np.float64]  # for each note, seconds of audio needed to know its beginning
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
@@ -38,13 +33,8 @@ def transcribe_array(
     computer: Computer,
     options: StreamOptions = FILE_OPTIONS,
 ) -> ArrayTranscription:
-    """Transcribe mono samples, shape [n], at ``rate`` Hz.
-
-    Raises:
-        BadAudioError: a sample is NaN or infinite.
-        OptionsError: the rate is out of range.
-        EngineError: the model failed.
-    """
+    """Transcribe mono samples, shape [n], at ``rate`` Hz. Raises BadAudioError for a sample that is
+    not finite, OptionsError for a rate that is out of range and EngineError if the model fails."""
     heads = computer.config.outputs
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note
@@ -69,12 +59,7 @@ def transcribe_array(
         stream.finish()
     finally:
         segments.close()
-    notes = stream.score.notes
+    notes, pedal = stream.score.notes, stream.score.pedal
     end_s = len(samples) / rate  # for notes known only at the end
-    return ArrayTranscription(
-        notes,
-        heads,
-        np.concatenate(kept, axis=1),
-        stream.score.pedal,
-        np.array([known_s.get(note.note_id, end_s) for note in notes]),
-    )
+    known = np.array([known_s.get(note.note_id, end_s) for note in notes])
+    return ArrayTranscription(notes, heads, np.concatenate(kept, axis=1), pedal, known)

@@ -5,7 +5,7 @@ usable stride-128 position, the paper's frame-only network by the released code'
 """
 
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -164,18 +164,21 @@ class MusicTask:
             self._validation = self._held_out()
         config = network.config
         heard = {name: predicted(network, batch) for name, batch in self._validation.items()}
-        probabilities = np.concatenate(list(heard.values()))
         several = zip(*(batch.targets for batch in self._validation.values()), strict=True)
         targets = Targets(*map(np.concatenate, several))
-        rows = {head: probabilities[:, config.heads.index(head)] for head in config.heads}
-        metrics = {"ap_middle": precision(rows["frame"], "frame", targets, CENTRE_FRAME)}
+
+        def row(head: str) -> F32:  # of one at a time, since together they are large
+            return np.concatenate([one[:, config.heads.index(head)] for one in heard.values()])
+
+        metrics = {"ap_middle": precision(row("frame"), "frame", targets, CENTRE_FRAME)}
         filtered = isinstance(config.front_end, FilterbankConfig)
-        for lookahead in SCORED_LOOKAHEADS_MS if filtered else ():
-            frame = FRAMES - int(lookahead * config.sample_rate / 1000 / HOP)
-            for head, name in (("frame", "ap"), ("onset", "onset_ap"), ("offset", "offset_ap")):
-                if head in rows:
-                    metrics[f"{name}_{lookahead}ms"] = precision(rows[head], head, targets, frame)
-        metrics |= _notes_and_pedal(rows, targets)
+        for head, name in (("frame", "ap"), ("onset", "onset_ap"), ("offset", "offset_ap")):
+            if filtered and head in config.heads:
+                found = row(head)
+                for lookahead in SCORED_LOOKAHEADS_MS:
+                    frame = FRAMES - int(lookahead * config.sample_rate / 1000 / HOP)
+                    metrics[f"{name}_{lookahead}ms"] = precision(found, head, targets, frame)
+        metrics |= _notes_and_pedal(config.heads, row, targets)
         if self.score == "families":
             metrics |= family_metrics(config, heard, self._validation)
         return metrics
@@ -219,24 +222,26 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tens
     return scaled(batch.audio, 1), Targets(*map(scaled, batch.targets, SCALES))
 
 
-def _notes_and_pedal(rows: dict[str, F32], targets: Targets[NDArray[np.uint8]]) -> dict[str, float]:
+def _notes_and_pedal(
+    heads: tuple[str, ...], row: Callable[[str], F32], targets: Targets[NDArray[np.uint8]]
+) -> dict[str, float]:
     """Correlation of the velocity and accuracy of the instrument at onsets, and F1 of the pedal,
     over frames with at least 200 ms of look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
     begun = targets.onset[:, frames] > ONSET_SCALE * 0.8
     loud, player = begun & (targets.velocity[:, frames] > 0), targets.instrument[:, frames]
-    if "velocity" in rows and loud.any():
-        both = rows["velocity"][:, frames][loud], targets.velocity[:, frames][loud]
+    if "velocity" in heads and loud.any():
+        both = row("velocity")[:, frames][loud], targets.velocity[:, frames][loud]
         metrics["velocity_correlation"] = float(np.corrcoef(*both)[0, 1])
     played = begun & (player > 0)
-    if INSTRUMENT_HEADS[0] in rows and played.any():
-        found = np.stack([rows[head][:, frames][played] for head in INSTRUMENT_HEADS])
+    if INSTRUMENT_HEADS[0] in heads and played.any():
+        found = np.stack([row(head)[:, frames][played] for head in INSTRUMENT_HEADS])
         metrics["instrument_accuracy"] = float((found.argmax(axis=0) + 1 == player[played]).mean())
     known = targets.pedal[:, frames] <= PEDAL_SCALE
-    if "pedal" in rows and known.any():
+    if "pedal" in heads and known.any():
         down = targets.pedal[:, frames][known] > PEDAL_SCALE // 2
-        pressed = rows["pedal"][:, frames, LOWEST][known] > 0.5
+        pressed = row("pedal")[:, frames, LOWEST][known] > 0.5
         metrics["pedal_f1"] = float(f1_score(down, pressed, zero_division=0.0))
     return metrics
 

@@ -5,7 +5,7 @@ SE" and "ablation experiments"), generalisation.png (accuracy against length, of
 ``training.algorithmic.evaluate`` has measured) and comparison.png (the smallest error of every
 run). Of runs of the paper's MusicNet network window.png (average precision against window size;
 paper, figure "various window sizes", table "convolutional layers"), and the same as a table on
-standard output. A run is labelled with its folder's name, or with LABEL in ``LABEL=RUN_DIR``.
+standard output. A run is labelled with its folder's name.
 """
 
 import json
@@ -106,14 +106,10 @@ def _history(folder: Path, metric: str) -> list[tuple[int, float]]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.evaluation.plots", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="or LABEL=RUN_DIR")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR")
     parser.add_argument("--out", type=Path, required=True, help="folder for the figures")
     options = parser.parse_args(arguments)
-    runs: Runs = {}
-    for text in options.runs:
-        label, equals, folder = text.rpartition("=")
-        name = label if equals else Path(folder).resolve().name
-        runs[text if name in runs else name] = Path(folder)
+    runs: Runs = {path.resolve().name: path for path in options.runs}
     try:
         music = all(any(PRECISION in line for line in read_metrics(run)) for run in runs.values())
         options.out.mkdir(parents=True, exist_ok=True)

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-TAG = re.compile(rb"ID3[\x02-\x04]\x00[\x00-\xf0][\x00-\x7f]{4}")
-"""Before an MP3 or AAC."""
+TAG = re.compile(rb"ID3[\x02-\x04]\x00[\x00-\xf0][\x00-\x7f]{4}")  # before an MP3 or AAC
 OGG = b"OggS"
 _KINDS = [
     *(rb"RIFF|RIFX|riff\x2e\x91\xcf\x11|FORM|caff|\.snd|fLaC|wvpk|OggS\x00\x02|#!AMR".split(b"|")),
@@ -25,9 +24,7 @@ def after_rubbish(file: BinaryIO) -> Iterator[int]:
 
 def after_another(file: BinaryIO, begin: int, end: int) -> Iterator[int]:
     """Bytes at which a file may follow that lies from ``begin`` to ``end``, if that can be known.
-
-    It is of the same kind, or of that which begins at the end.
-    """
+    It is of the same kind, or of that which begins at the end."""
     for place in (end, begin):
         file.seek(place)
         head = file.read(_MARK_BYTES)

@@ -113,10 +113,8 @@ class Container:
         self._promised_s = 0.0 if name == "aac" else self._promise_s(head, size)  # it states none
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
-        """float32 [n, channels] and its rate, n a few thousand at most, to the end.
-
-        What cannot be decoded, or is missing, is silent; ``fault`` says so.
-        """
+        """float32 [n, channels] and its rate, n a few thousand at most, to the end. What cannot be
+        decoded, or is missing, is silent; ``fault`` says so."""
         for packet in self._packets:
             if packet.pos is not None:
                 self.end = self.begin + packet.pos + packet.size

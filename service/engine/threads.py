@@ -9,11 +9,9 @@ _setting = threading.Lock()
 
 
 def prepare_thread() -> None:
-    """For a thread that computes: a single core, and tiny numbers rounded to zero.
-
-    Audio that fades out below 1e-38 would make the front-end fifty times slower, since x86 handles
-    denormal numbers in microcode.
-    """
+    """For a thread that computes: a single core, and tiny numbers rounded to zero. Audio that fades
+    out below 1e-38 would make the front-end fifty times slower, since x86 handles denormal numbers
+    in microcode."""
     torch.set_flush_denormal(True)  # of this thread
     torch.get_num_threads()  # takes the default now; later it would replace the count
     with _setting, ThreadPoolExecutor(1) as another:

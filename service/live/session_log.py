@@ -15,11 +15,9 @@ logger = logging.getLogger(__name__)
 
 
 class SessionLog:
-    """Records the life of a session; `closed` takes effect once, however the session ends.
-
-    An event is late by its own audio: a sample arrives when it is received, but never before the
-    earlier ones have played, so a stream sent faster than real time is not late because it waits.
-    """
+    """Records the life of a session; `closed` takes effect once, however the session ends. An event
+    is late by its own audio: a sample arrives when it is received, but never before the earlier
+    ones have played, so a stream sent faster than real time is not late because it waits."""
 
     def __init__(self, metrics: Metrics, client: Client) -> None:
         self._metrics = metrics
@@ -73,10 +71,8 @@ class SessionLog:
             logger.info("%s: %s", error.code, error.message)
 
     def closed(self, reason: str) -> None:
-        """The socket is closed: `stop`, `draining`, `vanished`, or an error code.
-
-        Only the first call counts, and only if a session was open.
-        """
+        """The socket is closed: `stop`, `draining`, `vanished`, or an error code. Only the first
+        call counts, and only if a session was open."""
         if self._done or self._before is None:
             return
         self._done = True

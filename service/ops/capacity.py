@@ -41,8 +41,7 @@ ALONE = 0.6
 """The same for a session that has the machine to itself: no other one's windows become due together
 with its own."""
 
-ALONE_WORKER = 0.8
-"""The same of one worker process, where a session stays with one."""
+ALONE_WORKER = 0.8  # the same of one worker process, where a session stays with one
 
 SESSION_WINDOWS_PER_S = 2.0
 """What a session asks for beside its windows, in windows: a socket, which the trial lacks.

@@ -27,10 +27,8 @@ SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The metrics of one application; implements `service.workers.pool.Observer`.
-
-    Counters may be increased from any thread.
-    """
+    """The metrics of one application; implements `service.workers.pool.Observer`. Counters may be
+    increased from any thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

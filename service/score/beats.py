@@ -59,11 +59,9 @@ class Beats:
         return begin + (position - whole) * (end - begin)
 
     def bars(self, begin: Fraction | int, end: Fraction | int) -> list[tuple[Fraction, int]]:
-        """The first beat and the number of beats of each bar that covers the beats given.
-
-        The first is cut to what is needed of it (a pickup); bars outside of the beats found have
-        ``beats_per_bar``.
-        """
+        """The first beat and the number of beats of each bar that covers the beats given. The first
+        is cut to what is needed of it (a pickup); bars outside of the beats found have
+        ``beats_per_bar``."""
         downs = [int(beat) for beat in np.flatnonzero(self.bar == 0)] or [0]
         while downs[0] > begin:
             downs.insert(0, downs[0] - self.beats_per_bar)

@@ -88,10 +88,8 @@ class RecordedStream:
         self._asked: deque[Future[Probabilities]] = deque()
 
     def heard(self, rest: bool = False) -> Iterator[Probabilities]:
-        """The answers that are to be heard now, so that enough segments are under way.
-
-        rest: also of windows that make no whole segment, and of all that is under way.
-        """
+        """The answers that are to be heard now, so that enough segments are under way. rest: also
+        of windows that make no whole segment, and of all that is under way."""
         while self.stream.due >= (1 if rest else self.stream.segment_windows):
             due = self.stream.take(self.stream.segment_windows, self.stream.refill_windows)
             assert due is not None

@@ -115,10 +115,8 @@ class Stream:
     # -- audio in ---------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Take any number of PCM bytes; after the audio has ended they are ignored.
-
-        A sample that is NaN, infinite or far beyond full scale is a ``fault``, and ends the audio.
-        """
+        """Take any number of PCM bytes; after the audio has ended they are ignored. A sample that
+        is NaN, infinite or far beyond full scale is a ``fault``, and ends the audio."""
         if self._end_frame is not None:
             return
         try:
@@ -127,11 +125,9 @@ class Stream:
             self._stop_at(error)
 
     def feed_samples(self, samples: NDArray[np.float32]) -> None:
-        """Take mono samples, shape [n], at the format's rate.
-
-        Raises BadAudioError if one is NaN, infinite or far beyond full scale; those before it have
-        been taken, and the audio has ended.
-        """
+        """Take mono samples, shape [n], at the format's rate. Raises BadAudioError if one is NaN,
+        infinite or far beyond full scale; those before it have been taken, and the audio has
+        ended."""
         values = samples.astype(np.float32, copy=False)[:, None]
         try:
             self._keep(check_and_mix(values, self._received))
@@ -173,10 +169,8 @@ class Stream:
         return max(1, SEGMENT_FRAMES // read)
 
     def take(self, most: int = MOST_WINDOWS, refill: int = 0) -> Due | None:
-        """The next windows, at most ``most``; None if none is due. ``hear`` them in order.
-
-        refill: windows before them, which prepare a network that has not seen any.
-        """
+        """The next windows, at most ``most``; None if none is due. ``hear`` them in order. refill:
+        windows before them, which prepare a network that has not seen any."""
         count = min(most, self.due)
         if not count:
             return None

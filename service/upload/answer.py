@@ -119,11 +119,9 @@ async def write_lines(
     chosen: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
-    """The lines of an NDJSON answer; the last is `done` unless the server itself failed.
-
-    The first, `started`, states what the server chose: model, mode, look-ahead and block. The
-    upload's place is freed before the last line, so its client may send the next at once.
-    """
+    """The lines of an NDJSON answer; the last is `done` unless the server itself failed. The first,
+    `started`, states what the server chose: model, mode, look-ahead and block. The upload's place
+    is freed before the last line, so its client may send the next at once."""
     step: list[FileItem] | None = first
     problem: ProtocolError | None = None
     yield json.dumps({"type": "started", **chosen}) + "\n"

@@ -81,10 +81,8 @@ def app_with(load: Callable[[str, str], Any], settings: Settings, **options: Any
 
 
 class LetSocketsEnd:
-    """A client that leaves a socket waits until the application has handled that.
-
-    TestClient alone would cancel the application besides, which no server does.
-    """
+    """A client that leaves a socket waits until the application has handled that. TestClient alone
+    would cancel the application besides, which no server does."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -187,10 +185,8 @@ def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
 async def converse(
     app: ASGIApp, *said: str | bytes, leaves: bool = True
 ) -> tuple[list[dict[str, Any]], int]:
-    """What a client hears that says all of this at once, and the code of the close.
-
-    Then it leaves, at which the code is 1006, or stays and is silent.
-    """
+    """What a client hears that says all of this at once, and the code of the close. Then it leaves,
+    at which the code is 1006, or stays and is silent."""
     coming: list[Message] = [{"type": "websocket.connect"}]
     for content in said:
         kind = "text" if isinstance(content, str) else "bytes"
@@ -278,10 +274,8 @@ def perform(
 
 
 def transcribe(client: TestClient) -> list[dict[str, Any]]:
-    """The note messages of the melody.
-
-    Without their numbers: those count progress too, which comes by the clock.
-    """
+    """The note messages of the melody. Without their numbers: those count progress too, which comes
+    by the clock."""
     _, messages = perform(client)
     assert check_notes(messages) == PITCHES
     return [{**message, "seq": 0} for message in of_type(messages, "note_on", "note_off")]

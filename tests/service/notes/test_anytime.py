@@ -38,9 +38,7 @@ def windows_of(
     probabilities: NDArray[np.float32], tracker: AnytimeTracker, clarity: tuple[float, ...] = ()
 ) -> Windows:
     """The windows of a stream of these frames, [heads, n, 128], and of the silence after it.
-
-    clarity: what a window makes of a probability whose frame is 0, 1, ... frames old; 1 after.
-    """
+    clarity: what a window makes of a probability whose frame is 0, 1, ... frames old; 1 after."""
     frames = probabilities.shape[1]
     columns = tracker.columns
     factor = np.ones(columns, np.float32)

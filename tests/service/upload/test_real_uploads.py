@@ -93,10 +93,8 @@ TYPE = (b"content-type", b"multipart/form-data; boundary=x")
 async def ask(
     client: TestClient, body: bytes, more: bool, trickle_s: float | None = None
 ) -> list[tuple[dict[str, Any], int]]:
-    """The lines of the answer, each with the uploads that were under way when it was sent.
-
-    more: the body goes on, but nothing comes of it, or a byte every `trickle_s`.
-    """
+    """The lines of the answer, each with the uploads that were under way when it was sent. more:
+    the body goes on, but nothing comes of it, or a byte every `trickle_s`."""
     lines: list[tuple[dict[str, Any], int]] = []
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": more}]
 

@@ -41,11 +41,9 @@ traced = pytest.mark.skipif(not TRACES, reason="no training traces at hand")
 
 
 class Trace:
-    """One recorded training: the network as it began, its batches, and what came of it.
-
-    In double precision: gradients that are zero except for rounding are divided by epsilon,
-    and in single precision their rounding is another on every kind of processor.
-    """
+    """One recorded training: the network as it began, its batches, and what came of it. In double
+    precision: gradients that are zero except for rounding are divided by epsilon, and in single
+    precision their rounding is another on every kind of processor."""
 
     def __init__(self, path: Path) -> None:
         with np.load(path) as file:
@@ -71,10 +69,8 @@ class Trace:
         self.network.train()
 
     def ours(self, prefix: str, suffix: str = "") -> dict[str, Tensor]:
-        """The recorded variables under a prefix as a state dict of the network.
-
-        Of frozen ones nothing but the first value was recorded, which stands in.
-        """
+        """The recorded variables under a prefix as a state dict of the network. Of frozen ones
+        nothing but the first value was recorded, which stands in."""
         first = {k.removeprefix("init/"): v for k, v in self.arrays.items() if k[:5] == "init/"}
         found = first | {
             k.removeprefix(f"{prefix}/").removesuffix(suffix): v

@@ -36,8 +36,7 @@ class RecordingConfig:
     voice: Fraction = 0.08  # Recorded speech, -20 to 5 dB relative to the music
     telephone: Fraction = 0.04  # 300 to 3400 Hz in 8 bits of mu-law
     suppressor: Fraction = 0.06  # Noise suppression of phones and browsers
-    mp3: Fraction = 0.08
-    """MP3 coding at 16 to 64 kbit/s."""
+    mp3: Fraction = 0.08  # MP3 coding at 16 to 64 kbit/s
 
 
 @checked()
@@ -60,8 +59,7 @@ class SynthConfig:
     real_left_out: tuple[str, ...] = ("chopin_op10_12", "joplin_maple_leaf")
     """Recordings that are not used, by ID: their scores do not fit."""
 
-    excerpt_min_s: Annotated[float, Field(ge=1)] = 20.0
-    """Seconds of the shortest excerpt."""
+    excerpt_min_s: Annotated[float, Field(ge=1)] = 20.0  # seconds of the shortest excerpt
     excerpt_max_s: float = 30.0  # Seconds of the longest
     seconds_per_window: Positive = 0.35
     """One window is cut from an excerpt per this much of its duration."""

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 
-MOST_WINDOWS = 4
-"""Windows that may be taken at once."""
+MOST_WINDOWS = 4  # windows that may be taken at once
 
 SEGMENT_FRAMES = 2048
 """Frames of a recording's segment, including those that are read again: 24 s, and 24 MB of

@@ -36,22 +36,12 @@ from service.workers.messages import (
 )
 from service.workers.process import WorkerProcess, WorkerThread
 
-MAX_BUFFERED_S = 2.0
-"""Audio of a session that may await transcription."""
-
-_MOST_SAID = 256
-"""Groups of messages that a slow client has not read."""
-
-_MOST_FLUSHES = 64
-"""Of a session that await their answers."""
-
-_MOST_MOVES = 3
-"""Workers that may end under a session between two checkpoints before it is to blame."""
-
-LONGEST_LOAD_S = 600.0
-"""A model may be compiled for a GPU."""
-LOOKS = 8
-"""Looks without an answer after which a worker counts as hanging."""
+MAX_BUFFERED_S = 2.0  # audio of a session that may await transcription
+_MOST_SAID = 256  # groups of messages that a slow client has not read
+_MOST_FLUSHES = 64  # of a session that await their answers
+_MOST_MOVES = 3  # workers that may end under a session between two checkpoints
+LONGEST_LOAD_S = 600.0  # a model may be compiled for a GPU
+LOOKS = 8  # without an answer, after which a worker counts as hanging
 
 
 class Relay:

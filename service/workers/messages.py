@@ -31,8 +31,7 @@ LoadModel = Callable[[str, str], Any]
 """Loads weights, by name or path, onto a device, either of which may be `auto`: a function that can
 be imported, for workers are processes."""
 
-SLOTS = 2
-"""Segments that a worker has: one that it computes, one that waits."""
+SLOTS = 2  # segments that a worker has: one that it computes, one that waits
 
 
 def slots_size(config: ModelConfig) -> int:
@@ -143,8 +142,7 @@ class Segment:
 
     slot: int
     samples: int
-    due: Due
-    """Without its samples."""
+    due: Due  # without its samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,7 @@ from service.stream.setup import chosen
 from service.stream.stream import MAX_NOTES, Stream
 from service.workers.messages import Open, Said
 
-PROGRESS_S = 0.5
-"""From one `progress` of a session to the next, beside those that follow notes."""
+PROGRESS_S = 0.5  # from one `progress` of a session to the next, beside those that follow notes
 
 LOWEST_PITCH = 21
 PITCHES = 88  # of a piano: A0 to C8

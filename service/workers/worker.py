@@ -49,11 +49,9 @@ from service.workers.session import LiveSession
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.25
-"""How often sessions without windows are asked whether they have something to say."""
+LOOK_S = 0.25  # how often sessions without windows are asked whether they have something to say
 
-LONGEST_STEP_MS = 25.0
-"""A live window waits for one step at most."""
+LONGEST_STEP_MS = 25.0  # a live window waits for one step at most
 
 _READ_BYTES = 1 << 16
 

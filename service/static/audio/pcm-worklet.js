@@ -13,6 +13,7 @@ class PcmWorklet extends AudioWorkletProcessor {
     super();
     this.chunkSamples = Math.round(sampleRate * CHUNK_SECONDS);
     this.downmix = new Downmix(sampleRate, processorOptions?.channel);
+    this.channels = 1;
     this.port.onmessage = ({ data }) => (this.downmix.channel = data.channel);
     this.startChunk();
   }
@@ -23,21 +24,22 @@ class PcmWorklet extends AudioWorkletProcessor {
     this.peak = 0;
   }
 
-  process([channels]) {
-    // No channels: the source has ended or is not connected yet. Stay alive for it.
-    if (channels.length === 0) return true;
-    for (const sample of this.downmix.mix(channels)) {
+  process([channels], [output]) {
+    // There are none without a source, and in Firefox while all are silent: time goes on.
+    this.channels = channels.length || this.channels;
+    const nothing = new Array(this.channels).fill(output[0]);
+    for (const sample of this.downmix.mix(channels.length ? channels : nothing)) {
       this.peak = Math.max(this.peak, Math.abs(sample));
       const scaled = Math.round(sample * 32767);
       this.view.setInt16(this.samples * 2, Math.max(-32768, Math.min(32767, scaled)), true);
       this.samples += 1;
-      if (this.samples === this.chunkSamples) this.post(channels.length);
+      if (this.samples === this.chunkSamples) this.post();
     }
     return true;
   }
 
-  post(channels) {
-    const { samples, peak, downmix } = this;
+  post() {
+    const { samples, peak, channels, downmix } = this;
     const { buffer } = this.view;
     const { why, alone } = downmix;
     this.port.postMessage({ pcm: buffer, samples, peak, channels, why, alone }, [buffer]);

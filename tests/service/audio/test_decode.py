@@ -128,7 +128,9 @@ def test_files_in_one_are_read_to_the_end(kind: tuple[str, str]) -> None:
 
 def test_adts_whose_beginning_is_of_few_bits_is_whole() -> None:
     sound = np.concatenate([np.zeros_like(noise()), noise()])
-    assert len(decoded(encoded(sound, "adts", "aac", RATE_HZ))) == pytest.approx(4 * RATE_HZ, abs=2000)
+    assert len(decoded(encoded(sound, "adts", "aac", RATE_HZ))) == pytest.approx(
+        4 * RATE_HZ, abs=2000
+    )
 
 
 def test_the_links_of_a_chain_may_differ() -> None:

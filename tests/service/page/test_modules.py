@@ -79,6 +79,29 @@ def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int)
     np.testing.assert_allclose(mono, Downmix(8_000)(sound), atol=1e-6)
 
 
+def test_time_goes_on_while_there_is_no_sound(bench: Tab) -> None:
+    """Firefox gives no channels while all are silent, other browsers if there is no source."""
+    samples = bench.run(
+        """async () => {
+          const context = new OfflineAudioContext(1, 8000, 8000);
+          await context.audioWorklet.addModule('./audio/pcm-worklet.js');
+          const worklet = new AudioWorkletNode(context, 'pcm');
+          worklet.connect(context.destination);
+          let samples = 0;
+          const last = new Promise((resolve) => {
+            worklet.port.onmessage = ({ data }) => {
+              samples += data.samples;
+              if (samples === 8000) resolve();
+            };
+          });
+          await context.startRendering();
+          await Promise.race([last, new Promise((resolve) => setTimeout(resolve, 10_000))]);
+          return samples;
+        }"""
+    )
+    assert samples == 8000
+
+
 def test_a_connection_that_breaks_during_an_answer_is_told_in_words(bench: Tab) -> None:
     words = bench.run(
         """async () => {

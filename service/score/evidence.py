@@ -1,8 +1,8 @@
 """Where in a beat a chord is likely to fall, from how it sounds.
 
-Long, low, full chords, and those that change the harmony, are beats rather than what lies between
-them. A softmax over places in the beat says how likely; its weights were fitted to
-performances whose beats are known (training/RESULTS.md).
+Long, low, full chords are beats rather than what lies between them. A softmax over places in the
+beat says how likely; its weights were fitted to performances whose beats are known
+(training/RESULTS.md).
 """
 
 from dataclasses import dataclass
@@ -20,29 +20,28 @@ TYPICAL_S = 0.6  # of a beat
 # log(beat / TYPICAL_S), its square, and the features.
 WEIGHTS = {
     2: (
-        (-0.59, -1.77, 0.84, 0.46, 0.22, 0.20, 0.10, 0.81, 0.44, -0.04, 0.23),
-        (0.58, -1.33, 0.98, 0.23, 0.27, -0.06, -0.02, 0.37, -0.22, 0.08, 0.25),
-        (0.77, -0.39, 0.60, -0.06, 0.22, 0.01, -0.04, -0.20, -0.16, 0.03, 0.28),
-        (0.65, 1.08, -0.75, -0.35, -0.37, -0.07, 0.01, -0.60, -0.05, 0.26, -0.07),
-        (-1.41, 2.41, -1.67, -0.27, -0.33, -0.08, -0.06, -0.37, -0.01, -0.34, -0.68),
+        (-0.59, -1.77, 0.84, 0.22, 0.20, 0.81, -0.04, 0.23),
+        (0.58, -1.33, 0.98, 0.27, -0.06, 0.37, 0.08, 0.25),
+        (0.77, -0.39, 0.60, 0.22, 0.01, -0.20, 0.03, 0.28),
+        (0.65, 1.08, -0.75, -0.37, -0.07, -0.60, 0.26, -0.07),
+        (-1.41, 2.41, -1.67, -0.33, -0.08, -0.37, -0.34, -0.68),
     ),
     3: (
-        (-0.38, -0.95, 0.80, 0.59, 0.09, -0.05, 0.12, 0.76, 0.42, 0.29, 0.32),
-        (0.65, -0.78, -0.08, 0.40, 0.21, -0.03, -0.06, 0.52, -0.30, 0.18, 0.41),
-        (1.05, -0.50, -0.95, -0.04, -0.10, -0.02, -0.02, -0.29, -0.03, 0.05, 0.45),
-        (1.12, 0.10, -0.03, -0.01, 0.33, 0.07, -0.14, -0.14, -0.06, 0.07, -0.13),
-        (0.68, 1.43, 0.11, -0.71, -0.40, 0.09, 0.03, -0.66, -0.06, 0.32, 0.00),
-        (-3.12, 0.70, 0.15, -0.23, -0.12, -0.07, 0.07, -0.18, 0.03, -0.92, -1.05),
+        (-0.38, -0.95, 0.80, 0.09, -0.05, 0.76, 0.29, 0.32),
+        (0.65, -0.78, -0.08, 0.21, -0.03, 0.52, 0.18, 0.41),
+        (1.05, -0.50, -0.95, -0.10, -0.02, -0.29, 0.05, 0.45),
+        (1.12, 0.10, -0.03, 0.33, 0.07, -0.14, 0.07, -0.13),
+        (0.68, 1.43, 0.11, -0.40, 0.09, -0.66, 0.32, 0.00),
+        (-3.12, 0.70, 0.15, -0.12, -0.07, -0.18, -0.92, -1.05),
     ),
 }
-_HARMONY_S = 0.8  # before and after a chord, of which the harmonies are compared
 _LONGEST_S = 1.5
 _AROUND = 24  # chords before and after, to which one is compared
 
 
 @dataclass(frozen=True)
 class Chords:
-    """Chords in order: ``time_s`` [chords], ``features`` [chords, 8], relative to those around."""
+    """Chords in order: ``time_s`` [chords], ``features`` [chords, 5], relative to those around."""
 
     time_s: NDArray[np.float64]
     features: NDArray[np.float64]
@@ -69,19 +68,17 @@ def chords_of(notes: NDArray[np.float64]) -> Chords:
     chords = len(count)
     time_s = np.bincount(number, onset_s * velocity) / np.bincount(number, velocity)
     gap = np.log(np.minimum(np.diff(time_s, append=time_s[-1] + 1), _LONGEST_S) + 0.05)
-    lowest = np.full(chords, np.inf)
+    lowest, longest = np.full(chords, np.inf), np.zeros(chords)
     np.minimum.at(lowest, number, pitch)
+    np.maximum.at(longest, number, np.minimum(offset_s - onset_s, 2.0))
     begin, end = np.searchsorted(time_s, time_s - 1.2), np.searchsorted(time_s, time_s + 1.2)
     is_bass = [
         low <= np.quantile(lowest[a:b], 0.2) for low, a, b in zip(lowest, begin, end, strict=True)
     ]
     features = [
-        _highest(number, np.log(_alone_s(onset_s, pitch, number) + 0.05)),
         np.log(count),
         np.array(is_bass, float),
-        _highest(number, velocity),
-        _highest(number, np.log(np.minimum(offset_s - onset_s, 2.0) + 0.05)),
-        _change_of_harmony(notes, time_s),
+        np.log(longest + 0.05),
         gap,
         np.append(0.0, gap[:-1]),
     ]
@@ -97,45 +94,6 @@ def class_logs(
     logits = weights[:, :3] @ (1.0, slow, slow * slow) + features @ weights[:, 3:].T
     logits -= logits.max(1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(1, keepdims=True))
-
-
-def _highest(number: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    out = np.full(number[-1] + 1, -np.inf)
-    np.maximum.at(out, number, values)
-    return out
-
-
-def _alone_s(
-    onset_s: NDArray[np.float64], pitch: NDArray[np.float64], number: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """How long after each note none of another chord begins within a fifth of it."""
-    out = np.full(len(onset_s), _LONGEST_S)
-    for place, (time_s, own) in enumerate(zip(onset_s, pitch, strict=True)):
-        last = np.searchsorted(onset_s, time_s + _LONGEST_S)
-        later = slice(place + 1, last)
-        near = (np.abs(pitch[later] - own) <= 7) & (number[later] != number[place])
-        if near.any():
-            out[place] = onset_s[later][near.argmax()] - time_s
-    return out
-
-
-def _change_of_harmony(
-    notes: NDArray[np.float64], time_s: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """1 less the cosine of the pitch classes that sound before and after each chord."""
-    onset_s, offset_s, pitch = notes[:, 0], notes[:, 1], notes[:, 2].astype(int) % 12
-    out = np.zeros(len(time_s))
-    for place, now in enumerate(time_s):
-        near = slice(*np.searchsorted(onset_s, (now - 5, now + _HARMONY_S)))
-        on, off, classes = onset_s[near], offset_s[near], pitch[near]
-        spans = ((now - _HARMONY_S, now - 0.03), (now - 0.03, now + _HARMONY_S))
-        before, after = (
-            np.bincount(classes, np.clip(np.minimum(off, b) - np.maximum(on, a), 0, None), 12)
-            + 1e-6
-            for a, b in spans
-        )
-        out[place] = 1 - before @ after / np.sqrt((before @ before) * (after @ after))
-    return out
 
 
 def relative(values: NDArray[np.float64]) -> NDArray[np.float64]:

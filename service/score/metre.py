@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from service.score.beats import Beats
 from service.score.evidence import chord_numbers, relative
 
-# Likeness of accents after one length and after two, longer notes, change of harmony from one length
+# Likeness of accents after one length and two, longer notes, change of harmony from one length
 # of the level below to the next, and of its own.
 WEIGHTS = (0.67, 0.44, 0.39, 0.34, 0.19)
 # The more of these, the more speaks against a metre: beats of three parts, and bars.

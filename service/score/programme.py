@@ -71,11 +71,12 @@ def best_path(
     chords: Chords,
     begin_s: float,
     end_s: float,
-    wishes: Wishes = Wishes(),
+    wishes: Wishes | None = None,
     start: State | None = None,
 ) -> list[State]:
     """The best beats of a stretch of a performance, those after ``start`` if it is given."""
     steps = int((end_s - begin_s) / STEP_S) + 1
+    wishes = wishes or Wishes()
     lags = _lags(wishes.bpm)
     gain = _gains(chords, begin_s, steps, lags)
     if wishes.first_downbeat_s is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,30 +18,13 @@ from service.score.staves import Chord, hands, voices
 from service.score.tab import OPEN, tab_line
 
 KEYBOARDS = ("piano", "electric piano", "harpsichord", "organ", "mallets")
-CLASSES: Mapping[str | None, str] = {  # of music21, which knows transpositions
-    "piano": "Piano",
-    "electric piano": "ElectricPiano",
-    "harpsichord": "Harpsichord",
-    "organ": "Organ",
-    "plucked": "Guitar",
-    "violin": "Violin",
-    "viola": "Viola",
-    "cello": "Violoncello",
-    "contrabass": "Contrabass",
-    "flute": "Flute",
-    "oboe": "Oboe",
-    "clarinet": "Clarinet",
-    "bassoon": "Bassoon",
-    "saxophone": "AltoSaxophone",
-    "horn": "Horn",
-    "brass": "Trombone",
-    "voice": "Vocalist",
-    "mallets": "Vibraphone",
-    None: "Piano",
+PLAYED_BY = {  # classes that are no instrument, or whose usual one is another than music21's
+    None: "piano",
+    "plucked": "guitar",
+    "saxophone": "alto saxophone",
+    "brass": "trombone",
+    "mallets": "vibraphone",
 }
-
-
-NAMES = {"plucked": "Guitar"}
 _FINGERING = re.compile(rb"<fingering[^>]*>(\d+)/(\d+)</fingering>")
 _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
 _LINES = f"<staff-lines>{len(OPEN)}</staff-lines>".encode()
@@ -160,11 +143,13 @@ def _staff(
     )
     kind = stream.PartStaff if part.instrument in (None, *KEYBOARDS) else stream.Part
     staff = kind()
-    instrument = getattr(load("music21.instrument"), CLASSES.get(part.instrument, "Piano"))()
+    name = PLAYED_BY.get(part.instrument, part.instrument)
+    instrument = load("music21.instrument").fromString(name)
     if tablature:
         instrument.partName = instrument.partAbbreviation = ""
     elif part.instrument:
-        instrument.partName = NAMES.get(part.instrument, part.instrument.capitalize())
+        shown = name if part.instrument == "plucked" else part.instrument
+        instrument.partName = shown.capitalize()
     staff.insert(0, instrument)
     own = [part.placed[place] for place in members]
     pitches = [part.pitch[place] for place in members]
@@ -210,60 +195,56 @@ def _fill(
     measure: Any, lines: Sequence[Sequence[Chord]], start: Fraction, end: Fraction, q: Fraction
 ) -> None:
     """Write what of each voice sounds in a bar; later voices only if they have notes there."""
-    stream, note, chord, tie = map(
-        load, ("music21.stream", "music21.note", "music21.chord", "music21.tie")
-    )
-    fingering = load("music21.articulations").Fingering
-    kept = [
-        line
-        for number, line in enumerate(lines)
-        if number == 0 or any(c.onset < end and c.onset + c.length > start for c in line)
-    ]
-    for number, line in enumerate(kept or [[]]):
-        voice = stream.Voice(id=str(number + 1)) if len(kept) > 1 else measure
-        now = start
-        for c in line:
-            stop = c.onset + c.length
-            begin, stop = max(c.onset, start), min(stop, end)
-            if c.onset >= end or stop <= start or begin >= stop:
-                continue
-            for piece in _pieces(now, begin, start):
-                hidden = bool(c.places) or _heard(kept, line, piece)
-                _add(voice, note.Rest(), piece, start, q, hidden=hidden)
-            if c.grace:
-                element = note.Note(c.names[0]).getGrace()
-                voice.insert(float((begin - start) * q), element)
-                continue
-            parts = _pieces(begin, stop, start)
-            for place, piece in enumerate(parts):
-                if c.places and (place > 0 or c.onset < begin):  # the number says it once
-                    _add(voice, note.Rest(), piece, start, q, hidden=True)
-                    continue
-                element = chord.Chord(c.names) if len(c.names) > 1 else note.Note(c.names[0])
-                before = place > 0 or c.onset < begin
-                after = place < len(parts) - 1 or c.onset + c.length > stop
-                if c.places:
-                    element.articulations = [fingering(f"{s}/{fret}") for s, fret in c.places]
-                elif before or after:
-                    element.tie = tie.Tie(
-                        "continue" if before and after else "stop" if before else "start"
-                    )
-                _add(voice, element, piece, start, q)
-            now = stop
-        for piece in _pieces(now, end, start):
-            hidden = bool(line and line[0].places) or _heard(kept, line, piece)
-            _add(voice, note.Rest(), piece, start, q, hidden=hidden)
+    note, tie = load("music21.note"), load("music21.tie")
+    kept = [line for line in lines if line is lines[0] or _sounds(line, start, end)]
+    for number, line in enumerate(kept, 1):
+        voice = load("music21.stream").Voice(id=str(number)) if len(kept) > 1 else measure
+        for begin, stop, chord in _spans(line, start, end):
+            if chord and chord.grace:
+                voice.insert((begin - start) * q, note.Note(chord.names[0]).getGrace())
+            for a, b in _pieces(begin, stop, start):
+                if chord is None or (chord.places and a > chord.onset):  # a fret is said once
+                    element = note.Rest()
+                    # A rest would be in the way of tablature, and of another voice that sounds.
+                    others = (other for other in kept if other is not line)
+                    tablature = bool(line and line[0].places)
+                    hidden = tablature or any(_sounds(other, a, b) for other in others)
+                    element.style.hideObjectOnPrint = hidden
+                else:
+                    element = load("music21.chord").Chord(chord.names)
+                    if len(chord.names) == 1:
+                        element = note.Note(chord.names[0])
+                    before, after = a > chord.onset, b < chord.end
+                    if chord.places:
+                        fingering = load("music21.articulations").Fingering
+                        element.articulations = [fingering(f"{s}/{f}") for s, f in chord.places]
+                    elif before or after:
+                        kinds = {(True, True): "continue", (True, False): "stop"}
+                        element.tie = tie.Tie(kinds.get((before, after), "start"))
+                element.quarterLength = (b - a) * q
+                voice.insert((a - start) * q, element)
         if voice is not measure:
             measure.insert(0, voice)
 
 
-def _heard(
-    lines: Sequence[Sequence[Chord]], own: Sequence[Chord], piece: tuple[Fraction, Fraction]
-) -> bool:
-    """Whether another voice sounds: a rest of this one would only be in the way."""
-    begin, end = piece
-    others = (chord for line in lines if line is not own for chord in line)
-    return any(chord.onset < end and chord.onset + chord.length > begin for chord in others)
+def _sounds(line: Sequence[Chord], begin: Fraction, end: Fraction) -> bool:
+    return any(chord.onset < end and chord.onset + chord.length > begin for chord in line)
+
+
+def _spans(
+    line: Sequence[Chord], start: Fraction, end: Fraction
+) -> Iterator[tuple[Fraction, Fraction, Chord | None]]:
+    """Begin and end of all that a voice does in a bar: its chords, and rests."""
+    now = start
+    for chord in line:
+        begin, stop = max(chord.onset, start), min(chord.end, end)
+        if begin < stop or (chord.grace and start <= chord.onset < end):
+            if now < begin:
+                yield now, begin, None
+            yield begin, stop, chord
+            now = max(now, stop)
+    if now < end:
+        yield now, end, None
 
 
 def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> list[tuple[Fraction, Fraction]]:
@@ -283,21 +264,6 @@ def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> list[tuple[Fractio
         out.append((begin, stop))
         begin = stop
     return out
-
-
-def _add(
-    voice: Any,
-    element: Any,
-    piece: tuple[Fraction, Fraction],
-    start: Fraction,
-    q: Fraction,
-    hidden: bool = False,
-) -> None:
-    begin, end = piece
-    element.quarterLength = (end - begin) * q
-    if hidden:
-        element.style.hideObjectOnPrint = True
-    voice.insert((begin - start) * q, element)
 
 
 def spelled(placed: Sequence[Placed], pitch: Sequence[int], beats: Beats) -> list[str]:

@@ -27,6 +27,10 @@ class Chord:
     grace: bool = False
     places: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def end(self) -> Fraction:
+        return self.onset if self.grace else self.onset + self.length
+
 
 def hands(placed: Sequence[Placed], pitch: Sequence[int]) -> list[bool]:
     """Whether the right hand plays each note.
@@ -38,28 +42,23 @@ def hands(placed: Sequence[Placed], pitch: Sequence[int]) -> list[bool]:
     right = [True] * len(placed)
     rows = [list(group) for _, group in groupby(order, key=lambda place: placed[place].onset)]
     # Cost, where the hands are, and the splits so far, the latest first.
-    paths: list[tuple[float, float, float, tuple[Any, ...]]] = [(0.0, 48.0, 67.0, ())]
+    paths: list[tuple[float, tuple[float, float], tuple[Any, ...]]] = [(0.0, (48.0, 67.0), ())]
     for row in rows:
+        pitches = [pitch[place] for place in row]
         following = []
-        for cost, left_at, right_at, splits in paths:
+        for cost, at, splits in paths:
             for split in range(len(row) + 1):
-                low = [pitch[place] for place in row[:split]]
-                high = [pitch[place] for place in row[split:]]
-                price, at_left, at_right = cost, left_at, right_at
-                if low:
-                    mean = sum(low) / len(low)
-                    price += max(0, low[-1] - low[0] - _SPAN) + 0.06 * abs(mean - left_at)
-                    price += 0.12 * max(0, low[-1] - _MIDDLE)
-                    at_left = mean
-                if high:
-                    mean = sum(high) / len(high)
-                    price += max(0, high[-1] - high[0] - _SPAN) + 0.06 * abs(mean - right_at)
-                    price += 0.12 * max(0, _MIDDLE - high[0])
-                    at_right = mean
-                following.append((price, at_left, at_right, (split, splits)))
+                price, now = cost, list(at)
+                for hand, notes in enumerate((pitches[:split], pitches[split:])):
+                    if notes:
+                        now[hand] = sum(notes) / len(notes)
+                        beyond = (notes[-1] - _MIDDLE, _MIDDLE - notes[0])[hand]
+                        price += max(0, notes[-1] - notes[0] - _SPAN) + 0.12 * max(0, beyond)
+                        price += 0.06 * abs(now[hand] - at[hand])
+                following.append((price, (now[0], now[1]), (split, splits)))
         following.sort(key=lambda path: path[0])
         paths = following[:_KEPT]
-    splits = paths[0][3]
+    splits = paths[0][2]
     for row in reversed(rows):
         split, splits = splits
         for place in row[:split]:
@@ -81,14 +80,14 @@ def voices(notes: Sequence[Chord]) -> list[list[Chord]]:
         members = {n.pitches[0]: n.names[0] for n in group}
         pitches = tuple(sorted(members))
         chord = Chord(onset, length, tuple(members[p] for p in pitches), pitches, grace)
-        free = [line for line in lines if not line or _end(line[-1]) <= onset]
+        free = [line for line in lines if not line or line[-1].end <= onset]
         if not free and len(lines) < MOST_VOICES:
             lines.append([])
             free = lines[-1:]
         if free:
             min(free, key=lambda line: _distance(line, chord)).append(chord)
             continue
-        line = min(lines, key=lambda line: (line[-1].onset == onset, _end(line[-1])))
+        line = min(lines, key=lambda line: (line[-1].onset == onset, line[-1].end))
         last = line[-1]
         if last.onset == onset:  # a third length at one onset: it joins the chord there
             names = {**dict(zip(last.pitches, last.names, strict=True)), **members}
@@ -108,10 +107,6 @@ def _until(chord: Chord, following: Chord) -> Chord:
     if room - chord.length <= _HEARD_REST and chord.length >= room / 2:
         return replace(chord, length=room)
     return chord
-
-
-def _end(chord: Chord) -> Fraction:
-    return chord.onset if chord.grace else chord.onset + chord.length
 
 
 def _distance(line: Sequence[Chord], chord: Chord) -> float:

@@ -36,17 +36,13 @@ class Analysis:
         if not self.steady:
             return replace(STEADY, key=self.key.name)
         beats = self.beats
-        downs = np.flatnonzero(beats.bar == 0)
-        sizes = [*np.diff(downs), beats.beats_per_bar]
-        bars = [(int(down), int(size)) for down, size in zip(downs, sizes, strict=True)]
-        if downs[0] > 0:
-            bars.insert(0, (0, int(downs[0])))
+        bars = beats.bars(0, len(beats.time_s))
         changes = [next(same) for _, same in groupby(bars, key=lambda bar: bar[1])]
         unit, below = (1, 4) if beats.subdivision == 2 else (3, 8)
         return Tempo(
             beats_s=beats.time_s.tolist(),
             quarters=float(beats.quarters),
-            bars=[(beat, unit * size, below) for beat, size in changes],
+            bars=[(int(beat), unit * size, below) for beat, size in changes],
             key=self.key.name,
         )
 

@@ -21,12 +21,10 @@ from service.score.evidence import chord_numbers, relative
 # Likeness of accents after one length and two, longer notes, change of harmony from one length
 # of the level below to the next, and of its own.
 WEIGHTS = (0.67, 0.44, 0.39, 0.34, 0.19)
-# The more of these, the more speaks against a metre: beats of three parts, and bars.
-_TRIPLE = 1.0
-_BARS = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 0.3, (3, 3): 1.1, (3, 4): 1.1}
+# What speaks against a metre, by what beats divide in and the number of them: how rare it is.
+RARE = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 1.3, (3, 3): 2.1, (3, 4): 2.1}
 _BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # usual beat: log-normal; its weight
 _FULL = 0.25  # weight of beats that hold more or fewer chords than one
-_BEATS_S = (0.22, 1.9)
 _WINDOW = 60  # beats that are judged at once
 _AS_MANY = 16  # bars say no more than these: one is like the next
 _ON = 0.3  # of a unit: onsets as close as this are on it
@@ -59,11 +57,6 @@ class Metre(NamedTuple):
         place = np.arange(self.bar)
         return place % length == 0, (place % below == 0) & (place % length > 0)
 
-    @property
-    def unusual(self) -> float:
-        triple = _TRIPLE if self.subdivision == 3 else 0.0
-        return triple + _BARS[self.subdivision, self.beats_per_bar]
-
 
 _READINGS = {  # of found beats: as they are, twice or half as long, two parts as three or reversed
     2: ((2, 2), (4, 2), (1, 2), (3, 3), (6, 3)),
@@ -94,11 +87,9 @@ def in_bars(
     known = first * per if first is not None else None
     score: dict[Metre, float] = {}
     for metre in (Metre(*kind, bar) for kind in _READINGS[per] for bar in (2, 3, 4)):
-        own = metre.beat == per
-        fast, slow = _BEATS_S
-        if beats_per_bar not in (None, metre.beats_per_bar) or (keep and not own):
+        if beats_per_bar not in (None, metre.beats_per_bar):
             continue
-        if not own and not fast < metre.beat * units.unit_s < slow:
+        if metre.beat != per and (keep or metre.bar >= units.count):
             continue
         total = _STAYS if metre.beats_per_bar == before else 0.0
         for window in map(slice, edges[:-1], edges[1:]):
@@ -162,7 +153,7 @@ class _Units:
         """What speaks for a metre but for its levels: how usual, fast and full its beats are."""
         off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
         full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
-        return float(-metre.unusual - _TEMPO * off * off - _FULL * full * full)
+        return float(-RARE[metre[1:]] - _TEMPO * off * off - _FULL * full * full)
 
     def phases(self, metre: Metre, window: slice) -> NDArray[np.float64]:
         """What the levels say, if a bar begins on unit 0, 1, ...: [units of a bar, WEIGHTS]."""

@@ -19,7 +19,7 @@ from service.score.metre import in_bars
 
 STEP_S = 0.02  # of time in the programme
 SHORTEST_S, LONGEST_S = 0.25, 1.7  # beats: 240 to 35 a minute
-MIN_CHORDS = 8
+MIN_CHORDS, MIN_BEATS = 8, 4
 _RATIO = 1.045  # of neighbouring beat lengths
 _REACH = 5  # neighbours either way that the next beat may take
 _SIGMA_S = 0.025  # of an onset about its place in the beat
@@ -37,7 +37,7 @@ _STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end r
 
 
 def find_beats(notes: NDArray[np.float64], wishes: Wishes | None = None) -> Beats | None:
-    """The beats of a performance; None if it has fewer than ``MIN_CHORDS`` chords.
+    """The beats of a performance; None if it has fewer than ``MIN_CHORDS`` chords or ``MIN_BEATS``.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
@@ -56,7 +56,15 @@ def find_beats(notes: NDArray[np.float64], wishes: Wishes | None = None) -> Beat
         begin_s = start.time_s if start else chords.time_s[0] - 0.1
         end_s = min(chords.time_s[-1] + 0.5, begin_s + _STRETCH_S)
         path = settled[:-1] + best_path(chords, begin_s, end_s, wishes, start)
-    return _in_bars(notes, chords, path, wishes)
+    if len(path) < MIN_BEATS:
+        return None
+    time_s = snapped(chords, path)
+    beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, path[0].subdivision, 1.0)
+    beats = replace(beats, confidence=agreement(chords.time_s, beats))
+    first = None
+    if wishes.first_downbeat_s is not None:
+        first = int(np.abs(time_s - wishes.first_downbeat_s).argmin())
+    return in_bars(notes, beats, wishes.beats_per_bar, first, keep=wishes.bpm is not None)
 
 
 class State(NamedTuple):
@@ -177,19 +185,6 @@ def _lags(bpm: float | None = None) -> NDArray[np.int64]:
     while lags[-1] * STEP_S < longest:
         lags.append(max(lags[-1] + 1, round(lags[-1] * _RATIO)))
     return np.array(lags)
-
-
-def _in_bars(
-    notes: NDArray[np.float64], chords: Chords, path: list[State], wishes: Wishes
-) -> Beats:
-    time_s = snapped(chords, path)
-    beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, path[0].subdivision, 1.0)
-    beats = replace(beats, confidence=agreement(chords.time_s, beats))
-    first = None
-    if wishes.first_downbeat_s is not None:
-        first = int(np.abs(time_s - wishes.first_downbeat_s).argmin())
-    keep = wishes.bpm is not None
-    return in_bars(notes, beats, wishes.beats_per_bar, first, keep=keep)
 
 
 def snapped(chords: Chords, path: list[State]) -> NDArray[np.float64]:

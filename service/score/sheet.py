@@ -143,7 +143,7 @@ def _staff(
     )
     kind = stream.PartStaff if part.instrument in (None, *KEYBOARDS) else stream.Part
     staff = kind()
-    name = PLAYED_BY.get(part.instrument, part.instrument)
+    name = PLAYED_BY.get(part.instrument, part.instrument or "")
     instrument = load("music21.instrument").fromString(name)
     if tablature:
         instrument.partName = instrument.partAbbreviation = ""

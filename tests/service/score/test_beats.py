@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from service.score.analysis import Analysis
 from service.score.beats import SURE, Beats, Wishes
+from service.score.keys import Key
 from service.score.programme import find_beats
 from tests.service.score.music import tune
 
@@ -96,3 +98,17 @@ def test_bars_cover_what_is_asked_for(phase: int, begin: int, length: int) -> No
     assert all(a + size == b for (a, size), (b, _) in zip(bars, bars[1:], strict=False))
     assert bars[-1][0] + bars[-1][1] >= begin + length
     assert all(size == 4 for _, size in bars[1:])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.05, 1.5), st.integers(30, 90)), min_size=8, max_size=30))
+def test_any_playing_has_beats_that_a_file_can_hold(rows: list[tuple[float, int]]) -> None:
+    onset_s = np.cumsum([wait_s for wait_s, _ in rows])
+    columns = onset_s, onset_s + 0.3, [pitch for _, pitch in rows], np.full(len(rows), 64)
+    found = find_beats(np.stack(columns, 1))
+    if found is None:
+        return  # too few
+    assert len(found.time_s) >= 2
+    assert (np.diff(found.time_s) > 0).all()
+    analysis = Analysis(found, Key(0, minor=False), steady=True)
+    assert sum(1 for beat, _, _ in analysis.tempo.bars if beat == 0) == 1

@@ -19,6 +19,7 @@ def test_a_piano_piece_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
     score = WrittenScore(as_notes(tune(BEATS_S, beats_per_bar), "piano"), title="Tune & more")
     opened = music21.converter.parseData(score.musicxml, format="musicxml")
     assert opened.metadata.bestTitle == "Tune & more"
+    assert score.musicxml.count(b"<direction ") == score.musicxml.count(b"<sound tempo=") == 1
     upper, lower = opened.parts
     assert upper.recurse().getElementsByClass("TimeSignature").first().numerator == beats_per_bar
     assert len(upper.getElementsByClass("Measure")) == len(score.bars_s)

@@ -57,7 +57,7 @@ class LabelError(ValueError):
 def read_table(path: Path) -> Notes:
     """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
     velocity and program (General MIDI, 0 to 127), in this order unless a header (COLUMNS) names
-    another; separated by tabs, commas or semicolons.
+    another; separated by tabs, commas or semicolons. A first line after # may be any comment.
 
     Raises LabelError: naming the line that is not a note, or a header that lacks a column.
     """
@@ -65,12 +65,14 @@ def read_table(path: Path) -> Notes:
     places = {name: place for place, name in enumerate(COLUMNS)}
     if rows and not _is_number(rows[0][1][0]):
         number, names = rows.pop(0)
-        places = {}
+        named: dict[str, int] = {}
         for place, name in enumerate(names):
             for column, beginnings in COLUMNS.items():
                 if name.strip("# ").lower().startswith(beginnings):
-                    places.setdefault(column, place)
-        if not {"onset", "offset", "pitch"} <= places.keys():
+                    named.setdefault(column, place)
+        if {"onset", "offset", "pitch"} <= named.keys():
+            places = named
+        elif not names[0].lstrip().startswith("#"):
             raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {names}")
     notes = []
     for number, cells in rows:

@@ -143,7 +143,7 @@ def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> 
     silence(tmp_path / "b.wav")
     silence(tmp_path / "c.aiff")
     silence(tmp_path / "unlabelled.wav")
-    text(tmp_path / "tsv" / "a.tsv", "# onset\toffset\tnote\tvelocity\n0.5\t1.0\t60.0\t64.0\n")
+    text(tmp_path / "tsv" / "a.tsv", "# onset,offset,note,velocity\n0.5\t1.0\t60.0\t64.0\n")
     text(tmp_path / "b.csv", "0.1,0.2,61\n")
     text(tmp_path / "c.csv", "0.1,0.2,61\n")
     collection = read_collection(tmp_path)

@@ -47,6 +47,7 @@ def sources(synth: SynthConfig) -> Sources:
     scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
     groups = {
         "sounds": _grouped(bank.items()),
+        "releases": _grouped(dict(read("releases/releases.json", "sets")).items()),
         "rooms": _grouped((r["name"].rpartition("_")[0], r) for r in read("rooms.json", "rooms")),
         "backgrounds": _grouped((Path(n["file"]).stem, n) for n in read("noise.json", "segments")),
         "voices": _grouped((one.get("speaker") or one["singer"], one) for one in voices),

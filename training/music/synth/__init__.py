@@ -16,6 +16,9 @@
     noise.json        {"sample_rate": Hz, "segments": [{"file", "kind", "name", "start", "length",
                       "speech": whether somebody talks, "gm_key": of a drum hit,
                       "licence", "attribution", ...}, ...]}
+    releases/         releases.json {"sets": {NAME: {"file", "notes": [{"key": MIDI pitch or null,
+                      "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
+                      ...}}} and the sound files: noises of a piano's keys and pedal
 
 The bank, ``midi_index.json`` and ``midi_open.zip`` are required, the others optional. "midi" and
 "cents" are a note's sounding pitch, "velocity" (1 to 127) its loudness, "layer" its dynamic layer,

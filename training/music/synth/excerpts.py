@@ -17,6 +17,7 @@ from training.music.synth.instruments.bank import Bank, load_bank
 from training.music.synth.instruments.casting import choose, ensemble_group
 from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform, voice_for
 from training.music.synth.pianos.dampers import held_by_pedal, invented_pedal, pedal_depths
+from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
 from training.music.synth.singing.sing import line, random_habits, random_melody, sing, transposed
@@ -70,6 +71,7 @@ class Material:
     groups: dict[str, list[Piece]]
     weights: F64
     surroundings: Surroundings = NOWHERE
+    mechanics: Mechanics | None = None  # noises of pianos, if the bank has them
     recordings: Mapping[str, list[ScoredRecording]] = field(default_factory=dict)
     """By group of ``SynthConfig.real_weights``."""
     singers: tuple[Singer, ...] = ()
@@ -89,6 +91,7 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
         raise ValueError(f"no group of {sorted(groups)} has a weight in ensemble_weights")
     bank = load_bank(config.root, config.cache)
     surroundings = load_surroundings(config.root, bank.sample_rate)
+    mechanics = load_mechanics(config.root)
     recordings = {}
     if config.real_root is not None and split == "train":
         recordings = load_real(config)
@@ -99,7 +102,9 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
     if config.real_root is not None and split == "train":
         files = singing_files(config.real_root, split)
         of_split += (load_singer("labelled", files, config.cache, sings=True),) if files else ()
-    return Material(bank, groups, weights / weights.sum(), surroundings, recordings, of_split)
+    return Material(
+        bank, groups, weights / weights.sum(), surroundings, mechanics, recordings, of_split
+    )
 
 
 def load_real(config: SynthConfig) -> dict[str, list[ScoredRecording]]:
@@ -192,8 +197,17 @@ class Take:
         return self._rendered(*orchestrate(bank, piece, notes, pedal, self.config, self.rng, only))
 
     def _rendered(self, notes: Notes, voices: list[Voice], pedal: F64 | None) -> Rendered:
-        bank, rng = self.material.bank, self.rng
-        return render(bank, notes, voices, self.seconds, self.tuning_cents, rng, pedal)
+        material = self.material
+        return render(
+            material.bank,
+            notes,
+            voices,
+            self.seconds,
+            self.tuning_cents,
+            self.rng,
+            pedal,
+            material.mechanics,
+        )
 
     def _sung(self, melody: Notes, alone: bool = False) -> Rendered:
         singers, rng = self.material.singers, self.rng

@@ -21,7 +21,7 @@ from training.music.synth.pianos.dampers import (
     contact_time,
     pedal_depth,
 )
-from training.music.synth.pianos.sympathy import random_sympathy
+from training.music.synth.pianos.mechanics import Mechanics, random_noise, random_sympathy
 
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5  # semitones a recorded note may be shifted; notes further away are left out
@@ -103,10 +103,12 @@ def render(
     tuning_cents: float,
     rng: Rng,
     pedal: F64 | None = None,
+    mechanics: Mechanics | None = None,
 ) -> Rendered:
     """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio. ``pedal``,
-    [presses, 3] as in :class:`Rendered`, lifts the dampers of pianos. Notes that begin outside
-    0..seconds or that no recording reaches are omitted, also from the returned notes."""
+    [presses, 3] as in :class:`Rendered`, lifts the dampers of pianos, whose keys sound like
+    ``mechanics``. Notes that begin outside 0..seconds or that no recording reaches are omitted,
+    also from the returned notes."""
     length = int(seconds * bank.sample_rate)
     audio = np.zeros(length, np.float32)
     played: list[Notes] = []
@@ -122,6 +124,10 @@ def render(
     if ringing is not audio:
         audio += ringing
         audio += random_sympathy(ringing, depth, tuning_cents, bank.sample_rate, rng)
+    if pianos and mechanics:
+        keys = joined([part for part, voice in zip(played, voices, strict=True) if voice.dampers])
+        noise = random_noise(mechanics, keys, pedal, length, bank.sample_rate, rng)
+        audio += np.abs(audio).max(initial=0) * noise
     return Rendered(audio, joined(played), pedal if pianos else None)
 
 

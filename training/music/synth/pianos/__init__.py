@@ -1,1 +1,1 @@
-"""What pianos do beyond recorded notes: dampers, pedals, strings in sympathy."""
+"""What pianos do beyond recorded notes: dampers, pedals, mechanics."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined, next_strokes
-from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument
+from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
 from training.music.synth.instruments.lines import Line, glided, phrased, swelled
 from training.music.synth.pianos.dampers import (
     Dampers,
@@ -26,6 +26,7 @@ from training.music.synth.pianos.mechanics import Mechanics, random_noise, rando
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5  # semitones a recorded note may be shifted; notes further away are left out
 ATTACK_S = 0.002
+BLENDED = 0.5  # fraction of the pianos that mix recorded layers of dynamics
 ENTRY_LATEST = 0.4  # slurred notes enter their recordings before this fraction of the length
 LOWEST_UNISON = 32  # lower notes of a piano have a single string
 FADED_DB = 12.0
@@ -164,6 +165,11 @@ def _play(
     lead = np.where(phrasing.slurred, transition / 2, entry / step)
     first = np.ceil(begin - lead).astype(np.intp)
     phase = entry + (first - begin) * step
+    share = np.zeros(count, np.float32)
+    if voice.dampers and rng.random() < BLENDED:
+        other, share = neighbours(instrument, pick, notes.velocity)
+        other_step = step * 2.0 ** ((instrument.midi[pick] - instrument.midi[other]) / 12)
+        other_phase = instrument.onset[other] + (first - begin) * other_step
     mistuned = np.where(notes.pitch >= LOWEST_UNISON, voice.unison_cents, 0)
     other_string = 2 ** (mistuned * rng.standard_normal(count) / 1200)
     falls: Dampings | Releases
@@ -217,6 +223,11 @@ def _play(
             np.minimum(position, float(instrument.length[pick[i]]), out=position)
             sound += _interpolate(source, position)
             sound *= np.float32(0.5)
+        if share[i]:
+            position = ramp[:n] * other_step[i] + other_phase[i]
+            np.clip(position, 0, instrument.length[other[i]], out=position)
+            second = bank.samples[instrument.start[other[i]] :]
+            sound = mixed(sound, _interpolate(second, position), float(share[i]))
         rise = rising if phrasing.slurred[i] else attack
         sound[: len(rise)] *= rise[:n]
         if phrasing.slope_db[i] or phrasing.swell_db[i]:

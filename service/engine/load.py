@@ -30,15 +30,13 @@ def pick_device(device: str) -> str:
 
 
 def pick_model(model: str, device: str) -> str:
-    """`auto` is the most accurate weights on a GPU, else those that the processor has time for."""
+    """`auto` is the best weights if the device multiplies bfloat16, else those of half the cost."""
     import torch
 
     from model.storage import fastest_dtype
 
     if model != "auto":
         return model
-    if device.startswith("cuda"):
-        return "accurate"
     return "live" if fastest_dtype(torch.device(device)) == torch.bfloat16 else "light"
 
 

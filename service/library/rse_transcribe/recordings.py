@@ -137,8 +137,8 @@ def transcribe(
             list of floats.
         sample_rate: of samples, a whole number of Hz from 8,000 to 384,000; files state theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned;
-            ``auto``: the most accurate weights that take this machine at most a quarter of the
-            recording's length.
+            ``auto``: the best weights that take this machine at most a quarter of the recording's
+            length.
         lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to; None or empty: all.

@@ -159,11 +159,11 @@ def test_playback_moves_the_cursor_lights_keys_and_sounds(tab: Tab, long_recordi
 
 def test_channels_that_cancel_each_other_are_told(tab: Tab, tmp_path: Path) -> None:
     path = tmp_path / "reversed.wav"
-    left = play(TONES[:2], 2.0, 8000)  # the first is heard once the mix has changed: too late
+    left = play(TONES[:2], 2.0, 8000)
     soundfile.write(path, np.column_stack([left, -left]), 8000)
     tab.upload(path)
     expect(tab.page.locator("#status")).to_contain_text("reversed.wav: its channels cancel each")
-    expect(tab.page.locator("#note-count")).to_have_text("1 note")
+    expect(tab.page.locator("#note-count")).to_have_text("2 notes")
 
 
 def test_a_passage_is_looped(tab: Tab, long_recording: Path) -> None:

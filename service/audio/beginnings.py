@@ -37,11 +37,24 @@ def after_another(file: BinaryIO, begin: int, end: int) -> Iterator[int]:
 def is_chain(file: BinaryIO, begin: int) -> bool:
     """Whether an OGG ends with another stream: FFmpeg takes its length for that of the first."""
     file.seek(begin)
-    head = file.read(18)
+    head, page = file.read(18), _last_page(file, begin)
+    return head[:4] == OGG and page[14:18] not in (b"", head[14:])  # the number of the stream
+
+
+def is_cut(file: BinaryIO, begin: int) -> bool:
+    """Whether an OGG ends within a page, as a recording or download that broke off does."""
+    file.seek(begin)
+    if file.read(4) != OGG or not (page := _last_page(file, begin)):
+        return False
+    segments = page[27 : 27 + page[26]] if len(page) >= 27 else b""
+    return len(page) < 27 or len(page) < 27 + page[26] + sum(segments)
+
+
+def _last_page(file: BinaryIO, begin: int) -> bytes:
+    """The last page of an OGG, and what follows it; empty if none begins near the end."""
     file.seek(max(begin, file.seek(0, io.SEEK_END) - _RUBBISH))
     tail = file.read()
-    last = tail.rfind(OGG) + 14  # the number of the stream
-    return head[:4] == OGG and last >= 14 and tail[last : last + 4] != head[14:]
+    return tail[tail.rfind(OGG) :] if OGG in tail else b""
 
 
 def _found(file: BinaryIO, start: int, stop: float, kind: bytes) -> Iterator[int]:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audio.beginnings import after_another, after_rubbish
+from service.audio.beginnings import after_another, after_rubbish, is_cut
 from service.audio.channels import RecordingDownmix
 from service.audio.container import Container, NotAudioError
 from service.audio.pcm import BadAudioError, check_and_mix
@@ -135,6 +135,9 @@ class AudioDecoder:
             more = _readable(self._file, begins) if chained else None
             if more is not None:
                 before.close()
+        if not damage and is_cut(self._file, before.begin):
+            at_s = self._position / rate_hz
+            damage = f"the file is damaged after {at_s:.1f} s: its end is missing"
         if damage:
             raise ProtocolError(ErrorCode.UNDECODABLE, damage)
 

@@ -243,6 +243,17 @@ def test_a_file_that_was_cut_off_is_damaged(kind: tuple[str, str]) -> None:
         assert said.endswith("its header states 2.0 s")
 
 
+@pytest.mark.parametrize("kind", [("OGG", "VORBIS"), ("OGG", "OPUS"), ("ogg", "libopus")])
+def test_an_ogg_that_ends_within_a_page_is_damaged(kind: tuple[str, str]) -> None:
+    data = FILES[kind]
+    last = data.rindex(b"OggS")
+    for end in (last + 5, last + 27, len(data) - 1):
+        for before in (b"", FILES["OGG", "VORBIS"]):
+            _, said = damaged(before + data[:end])
+            assert said.endswith("its end is missing")
+    decoded(data[:last])  # a broadcast that was recorded ends with a whole page
+
+
 @pytest.mark.parametrize("stated", [0, 0xFFFFFFFF, 0x7FFFFFFF, 0x7F000000, 4 * RATE_HZ + 44])
 def test_a_wav_that_does_not_know_its_length_is_whole(stated: int) -> None:
     """Its header was written to a pipe, or by a recorder that was interrupted."""

@@ -30,6 +30,7 @@ _TERNARY = 0.7  # for each second of beats that divide in three: their six place
 _SILENT_COST = 1.5  # of a beat on which no chord falls
 _USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # preferred beat: log-normal, weight for each second
 _NEVER = -1e8
+_PAUSE = round(2 * LONGEST_S / STEP_S)  # steps without a chord
 _SNAP_S = 0.05  # a beat this close to a chord is where the chord is
 _CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3  # agreement of phases by chance, and what it is more
 _SMOOTHED = 2  # beats before and after
@@ -156,6 +157,9 @@ def _gains(
     sounding[place] = 1
     sounding = np.convolve(sounding, np.ones(5), "same")
     table -= np.where(sounding > 0, 0, _SILENT_COST)[:, None, None]
+    heard = np.cumsum(np.append(np.zeros(_PAUSE), sounding > 0))
+    paused = heard[_PAUSE:] == heard[:-_PAUSE]
+    table[paused] = 0.0  # a pause says nothing: its tempo is that of the music around
     return table
 
 
@@ -202,13 +206,17 @@ def agreement(chord_s: NDArray[np.float64], beats: Beats) -> float:
 
     The mean of exp(2 pi i n phase) is long if they do (Rayleigh's test). The beats are smoothed, as
     they bend to chords at random; so do those of free playing, the more the fewer chords it has.
+    0 if chords are further apart than beats may be: any beats fit those, and nobody hears a beat.
     """
-    around = np.arange(-_SMOOTHED, _SMOOTHED + 1)
+    apart_s = float(np.median(np.diff(chord_s)))
+    if apart_s > LONGEST_S:
+        return 0.0
+    width = round(_SMOOTHED * max(1.0, apart_s * beats.bpm / 60))
+    around = np.arange(-width, width + 1)
     places = np.clip(np.arange(len(beats.time_s))[:, None] + around, 0, len(beats.time_s) - 1)
     # At the ends, as many beats on one side as on the other.
     inside = (
-        np.abs(around)
-        <= np.minimum(*(np.abs(places[:, [0, -1]] - places[:, [_SMOOTHED]]).T))[:, None]
+        np.abs(around) <= np.minimum(*(np.abs(places[:, [0, -1]] - places[:, [width]]).T))[:, None]
     )
     smooth_s = (beats.time_s[places] * inside).sum(1) / inside.sum(1)
     phases = replace(beats, time_s=smooth_s).position(chord_s)

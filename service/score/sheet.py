@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -183,12 +184,20 @@ def _staff(
             measure.insert(0, meter.TimeSignature(text))
         if not nominal:
             measure.paddingLeft = float((beats.beats_per_bar - count) * q)
-        _fill(measure, lines, start, start + count, q)
+        near = [_near(line, start, start + count) for line in lines]
+        _fill(measure, near, start, start + count, q)
         staff.append(measure)
     if instrument.transposition is not None:
         staff.atSoundingPitch = True
         staff.toWrittenPitch(inPlace=True, preserveAccidentalDisplay=False)
     return staff
+
+
+def _near(line: Sequence[Chord], start: Fraction, end: Fraction) -> Sequence[Chord]:
+    """What of a voice may sound in a bar, and a chord at least: a long score has many bars."""
+    first = bisect_left(line, start, key=lambda chord: chord.onset)
+    last = bisect_left(line, end, key=lambda chord: chord.onset)
+    return line[max(0, first - 2) : max(1, last)]  # a chord that sounds on, and a grace note
 
 
 def _fill(

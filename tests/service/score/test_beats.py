@@ -62,6 +62,26 @@ def test_free_playing_has_no_beat() -> None:
         assert found.confidence < SURE
 
 
+@pytest.mark.parametrize("apart_s", [3.0, 8.0])
+def test_slow_free_playing_has_no_beat(apart_s: float) -> None:
+    rng = np.random.default_rng(0)
+    onset_s = np.cumsum(apart_s * rng.uniform(0.5, 1.5, 30))
+    notes = np.stack([onset_s, onset_s + 1, rng.integers(48, 80, 30), np.full(30, 80)], 1)
+    found = find_beats(notes)
+    assert found is not None
+    assert found.confidence < SURE
+
+
+@pytest.mark.parametrize("pause_s", [5.0, 100.0])
+def test_a_pause_keeps_the_tempo(pause_s: float) -> None:
+    before = tune(0.6 + np.arange(36) * 0.6, 4)
+    later_s = np.array([before[-1, 1] + pause_s, before[-1, 1] + pause_s, 0, 0])
+    found = find_beats(np.vstack([before, before + later_s]))
+    assert found is not None
+    assert found.bpm == pytest.approx(100, rel=0.05)
+    assert found.signature == (4, 4)
+
+
 def test_too_few_notes_have_none() -> None:
     assert find_beats(np.zeros((0, 4))) is None
     assert find_beats(tune(np.arange(4) * 0.5, 4)) is None

@@ -42,9 +42,7 @@ class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self.since_s = self.loop.time()
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self._end_later()
         if len(self.connections) <= MAX_WAITING:
             return
         waiting = [one for one in self.connections if isinstance(one, HttpConnection) and one.waits]
@@ -52,6 +50,17 @@ class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             oldest = min(waiting, key=lambda one: one.since_s)
             oldest.transport.write(_TIMED_OUT)
             oldest.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self in self.connections and self.waits:  # for the rest of a request
+            self._end_later()
+
+    def _end_later(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
 
     @property
     def waits(self) -> bool:

@@ -116,6 +116,24 @@ async def test_probes_answer_beside_hundreds_of_silent_connections(
         await transcribes(server)
 
 
+async def test_half_a_request_ends_after_a_while_and_a_session_does_not(
+    start_server: StartServer,
+) -> None:
+    server = start_server(*TONES, RSE_IDLE_TIMEOUT_S="1")
+    async with reach(server, "?encoding=pcm_s16le&sample_rate=16000") as talking:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as half:
+            half.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
+            half.setblocking(False)
+            ending = asyncio.create_task(asyncio.get_running_loop().sock_recv(half, 1000))
+            async with asyncio.timeout(60):
+                while not ending.done():
+                    await talking.send(bytes(3200))
+                    await asyncio.sleep(0.1)
+            assert await ending == b""
+        await talking.send('{"type": "stop"}')
+        assert '"done"' in [text async for text in talking][-1]
+
+
 async def test_the_log_has_no_queries_and_no_errors_of_refusals(start_server: StartServer) -> None:
     key = "rse_in-a-url"
     server = start_server(*TONES, RSE_KEYS=f"alice:{hash_key(key).hex()}", RSE_LOG_FORMAT="json")

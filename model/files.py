@@ -1,6 +1,7 @@
 """Files that are replaced atomically: readers see the old content or the new, never a part."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -14,7 +15,8 @@ def write_whole(path: Path, data: bytes) -> None:
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Replaces a file atomically by what ``write`` writes; several processes may do so at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    # Not named after the file, whose name may be as long as names can be.
+    temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.partial")
     try:
         with temporary.open("wb") as file:
             write(file)

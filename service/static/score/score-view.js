@@ -20,7 +20,7 @@ export class ScoreView extends EventTarget {
   #say;
   #take = null;
   #score = null; // the service's last answer
-  #asked = -1; // notes of the take when it was last asked for
+  #asked = ""; // the state of the take that the answer is of
   #asking = null; // AbortController
   #timer = 0;
   #bar = -1;
@@ -65,8 +65,8 @@ export class ScoreView extends EventTarget {
     const { take } = this.#stage;
     if (take !== this.#take) this.#forget(take);
     const notes = this.#notes();
-    const count = take.notes.length;
-    if (count !== this.#asked && notes.length && !this.#asking) {
+    const state = `${take.notes.length} ${take.live ? "so far" : "in all"}`;
+    if (state !== this.#asked && notes.length && !this.#asking) {
       this.#asking = new AbortController();
       try {
         const width = Math.max(NARROWEST, this.#parts.page.clientWidth * TENTHS_MM_A_PIXEL);
@@ -78,7 +78,7 @@ export class ScoreView extends EventTarget {
           width: Math.round(width),
           signal: this.#asking.signal,
         });
-        if (take === this.#stage.take) this.#show(score, count);
+        if (take === this.#stage.take) this.#show(score, state);
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#tell(error.message);
       }
@@ -91,15 +91,15 @@ export class ScoreView extends EventTarget {
     this.#asking?.abort();
     this.#take = take;
     this.#score = null;
-    this.#asked = -1;
+    this.#asked = "";
     this.#parts.page.replaceChildren();
     this.#tell(take.notes.length ? "Writing the score…" : "The score appears as notes are heard.");
     this.#enable();
   }
 
-  #show(score, count) {
+  #show(score, state) {
     this.#score = score;
-    this.#asked = count;
+    this.#asked = state;
     this.#bar = -1;
     // The service's own drawing: parsed as an image, never as a page. Its styles are in score.css,
     // for the page allows none that stand in it.

@@ -36,7 +36,6 @@ LAYERS = [
     ["training.loop.parallel"],
     ["training.loop"],
     ["training.music"],
-    ["training.music.scored"],
     ["training.music.synth"],
     ["training.music.families"],
     ["training.musicnet"],

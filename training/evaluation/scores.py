@@ -22,8 +22,8 @@ from service.score.sheet import load
 from training.arrays import F64, Rng
 from training.music.metrics import estimated_notes, matched_onsets
 from training.music.notes import Notes
+from training.music.synth.bank import load_bank
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import load_bank
 from training.music.synth.perform import orchestrate
 from training.music.synth.render import render
 from training.music.synth.scores import Piece

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE, ModelConfig
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
+from training.music.labelled import load_labelled
 from training.music.metrics import frame_average_precision
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, joined
-from training.music.scored.corpus import ALL_PITCHES, ScoredRecording, load_recordings, rows
-from training.music.scored.labelled import load_labelled
-from training.music.synth.acoustics import noise
-from training.music.synth.acoustics.surroundings import load_backgrounds
+from training.music.real import ALL_PITCHES, ScoredRecording, load_recordings, rows
+from training.music.synth import noise
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, Excerpt, empty_batch
 from training.music.synth.excerpts import (
@@ -31,6 +30,7 @@ from training.music.synth.excerpts import (
     random_tuning,
 )
 from training.music.synth.render import Rendered
+from training.music.synth.surroundings import load_backgrounds
 from training.music.targets import ONSET_SCALE, Targets
 
 SEED = 21

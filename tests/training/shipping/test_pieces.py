@@ -8,7 +8,7 @@ from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.truth import known_f1, known_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
-from training.music.scored.corpus import BOTH
+from training.music.real import BOTH
 from training.shipping.pieces import Pieces
 
 TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from model.ranges import Count, Fraction, FromZero, Positive, checked
-from training.music.synth.instruments.bank import HELD_OUT
+from training.music.synth.bank import HELD_OUT
 
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
@@ -49,7 +49,7 @@ class SynthConfig:
     seed: int = 0  # Random seed, unless the caller gives one
 
     real_root: Path | None = None
-    """Folder of real recordings with their scores (training.music.scored.corpus); None for none."""
+    """Folder of real recordings with their scores (training.music.real); None for none."""
     real_probability: Fraction = 0.25  # Excerpts of those recordings, if `real_root` is given
     real_weights: dict[str, float] = field(
         default_factory=lambda: {"scores": 0.4, "guitar": 0.25, "voice": 0.25, "phrases": 0.1}

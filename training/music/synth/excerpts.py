@@ -7,21 +7,21 @@ import numpy as np
 import soxr
 
 from training.arrays import F32, F64, Rng
+from training.music.labelled import load_labelled, load_phrases, load_singing, singing_files
 from training.music.notes import Notes, joined
-from training.music.scored.corpus import ScoredRecording, load_recordings
-from training.music.scored.labelled import load_labelled, load_phrases, load_singing, singing_files
-from training.music.synth.acoustics import noise
-from training.music.synth.acoustics.augment import NOWHERE, Surroundings, augment, load_surroundings
+from training.music.real import ScoredRecording, load_recordings
+from training.music.synth import noise
+from training.music.synth.augment import NOWHERE, Surroundings, augment, load_surroundings
+from training.music.synth.bank import Bank, load_bank
+from training.music.synth.casting import choose, ensemble_group
 from training.music.synth.config import RecordingConfig, SynthConfig
-from training.music.synth.instruments.bank import Bank, load_bank
-from training.music.synth.instruments.casting import choose, ensemble_group
+from training.music.synth.dampers import held_by_pedal, invented_pedal, pedal_depths
+from training.music.synth.mechanics import Mechanics, load_mechanics
 from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform, voice_for
-from training.music.synth.pianos.dampers import held_by_pedal, invented_pedal, pedal_depths
-from training.music.synth.pianos.mechanics import Mechanics, load_mechanics
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
-from training.music.synth.singing.sing import line, random_habits, random_melody, sing, transposed
-from training.music.synth.singing.voices import Singer, load_singer, load_singers
+from training.music.synth.sing import line, random_habits, random_melody, sing, transposed
+from training.music.synth.voices import Singer, load_singer, load_singers
 
 SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the tempo, as on tape
 CENTS = 25.0  # largest additional detuning

@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes
+from training.music.synth.bank import Bank, Instrument
+from training.music.synth.casting import cast
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import Bank, Instrument
-from training.music.synth.instruments.casting import cast
-from training.music.synth.instruments.lines import random_line
-from training.music.synth.pianos.dampers import (
+from training.music.synth.dampers import (
     changed_pedal,
     held_by_pedal,
     invented_pedal,
     pedal_depths,
     random_dampers,
 )
+from training.music.synth.lines import random_line
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import Piece
 

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined, next_strokes
-from training.music.synth.instruments.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
-from training.music.synth.instruments.lines import Line, glided, phrased, swelled
-from training.music.synth.pianos.dampers import (
+from training.music.synth.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
+from training.music.synth.dampers import (
     Dampers,
     Dampings,
     Releases,
     contact_time,
     pedal_depth,
 )
-from training.music.synth.pianos.mechanics import Mechanics, random_noise, random_sympathy
+from training.music.synth.lines import Line, glided, phrased, swelled
+from training.music.synth.mechanics import Mechanics, random_noise, random_sympathy
 
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5  # semitones a recorded note may be shifted; notes further away are left out

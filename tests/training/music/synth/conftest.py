@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from training.music.synth.bank import Bank, load_bank
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import Bank, load_bank
 
 
 @pytest.fixture(scope="session")

@@ -9,18 +9,18 @@ import soundfile
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.synth.acoustics.augment import (
+from training.music.synth.augment import (
     Surroundings,
     augment,
     impulse_response,
     mp3,
 )
-from training.music.synth.acoustics.noise import background
-from training.music.synth.acoustics.surroundings import (
+from training.music.synth.config import RecordingConfig, SynthConfig
+from training.music.synth.noise import background
+from training.music.synth.surroundings import (
     Backgrounds,
     load_backgrounds,
 )
-from training.music.synth.config import RecordingConfig, SynthConfig
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from training.music.synth.bank import HELD_OUT, Bank
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import HELD_OUT, Bank
 from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform
 from training.music.synth.scores import Piece, load_pieces
 

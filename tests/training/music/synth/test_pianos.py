@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, next_strokes, notes_of
-from training.music.synth.instruments.bank import Bank
-from training.music.synth.pianos.dampers import (
+from training.music.synth.bank import Bank
+from training.music.synth.dampers import (
     Dampers,
     Dampings,
     contact_time,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, notes_of
-from training.music.synth.instruments.bank import SILENCE_DB, Bank
-from training.music.synth.instruments.lines import Line
+from training.music.synth.bank import SILENCE_DB, Bank
+from training.music.synth.lines import Line
 from training.music.synth.render import FADED_DB, Rendered, Voice, render, shorten_repeats
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from tests.paths import SHARED
 from training.music.families import FAMILIES, validation_passages
+from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import generate_batches
 from training.music.synth.excerpts import load_material
-from training.music.synth.instruments.bank import HELD_OUT
 
 ROOT = SHARED / "synth"
 

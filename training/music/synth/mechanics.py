@@ -12,7 +12,7 @@ from scipy import signal
 
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes
-from training.music.synth.pianos.dampers import contact
+from training.music.synth.dampers import contact
 
 LEVEL_DB = (-55.0, -38.0)
 """Level of a key's noise beside the peak of the music: some 30 to 40 dB below a single note."""

@@ -23,9 +23,9 @@ from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
 from training.arrays import F32, F64
+from training.music.aligner import RELEASE_S, Aligned, align_files
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
 from training.music.recordings import PCM_SCALE, stored_audio
-from training.music.scored.aligner import RELEASE_S, Aligned, align_files
 
 DOUBT = 0.25  # notes of lower confidence are trained neither as notes nor as silence
 NEAR_S = 0.1  # masked on either side of a doubtful onset

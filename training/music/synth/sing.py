@@ -17,7 +17,7 @@ from model.config import INSTRUMENTS
 from training.arrays import F64, Rng
 from training.music.notes import Notes
 from training.music.synth.render import REFERENCE_VELOCITY, Rendered
-from training.music.synth.singing.voices import FFT, FRAMES_S, RATE, Singer, Syllable
+from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 
 VOICE = INSTRUMENTS.index("voice")
 CHORD_S = 0.03  # of notes that begin within this time of each other, the highest is sung

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import fft, signal
 
 from training.arrays import F32, Rng
-from training.music.synth.acoustics.surroundings import Backgrounds
+from training.music.synth.surroundings import Backgrounds
 
 TABLE_S = 47.0  # length of the noise tables that excerpts take random slices from
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}

@@ -12,7 +12,7 @@ import soundfile
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from tests.fakes import FakeTranscriber, play
 from tests.training.conftest import write_midi
-from training.music.scored.corpus import load_recordings
+from training.music.real import load_recordings
 from training.music.synth.config import RecordingConfig
 from training.music.synth.excerpts import recorded_excerpt
 from training.music.targets import segment_labels
@@ -40,7 +40,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     entries[3]["score"] = None
     (root / "ornaments" / "one.tsv").write_text("score_s\tsign\n2.0\ttrill\n")
     (root / "index.json").write_text(json.dumps(entries))
-    monkeypatch.setattr("training.music.scored.corpus.load", lambda _: FakeTranscriber())
+    monkeypatch.setattr("training.music.real.load", lambda _: FakeTranscriber())
     return root
 
 
@@ -60,7 +60,7 @@ def test_a_split_is_aligned_once(
     assert set(one.unknown[one.unknown[:, 3] == 3, 2]) == {79, 80, 81, 82, 83}  # at the sign
     assert set(two.unknown[:, 3]) == {1}
     monkeypatch.setattr(
-        "training.music.scored.corpus.prepare", None
+        "training.music.real.prepare", None
     )  # what is in the cache is not aligned again
     assert [r.name for r in load_recordings(corpus, cache, "train")] == ["one", "two"]
 

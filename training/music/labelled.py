@@ -1,6 +1,6 @@
 """Real recordings with labels of their notes, as training data.
 
-Entries of the ``index.json`` of :mod:`training.music.scored.corpus` with ``label_kind`` have
+Entries of the ``index.json`` of :mod:`training.music.real` with ``label_kind`` have
 ``labels``: tables of onset, offset, pitch and more (``training.music.recordings.read_table``).
 Those of kind "exact" are trained as they are; of others, the loss masks the edges of notes.
 
@@ -25,8 +25,8 @@ from service.engine.local import LocalComputer
 from service.notes.base_tracker import peaks
 from training.arrays import F64
 from training.music.notes import FRAME_UNKNOWN, Notes, notes_of
+from training.music.real import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows
 from training.music.recordings import PCM_SCALE, read_table, stored_audio
-from training.music.scored.corpus import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows
 from training.music.transcribe import transcribe_array
 
 EXACT = "exact"

@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
+from training.music.aligner import HEARD_EARLY_S
 from training.music.notes import Notes, notes_of_rows
-from training.music.scored.aligner import HEARD_EARLY_S
 
 FRAME_S = HOP / SAMPLE_RATE
 LEAD_S = 2.0  # of silence before the music

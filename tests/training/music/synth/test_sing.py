@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from model.config import SAMPLE_RATE
 from training.music.notes import Notes, notes_of
-from training.music.synth.singing.sing import (
+from training.music.synth.sing import (
     CHORD_S,
     SHORTEST_S,
     line,
@@ -22,7 +22,7 @@ from training.music.synth.singing.sing import (
     sing,
     transposed,
 )
-from training.music.synth.singing.voices import RATE, Singer, load_singers
+from training.music.synth.voices import RATE, Singer, load_singers
 
 SPEAKER_HZ = 120.0
 SYLLABLES = 6

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
-from training.music.scored.aligner import RELEASE_S, Aligned
-from training.music.scored.corpus import (
+from training.music.aligner import RELEASE_S, Aligned
+from training.music.real import (
     DOUBT,
     HELD,
     UNWRITTEN,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from model.instruments import INSTRUMENTS, class_of
 from training.arrays import Rng
 from training.music.notes import Notes
+from training.music.synth.bank import Instrument
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import Instrument
 from training.music.synth.scores import Piece
 
 COVERAGE = 0.97  # an instrument fits a part if it can play this fraction of the notes

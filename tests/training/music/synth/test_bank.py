@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from training.music.synth.bank import Bank, load_bank
+from training.music.synth.casting import cast
 from training.music.synth.config import SynthConfig
-from training.music.synth.instruments.bank import Bank, load_bank
-from training.music.synth.instruments.casting import cast
 from training.music.synth.scores import load_pieces
 
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from tests.training.music.scored.conftest import FRAME_S, Activations
-from training.music.notes import Notes
-from training.music.scored.aligner import (
+from tests.training.music.conftest import FRAME_S, Activations
+from training.music.aligner import (
     FOUND,
     PLACED,
     Aligned,
     align,
 )
+from training.music.notes import Notes
 
 
 def errors_s(aligned: Aligned, score: Notes, played: Notes) -> np.ndarray:

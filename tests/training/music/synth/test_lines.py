@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, notes_of
-from training.music.synth.instruments.bank import Bank
-from training.music.synth.instruments.lines import Line, phrased, random_line
+from training.music.synth.bank import Bank
+from training.music.synth.lines import Line, phrased, random_line
 from training.music.synth.render import Voice, render
 
 ALL = Line(connected=1.0, slurred=1.0)

@@ -12,15 +12,15 @@ import soundfile
 from scipy import signal
 
 from training.arrays import F32, F64, Rng
-from training.music.synth.acoustics import noise
-from training.music.synth.acoustics.surroundings import (
+from training.music.synth import noise
+from training.music.synth.config import RecordingConfig
+from training.music.synth.surroundings import (
     Backgrounds,
     Room,
     load_backgrounds,
     load_rooms,
     measured_response,
 )
-from training.music.synth.config import RecordingConfig
 
 TELEPHONE_HZ = (300.0, 3400.0)
 MU = 255.0  # ITU-T G.711

@@ -15,9 +15,9 @@ from model.config import HOP
 from service.engine.local import LocalComputer
 from service.notes.base_tracker import onset_shift, peaks
 from training.arrays import F32, F64, I64, Bools
+from training.music.coarse import TimeMap, warp
 from training.music.notes import Notes, nearest, next_strokes, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
-from training.music.scored.coarse import TimeMap, warp
 from training.music.transcribe import transcribe_array
 
 TOLERANCE_S = 0.06  # how far a note may lie from its chord

@@ -1,1 +1,0 @@
-"""Real recordings as training data: with scores, with labels of their notes, or phrases."""

@@ -1,1 +1,0 @@
-"""Rooms, microphones, channels and background sound; nothing here depends on notes."""

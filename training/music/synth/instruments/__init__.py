@@ -1,1 +1,0 @@
-"""Recorded instruments: the note bank, casting for scores, melodic lines."""

@@ -1,1 +1,0 @@
-"""What pianos do beyond recorded notes: dampers, pedals, mechanics."""

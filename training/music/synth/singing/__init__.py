@@ -1,1 +1,0 @@
-"""Singing with exact labels, made from recorded voices: their timbre, other melodies."""

@@ -33,7 +33,6 @@ LAYERS = [
     ["service.cluster", "service.__main__"],
     ["service.library"],
     ["training.arrays"],
-    ["training.loop.parallel"],
     ["training.loop"],
     ["training.music"],
     ["training.music.synth"],

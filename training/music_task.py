@@ -28,7 +28,6 @@ from model.config import (
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
 from training.arrays import F32
-from training.loop.parallel import WHOLE, Shard
 from training.music.families import (
     Windows,
     family_metrics,
@@ -46,7 +45,6 @@ from training.musicnet.tones import tone_batch, tone_stream
 from training.musicnet.windows import Archive, ArchiveConfig
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
-SEEDS_APART = 10**9  # between rendering processes: more than the steps of any run
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
@@ -115,23 +113,17 @@ class MusicTask:
         if known and "onset" in config.model.heads:
             self.score = "families"
 
-    def batches(
-        self, seed: int, step: int = 0, shard: Shard = WHOLE
-    ) -> Generator[Batch, None, None]:
+    def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
         """An endless stream, rendered in worker processes or read by threads. Rendered music
         depends on seed and first step, so a resumed run hears other music; windows of the archive
         depend only on seed and step."""
         config = self.config
         if self.archive:
-            rows = shard.rows(config.batch_size)
-            return self.archive.batches(config.batch_size, rows, seed, step, config.workers)
+            return self.archive.batches(config.batch_size, seed, step, config.workers)
         if config.data == "tones":
             model = config.model
-            return tone_stream(
-                config.batch_size, model.sample_rate, model.context, seed, step, shard
-            )
-        size, music = shard.size(config.batch_size), seed + step + SEEDS_APART * shard.index
-        return synth_stream(self.synth, size, config.workers, music)
+            return tone_stream(config.batch_size, model.sample_rate, model.context, seed, step)
+        return synth_stream(self.synth, config.batch_size, config.workers, seed + step)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss of the task's own network."""

@@ -234,7 +234,6 @@ _SMALL = LambadaConfig(
 _PAPER_LAMBADA = LambadaConfig(
     train=Path("data/train.txt"),
     vectors=Path("data/wiki-news-300d-1M.vec"),
-    preprocessing="released",
 )
 _PAPER_LAMBADA_LOOP = released_loop(384, steps=20_000, validate_steps=1000)
 
@@ -266,7 +265,6 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
     "paper-text": LambadaRun(
         lambada=replace(
             _PAPER_LAMBADA,
-            preprocessing="clean",
             rse=replace(TEXT_RSE, maps=384),
             smoothing=0.0,
             word_dropout=0.0,

@@ -9,8 +9,6 @@ Every field of a preset can be overridden, for example --loop.minutes 10 --algor
 the best weights, the state of the run and metrics.jsonl. --max-minutes stops and saves in time, and
 --resume continues with the folder's configuration, so long training fits into short sessions;
 Ctrl-C saves too, without validating.
-
-On several GPUs or machines: torchrun --nproc-per-node 4 -m training.run ...
 """
 
 import argparse
@@ -32,7 +30,6 @@ from model.storage import WeightsError, write_whole
 from model.transcriber import TranscriptionModel
 from training.algorithmic.data import PROBLEMS
 from training.loop.loop import Trainer
-from training.loop.parallel import is_first, leave
 from training.loop.run_folder import STATE
 from training.loop.warm_start import warm_start
 from training.presets import COMMANDS, AlgorithmicRun, LambadaRun, MusicRun, Run, presets_of
@@ -43,7 +40,6 @@ FIXED = (
     "algorithmic.rse",
     "algorithmic.task",
     "lambada.corpus_vectors",
-    "lambada.preprocessing",
     "lambada.rse",
     "lambada.vocabulary",
     "loop.optimizer",
@@ -127,7 +123,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/TASK)")
     add("--resume", action="store_true", help="continue the run in that folder")
     add("--max-minutes", type=float, metavar="N", help="save and stop after N minutes")
-    add("--tensorboard", action="store_true", help="write TensorBoard events too")
     return parser
 
 
@@ -137,7 +132,6 @@ def adjusted(run: Run, options: argparse.Namespace) -> Run:
     loop, folder = run.loop, options.data_dir
     if options.max_minutes is not None:
         loop = replace(loop, max_minutes=options.max_minutes)
-    loop = replace(loop, tensorboard=loop.tensorboard or options.tensorboard)
     run = replace(run, loop=loop, out=options.out, resume=options.resume)
     if options.task and not isinstance(run, AlgorithmicRun):
         raise ValueError(f"--task is for algorithmic, not for {options.command}")
@@ -243,9 +237,8 @@ def train(run: Run) -> dict[str, float]:
     trainer = Trainer(task, run.loop, run.out, earlier)
     if run.resume:
         trainer.resume()
-    if is_first():
-        write_run(run)
-        logger.info("%s", described(run, trainer))
+    write_run(run)
+    logger.info("%s", described(run, trainer))
     return trainer.run()
 
 
@@ -271,14 +264,13 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     try:
         run = parse(sys.argv[1:] if arguments is None else arguments, prog)
         metrics = train(run)
-        leave()
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # while data are read, or the second
         print(f"{prog}: interrupted; nothing new is saved", file=sys.stderr)
         return INTERRUPTED
-    if metrics:  # of the first of several processes, unless it was interrupted
+    if metrics:  # unless it was interrupted
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
         print(f"{run.out} holds the weights, best.safetensors and last.safetensors")
     return 0

@@ -19,8 +19,7 @@ from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import SymbolConfig, SymbolNetwork
 from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examples, make_bins
 from training.algorithmic.evaluate import draw_examples, score_examples
-from training.loop.parallel import WHOLE, Shard, shuffled_rows
-from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss
+from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
 
@@ -72,18 +71,15 @@ class AlgorithmicTask:
         self.network: nn.Module = SymbolNetwork(self.symbols)
         self._validation: dict[int, Examples] | None = None
 
-    def batches(
-        self, seed: int, step: int = 0, shard: Shard = WHOLE
-    ) -> Generator[dict[int, Examples], None, None]:
+    def batches(self, seed: int, step: int = 0) -> Generator[dict[int, Examples], None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
         rng = np.random.default_rng(config.seed)
         data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
-        own = shard.rows(config.batch_size)
 
         def examples(size: int, at: int) -> Examples:
             rows = shuffled_rows(len(data[size]), config.batch_size, at, seed, size)
-            return data[size].take(rows[own])
+            return data[size].take(rows)
 
         return ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 

@@ -15,7 +15,7 @@ from model.commands import documented_parser
 from model.storage import WeightsError, read_card
 from model.symbols import load_symbol_network
 from training.lambada.passages import read_passages
-from training.lambada.reader import PREPROCESSING, Reader
+from training.lambada.reader import Reader
 from training.lambada.task import VOCABULARY
 from training.lambada.words import Vocabulary
 from training.loop.run_folder import saved_weights
@@ -43,21 +43,14 @@ def frequent_word(passages: Sequence[Sequence[str]], common: int = 0) -> float:
 
 
 def load_reader(folder: Path, weights: str = "best", device: str = "cpu") -> Reader:
-    """A run's network with its vocabulary and preprocessing. Raises WeightsError."""
+    """A run's network with its vocabulary. Raises WeightsError."""
     path = saved_weights(folder, weights)
     card = read_card(path)
     if card.get("name") != "lambada":
         raise WeightsError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
     network = load_symbol_network(path)
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
-    data = card["data"]
-    return Reader(
-        network.to(device),
-        vocabulary,
-        PREPROCESSING[data["preprocessing"]],
-        data["length"],
-        data["votes"],
-    )
+    vocabulary, data = Vocabulary.load(folder / VOCABULARY), card["data"]
+    return Reader(network.to(device), vocabulary, data["length"], data["votes"])
 
 
 def table(reader: Reader, passages: Sequence[Sequence[str]]) -> str:
@@ -90,9 +83,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(reader, passages))
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
-    if left_out := sum(not reader.takes(words) for words in passages):
-        words = f"{left_out} passages are too long and count as wrong"
-        print(f"{parser.prog}: {words}", file=sys.stderr)
     return 0
 
 

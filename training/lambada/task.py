@@ -25,10 +25,19 @@ from training.lambada.passages import (
     read_passages,
     read_training_passages,
 )
-from training.lambada.reader import PREPROCESSING, Encoded, Reader, place
-from training.lambada.words import NUMBERED, Vocabulary, corpus_vectors, read_vectors
-from training.loop.parallel import WHOLE, Shard, is_first, shuffled_rows
-from training.loop.symbol_losses import lambada_accuracy, lambada_loss, pointer_sum_loss
+from training.lambada.reader import Encoded, Reader, encode, place
+from training.lambada.words import Vocabulary, corpus_vectors, embedding_table, read_vectors
+from training.loop.symbol_losses import (
+    lambada_accuracy,
+    lambada_loss,
+    pointer_sum_loss,
+    shuffled_rows,
+)
+
+CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
+PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
+VOCABULARY = "vocabulary.json"
+VECTORS = "vectors.safetensors"  # the frozen embedding, shared by the weights beside it
 
 
 class WordNetwork(SymbolNetwork):
@@ -46,9 +55,9 @@ class WordNetwork(SymbolNetwork):
     def embed(self, symbols: Tensor) -> Tensor:
         """(batch, length) -> (batch, length, m), some words zero and the others scaled up."""
         x = super().embed(symbols)
-        if not self.training or not self.word_dropout:
-            return x
-        return x * nn.functional.dropout(torch.ones_like(x[:, :, :1]), self.word_dropout)
+        return x * nn.functional.dropout(
+            torch.ones_like(x[:, :, :1]), self.word_dropout, training=self.training
+        )
 
 
 class FrozenEmbedding(nn.Module):
@@ -68,12 +77,6 @@ class FrozenEmbedding(nn.Module):
         return self._table[0][symbols.cpu()].to(symbols.device)
 
 
-CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
-PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
-VOCABULARY = "vocabulary.json"
-VECTORS = "vectors.safetensors"  # the frozen embedding, shared by the weights beside it
-
-
 @checked()
 class LambadaConfig:
     """Data, network and objective."""
@@ -86,10 +89,7 @@ class LambadaConfig:
     vectors: Path | None = None
     """Word vectors for a frozen embedding, as fastText's .vec or GloVe's; none learns one."""
     made_up: FromZero = 0
-    """So many made-up passages in place of either file, for a first try; 0 reads the files."""
-    preprocessing: Literal["clean", "released"] = "clean"
-    """The released code's, or "clean" without its flaws: the mask is a separate symbol, unknown
-    words are distinguished, and answers are compared as words."""
+    """Number of made-up passages in place of either file, for a first try; 0 reads the files."""
     vocabulary: int = 0  # Size: the most frequent words, or the first vectors; 0 for all
     corpus_vectors: bool = False
     """Begin the learnt embedding with word vectors trained on the novels; without `vectors`."""
@@ -99,10 +99,10 @@ class LambadaConfig:
     """Random placings of a passage that vote when it is tested, as in the paper; with 0 passages
     end at the last position, in training too."""
     batch_size: Count = 64  # Passages in an optimiser step
-    objective: Literal["released", "sum"] = "released"
-    """Every place of the answer gets an equal share, or only their sum counts."""
+    objective: Literal["shared", "sum"] = "shared"
+    """Every place of the answer gets an equal share (released code), or only their sum counts."""
     smoothing: Fraction = 0.1
-    """Probability that is spread over all positions; released objective only."""
+    """Probability that is spread over all positions; "shared" only."""
     word_dropout: Fraction = 0.05  # Probability of a word's vector being zero while training
     validation_passages: FromZero = 0  # Passages from the start of the validation file; 0 for all
 
@@ -121,10 +121,13 @@ class LambadaTask:
         them from there. Raises OSError or TextError, or WeightsError for damaged vectors.
         """
         if config.made_up:
-            config = _with_made_up(config, folder)
+            paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]
+            for seed, path in enumerate(paths):
+                text = made_up_passages(np.random.default_rng(seed), config.made_up)
+                write_whole(path, text.encode())
+            config = replace(config, train=paths[0], validation=paths[1])
         self.config = config
         self.windows = config.batch_size
-        self.preprocessing = PREPROCESSING[config.preprocessing]
         self._validation = read_passages(config.validation)
         self._passages: Passages | None = None
         start: Tensor | None = None
@@ -144,22 +147,20 @@ class LambadaTask:
             network.embedding.weight.data[-len(start) :] = start
         self.network: nn.Module = network
 
-    def batches(
-        self, seed: int, step: int = 0, shard: Shard = WHOLE
-    ) -> Generator[Encoded, None, None]:
+    def batches(self, seed: int, step: int = 0) -> Generator[Encoded, None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
         config = self.config
         if self._passages is None:
             self._passages = self._read_passages()[0]
-        passages, own = self._passages, shard.rows(config.batch_size)
+        passages = self._passages
 
         def batch(at: int) -> Encoded:
-            rows = shuffled_rows(len(passages), config.batch_size, at, seed)[own]
+            rows = shuffled_rows(len(passages), config.batch_size, at, seed)
             # a separate stream: the padding of a step does not depend on the steps before.
             shifts = np.random.default_rng((seed, PADDING_STREAM, at)).random(config.batch_size)
             placed = []
-            for row, shift in zip(rows, shifts[own], strict=True):
-                encoded = self.preprocessing.encode(self.vocabulary, passages[row])
+            for row, shift in zip(rows, shifts, strict=True):
+                encoded = encode(self.vocabulary, passages[row])
                 room = config.length - len(encoded.inputs)
                 offset = int(shift * (room + 1)) if config.votes else room
                 placed.append(place(encoded, config.length, offset))
@@ -181,8 +182,7 @@ class LambadaTask:
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Share of the validation passages whose last word is found."""
         passages = self._validation[: self.config.validation_passages or None]
-        length, votes = self.config.length, self.config.votes
-        reader = Reader(network, self.vocabulary, self.preprocessing, length, votes)
+        reader = Reader(network, self.vocabulary, self.config.length, self.config.votes)
         return {"accuracy": float(reader.right(passages).mean())}
 
     def card(self) -> dict[str, Any]:
@@ -205,40 +205,23 @@ class LambadaTask:
         """Makes and keeps the vocabulary and, if there are vectors, their table. The last result is
         what the learnt embedding of the words begins with, if that is chosen."""
         config = self.config
-        released = config.preprocessing == "released"
         words: Sequence[str]
         names: Sequence[str] = ()
         table = start = None
         if config.vectors:
-            vectors = read_vectors(config.vectors, config.vocabulary)
-            words = vectors.words
+            words, vectors = read_vectors(config.vectors, config.vocabulary)
+            table = torch.from_numpy(embedding_table(vectors))
+            write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
         else:
             self._passages, novels = self._read_passages()
-            if novels is None or released:
-                words = self._passages.words_by_frequency()
-            else:
+            if novels:
                 words, names = novels.shared_words()
+            else:
+                words = self._passages.words_by_frequency()
             words = words[: config.vocabulary or None]
             if config.corpus_vectors and novels:
                 drawn = corpus_vectors(novels, words, config.rse.maps, EMBEDDING_DEVIATION)
                 start = torch.from_numpy(drawn)
-        if released:
-            vocabulary = Vocabulary.released(words, config.vectors is not None)
-        else:
-            vocabulary = Vocabulary.clean(words, NUMBERED, names)
-        if config.vectors:
-            table = torch.from_numpy(vectors.table(vocabulary.first, released))
-        if is_first():
-            vocabulary.save(folder / VOCABULARY)
-            if table is not None:
-                write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
+        vocabulary = Vocabulary(tuple(words), frozenset(names))
+        vocabulary.save(folder / VOCABULARY)
         return vocabulary, table, start
-
-
-def _with_made_up(config: LambadaConfig, folder: Path) -> LambadaConfig:
-    """Writes the passages into the run's folder, the same in every process."""
-    paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]
-    for seed, path in enumerate(paths):
-        text = made_up_passages(np.random.default_rng(seed), config.made_up)
-        write_whole(path, text.encode())
-    return replace(config, train=paths[0], validation=paths[1])

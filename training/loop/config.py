@@ -35,7 +35,6 @@ class LoopConfig:
     validate_steps: FromZero = 0  # Optimiser steps between validations; 0 uses `validate_minutes`
     log_steps: Count = 50
     """Optimiser steps between lines of training loss; at least one line every half minute."""
-    tensorboard: Flag = False  # Write TensorBoard events beside metrics.jsonl
     bfloat16: Flag | Literal["auto"] = "auto"
     """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
     many times slower than float32."""

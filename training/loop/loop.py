@@ -1,8 +1,7 @@
-"""The training loop: one small loop for every task, in one process or several.
+"""The training loop: one small loop for every task.
 
 A task provides the network, an endless stream of batches, a loss and a validation; the loop adds
-the optimiser, the schedule, averaged weights, saving, metrics and the clock. With several processes
-(``training.loop.parallel``) all run it, but only the first validates, saves and reports.
+the optimiser, the schedule, averaged weights, saving, metrics and the clock.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from tqdm import tqdm
 from model.storage import WeightsError, fastest_dtype, save_weights
 from training.loop.config import LoopConfig
 from training.loop.optimizer import make_optimizer, running_average, schedule
-from training.loop.parallel import Shard, make_fabric, reduce
-from training.loop.run_folder import MetricsLog, read_state, write_state
+from training.loop.run_folder import read_state, write_metrics, write_state
 
 
 class Task(Protocol):
@@ -33,11 +31,11 @@ class Task(Protocol):
 
     network: nn.Module
     score: str  # the metric of `validate` that selects the best weights; higher is better
-    windows: int  # windows of audio or sequences of symbols in a batch, over all processes
+    windows: int  # windows of audio or sequences of symbols in a batch
 
-    def batches(self, seed: int, step: int, shard: Shard) -> Generator[Any, None, None]:
-        """An endless stream of one process's shares of the batches from `step` on, to be closed. If
-        it depends only on its arguments, a resumed run equals an uninterrupted one."""
+    def batches(self, seed: int, step: int) -> Generator[Any, None, None]:
+        """An endless stream of the batches from `step` on, to be closed. If it depends only on its
+        arguments, a resumed run equals an uninterrupted one."""
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Loss and its parts."""
@@ -47,18 +45,6 @@ class Task(Protocol):
 
     def card(self) -> dict[str, Any]:
         """The card of the weights: configuration, data, licences."""
-
-
-class Objective(nn.Module):
-    """A task's loss as a module, which DDP wraps to average the gradients of its network."""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__()
-        self.network = task.network
-        self._loss = task.loss
-
-    def forward(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-        return self._loss(batch)
 
 
 logger = logging.getLogger(__name__)
@@ -79,28 +65,21 @@ class Trainer:
         """earlier: stages of training before this run, for the card."""
         self.task, self.config, self.folder = task, config, folder
         self.earlier = list(earlier)
-        self.fabric = make_fabric()
-        self.device = self.fabric.device
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        torch.backends.cudnn.benchmark = True  # all batches have one shape
         self.bfloat16 = (
             fastest_dtype(self.device) is torch.bfloat16
             if config.bfloat16 == "auto"
             else config.bfloat16
         )
-        self.shard = Shard(self.fabric.global_rank, self.fabric.world_size)
-        self.objective = self.fabric.setup_module(Objective(task))
+        task.network.to(self.device)
         self.optimizer = make_optimizer(task.network, config)
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
-        self.metrics_log = MetricsLog(folder, config.tensorboard and self.leads)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all slices
         self.best = -math.inf
-
-    @property
-    def leads(self) -> bool:
-        """Whether this is the process that validates, saves and reports."""
-        return self.shard.index == 0
 
     @property
     def progress(self) -> float:
@@ -130,9 +109,6 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.earlier, self.best = state["earlier"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
-        if not self.leads:  # random states of other processes are not saved: seed them again
-            torch.manual_seed(self.config.seed + self.shard.index + self.step)
-            return
         torch.set_rng_state(state["random"].cpu())
         if torch.cuda.is_available() and "random_cuda" in state:
             here = state["random_cuda"][: torch.cuda.device_count()]  # it may have had more
@@ -143,7 +119,7 @@ class Trainer:
         it was interrupted."""
         config = self.config
         if self.step == 0:
-            torch.manual_seed(config.seed + self.shard.index)
+            torch.manual_seed(config.seed)
         slice_end = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
         last_step = self.step + config.max_steps if config.max_steps else math.inf
         next_validation = self.seconds + 60 * config.validate_minutes
@@ -152,23 +128,18 @@ class Trainer:
             total=1.0,
             initial=self.progress,
             bar_format="{l_bar}{bar}| {elapsed}<{remaining} {postfix}",
-            disable=not self.leads,
         )
-        interrupted = 0.0
-        batches = contextlib.closing(self.task.batches(config.seed, self.step, self.shard))
+        batches = contextlib.closing(self.task.batches(config.seed, self.step))
         with batches as stream, bar, deferred_signals() as received:
             try:
                 while self.progress < 1 and self.seconds < slice_end and self.step < last_step:
                     began = time.monotonic()
                     losses = self.train_step(next(stream))
-                    # All processes share one clock and stop after the same step.
-                    elapsed, interrupted = self._largest(time.monotonic() - began, bool(received))
-                    self.seconds += elapsed
+                    self.seconds += time.monotonic() - began
                     if self.step % config.log_steps == 0 or self.seconds >= next_report:
                         self._report(bar, losses)
                         next_report = self.seconds + _REPORT_S
-                    if interrupted:
-                        logger.warning("interrupted at step %d; saving", self.step)
+                    if received:
                         break
                     due = self.seconds >= next_validation
                     if config.validate_steps:
@@ -179,25 +150,18 @@ class Trainer:
             except FloatingPointError:
                 raise  # the weights are of no use: what was saved before stays
             except Exception:
-                if not received:
+                if not received:  # else whoever loads its data may have heard the signal, too
                     logger.error("training failed at step %d; saving", self.step)
                     self.save()
                     raise
+            if received:
                 logger.warning("interrupted at step %d; saving", self.step)
-                interrupted = 1.0  # whoever loads its data may have heard the signal, too
             # Validation may take longer than whoever stops a process waits before killing it.
-            return self.save(validate=not interrupted)
-
-    def _largest(self, *own: float) -> Sequence[float]:
-        """Each value's maximum over all processes."""
-        if self.shard.count == 1:
-            return own
-        return reduce(self.fabric, torch.tensor(own, device=self.device).float(), "max")
+            return self.save(validate=not received)
 
     def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
-        """Logs the losses, as means over the processes, and the pace so far."""
-        own = torch.stack([part.float() for part in parts.values()])
-        values = dict(zip(parts, reduce(self.fabric, own, "mean"), strict=True))
+        """Logs the losses and the pace so far."""
+        values = {name: part.item() for name, part in parts.items()}
         steps_s = self.step / max(1e-9, self.seconds)
         windows_s = steps_s * self.task.windows
         self.log("train", {**values, "windows_per_s": windows_s})
@@ -213,10 +177,10 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
-            loss, parts = self.objective(batch)
+            loss, parts = self.task.loss(batch)
         if not torch.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
-        self.fabric.backward(loss)
+        loss.backward()
         if self.config.gradient_clip and self.config.optimizer != "released":
             nn.utils.clip_grad_norm_(network.parameters(), self.config.gradient_clip)
         self.optimizer.step()
@@ -227,10 +191,7 @@ class Trainer:
 
     def save(self, validate: bool = True) -> dict[str, float]:
         """Validates the averaged weights, then saves last and best weights and the state; without
-        validation the last and the state alone. Returns the metrics. Does nothing and returns an
-        empty dictionary except in the first process."""
-        if not self.leads:
-            return {}
+        validation the last and the state alone. Returns the metrics."""
         network = self.average.module.eval()
         metrics: dict[str, float] = {}
         if validate:
@@ -270,9 +231,7 @@ class Trainer:
         return metrics
 
     def log(self, kind: str, values: Mapping[str, float]) -> None:
-        """One line of metrics at this step."""
-        if self.leads:
-            self.metrics_log.write(kind, self.step, self.seconds, values)
+        write_metrics(self.folder, kind, self.step, self.seconds, values)
 
 
 @contextlib.contextmanager

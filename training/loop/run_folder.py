@@ -13,29 +13,17 @@ import torch
 
 from model.storage import WeightsError, write_whole
 
+METRICS = "metrics.jsonl"
 
-class MetricsLog:
-    """Appends to a run's folder; every line is on disk when ``write`` returns."""
 
-    def __init__(self, folder: Path, tensorboard: bool) -> None:
-        """tensorboard: also write events for ``tensorboard --logdir``."""
-        self.path = folder / "metrics.jsonl"
-        self.events: Any = None
-        if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter  # slow to import
-
-            self.events = SummaryWriter(str(folder / "tensorboard"))
-
-    def write(self, kind: str, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """kind: "train" or "validation"; seconds: of training so far."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = {"kind": kind, "step": step, "hours": seconds / 3600, **values}
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        if self.events is not None:
-            for name, value in values.items():
-                self.events.add_scalar(f"{kind}/{name}", value, step)
-            self.events.flush()
+def write_metrics(
+    folder: Path, kind: str, step: int, seconds: float, values: Mapping[str, float]
+) -> None:
+    """Appends a line, on disk on return. kind: "train" or "validation"; seconds: of training."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line = {"kind": kind, "step": step, "hours": seconds / 3600, **values}
+    with (folder / METRICS).open("a") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -43,7 +31,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     resumed wrote some steps twice; the later lines win. Lines that a full disk or the kill cut off
     are passed over."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
-    for text in (folder / "metrics.jsonl").read_text().splitlines():
+    for text in (folder / METRICS).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):
             line = json.loads(text)
             lines[line["kind"], line["step"]] = line

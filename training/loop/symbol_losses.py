@@ -1,10 +1,14 @@
-"""Losses of symbol networks, as in the authors' released code."""
+"""What the tasks over symbols share: losses, as in the authors' released code, and batches."""
 
 import math
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from training.arrays import I64
 
 PADDING = 0  # symbol and class of positions after the end of a sequence
 PADDING_WEIGHT = 0.01  # weight of a padding position; others weigh 1
@@ -79,3 +83,14 @@ def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
 def _precise(scores: Tensor) -> Tensor:
     """At least single precision: bfloat16 is too coarse for sums of exponentials."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def shuffled_rows(size: int, batch_size: int, step: int, *seed: int) -> I64:
+    """The examples, of ``size``, in the batch at a step counted from 0: (batch_size,)."""
+    places = range(step * batch_size, (step + 1) * batch_size)
+    return np.array([_order(size, *seed, place // size)[place % size] for place in places])
+
+
+@lru_cache(16)
+def _order(size: int, *seed: int) -> I64:
+    return np.random.default_rng(seed).permutation(size)

@@ -11,7 +11,6 @@ import numpy as np
 
 from model.config import WINDOW
 from training.arrays import Rng
-from training.loop.parallel import Shard
 from training.music.notes import notes_of
 from training.music.synth.dataset import Batch, empty_batch
 from training.music.targets import segment_labels
@@ -43,11 +42,9 @@ def tone_batch(rng: Rng, size: int, rate: int, context: int = 0) -> Batch:
 
 
 def tone_stream(
-    size: int, rate: int, context: int, seed: int, step: int, shard: Shard
+    size: int, rate: int, context: int, seed: int, step: int
 ) -> Generator[Batch, None, None]:
-    """One process's shares of endless batches, a function of seed and step."""
-    own = shard.size(size)
+    """Endless batches, a function of seed and step."""
     return (
-        tone_batch(np.random.default_rng((seed, at, shard.index)), own, rate, context)
-        for at in count(step)
+        tone_batch(np.random.default_rng((seed, at)), size, rate, context) for at in count(step)
     )

@@ -64,10 +64,9 @@ def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track
     paths = [cache / f"{source.number}.npy" for source in sources]
     new = [pair for pair in zip(sources, paths, strict=True) if not pair[1].exists()]
     for source, path in tqdm(new, f"resampling to {rate} Hz", unit=" recordings", disable=not new):
-        if not path.exists():  # another process may have been faster
-            samples, _ = soundfile.read(source.audio, dtype="float32", always_2d=True)
-            audio = soxr.resample(samples.mean(axis=1), SOURCE_RATE, rate, quality="VHQ")
-            replace_file(path, partial(np.save, arr=audio))
+        samples, _ = soundfile.read(source.audio, dtype="float32", always_2d=True)
+        audio = soxr.resample(samples.mean(axis=1), SOURCE_RATE, rate, quality="VHQ")
+        replace_file(path, partial(np.save, arr=audio))
     for notes in intervals:
         notes[:, :2] = notes[:, :2] * rate // SOURCE_RATE  # rounded down (released code)
     return [
@@ -158,18 +157,18 @@ class Archive:
         return open_tracks(self.split[use], self.rate, folder / f"resampled-{self.rate}")
 
     def batches(
-        self, batch_size: int, rows: slice, seed: int, step: int, readers: int
+        self, batch_size: int, seed: int, step: int, readers: int
     ) -> Generator[Batch, None, None]:
-        """These rows of endless batches of windows drawn with replacement from the training
-        recordings, a function of seed and step. Threads read some batches ahead, so that a slow
-        disk does not delay training."""
+        """Endless batches of windows drawn with replacement from the training recordings, a
+        function of seed and step. Threads read some batches ahead, so that a slow disk does not
+        delay training."""
         windows = Windows(self.tracks("train"), self.rate, TRAIN_STRIDE, self.context)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
         ahead = 2 * max(1, readers)
 
         def draw(at: int) -> Batch:
             numbers = np.random.default_rng((seed, at)).integers(0, len(windows), batch_size)
-            return windows.read(numbers[rows])
+            return windows.read(numbers)
 
         def stream() -> Generator[Batch, None, None]:
             with ThreadPoolExecutor(max(1, readers)) as pool:

@@ -1,31 +1,15 @@
 """How a network is asked, and how its answers to several placings are counted."""
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from training.lambada.reader import (
-    PREPROCESSING,
-    Encoded,
-    Reader,
-    encode_clean,
-    encode_released,
-    vote_clean,
-    vote_released,
-)
-from training.lambada.words import Vocabulary
+from training.lambada.reader import Reader, vote
+from training.lambada.words import MASK, Vocabulary
 from training.loop.symbol_losses import ANSWER
 
 WORDS = "ada bea ada cid bea ada".split()  # answer: ada, at positions 0 and 2
-
-
-@pytest.fixture
-def encoded() -> Encoded:
-    return encode_released(Vocabulary.released(WORDS, vectors=False), WORDS)
 
 
 def peak(position: int, offset: int, height: float = 5.0) -> NDArray[np.float32]:
@@ -35,35 +19,17 @@ def peak(position: int, offset: int, height: float = 5.0) -> NDArray[np.float32]
     return scores
 
 
-def released(encoded: Encoded, positions: list[int], offset: int = 4) -> bool:
-    scores = [peak(position, offset) for position in positions]
-    return vote_released(scores, [offset] * len(positions), WORDS, encoded)
-
-
-def test_released_votes_are_for_positions_and_those_for_padding_are_none(encoded: Encoded) -> None:
-    assert released(encoded, [2, 2, 1])
-    assert not released(encoded, [2, 1, 1])
-    assert released(encoded, [2, -3, -3, 9])
-    assert not released(encoded, [-3, -3])
-
-
-def test_the_first_position_is_never_right_in_the_released_code(encoded: Encoded) -> None:
-    assert not released(encoded, [0])
-    clean = encode_clean(Vocabulary.clean(WORDS, 0), WORDS)
-    assert vote_clean([peak(0, 4)], [4], WORDS, clean)
-
-
-def test_clean_votes_are_for_words_and_add_up() -> None:
-    clean = encode_clean(Vocabulary.clean(WORDS, 0), WORDS)
+def test_votes_are_for_words_and_add_up() -> None:
+    assert vote([peak(0, 4)], [4], WORDS)
     scores = np.zeros(16, dtype=np.float32)
     scores[[4, 6]] = 2.0  # ada twice
     scores[7] = 2.5  # cid alone is the best position, but not the best word
     scores[[0, 9]] = 9.0  # padding and the mask are no choice
-    assert vote_clean([scores], [4], WORDS, clean)
-    assert not vote_clean([scores, peak(3, 1, 9.0)], [4, 1], WORDS, clean)
+    assert vote([scores], [4], WORDS)
+    assert not vote([scores, peak(3, 1, 9.0)], [4, 1], WORDS)
 
 
-VOCABULARY = Vocabulary.clean(("ada", "bea", "cid", "said"), numbered=2)
+VOCABULARY = Vocabulary(("ada", "bea", "cid", "said"))
 
 
 class Pointer(nn.Module):
@@ -84,7 +50,7 @@ class Pointer(nn.Module):
 
 def make_reader(word: str, votes: int = 0) -> tuple[Reader, Pointer]:
     pointer = Pointer(word)
-    return Reader(pointer, VOCABULARY, PREPROCESSING["clean"], 8, votes), pointer
+    return Reader(pointer, VOCABULARY, 8, votes), pointer
 
 
 PASSAGES = ["ada said bea said ada".split(), "cid said bea".split(), "said bea said bea".split()]
@@ -98,19 +64,16 @@ def test_right_are_those_whose_word_is_chosen() -> None:
 def test_a_passage_ends_at_the_last_position_or_is_placed_at_random() -> None:
     reader, pointer = make_reader("ada")
     reader.right(PASSAGES)
-    assert (pointer.seen[0][:, -1] == VOCABULARY.mask).all()
+    assert (pointer.seen[0][:, -1] == MASK).all()
     reader, pointer = make_reader("ada", votes=40)
     reader.right(PASSAGES[:1])
-    places = (pointer.seen[0] == VOCABULARY.mask).nonzero()[:, 1]
+    places = (pointer.seen[0] == MASK).nonzero()[:, 1]
     assert len(places) == 40
     assert sorted(set(places.tolist())) == [4, 5, 6, 7]
 
 
-def test_longer_passages_take_more_positions_or_are_left_out() -> None:
+def test_longer_passages_take_more_positions() -> None:
     passage = ["ada", *["said"] * 9, "ada"]
     reader, pointer = make_reader("ada")
     assert reader.right([passage]).tolist() == [True]
     assert pointer.seen[0].shape == (1, 16)
-    released = replace(reader, preprocessing=PREPROCESSING["released"])
-    assert not released.takes(passage)
-    assert released.right([passage]).tolist() == [False]

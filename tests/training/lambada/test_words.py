@@ -1,4 +1,4 @@
-"""Word vectors, and words as symbols: clean, and as in the released code with its flaws."""
+"""Word vectors, and words as symbols."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from training.lambada.novels import TextError, read_novels
-from training.lambada.reader import encode_clean, encode_released
+from training.lambada.reader import encode
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.words import Vocabulary, corpus_vectors, read_vectors
+from training.lambada.words import FIRST, Vocabulary, corpus_vectors, read_vectors
 
 
 def write(path: Path, text: str) -> Path:
@@ -33,10 +33,10 @@ def write(path: Path, text: str) -> Path:
 def test_at_most_three_words_are_read_in_both_formats(
     tmp_path: Path, text: str, words: tuple[str, ...], vectors: list[list[float]]
 ) -> None:
-    found = read_vectors(write(tmp_path / "vectors", text), most=3)
-    assert found.words == words
-    assert found.vectors.tolist() == vectors
-    assert found.vectors.dtype == np.float32
+    found, numbers = read_vectors(write(tmp_path / "vectors", text), most=3)
+    assert found == words
+    assert numbers.tolist() == vectors
+    assert numbers.dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -79,37 +79,21 @@ def test_the_embedding_begins_with_them(
     )
     assert expected.std() == pytest.approx(0.25, rel=1e-3)
     weight = task.network.get_parameter("embedding.weight")
-    torch.testing.assert_close(weight[task.vocabulary.first :], torch.from_numpy(expected))
+    torch.testing.assert_close(weight[FIRST:], torch.from_numpy(expected))
 
 
 WORDS = ("the", "owl", "saw")
 PASSAGE = "the owl saw zed ; zed saw yan and zed".split()
 
 
-def test_released_symbols() -> None:
-    learnt = encode_released(Vocabulary.released(WORDS, vectors=False), PASSAGE)
-    assert learnt.inputs.tolist() == [4, 5, 6, 1, 1, 1, 6, 1, 1, 3]
-    # The answer is unknown, so every unknown word is right: `;`, `yan` and `and` as well.
-    assert learnt.targets.tolist() == [1, 1, 1, 2, 2, 2, 1, 2, 2, 1]
-
-
-def test_the_released_mask_is_a_word_of_the_vectors() -> None:
-    vocabulary = Vocabulary.released(WORDS, vectors=True)
-    assert vocabulary.mask == vocabulary.symbols["owl"] == 3
-    encoded = encode_released(vocabulary, "the owl saw the owl".split())
-    assert encoded.inputs.tolist() == [2, 3, 4, 2, 3]
-    assert encoded.targets.tolist() == [1, 2, 1, 1, 2]  # the mask counts as the answer
-
-
-def test_clean_symbols_tell_unknown_words_apart() -> None:
-    vocabulary = Vocabulary.clean(WORDS, numbered=2, names=("yan", "owl"))
-    encoded = encode_clean(vocabulary, PASSAGE)
-    assert vocabulary.mask == 2
-    # `and` is the first of those that occur once (3, 4), `zed` of those that occur more often
-    # (5, 6), `yan` of the names that occur once (7, 8); `;` is not a word.
-    assert encoded.inputs.tolist() == [11, 12, 13, 5, 1, 5, 13, 7, 3, 2]
+def test_symbols_tell_unknown_words_apart() -> None:
+    vocabulary = Vocabulary(WORDS, frozenset({"yan", "owl"}))
+    encoded = encode(vocabulary, PASSAGE)
+    # `and` is the first of those that occur once (3 to 10), `zed` of those that occur more often
+    # (11 to 18), `yan` of the names that occur once (19 to 26); `;` is not a word.
+    assert encoded.inputs.tolist() == [35, 36, 37, 11, 1, 11, 37, 19, 3, 2]
     assert encoded.targets.tolist() == [1, 1, 1, 2, 1, 2, 1, 1, 1, 1]
-    assert len(vocabulary) == 14
+    assert len(vocabulary) == 38
 
 
 def test_words_and_names_that_other_novels_share(tmp_path: Path) -> None:

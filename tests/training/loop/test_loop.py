@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from training.loop.config import LoopConfig
 from training.loop.loop import Trainer, deferred_signals
-from training.loop.parallel import Shard
 
 Batches = Generator[Tensor, None, None]
 QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)
@@ -28,7 +27,7 @@ class Line:
         torch.manual_seed(0)
         self.network: nn.Module = nn.Linear(1, 1)
 
-    def batches(self, seed: int, step: int, shard: Shard) -> Batches:
+    def batches(self, seed: int, step: int) -> Batches:
         generator = torch.Generator().manual_seed(seed + step)
         while True:
             yield torch.randn(16, 1, generator=generator)
@@ -54,7 +53,7 @@ def test_a_run_that_breaks_off_goes_on_from_what_was_good(
     tmp_path: Path, diverges: bool, message: str, kept: int
 ) -> None:
     class Breaking(Line):
-        def batches(self, seed: int, step: int, shard: Shard) -> Batches:
+        def batches(self, seed: int, step: int) -> Batches:
             yield from torch.randn(3, 16, 1)
             if diverges:
                 yield torch.full((16, 1), float("nan"))

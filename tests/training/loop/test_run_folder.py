@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from training.loop.run_folder import MetricsLog, read_metrics
+from training.loop.run_folder import read_metrics, write_metrics
 
 
 def test_steps_written_twice_count_once_and_half_a_line_is_passed_over(tmp_path: Path) -> None:
     def write(errors: dict[int, float]) -> None:
         for step, error in errors.items():
-            MetricsLog(tmp_path, tensorboard=False).write("validation", step, 60, {"error": error})
+            write_metrics(tmp_path, "validation", step, 60, {"error": error})
 
     write({1: 0.5, 2: 0.4})
     with (tmp_path / "metrics.jsonl").open("a") as file:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
-from training.loop.parallel import Shard
 from training.musicnet.windows import (
     Archive,
     ArchiveConfig,
@@ -77,17 +76,15 @@ def test_windows_are_numbered_through_the_recordings() -> None:
         Windows(tracks[:1], rate, 512)
 
 
-def test_batches_are_a_function_of_seed_step_and_share(archive: Path) -> None:
+def test_batches_are_a_function_of_seed_and_step(archive: Path) -> None:
     archived = Archive(ArchiveConfig(archive), 11_025)
 
-    def audio(step: int, shard: Shard, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
-        with closing(archived.batches(6, shard.rows(6), seed, step, readers)) as stream:
+    def audio(step: int, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
+        with closing(archived.batches(6, seed, step, readers)) as stream:
             return [batch.audio for batch in itertools.islice(stream, 4)]
 
-    whole = audio(0, Shard(), readers=1)
-    later = audio(2, Shard(), readers=3)
+    whole = audio(0, readers=1)
+    later = audio(2, readers=3)
     assert np.array_equal(later[0], whole[2])
     assert np.array_equal(later[1], whole[3])
-    halves = [audio(0, Shard(i, 2), readers=2) for i in range(2)]
-    assert np.array_equal(np.concatenate([halves[0][1], halves[1][1]]), whole[1])
-    assert not np.array_equal(audio(0, Shard(), 1, seed=4)[0], whole[0])
+    assert not np.array_equal(audio(0, 1, seed=4)[0], whole[0])

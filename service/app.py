@@ -13,8 +13,7 @@ from service import page
 from service.access import problems
 from service.access.gate import Gate
 from service.access.tokens import token_router
-from service.engine.cores import available_cores
-from service.engine.load import load_shipped
+from service.engine.load import available_cores, load_shipped
 from service.live import websocket
 from service.ops import health, metrics
 from service.ops.capacity import capacity

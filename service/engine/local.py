@@ -10,9 +10,8 @@ import numpy as np
 
 from model.config import ModelConfig
 from model.transcriber import FeatureStream
-from service.engine.cores import available_cores
-from service.engine.runners import EngineModel, compute, device_of, runner_of
-from service.engine.threads import prepare_thread
+from service.engine.load import available_cores
+from service.engine.runners import EngineModel, compute, device_of, prepare_thread, runner_of
 from service.stream.windows import MOST_WINDOWS, Due, EngineError, Probabilities
 
 

@@ -24,15 +24,13 @@ from service.workers.messages import (
     Known,
     Open,
     Ping,
-    Pong,
     Refused,
     Said,
     Setup,
     Stepped,
     audio_frame,
     message_frame,
-    slots_in,
-    slots_size,
+    slots,
 )
 from service.workers.process import WorkerProcess, WorkerThread
 
@@ -232,7 +230,7 @@ class Link(asyncio.Protocol):
 
     Attributes:
         hello: what it said when it had loaded the model; None before.
-        samples, probabilities: its memory (see ``slots_in``).
+        samples, probabilities: its memory (see ``slots``).
         sessions: those that it computes, by number.
     """
 
@@ -267,8 +265,7 @@ class Link(asyncio.Protocol):
             raise EngineError(f"a worker has not started in {LONGEST_LOAD_S:.0f} s") from None
         if self.closed:
             raise EngineError("a worker ended as it had started")
-        memory = self._started.memory(slots_size(hello.config))
-        self.samples, self.probabilities = slots_in(memory, hello.config)
+        self.samples, self.probabilities = slots(hello.config, self._started.memory)
         self.hello = hello
         return hello
 
@@ -327,7 +324,7 @@ class Link(asyncio.Protocol):
                             session.heard(reply)
                     case Computed() | Stepped():
                         self._worked(self, reply)
-                    case Pong():
+                    case Ping():
                         self._unanswered = 0
                     case Hello():
                         self._greeting.set_result(reply)

@@ -34,23 +34,16 @@ be imported, for workers are processes."""
 SLOTS = 2  # segments that a worker has: one that it computes, one that waits
 
 
-def slots_size(config: ModelConfig) -> int:
-    """Bytes of memory that a worker shares with the service."""
-    return 4 * SLOTS * sum(_slot_values(config))
-
-
-def slots_in(
-    memory: mmap.mmap, config: ModelConfig
+def slots(
+    config: ModelConfig, memory: Callable[[int], mmap.mmap]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Room for the samples and the probabilities of segments, each [SLOTS, values]; views."""
-    values = np.frombuffer(memory, np.float32).reshape(SLOTS, -1)
-    samples, _ = _slot_values(config)
+    """Room for the samples and the probabilities of segments, each [SLOTS, values]: views of what a
+    worker shares with the service. memory: maps so many bytes."""
+    samples = WINDOW + (SEGMENT_FRAMES + config.refill_hops + FRAMES) * HOP
+    probabilities = len(config.outputs) * SEGMENT_FRAMES * PITCHES
+    shared = memory(4 * SLOTS * (samples + probabilities))
+    values = np.frombuffer(shared, np.float32).reshape(SLOTS, -1)
     return values[:, :samples], values[:, samples:]
-
-
-def _slot_values(config: ModelConfig) -> tuple[int, int]:
-    hops = SEGMENT_FRAMES + config.refill_hops + FRAMES
-    return WINDOW + hops * HOP, len(config.outputs) * SEGMENT_FRAMES * PITCHES
 
 
 # -- to a worker ----------------------------------------------------------------------------------
@@ -58,12 +51,7 @@ def _slot_values(config: ModelConfig) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """The first message: what to load and how to compute.
-
-    Attributes:
-        load: see LoadModel.
-        model, device: names, or `auto`.
-    """
+    """The first message: what to load; ``model`` and ``device`` are names, or `auto`."""
 
     load: LoadModel
     model: str
@@ -145,9 +133,8 @@ class Segment:
     due: Due  # without its samples
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
-    pass
+class Ping(NamedTuple):
+    """Answered with the same."""
 
 
 # -- from a worker --------------------------------------------------------------------------------
@@ -227,11 +214,6 @@ class Stepped(NamedTuple):
     way: str
     windows: int
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pong:
-    pass
 
 
 # -- on the socket --------------------------------------------------------------------------------

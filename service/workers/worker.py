@@ -21,8 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from model.transcriber import FeatureStream
-from service.engine.runners import EngineModel, compute, device_of, runner_of, window_ms
-from service.engine.threads import prepare_thread
+from service.engine.runners import (
+    EngineModel,
+    compute,
+    device_of,
+    prepare_thread,
+    runner_of,
+    window_ms,
+)
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError, internal_error
 from service.stream.windows import MOST_WINDOWS, Due
@@ -36,23 +42,19 @@ from service.workers.messages import (
     Hello,
     Open,
     Ping,
-    Pong,
     Refused,
     Segment,
     Setup,
     Stepped,
     message_frame,
-    slots_in,
-    slots_size,
+    slots,
 )
 from service.workers.session import LiveSession
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25  # how often sessions without windows are asked whether they have something to say
-
 LONGEST_STEP_MS = 25.0  # a live window waits for one step at most
-
 _READ_BYTES = 1 << 16
 
 
@@ -95,8 +97,7 @@ def run(
         arrivals = select.poll()
         arrivals.register(service, select.POLLIN)
         while True:
-            # Not before it must be asked again; at once if there is work.
-            if arrivals.poll(0 if worker.busy else None if worker.idle else 1000 * LOOK_S):
+            if arrivals.poll(worker.patience_ms):
                 if not (data := service.recv(_READ_BYTES)):
                     return
                 for stream, content in frames.take(data):
@@ -130,14 +131,10 @@ class Worker:
         self._batch_windows = self.runner.batch_windows
         if on_cpu:
             self._batch_windows = max(1, min(self._batch_windows, int(LONGEST_STEP_MS / one_ms)))
-        self.hello = Hello(
-            config=model.config,
-            card=dict(model.card),
-            device=str(device_of(model)),
-        )
-        self._settings = TrackerSettings.from_card(model.card)
-        shared = memory(slots_size(model.config))
-        self._samples, self._probabilities = slots_in(shared, model.config)
+        card, device = dict(model.card), str(device_of(model))
+        self.hello = Hello(config=model.config, card=card, device=device)
+        self._settings = TrackerSettings.from_card(card)
+        self._samples, self._probabilities = slots(model.config, memory)
         self._live: dict[int, LiveSession] = {}
         self._waiting: deque[LiveSession] = deque()  # first due first
         self._jobs: deque[_Job] = deque()
@@ -145,32 +142,30 @@ class Worker:
         self._looked_s = 0.0
 
     @property
-    def busy(self) -> bool:
-        return bool(self._waiting or self._jobs)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is going on that could have something to say."""
-        return not (self._live or self._jobs)
+    def patience_ms(self) -> float | None:
+        """How long it need not be asked, unless something arrives; None: for ever."""
+        if self._waiting or self._jobs:
+            return 0
+        return 1000 * LOOK_S if self._live else None
 
     def take(self, stream: int, content: object) -> None:
         """Audio of a stream, or a message of stream 0."""
         match content:
             case bytes():
-                self._pass(stream, LiveSession.feed, content)
+                self._tell(stream, LiveSession.feed, content)
             case Open():
                 self._open(content)
             case Flush():
-                self._pass(content.stream, LiveSession.flush, content.id)
+                self._tell(content.stream, LiveSession.flush, content.id)
             case End():
                 error = ProtocolError(*content.error) if content.error else None
-                self._pass(content.stream, LiveSession.end, content.reason, error)
+                self._tell(content.stream, LiveSession.end, content.reason, error)
             case Segment():
                 self._start(content)
             case Drop():
                 self._drop(content.stream)
             case Ping():
-                self._replies.append(Pong())
+                self._replies.append(content)
 
     def step(self) -> list[object]:
         """Compute one batch, if anything is due; returns what there is to say."""
@@ -194,21 +189,19 @@ class Worker:
         try:
             session = LiveSession(opening, self.config, self._settings)
             session.features = self.runner.open_stream(session.stream.positions)
-        except Exception as error:
-            fault = error if isinstance(error, ProtocolError) else internal_error()
-            if fault is not error:
-                logger.exception("a session cannot be opened")
+        except ProtocolError as fault:
             self._replies.append(Refused(opening.stream, fault.code, fault.message))
+            return
+        except Exception:
+            self._give_up(opening.stream, "a session cannot be opened")
             return
         self._live[session.number] = session
         self._say(session)
 
-    def _pass(self, stream: int, tell: Callable[..., None], *given: object) -> None:
-        if (session := self._live.get(stream)) is not None:
-            self._tell(session, tell, *given)
-
-    def _tell(self, session: LiveSession, tell: Callable[..., None], *given: object) -> None:
+    def _tell(self, stream: int, tell: Callable[..., None], *given: object) -> None:
         """Call a method of a session, whose windows may become due."""
+        if (session := self._live.get(stream)) is None:
+            return
         try:
             tell(session, *given)
         except Exception:
@@ -263,7 +256,8 @@ class Worker:
         self._replies.append(Stepped("live", len(rows), time.monotonic() - began_s))
         first = 0
         for session, count in batch:
-            self._tell(session, LiveSession.hear, probabilities[first : first + count])
+            heard = probabilities[first : first + count]
+            self._tell(session.number, LiveSession.hear, heard)
             self._say(session)
             first += count
 
@@ -272,7 +266,7 @@ class Worker:
         try:
             session.fail()
         except Exception:
-            self._give_up(session)
+            self._give_up(session.number, "a session cannot end its notes")
         else:
             self._say(session)
 
@@ -282,19 +276,19 @@ class Worker:
         try:
             said = session.said(time.monotonic())
         except Exception:
-            self._give_up(session)
+            self._give_up(session.number, "a session cannot speak")
             return
         if said is not None:
             self._replies.append(said)
             if said.ended is not None:
                 self._drop(said.stream)
 
-    def _give_up(self, session: LiveSession) -> None:
+    def _give_up(self, stream: int, why: str) -> None:
         """Of a session that cannot even say that it failed."""
-        logger.exception("a session cannot end its notes")
+        logger.exception(why)
         fault = internal_error()
-        self._replies.append(Refused(session.number, fault.code, fault.message))
-        self._drop(session.number)
+        self._replies.append(Refused(stream, fault.code, fault.message))
+        self._drop(stream)
 
     def _drop(self, stream: int) -> None:
         dropped = self._live.pop(stream, None)

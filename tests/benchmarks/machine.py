@@ -15,8 +15,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from service.engine.cores import available_cores
-from service.engine.load import pick_device, pick_model
+from service.engine.load import available_cores, pick_device, pick_model
 from tests.fakes import play
 from tests.service.servers import RunningServer, server_starter
 

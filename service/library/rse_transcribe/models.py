@@ -9,10 +9,8 @@ import torch
 from model import storage
 from model.config import HOP
 from model.transcriber import TranscriptionModel
-from service.engine.cores import available_cores
-from service.engine.load import pick_device
-from service.engine.runners import EngineModel, device_of, runner_of, window_ms
-from service.engine.threads import prepare_thread
+from service.engine.load import available_cores, pick_device
+from service.engine.runners import EngineModel, device_of, prepare_thread, runner_of, window_ms
 from service.protocol.options import FILE_OPTIONS
 from service.stream.windows import WindowSchedule
 

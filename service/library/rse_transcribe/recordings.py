@@ -21,8 +21,7 @@ from model.config import HOP, PITCHES
 from rse_transcribe.arguments import Rate, as_float, floats_at, stream_options
 from rse_transcribe.models import AUTO, Model, claim_process, loaded
 from rse_transcribe.transcription import Transcription
-from service.engine.cores import available_cores
-from service.engine.load import given
+from service.engine.load import available_cores, given
 from service.engine.local import LocalComputer
 from service.engine.runners import device_of
 from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions

@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.engine.cores import available_cores
-from service.engine.load import load_shipped
+from service.engine.load import available_cores, load_shipped
 from service.stream.recording import Performance, transcribe_file
 from service.stream.windows import Computer
 from service.workers.messages import Setup

@@ -15,8 +15,8 @@ from model import storage
 from model.config import HOP, WINDOW, ModelConfig
 from model.fast.stream import NetworkStream
 from model.transcriber import TranscriptionModel
-from service.engine import cores as cores_module
-from service.engine.cores import available_cores
+from service.engine import load as load_module
+from service.engine.load import available_cores
 from service.engine.local import LocalComputer
 from service.engine.runners import CpuRunner, Runner, runner_of
 from service.stream.windows import Due
@@ -110,8 +110,8 @@ def test_a_quota_limits_the_cores(
     own.write_text("1:cpu:/\n0::/system.slice/rse.service\n", encoding="utf-8")
     if limit:
         (group / "cpu.max").write_text(f"{limit}\n", encoding="utf-8")
-    monkeypatch.setattr(cores_module, "_OWN_GROUP", own)
-    monkeypatch.setattr(cores_module, "_GROUPS", tmp_path)
+    monkeypatch.setattr(load_module, "_OWN_GROUP", own)
+    monkeypatch.setattr(load_module, "_GROUPS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert available_cores() == cores

@@ -1,18 +1,14 @@
 """A transcription network as ONNX: ``python -m model.export_onnx live live.onnx``.
 
-Writes two graphs with a free batch axis, for hosts without torch:
+The graph is one step of a stream, with a free batch axis, for hosts without torch: ``new`` (batch,
+128 * block_frames) samples at the model's rate and the state of the previous step, initially zeros
+-> ``probabilities`` (batch, heads, block_frames, 128) of the frames whose look-ahead is complete,
+and ``next_...`` for every state. Step j, from 0, returns the frames from
+``block_frames * j + first_frame`` on; frame f describes sample 128 * f of the stream, and negative
+frames precede it.
 
-- ``live.onnx``: ``windows`` (batch, samples) at the model's rate -> ``probabilities`` (batch,
-  heads, 63, 128); frame i describes sample 128 * (i + 1) of the last 8192.
-- ``live.step.onnx``: ``new`` (batch, 128 * block_frames) samples and the state of the previous
-  step, initially zeros -> ``probabilities`` (batch, heads, block_frames, 128) of the frames whose
-  look-ahead is complete, and ``next_...`` for every state. Step j, from 0, returns the frames from
-  ``block_frames * j + first_frame`` on; negative frames precede the stream. Networks without a
-  filterbank have no such graph.
-
-Frame f of a stream describes its sample 128 * f. Sample rate, heads, note tracker settings, shapes
-of the state and the rest are in the metadata of both files and, for hosts that cannot read
-metadata, in ``live.onnx.json`` and ``live.step.onnx.json``.
+Sample rate, heads, note tracker settings, shapes of the state and the rest are in the file's
+metadata and, for hosts that cannot read metadata, in ``live.onnx.json``.
 """
 
 import json
@@ -23,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from model.commands import documented_parser
-from model.config import HOP
-from model.onnx_graphs import StepGraph, WindowGraph
+from model.config import FRAMES, HOP
 from model.storage import WeightsError, load, write_whole
-from model.transcriber import FilterbankNetwork
+from model.transcriber import FilterbankNetwork, TranscriptionModel
 
 try:
     import onnx
@@ -57,16 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable(logging.WARNING)  # torch.onnx suggests optional packages
     try:
         transcriber = load(options.weights, dtype=torch.float32)
-        graphs: dict[Path, WindowGraph | StepGraph] = {out: WindowGraph(transcriber)}
-        if isinstance(transcriber.network, FilterbankNetwork):
-            step = StepGraph(transcriber, options.lookahead_hops, options.block_frames)
-            graphs[out.with_suffix(f".step{out.suffix}")] = step
-        for path, graph in graphs.items():
-            model = exported(graph)
-            data = model.SerializeToString()
-            write_whole(path, data)
-            write_whole(path.with_name(f"{path.name}.json"), json.dumps(facts(model)).encode())
-            print(f"{path}: {len(data) / 1e6:.1f} MB")
+        model = exported(StepGraph(transcriber, options.lookahead_hops, options.block_frames))
+        data = model.SerializeToString()
+        write_whole(out, data)
+        write_whole(out.with_name(f"{out.name}.json"), json.dumps(facts(model)).encode())
+        print(f"{out}: {len(data) / 1e6:.1f} MB")
     except (WeightsError, ValueError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
@@ -75,12 +67,72 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+class StepGraph(nn.Module):
+    """The next hops of a stream to probabilities of the same number of frames.
+
+    It takes the samples of the next hops and the state of the previous step; it returns the frames
+    whose look-ahead is complete and the next state, so the host needs no ring buffer. Only the new
+    constant-Q columns are computed. The state is the samples that kernels reach back to, and the
+    known columns minus silence; zeros, as at the start, mean silence.
+
+    Attributes:
+        inputs: an example of each input, by name.
+        about: what a host must know of them.
+    """
+
+    def __init__(
+        self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
+    ) -> None:
+        """lookahead_hops: from the newest frame to the end of the audio; block_frames: hops, and
+        frames, of a step. Raises ValueError if they do not fit into a window, or the network has
+        no filterbank."""
+        super().__init__()
+        newest = FRAMES - lookahead_hops
+        if lookahead_hops < 1 or not 1 <= block_frames <= newest + 1:
+            raise ValueError(
+                f"a look-ahead of {lookahead_hops} hops and blocks of {block_frames} frames do not "
+                f"fit into a window of {FRAMES} frames"
+            )
+        if not isinstance(transcriber.network, FilterbankNetwork):
+            raise ValueError("only networks with a filterbank are exported")
+        self.transcriber = transcriber
+        self.network = transcriber.network
+        self.bank = transcriber.network.filterbank
+        self.block_frames = block_frames
+        self.positions = slice(newest - block_frames + 1, newest + 1)
+        columns = self.bank.columns - self.bank.config.edge - block_frames
+        state = {"samples": (self.bank.longest - HOP,), "columns": (self.bank.bins, columns)}
+        self.inputs = {"new": torch.zeros(2, HOP * block_frames)}
+        self.inputs |= {name: torch.zeros(2, *shape) for name, shape in state.items()}
+        self.about: dict[str, object] = {
+            "lookahead_hops": lookahead_hops,
+            "block_frames": block_frames,
+            "first_frame": 1 - lookahead_hops,
+            "state": state,
+        }
+
+    def forward(
+        self, new: Tensor, samples: Tensor, columns: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(batch, block_frames * HOP) samples and the state -> probabilities (batch, heads,
+        block_frames, PITCHES) and the next state."""
+        bank = self.bank
+        audio = torch.cat([samples, new], dim=1)
+        silence = bank.compress(audio.new_zeros(()))
+        fresh = bank.compress(bank.power(audio)) - silence  # (batch, bins, block_frames)
+        known = torch.cat([columns, fresh], dim=2)
+        logits = self.network.from_features(F.pad(known, (0, bank.config.edge)) + silence)
+        read = self.transcriber.calibrate(logits)[:, :, self.positions]
+        begin = HOP * self.block_frames
+        return torch.sigmoid(read), audio[:, begin:], known[:, :, self.block_frames :]
+
+
 def facts(model: onnx.ModelProto) -> dict[str, Any]:
     """The metadata of an exported graph."""
     return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
 
 
-def exported(graph: WindowGraph | StepGraph) -> onnx.ModelProto:
+def exported(graph: StepGraph) -> onnx.ModelProto:
     """A graph with all that a host needs to know of it and of the network."""
     config = graph.transcriber.config
     about = {

@@ -101,12 +101,12 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServe
 
 @pytest.fixture(scope="session")
 def live_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with live.onnx and live.step.onnx, which take long to export."""
+    """The graph of ``live``, which takes long to export."""
     from model import export_onnx  # needs the extra
 
-    folder = tmp_path_factory.mktemp("onnx")
-    assert export_onnx.main(["live", str(folder / "live.onnx")]) == 0
-    return folder
+    path = tmp_path_factory.mktemp("onnx") / "live.onnx"
+    assert export_onnx.main(["live", str(path)]) == 0
+    return path
 
 
 @pytest.fixture(scope="session")

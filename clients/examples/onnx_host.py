@@ -1,7 +1,7 @@
 """A host of the ONNX graph with numpy and onnxruntime alone: a WAV file in, notes out.
 
 ``python -m model.export_onnx live live.onnx``, then
-``python onnx_host.py live.step.onnx song.wav`` prints a line for every note.
+``python onnx_host.py live.onnx song.wav`` prints a line for every note.
 """
 
 import json

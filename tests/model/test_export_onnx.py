@@ -1,4 +1,4 @@
-"""The exported graphs give torch's numbers; a stream of steps gives those of its windows."""
+"""A stream in steps of the exported graph gives torch's numbers of its windows."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from model import export_onnx
-from model.config import FRAMES, HOP, WINDOW
-from model.onnx_graphs import StepGraph
+from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from model.storage import load
 from model.transcriber import TranscriptionModel
 from tests.networks import FILTERBANK, STRIDED
@@ -25,13 +24,8 @@ def session(model: Model) -> onnxruntime.InferenceSession:
 
 
 @pytest.fixture(scope="module")
-def live() -> TranscriptionModel:
-    return load("live", dtype=torch.float32)
-
-
-@pytest.fixture(scope="module")
 def step(live_onnx: Path) -> Model:
-    return onnx.load(live_onnx / "live.step.onnx")
+    return onnx.load(live_onnx)
 
 
 def step_difference(transcriber: TranscriptionModel, model: Model, seed: int) -> float:
@@ -53,29 +47,22 @@ def step_difference(transcriber: TranscriptionModel, model: Model, seed: int) ->
     return worst
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_windows_of_noise_in_any_batch(
-    live: TranscriptionModel, live_onnx: Path, batch: int
-) -> None:
-    windows = onnx.load(live_onnx / "live.onnx")
-    noise = 0.1 * torch.randn(batch, export_onnx.facts(windows)["samples"])
-    (found,) = session(windows).run(None, {"windows": noise.numpy()})
-    np.testing.assert_allclose(found, live.predict(noise)[:, :-1], atol=PARITY, rtol=0)
-
-
-def test_a_stream_in_steps(live: TranscriptionModel, step: Model) -> None:
-    assert step_difference(live, step, seed=1) < PARITY
+def test_a_stream_in_steps(step: Model) -> None:
+    assert step_difference(load("live", dtype=torch.float32), step, seed=1) < PARITY
 
 
 def test_another_network_and_block() -> None:
     transcriber = TranscriptionModel(FILTERBANK).eval()
-    model = export_onnx.exported(StepGraph(transcriber, lookahead_hops=32, block_frames=8))
-    assert step_difference(transcriber, model, seed=2) < PARITY
+    graph = export_onnx.StepGraph(transcriber, lookahead_hops=32, block_frames=8)
+    assert step_difference(transcriber, export_onnx.exported(graph), seed=2) < PARITY
 
 
-def test_networks_without_a_filterbank_have_no_steps() -> None:
-    with pytest.raises(ValueError, match="needs a network with a filterbank"):
-        StepGraph(TranscriptionModel(STRIDED), lookahead_hops=9, block_frames=4)
+@pytest.mark.parametrize(
+    ("config", "ahead", "message"), [(STRIDED, 9, "filterbank"), (FILTERBANK, 64, "do not fit")]
+)
+def test_what_cannot_be_exported(config: ModelConfig, ahead: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        export_onnx.StepGraph(TranscriptionModel(config), lookahead_hops=ahead, block_frames=4)
 
 
 def test_streams_of_a_batch_do_not_meet(step: Model) -> None:

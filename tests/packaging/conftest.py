@@ -33,7 +33,7 @@ def run(*command: object, folder: Path | None = None, **environment: str) -> str
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built without network from a copy, so that no build/ is left in the sources."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    ignored = shutil.ignore_patterns("__pycache__", "node_modules")
+    ignored = shutil.ignore_patterns("__pycache__")
     for package in PACKAGES:
         shutil.copytree(REPOSITORY / package, source / package, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import RSEConfig
-from model.shuffle import deinterleave, interleave
-from model.switch import depth_scaled
+from model.switch import depth_scaled, shuffles
 
 GATE_BIAS = 0.5  # released code: gates start slightly open
 SKIP_SCALE = 0.5  # released code: initial D, kept within 0 ... 1
@@ -73,9 +72,7 @@ class GatedBenesBlock(nn.Module):
         super().__init__()
         self.forward_switch = GatedSwitchUnit(config, skip=not first)
         self.reverse_switch = GatedSwitchUnit(config, skip=not first)
-        released = config.shuffle == "released"
-        self.shuffle = deinterleave if released else interleave
-        self.unshuffle = interleave if released else deinterleave
+        self.shuffle, self.unshuffle = shuffles(config)
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, before: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:

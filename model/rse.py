@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from model.config import RSEConfig
 from model.gated import GatedBenesBlock, GatedSwitchUnit
-from model.shuffle import Direction, deinterleave, interleave
-from model.switch import ResidualSwitchUnit, depth_scaled
+from model.switch import ResidualSwitchUnit, depth_scaled, shuffles
 
 
 class BenesBlock(nn.Module):
@@ -25,8 +24,7 @@ class BenesBlock(nn.Module):
         super().__init__()
         self.forward_switch = ResidualSwitchUnit(config)
         self.reverse_switch = ResidualSwitchUnit(config)
-        released: tuple[Direction, Direction] = ("deinterleave", "interleave")
-        self.directions = released if config.shuffle == "released" else released[::-1]
+        self.shuffles = shuffles(config)
         self.dropout = config.dropout
 
     def make_identity(self) -> None:
@@ -39,8 +37,7 @@ class BenesBlock(nn.Module):
         bits = x.shape[1].bit_length() - 1
         rate = depth_scaled(self.dropout, bits)
         units = self.forward_switch, self.reverse_switch
-        for unit, direction in zip(units, self.directions, strict=True):
-            shuffle = deinterleave if direction == "deinterleave" else interleave
+        for unit, shuffle in zip(units, self.shuffles, strict=True):
             for _ in range(bits - 1):
                 x = shuffle(F.dropout(unit(x), rate, self.training))
         return x

@@ -1,13 +1,26 @@
-"""The Residual Switch Unit (paper, section "Residual Shuffle-Exchange Network", appendix A).
+"""The layers of a shuffle-exchange network: Residual Switch Units and shuffles.
 
-For a pair of neighbours i = [i1, i2] (2m features)::
+The unit (paper, section "Residual Shuffle-Exchange Network", appendix A) maps a pair of neighbours
+i = [i1, i2] (2m features)::
 
     g = GELU(norm(Z i));   c = W g + B;   [o1, o2] = sigma(S) * i + h * c
 
 The paper's ablations (section "Ablation study") drop the norm, the residual or its scale.
+
+With b = log2(n) address bits, ``deinterleave`` rotates each element's address right by one bit and
+``interleave`` rotates it left; they are inverses::
+
+    x             0 1 2 3 4 5 6 7
+    deinterleave  0 2 4 6 1 3 5 7
+    interleave    0 4 1 5 2 6 3 7
+
+The released code shuffles with ``deinterleave`` in the first half of a Beneš block, so its switch
+layers pair neighbours first, then elements 2, 4, ..., n/4 apart; the paper's text (101 to 011)
+describes ``interleave``. Both restore the original order.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -141,3 +154,22 @@ class ResidualSwitchUnit(nn.Module):
 def depth_scaled(dropout: float, bits: int) -> float:
     """Released code: longer sequences (2^bits) have more layers, so each drops less."""
     return dropout / bits
+
+
+def deinterleave(x: Tensor) -> Tensor:
+    """Even elements, then odd ones. x: (batch, n, features), n even."""
+    batch, n, features = x.shape
+    return x.view(batch, n // 2, 2, features).transpose(1, 2).reshape(batch, n, features)
+
+
+def interleave(x: Tensor) -> Tensor:
+    """Elements of the two halves alternately; the inverse of :func:`deinterleave`."""
+    batch, n, features = x.shape
+    return x.view(batch, 2, n // 2, features).transpose(1, 2).reshape(batch, n, features)
+
+
+def shuffles(config: RSEConfig) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """What follows each switch layer in the two halves of a Beneš block."""
+    return (
+        (deinterleave, interleave) if config.shuffle == "released" else (interleave, deinterleave)
+    )

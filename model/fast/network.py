@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import FRAMES, LOGIT_OFFSET, PITCHES
+from model.config import FRAMES, LIVE, LOGIT_OFFSET, PITCHES
 from model.fast.columns import ColumnNetwork
 from model.fast.exchange import FirstHalf
 from model.fast.shuffle_exchange import FastShuffleExchange
@@ -39,12 +39,13 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
     """The fast arrangement of a transcriber; None for the kinds of network that have none: without
-    a filterbank, or with the settings of the authors' code or the paper's text."""
+    a filterbank, or with other switch units and shuffles than the shipped weights have."""
     network, rse = transcriber.network, transcriber.config.rse
     if not isinstance(network, FilterbankNetwork):
         return None
+    same = {"unit", "shuffle", "norm", "activation", "residual_scale"}
+    usual = all(getattr(rse, name) == getattr(LIVE.rse, name) for name in same)
     positions = network.patches.positions
-    usual = (rse.unit, rse.shuffle) == ("residual", "released") and rse.norm != "sequence"
     return FastNetwork(transcriber, network) if usual and not positions & (positions - 1) else None
 
 

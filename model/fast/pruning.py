@@ -6,10 +6,13 @@ others changes nothing that is read.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
-from model.shuffle import Direction, deinterleave, interleave
+from model.switch import deinterleave, interleave
+
+Direction = Literal["deinterleave", "interleave", "none"]
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,95 @@
-"""The Residual Shuffle-Exchange network arranged for inference.
+"""The Residual Shuffle-Exchange network arranged for inference: fewer passes, the same answers.
 
-Unlike ``model.rse``, it uses fast switch units and skips those that nothing reads
-(``model.fast.pruning``). It takes sequences of a power of two, the released shuffle and norms
-within a unit.
+Unlike ``model.rse``, it skips the switch units that nothing reads (``model.fast.pruning``). Unlike
+``model.switch``, matrix products use the fastest type of the processor, the residual stream stays
+float32; h is folded into W; residual, scale and permutation are one pass that writes every element
+where the next layer reads it. There are no gradients. Weights are copied, so later changes to the
+network have no effect.
 
-Thread-safety: may be called from several threads at a time.
+It takes sequences of a power of two, the paper's units and the released shuffle. Thread-safety: may
+be called from several threads at a time.
 """
 
-import logging
+from __future__ import annotations
+
+from copy import copy
 from functools import cache
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from model.fast.pruning import prune
-from model.fast.switch import FastSwitch
+from model.fast.pruning import Direction, prune
 from model.rse import BenesBlock, ResidualShuffleExchange
-from model.shuffle import Direction
-from model.switch import ResidualSwitchUnit
+from model.switch import FEATURE_NORM_EPSILON, ResidualSwitchUnit
 
-logger = logging.getLogger(__name__)
+
+class FastSwitch:
+    """A residual switch unit with its weights ready for use."""
+
+    def __init__(self, unit: ResidualSwitchUnit, dtype: torch.dtype) -> None:
+        """dtype: of the matrix products."""
+        self.dtype = dtype
+        self.z = by_input(unit.z.weight.detach().to(dtype))
+        self.w = by_input((unit.w.weight.detach().float() * unit.update_scale).to(dtype))
+        self._z_by_input, self._w_by_input = self.z.t(), self.w.t()
+        self.b = (unit.w.bias.detach().float() * unit.update_scale).to(dtype)
+        self.residual = torch.sigmoid(unit.residual_speed * unit.s.detach().float())  # (2m,)
+        self._computed: slice | None = None  # of the 2m outputs; None for all
+
+    def __call__(self, x: Tensor, direction: Direction) -> Tensor:
+        """x: (batch, n, m) float32, contiguous -> the same shape, permuted."""
+        batch, n, maps = x.shape
+        if direction == "none":
+            return self.units(x.view(-1, 2 * maps)).view(batch, -1, maps)
+        out = torch.empty_like(x)
+        # Shows element 2p + q of x where the permutation puts it, to q * n/2 + p or, from place
+        # 2s + q of half h, to 2 * (2s + q) + h.
+        if direction == "deinterleave":
+            place = out.view(batch, 1, 2, n // 2, maps).transpose(2, 3)
+        else:
+            place = out.view(batch, n // 4, 2, 2, maps).permute(0, 3, 1, 2, 4)
+        pairs = x.view(place.shape)
+        update = self._update(pairs.flatten(1, -3).flatten(2)).view(pairs.shape)
+        torch.addcmul(update, pairs, self.residual.view(2, -1), out=place)
+        return out
+
+    def half(self, second: bool) -> FastSwitch:
+        """The same unit, which computes one output of a pair: (batch, n, m) -> (batch, n / 2, m)
+        in the order of the pairs."""
+        maps = len(self.residual) // 2
+        part = slice(maps, 2 * maps) if second else slice(maps)
+        half = copy(self)
+        half._computed = part
+        half.w, half.b, half.residual = self.w[part], self.b[part], self.residual[part]
+        half._w_by_input = half.w.t()
+        return half
+
+    def units(self, pairs: Tensor) -> Tensor:
+        """(pairs, 2m) float32 -> the unit's output for each, (pairs, 2m)."""
+        kept = pairs[:, self._computed] if self._computed else pairs
+        if self.dtype is not torch.float32:
+            return torch.addcmul(self._update(pairs), kept, self.residual)
+        hidden = self._activated(torch.mm(pairs, self._z_by_input))
+        # The product adds to the residual in place: neither it nor the bias is copied first.
+        out = torch.addcmul(self.b, kept, self.residual)
+        return out.addmm_(hidden, self._w_by_input)
+
+    def _update(self, rows: Tensor) -> Tensor:
+        """(..., pairs, 2m) -> h * c."""
+        hidden = self._activated(F.linear(rows.to(self.dtype), self.z))
+        return F.linear(hidden.to(self.dtype), self.w, self.b)
+
+    def _activated(self, hidden: Tensor) -> Tensor:
+        # Called for each of hundreds of small products: functions, not modules.
+        return F.gelu(torch.layer_norm(hidden, hidden.shape[-1:], eps=FEATURE_NORM_EPSILON))
+
+
+def by_input(weight: Tensor) -> Tensor:
+    """The same matrix, its columns side by side in memory: float32 products of few rows would
+    spend most of their time on transposing it."""
+    return weight.t().contiguous().t() if weight.dtype is torch.float32 else weight
+
 
 Plan = list[tuple[FastSwitch, Direction, Tensor | None]]
 """Switch layers, each with the permutation of its outputs or those to gather."""
@@ -34,10 +103,10 @@ class FastShuffleExchange:
         self._units: dict[tuple[int | None, bool], FastSwitch] = {}
         for number, block in enumerate(network.blocks):
             assert isinstance(block, BenesBlock)
-            self._units[number, False] = fast_switch(block.forward_switch, dtype)
-            self._units[number, True] = fast_switch(block.reverse_switch, dtype)
+            self._units[number, False] = FastSwitch(block.forward_switch, dtype)
+            self._units[number, True] = FastSwitch(block.reverse_switch, dtype)
         assert isinstance(network.last, ResidualSwitchUnit)
-        self._units[None, False] = fast_switch(network.last, dtype)
+        self._units[None, False] = FastSwitch(network.last, dtype)
         self.first_unit = self._units[0, False]
         """Of the first half of the first block."""
         self._blocks = len(network.blocks)
@@ -51,7 +120,7 @@ class FastShuffleExchange:
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
         """Everything after the first half of the first block. x: (batch, n, m) float32, that half's
-        output in the order that its shuffles leave (:func:`model.shuffle.interleave`) -> the same
+        output in the order that its shuffles leave (:func:`model.switch.interleave`) -> the same
         as for the whole network."""
         length = x.shape[1]
         first_half = length.bit_length() - 2  # layers
@@ -73,37 +142,7 @@ class FastShuffleExchange:
                 continue
             gather = torch.tensor(layer.gather, device=device)
             outputs = {place % 2 for place in layer.gather}  # of each pair
-            if len(outputs) == 1 and unit.halves:
+            if len(outputs) == 1:
                 unit, gather = unit.half(outputs == {1}), gather // 2
             plan.append((unit, "none", gather))
         return plan
-
-
-def fast_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch:
-    """The unit as one Triton kernel on GPUs if Triton runs, else as a few plain kernels."""
-    if unit.z.weight.is_cuda and find_spec("triton") is not None:
-        return fused_switch(unit, dtype) or FastSwitch(unit, dtype)
-    return FastSwitch(unit, dtype)
-
-
-def fused_switch(unit: ResidualSwitchUnit, dtype: torch.dtype) -> FastSwitch | None:
-    """The unit as one kernel; None if the kernel does not support it or does not run. Every CUDA
-    build of torch has Triton, but the C compiler, the cache folder or a suitable GPU may be
-    missing."""
-    try:
-        from model.fast.triton_switch import TritonSwitch, fits  # needs Triton
-
-        if not fits(unit):
-            return None
-        switch = TritonSwitch(unit, dtype)
-        switch(unit.z.weight.new_zeros(1, 2, unit.w.out_features // 2, dtype=torch.float32), "none")
-    except Exception:
-        _warn_once()
-        return None
-    return switch
-
-
-@cache
-def _warn_once() -> None:
-    """Logs the exception being handled; a network's other units raise the same one."""
-    logger.warning("Triton does not run here; using the plain kernels", exc_info=True)

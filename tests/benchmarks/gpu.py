@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -33,10 +32,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     runs = 5 if options.quick else 20
     a, b = (torch.randn(SIDE, SIDE, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
     rate = 2 * SIDE**3 / min(timed(partial(torch.mm, a, b), runs))
-    figures: dict[str, Any] = {
-        "bf16_tflops": rate / 1e12,
-        "triton": find_spec("triton") is not None,
-    }
+    figures: dict[str, Any] = {"bf16_tflops": rate / 1e12}
     batches = QUICK_BATCHES if options.quick else BATCHES
     for config in (LIVE, ACCURATE):
         figures[config.name] = network(config, batches, rate, runs)

@@ -7,8 +7,7 @@ import torch
 
 from model.config import PAPER, RELEASED_RSE, TEXT_RSE, WINDOW, RSEConfig, StridedConfig
 from model.rse import ResidualShuffleExchange
-from model.shuffle import interleave
-from model.switch import ResidualSwitchUnit
+from model.switch import ResidualSwitchUnit, interleave
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.shuffle import deinterleave, interleave
+from model.switch import deinterleave, interleave
 
 bits = st.integers(min_value=1, max_value=9)
 

@@ -42,7 +42,6 @@ def test_wheel_holds_every_module_and_data_file_and_no_tests(wheel: Path) -> Non
 def test_every_direct_dependency_is_pinned() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    del extras["gpu"]  # CUDA builds of torch name the one release of Triton that fits
     wanted = {
         re.split(r"[\[>]", requirement)[0].strip().lower().replace("_", "-")
         for requirement in chain(project["dependencies"], *extras.values())
@@ -57,8 +56,7 @@ import importlib, pkgutil
 for name in ("service", "rse_transcribe", "model"):
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, name + "."):
-        # The kernel is looked for on a GPU alone, where there is Triton; the others have an extra.
-        needs_more = "import_tf tf_checkpoint export_onnx triton_switch cluster".split()
+        needs_more = "import_tf tf_checkpoint export_onnx cluster".split()  # an extra
         if module.name.rpartition(".")[2] not in ("__main__", *needs_more):
             importlib.import_module(module.name)
 """

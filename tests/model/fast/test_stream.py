@@ -27,7 +27,7 @@ CONFIGS = {
     "no look-ahead": replace(
         LIVE,
         front_end=replace(_SMALL, lookahead=128, convolutions=0),
-        rse=RSEConfig(maps=6, norm="none"),
+        rse=RSEConfig(maps=6),
     ),
 }
 ALL = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

@@ -7,6 +7,13 @@
 There is no I/O in it, no clock, thread or lock: whoever owns the stream decides when its windows
 are computed, with which others, and where. The events depend on the audio and the options alone,
 not on the sizes of chunks, on the pace, or on how many windows are taken at once.
+
+Of the samples at the model's rate it keeps the latest windows, which overlap, and what follows::
+
+    silence before the stream   taken already              not yet due
+    .............|--------------------------------------|----------------|
+               _begin        |<--- last window: 8192 -->|                 next sample
+                                                       _end
 """
 
 from __future__ import annotations
@@ -100,7 +107,6 @@ class Stream:
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is due
         most = self.segment_windows + self.refill_windows if segments else MOST_WINDOWS
-        # At the model's rate: the latest windows, and what follows. Silence precedes the stream.
         self._kept = WINDOW + (most - 1) * self._schedule.block_frames * HOP
         self._samples = np.zeros(self._kept, np.float32)
         self._end = replay.first_sample  # of the windows taken

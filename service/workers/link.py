@@ -110,9 +110,12 @@ class Relay:
             self._windows = windows
             self._pass_on()
 
-    def _pass_on(self) -> None:
+    def _pass_on(self, message: Flush | End | None = None) -> None:
+        """What came since, and a message after it."""
         self._give(self._passed, self._fed)
         self._passed = self._fed
+        if message is not None and self.link is not None:
+            self.link.send(message)
 
     def _give(self, first: int, last: int) -> None:
         """Give the worker these bytes."""
@@ -122,19 +125,15 @@ class Relay:
 
     def flush(self, name: str) -> None:
         """Ask for `flushed` once all earlier audio has been transcribed."""
-        self._pass_on()
         flush = Flush(self.stream, name)
+        self._pass_on(flush)
         self._flushes.append((self._passed, flush))
-        if self.link is not None:
-            self.link.send(flush)
 
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
         """No more audio comes."""
         if self._end is None:
-            self._pass_on()
             self._end = End(self.stream, reason, (error.code, error.message) if error else None)
-            if self.link is not None:
-                self.link.send(self._end)
+            self._pass_on(self._end)
 
     async def said(self) -> Said:
         """The next messages for the client.
@@ -176,10 +175,9 @@ class Relay:
         """Its worker has ended; returns whether the session may be moved to another."""
         self.link = None
         self._moves += 1
-        if self._moves < _MOST_MOVES:
-            return True
-        self.give_up(internal_error())
-        return False
+        if self._moves == _MOST_MOVES:
+            self.give_up(internal_error())
+        return self._moves < _MOST_MOVES
 
     def heard(self, message: Said | Refused) -> None:
         """What the present worker says."""
@@ -246,12 +244,12 @@ class Link(asyncio.Protocol):
         self._worked = worked
         self._lost = lost
         self._frames = Frames()
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
         self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._unanswered = 0  # looks since a ping that was not answered
         self.sessions: dict[int, Relay] = {}
         self.hello: Hello | None = None
-        self.closed = False
+        self.closed = True  # its socket, once it has been opened
 
     async def start(self, setup: Setup) -> Hello:
         """Returns when the model is loaded. Raises EngineError if it cannot be."""
@@ -284,14 +282,12 @@ class Link(asyncio.Protocol):
         return self._unanswered >= LOOKS
 
     def send(self, message: object) -> None:
-        self._write(message_frame(message))
+        if not self.closed:
+            self._transport.write(message_frame(message))
 
     def send_audio(self, stream: int, data: bytes | bytearray) -> None:
-        self._write(audio_frame(stream, data))
-
-    def _write(self, frame: bytes) -> None:
-        if self._transport is not None and not self.closed:
-            self._transport.write(frame)
+        if not self.closed:
+            self._transport.write(audio_frame(stream, data))
 
     def look(self) -> None:
         """Ask for a sign of life; to be called at regular intervals."""
@@ -303,7 +299,7 @@ class Link(asyncio.Protocol):
     def kill(self) -> None:
         """End the worker at once; ``lost`` follows."""
         self._started.kill()
-        if self._transport is not None:
+        if not self.closed:
             self._transport.abort()
 
     def wait(self) -> None:
@@ -313,7 +309,7 @@ class Link(asyncio.Protocol):
     # -- asyncio.Protocol -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport, self.closed = cast(asyncio.Transport, transport), False
 
     def data_received(self, data: bytes) -> None:
         for _, replies in self._frames.take(data):

@@ -31,7 +31,7 @@ from service.protocol.server_messages import (
     event_message,
 )
 from service.score.analysis import analyse
-from service.score.live import CONTEXT_S, LiveBeat, LiveBeats
+from service.score.live import CONTEXT_S, LiveBeats
 from service.stream.resume import checkpoint_of, resume_point
 from service.stream.setup import chosen
 from service.stream.stream import MAX_NOTES, Stream
@@ -126,10 +126,10 @@ class LiveSession:
 
     def hear(self, probabilities: NDArray[np.float32]) -> None:
         """Take the probabilities of the stream's next windows."""
-        self._events(self.stream.hear(probabilities))
+        self._say(self.stream.hear(probabilities))
         if self._beats is not None and self._known_s >= self._beats.due_s:
             notes = self.stream.score.since(self._beats.due_s - CONTEXT_S)
-            self._put_beats(self._beats.hear(notes, self._known_s))
+            self._put(*(Beat(**asdict(one)) for one in self._beats.hear(notes, self._known_s)))
         self._heard += len(probabilities)
         self._answer_flushes()
         if self.stream.fault is not None:
@@ -158,11 +158,11 @@ class LiveSession:
             if self.stream.due:
                 return None
             self._finish_regularly()
-        said = self._draft
-        said.taken_bytes = self._fed_bytes - self._waiting_bytes
-        quarter_s = self._opening.audio.byte_rate // 4
+        said, byte_rate = self._draft, self._opening.audio.byte_rate
+        due_s = self.stream.due * self._opening.options.frames_per_window * self.stream.frame_s
+        said.taken_bytes = self._fed_bytes - int(due_s * byte_rate)
         silent = not said.texts and said.checkpoint is None
-        if silent and said.taken_bytes - self._said_bytes < quarter_s:
+        if silent and said.taken_bytes - self._said_bytes < byte_rate // 4:
             return None
         self._said_bytes, self._draft = said.taken_bytes, Said(self.number)
         said.flushed, said.skip = self._flushed, self._skip
@@ -192,8 +192,8 @@ class LiveSession:
             limits=opening.limits,
         )
 
-    def _events(self, events: list[Event]) -> None:
-        """Say them, and unless the audio has ended the point that they lead to."""
+    def _say(self, events: list[Event]) -> None:
+        """And unless the audio has ended the point that they lead to."""
         if self._heat is not None and (frames := self._heat.take()) is not None:
             self._put(frames)
         delay = self.stream.delay
@@ -231,7 +231,7 @@ class LiveSession:
                 received_samples=received,
                 frames=frames,
                 time_s=round(frames * self.stream.frame_s, 6),
-                behind_ms=self._behind_ms,
+                behind_ms=round(self.stream.behind_ms, 1),
                 checkpoint=checkpoint,
             )
         )
@@ -257,7 +257,7 @@ class LiveSession:
         assert self._end is not None
         reason, error = self._end
         self._finished = True
-        self._events(events)
+        self._say(events)
         totals = self.stream.totals
         midi = base64.b64encode(self.stream.score.midi(self._last_beats())).decode()
         self._put(Done(reason=reason, totals=totals, midi_base64=midi))
@@ -266,22 +266,19 @@ class LiveSession:
         if error is not None:
             self._draft.ended = error.code, error.code.close_code, totals
 
-    def _put_beats(self, beats: list[LiveBeat]) -> None:
-        for beat in beats:
-            self._put(Beat(**asdict(beat)))
-
     def _last_beats(self) -> Tempo:
         """Say them; returns the tempo of the MIDI file."""
         if self._beats is None:
             return STEADY
         notes = self.stream.score.since(self._beats.due_s - CONTEXT_S)
-        self._put_beats(self._beats.finish(notes, self._heard_s))
+        self._put(*(Beat(**asdict(one)) for one in self._beats.finish(notes, self._heard_s)))
         return analyse(self.stream.score.notes, said=self._beats.said).tempo
 
-    def _put(self, message: ServerMessage) -> None:
-        message.seq = self._seq
-        self._seq += 1
-        self._draft.texts.append(message.model_dump_json(exclude_none=True))
+    def _put(self, *messages: ServerMessage) -> None:
+        for message in messages:
+            message.seq = self._seq
+            self._seq += 1
+            self._draft.texts.append(message.model_dump_json(exclude_none=True))
 
     def _checkpoint(self) -> Checkpoint:
         return checkpoint_of(self._opening.session_id, self.stream.point)
@@ -299,16 +296,6 @@ class LiveSession:
         """All that began or ended before has been said."""
         delay = self.stream.delay
         return self._heard_s - max(delay.note_on_ms, delay.note_off_ms) / 1000
-
-    @property
-    def _behind_ms(self) -> float:
-        return round(self.stream.behind_ms, 1)
-
-    @property
-    def _waiting_bytes(self) -> int:
-        """Of audio whose windows are due."""
-        hops = self.stream.due * self._opening.options.frames_per_window
-        return int(hops * self.stream.frame_s * self._opening.audio.byte_rate)
 
 
 class _Heat:

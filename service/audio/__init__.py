@@ -1,4 +1,1 @@
-"""Sound on its way in: PCM and files to mono samples, resampled to the model's rate.
-
-Nothing here knows of models, notes or sockets.
-"""
+"""Sound on its way in: PCM and files to mono samples, resampled to the model's rate; tuning."""

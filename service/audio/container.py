@@ -1,6 +1,6 @@
-"""The sound of one container in a file, frame by frame: FFmpeg, by PyAV.
+"""The sound of an audio file or a film, frame by frame: FFmpeg, by PyAV.
 
-Containers and codecs are those of recordings, and of videos that have sound; FFmpeg's playlists,
+Containers and codecs are those of recordings, and of films that have sound; FFmpeg's playlists,
 devices and video decoders are never opened, nor any file but the one given. FFmpeg drops what
 encoders add before the sound if the container states it; if not, it is dropped here.
 """
@@ -8,6 +8,7 @@ encoders add before the sound if the container states it; if not, it is dropped 
 import io
 from collections.abc import Iterator
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import av
@@ -15,16 +16,15 @@ import numpy as np
 from av.audio.frame import AudioFrame
 from numpy.typing import NDArray
 
-from service.audio.beginnings import OGG, TAG, is_chain
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
-CONTAINERS = frozenset(
-    "wav w64 aiff caf au voc flac ogg mp3 aac mov matroska asf avi mpegts mpeg flv amr wv "
-    "tta ape dsf iff".split()
-)
+_CONTAINERS = (
+    "wav w64 aiff caf au voc flac ogg mp3 aac mov matroska asf avi mpegts mpeg flv amr wv tta ape "
+    "dsf iff s16le f32le"
+).split()
 _PCM = "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw dvd bluray"
-CODECS = frozenset(
+_CODECS = frozenset(
     [f"pcm_{kind}" for kind in _PCM.split()]
     + [f"dsd_{bits}sbf{planar}" for bits in "lm" for planar in ("", "_planar")]
     + "flac alac wavpack tta ape mp3float mp3 mp2float mp2 aac vorbis opus speex".split()
@@ -37,94 +37,69 @@ _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 # Where a time that is missing is no damage, or has been reported as such.
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
-_UNREAD = {
-    b"RIFX": "a big-endian WAV of this kind; convert it to a usual WAV",
-    b"dns.": "a little-endian AU; convert it to a usual WAV",
-    b"ftyp": "an M4A, MP4 or MOV whose end, which lists its sound, is missing",
-}
+_TAGS = (b"ID3", b"TAG", b"APETAGEX")
 _HEAD_BYTES = 1 << 12  # where a WAV states its format
 _EXTENSIBLE = 0xFFFE
 _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
 _UNKNOWN_BYTES = 0x7F000000  # a WAV's length from here on: written to a pipe
-TOLERANCE_S = 0.1  # lengths that are a little wrong are not damage
+_TOLERANCE_S = 0.1  # lengths that are a little wrong are not damage
 # Jumps of the timestamps that are filled with silence.
 _LEAST_GAP_S, _LONGEST_GAP_S = 0.02, 10.0
 
 
-class NotAudioError(ProtocolError):
-    """The file holds no sound that is read here."""
-
-
 class Container:
-    """The sound of a container that begins at a byte of a file.
+    """The sound of a file.
 
     Attributes:
         rate_hz: of the first frame.
         stated_s: the length that its header states or implies; None if there is none.
-        fault: what is damaged first, and after how many seconds; None so far.
+        fault: what is damaged first, with its time; None so far.
     """
 
-    def __init__(self, file: BinaryIO, begin: int = 0, pcm: AudioFormat | None = None) -> None:
-        """Raises NotAudioError."""
-        size = file.seek(0, io.SEEK_END) - begin
-        file.seek(begin)
+    def __init__(self, file: BinaryIO, pcm: AudioFormat | None = None) -> None:
+        """pcm: the format of a file without a header. Raises ProtocolError."""
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
         head = file.read(_HEAD_BYTES)
-        chain_of_many = is_chain(file, begin)
-        self._container, self.begin = _open(file, begin, pcm), begin
+        self._container = _open(file, head, pcm)
         try:
             first = self._begin(head)
             name = self._container.format.name.partition(",")[0]
-            self._tags = name == "mp3"
-            if self._tags and first is not None and not self._stream.start_time:
-                # FFmpeg reads the encoder's delay only from the very beginning.
-                place = file.tell()
-                file.seek(begin)
-                tag = TAG.search(file.read((first.pos or 0) + first.size))
-                file.seek(place)
-                if where := tag.start() if tag else first.pos:
-                    self.begin += where
-                    first = self._begin_again(file, pcm, head)
             if name == "mov" and self._stream.duration == (self._stream.start_time or 0):
                 # FFmpeg takes an edit of 0 s, which means all of the sound, at its word.
-                first = self._begin_again(file, pcm, head, advanced_editlist="0")
+                self._container.close()
+                self._container = _open(file, head, pcm, advanced_editlist="0")
+                first = self._begin(head)
         except BaseException:
             self._container.close()
             raise
-        stream, context = self._stream, self._codec
+        stream = self._stream
         self.rate_hz: int = stream.rate
-        unstated = (
-            name in _NO_DELAY_STATED
-            or (name == "mp3" and not stream.start_time)
-            or (name == "mov" and first is not None and first.pts == 0 and not _skips(first))
-        )
-        self._unwanted = _DELAYS.get(context.name, 0) if unstated else 0
+        unstated = name in _NO_DELAY_STATED or (name == "mp3" and not stream.start_time)
+        if name == "mov" and first is not None and first.pts == 0:  # if FFmpeg skips nothing
+            unstated = not first.get_sidedata("skip_samples").data_size
+        self._unwanted = _DELAYS.get(self._codec.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
         self._read = 0  # samples, per channel
         # The time of the next frame, by its container's clock: sound may begin after a film does,
         # or after an empty edit.
         begin_us, streams = self._container.start_time, self._container.streams
-        self._due_s = None if begin_us is None or len(streams) == 1 else begin_us / 1e6
-        if name == "mov" and len(streams) == 1:
-            self._due_s = 0.0
-        self.end = self.begin  # bytes, of what was read
-        self.fault: tuple[float, str] | None = None
-        self.stated_s = None if chain_of_many else self._length_s()
+        self._due_s = None if begin_us is None else begin_us / 1e6
+        if len(streams) == 1:
+            self._due_s = 0.0 if name == "mov" else None
+        self.fault: str | None = None
+        self.stated_s = self._length_s()
         self._promised_s = 0.0 if name == "aac" else self._promise_s(head, size)  # it states none
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
         """float32 [n, channels] and its rate, n a few thousand at most, to the end. What cannot be
         decoded, or is missing, is silent; ``fault`` says so."""
         for packet in self._packets:
-            if packet.pos is not None:
-                self.end = self.begin + packet.pos + packet.size
-                if self._tags and (tag := TAG.search(bytes(packet))):
-                    self.end += tag.start() - packet.size  # another file begins
-                    break
             try:
                 decoded = self._codec.decode(packet)
             except av.FFmpegError:
-                if not any(tag in bytes(packet) for tag in (b"ID3", b"TAG", b"APETAGEX")):
+                if not any(tag in bytes(packet) for tag in _TAGS):
                     self._damage("it cannot be decoded there")
                 continue
             for frame in decoded:
@@ -139,7 +114,7 @@ class Container:
                 self._unwanted -= drop
                 if drop < len(values):
                     yield values[drop:], frame.rate
-        if self._promised_s > self._read / self.rate_hz + TOLERANCE_S:
+        if self._promised_s > self._read / self.rate_hz + _TOLERANCE_S:
             self._damage(f"its header states {self._promised_s:.1f} s")
 
     def close(self) -> None:
@@ -149,12 +124,12 @@ class Container:
         """Set the stream, its decoder and packets; the first of them, None if there is none."""
         stream = self._container.streams.best("audio")
         if stream is None:
-            raise NotAudioError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
+            raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
         name = stream.codec_context.name if stream.codec_context else "an unknown codec"
         actual = _actual_codec(name, head)
-        if actual not in CODECS:
+        if actual not in _CODECS:
             message = f"not a readable audio file: its sound is coded with {actual}"
-            raise NotAudioError(ErrorCode.UNDECODABLE, message)
+            raise ProtocolError(ErrorCode.UNDECODABLE, message)
         self._codec: Any = stream.codec_context
         if actual != name:
             self._codec = av.CodecContext.create(actual, "r")
@@ -165,13 +140,6 @@ class Container:
         self._packets = packets if first is None else chain([first], packets)
         return first
 
-    def _begin_again(
-        self, file: BinaryIO, pcm: AudioFormat | None, head: bytes, **options: str
-    ) -> Any:
-        self._container.close()
-        self._container = _open(file, self.begin, pcm, **options)
-        return self._begin(head)
-
     def _demuxed(self, stream: Any) -> Iterator[Any]:
         while True:
             try:
@@ -180,10 +148,11 @@ class Container:
             except IndexError:
                 pass  # PyAV does not know a stream that begins in the middle
             except av.FFmpegError:
-                return  # what is promised and not there is a fault; another container may follow
+                return  # what is promised and not there is a fault
 
     def _damage(self, reason: str) -> None:
-        self.fault = self.fault or (self._read / self.rate_hz, reason)
+        at_s = self._read / self.rate_hz
+        self.fault = self.fault or f"the file is damaged after {at_s:.1f} s: {reason}"
 
     def _gap(self, frame: AudioFrame) -> int:
         """Samples that are missing before a frame, by its time."""
@@ -209,69 +178,45 @@ class Container:
     def _promise_s(self, head: bytes, size: int) -> float:
         """Seconds that the header promises; 0 if its length may be a guess from the file's size."""
         rate = self._stream.codec_context.bit_rate
-        if head[:4] in (b"RIFF", b"RIFX"):  # FFmpeg shortens what it states to what is there
-            stated = int.from_bytes(head[4:8], "little" if head[:4] == b"RIFF" else "big") + 8
+        if head[:4] == b"RIFF":  # FFmpeg shortens what it states to what is there
+            stated = int.from_bytes(head[4:8], "little") + 8
             return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
         # An OGG's is that of its last link, if its number is that of the first.
-        stated_s = 0.0 if head[:4] == OGG else self.stated_s or 0.0
+        stated_s = 0.0 if head[:4] == b"OggS" else self.stated_s or 0.0
         return stated_s if not rate or stated_s * rate / 8 > size else 0.0
 
 
-def _open(file: BinaryIO, begin: int, pcm: AudioFormat | None, **options: str) -> Any:
-    """Raises NotAudioError."""
+def _open(file: BinaryIO, head: bytes, pcm: AudioFormat | None, **options: str) -> Any:
+    """Raises ProtocolError."""
     options |= {
-        "format_whitelist": ",".join([*CONTAINERS, *_RAW.values()]),
-        "codec_whitelist": ",".join(CODECS),
+        "format_whitelist": ",".join(_CONTAINERS),
+        "codec_whitelist": ",".join(_CODECS),
         "protocol_whitelist": "",
     }
     raw = None
     if pcm is not None:
         raw = _RAW[pcm.encoding]
         options |= {"sample_rate": str(pcm.sample_rate_hz), "ch_layout": f"{pcm.channels}C"}
+    file.seek(0)
+    unclosed = SimpleNamespace(read=file.read, seek=file.seek, tell=file.tell)
     try:
-        return av.open(_From(file, begin), format=raw, options=options)
+        return av.open(unclosed, format=raw, options=options)
     except (av.FFmpegError, ValueError) as error:
-        file.seek(begin)
-        head = file.read(8)
-        unread = [f": {reason}" for mark, reason in _UNREAD.items() if mark in head]
-        message = "not a readable audio file" + "".join(
-            unread[:1] or " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
-        )
-        raise NotAudioError(ErrorCode.UNDECODABLE, message) from error
-
-
-class _From:
-    """A file from one of its bytes on, for FFmpeg, which closes what it can close."""
-
-    def __init__(self, file: BinaryIO, begin: int) -> None:
-        self._file, self._begin = file, begin
-        self.read = file.read
-        file.seek(begin)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_SET:
-            offset += self._begin
-        return self._file.seek(offset, whence) - self._begin
-
-    def tell(self) -> int:
-        return self._file.tell() - self._begin
+        why = " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
+        if head[4:8] == b"ftyp":
+            why = ": an M4A, MP4 or MOV whose end, which lists its sound, is missing"
+        message = f"not a readable audio file{why}"
+        raise ProtocolError(ErrorCode.UNDECODABLE, message) from error
 
 
 def _actual_codec(name: str, head: bytes) -> str:
     """What the sound of a WAV is coded with, if FFmpeg takes it for something else."""
     if head[:4] == b"RIFX":
-        if not name.startswith("pcm_"):
-            return f"big-endian {name}"
-        return name.removesuffix("le") + "be" * name.endswith("le")
+        return f"big-endian {name}"
     tag = head.find(b"fmt ") + 8
     extensible = int.from_bytes(head[tag : tag + 2], "little") == _EXTENSIBLE
     # 24 bits of 32 are floats in the first version of Audition's files alone.
     return "pcm_s32le" if name == "pcm_f24le" and extensible else name
-
-
-def _skips(packet: Any) -> bool:
-    """Whether FFmpeg drops samples of it."""
-    return bool(packet.get_sidedata("skip_samples").data_size)
 
 
 def _values(frame: AudioFrame) -> NDArray[np.float32]:

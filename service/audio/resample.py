@@ -9,8 +9,8 @@ Towards 11,025 Hz it is flat to 4.5 kHz, above the highest note of a piano, and 
 length is what it holds back: 1.1 ms.
 
 Each output sample is the same sum in the same order however the input is cut and wherever the
-resampler begins, so the output is a function of the sound alone, bit for bit. (At its usual quality
-soxr holds back 68 ms, and its bits depend on where it began.)
+resampler begins, bit for bit. (soxr's usual quality holds back 68 ms; its bits depend on where it
+began.)
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from numpy.typing import NDArray
 
 from model.low_pass import kaiser, low_pass
 
-# Edges of the filter's transition, as parts of half the lower rate.
-PASS = 0.82
-STOP = 1.18
+PASS, STOP = 0.82, 1.18  # edges of the filter's transition, as parts of half the lower rate
 REJECTION_DB = 70.0
 # Where the ratio of the rates needs more phases than these (44,101 Hz), the nearest is taken: its
 # jitter of 1/2048 of an input sample lies 70 dB below a tone of 4 kHz.
@@ -71,8 +69,7 @@ class RateRatio:
 
 
 class Resampler:
-    """float32 samples at one rate to float32 samples at another, chunk by chunk. The output does
-    not depend on the sizes of the chunks, bit for bit. Output sample i is the sound at i /
+    """float32 samples at one rate to another, chunk by chunk. Output sample i is the sound at i /
     output_rate_hz seconds: the filter's delay is compensated."""
 
     def __init__(self, input_rate_hz: int, output_rate_hz: int, first_output: int = 0) -> None:
@@ -106,9 +103,8 @@ class Resampler:
         output = np.empty(stop - self._given, np.float32)
         for first in range(self._given, stop, _PIECE):
             last = min(first + _PIECE, stop)
-            output[first - self._given : last - self._given] = self._filter(
-                heard, begin, np.arange(first, last)
-            )
+            made = self._filter(heard, begin, np.arange(first, last))
+            output[first - self._given : last - self._given] = made
         self._given = stop
         self._kept = heard[self._first_needed - begin :].copy()
         return output

@@ -1,18 +1,38 @@
-"""The tuning of a performance from its spectral peaks.
+"""How far a performance is from A4 = 440 Hz, and the shift of the filterbank that follows it.
 
-A peak counts if it stays where it was in the spectrum before: glides, vibrato and noise do not. So
-singers are hardly followed, which suits them: alone they keep no pitch, and their listeners name
-the nearest one. See ``service.notes.tuning`` for what becomes of the peaks.
+A performance in another tuning has its notes between the network's pitches, and its spectral peaks
+are equally far from the nearest pitches, on average. So each block of audio gives a vector, the
+mean of exp(2 pi i deviation / 100 cents) over its peaks. The sum of these vectors, which slowly
+forgets, points to the deviation; the more they agree, the longer it is. The network then reads its
+filters so many bins higher that what is left is less than half of one (33 cents apart, with three
+in a semitone)::
+
+    deviation   -50        -33        -17         0         17         33         50 cents
+    shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
+
+A whole semitone cannot be told from none: who drifts by more than a half is heard a semitone off
+from there on. A peak counts if it stays where it was in the spectrum before: glides, vibrato and
+noise do not. So singers are hardly followed, which suits them: alone they keep no pitch, and their
+listeners name the nearest one. The rule is causal, and live streams and recordings follow it alike.
 """
 
+from __future__ import annotations
+
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.notes.tuning import CONCERT_HZ, UNKNOWN, Tuning, fixed_shift
-
+CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate from one look to the next; 372 ms at 11,025 Hz
+TOLERANCE_CENTS = 17.0  # deviation that is not followed: half a bin
+_KEPT = 0.97  # of the vectors so far, from block to block: half of the sum is 8.5 s old or newer
+# Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3 to
+# 0.9 per block, and are followed after 1 to 4 s; singers alone 0.1 to 0.3, noise next to none.
+_LEAST_SUM, _LEAST_AGREEMENT = 3.0, 0.15
+_DIGITS = 6
+_REMEMBERED = 2048  # boundaries, 13 min: more than the segments of a recording under way
 
 _SPAN = 2048  # samples of a spectrum
 _STEP = 1024  # from one to the next
@@ -21,44 +41,88 @@ _LOWEST_HZ, _HIGHEST_HZ = 150.0, 2500.0
 _PEAKS = 12  # of each spectrum, the highest
 _FAINT = 10 ** (-30 / 20)  # relative to the highest
 _SILENT = 1e-4  # amplitude of a sine
-_STEADY_CENTS = 8.0  # that a peak may move between two spectra: others are glides and noise
-_REMEMBERED = 2048  # boundaries, 13 min: more than the segments of a recording under way
+_STEADY_CENTS = 8.0  # that a peak may move between two spectra
+_WINDOW = np.hanning(_SPAN).astype(np.float32) * np.float32(4 / _SPAN)
 
 
-class TuningFollower:
-    """Follows the tuning of one stream of samples at the model's rate."""
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What is known of a performance's tuning at one moment.
+
+    Attributes:
+        along, across: the sum of the blocks' vectors.
+        blocks: how many blocks with sound it remembers, older ones less.
+        shift: bins by which the filterbank is read higher.
+    """
+
+    along: float = 0.0
+    across: float = 0.0
+    blocks: float = 0.0
+    shift: int = 0
+
+    def after(self, vector: complex, bins_per_semitone: int) -> Tuning:
+        """With one more block, which had sound."""
+        total = _KEPT * complex(self.along, self.across) + vector
+        blocks = _KEPT * self.blocks + 1
+        shift = self.shift
+        if abs(total) >= max(_LEAST_SUM, _LEAST_AGREEMENT * blocks):
+            bin_cents = 100.0 / bins_per_semitone
+            deviation = 100 * math.atan2(total.imag, total.real) / math.tau
+            left = (deviation - bin_cents * shift + 50) % 100 - 50
+            if abs(left) > TOLERANCE_CENTS:
+                shift += round(left / bin_cents)
+                half = bins_per_semitone // 2
+                shift = (shift + half) % bins_per_semitone - half
+        along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
+        return Tuning(along, across, round(blocks, _DIGITS), shift)
+
+
+UNKNOWN = Tuning()
+
+
+class Tuner:
+    """How the filterbank is read for one stream of samples at the model's rate: as the performance
+    is followed, or at a fixed shift if the tuning is given."""
 
     def __init__(
         self,
         rate_hz: int,
         bins_per_semitone: int,
+        tuning_hz: float | None = None,
         first_sample: int = 0,
         known_at: int = 0,
         tuning: Tuning = UNKNOWN,
     ) -> None:
         """Args:
+        tuning_hz: of A4; None to follow it.
         first_sample: index in the performance of the first sample written.
         known_at: the first sample at which the tuning is asked for, at least BLOCK - 1 after
             first_sample unless both are 0.
         tuning: what is known there.
         """
-        boundary = known_at - known_at % BLOCK
-        self._spectrum = _Spectrum(rate_hz)
+        self._bin_hz = rate_hz / _BINS
         self._bins = bins_per_semitone
-        self._unneeded = boundary - first_sample
-        self._first = self._boundary = boundary
+        self._hz = tuning_hz or CONCERT_HZ
+        self._fixed: Tuning | None = None
+        if tuning_hz is not None:
+            octaves = math.log2(tuning_hz / CONCERT_HZ)
+            self._fixed = Tuning(shift=round(12 * bins_per_semitone * octaves))
+        self._first = self._boundary = known_at - known_at % BLOCK
+        self._unneeded = self._boundary - first_sample
         self._audio = np.zeros(0, np.float32)  # since the last boundary
-        self._known = {boundary: tuning}
+        self._known = {self._boundary: tuning}
 
     def write(self, samples: NDArray[np.float32]) -> None:
         """The next samples."""
+        if self._fixed is not None:
+            return
         unneeded = min(self._unneeded, len(samples))
         self._unneeded -= unneeded
         audio = np.concatenate([self._audio, samples[unneeded:]])
         whole = len(audio) - len(audio) % BLOCK
         for start in range(0, whole, BLOCK):
             tuning = self._known[self._boundary]
-            vector = self._spectrum.vector(audio[start : start + BLOCK])
+            vector = self._vector(audio[start : start + BLOCK])
             if vector is not None:
                 tuning = tuning.after(vector, self._bins)
             self._boundary += BLOCK
@@ -68,59 +132,22 @@ class TuningFollower:
 
     def at(self, sample: int) -> Tuning:
         """What is known at the last boundary up to this sample, or at the first boundary there is;
-        all before have been written."""
-        return self._known[max(self._first, sample - sample % BLOCK)]
-
-
-class Tuner:
-    """How the filterbank is read for one stream: fixed, or as the performance is followed."""
-
-    def __init__(
-        self,
-        bins_per_semitone: int = 1,
-        tuning_hz: float | None = None,
-        follower: TuningFollower | None = None,
-    ) -> None:
-        """tuning_hz: of A4; without it and a follower, that of the network."""
-        self._bin_cents = 100 / bins_per_semitone
-        self._hz = tuning_hz or CONCERT_HZ
-        self._fixed = fixed_shift(self._hz, bins_per_semitone)
-        self._follower = follower
-
-    def write(self, samples: NDArray[np.float32]) -> None:
-        """The next samples."""
-        if self._follower is not None:
-            self._follower.write(samples)
-
-    def shift(self, end: int) -> int:
-        """Of the window that ends before this sample."""
-        return self._fixed if self._follower is None else self._follower.at(end).shift
+        all before have been written. Windows that end before the sample are read with its shift."""
+        return self._fixed or self._known[max(self._first, sample - sample % BLOCK)]
 
     def raised_cents(self, end: int) -> float:
-        """By how much that window's pitches lie above A4 = 440 Hz, or at
-        ``tuning_hz``."""
-        return self._bin_cents * self.shift(end) - 1200 * math.log2(self._hz / CONCERT_HZ)
+        """By how much the pitches of the window that ends before this sample lie above A4 = 440 Hz,
+        or above the tuning that was given."""
+        above = 1200 * math.log2(self._hz / CONCERT_HZ)
+        return 100 / self._bins * self.at(end).shift - above
 
-    def tuning(self, sample: int) -> Tuning:
-        """What is known of the performance at this sample."""
-        return UNKNOWN if self._follower is None else self._follower.at(sample)
-
-
-class _Spectrum:
-    """The peaks of a block."""
-
-    def __init__(self, rate_hz: int) -> None:
-        self._window = np.hanning(_SPAN).astype(np.float32) * np.float32(4 / _SPAN)
-        self._bin_hz = rate_hz / _BINS
-        self._first = int(_LOWEST_HZ / self._bin_hz)
-        self._stop = int(_HIGHEST_HZ / self._bin_hz) + 1
-
-    def vector(self, block: NDArray[np.float32]) -> complex | None:
+    def _vector(self, block: NDArray[np.float32]) -> complex | None:
         """The block's vector, short if few of its peaks are steady; None if none is."""
-        spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * self._window
-        height = np.abs(np.fft.rfft(spans, _BINS))[:, self._first - 1 : self._stop + 1]
+        first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
+        spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
+        heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]
         total, weights = 0j, 0.0
-        (before, _), *rest = map(self._peaks, height)
+        (before, _), *rest = (_peaks(height, first, self._bin_hz) for height in heights)
         for cents, peaks in rest:
             if len(before) and len(cents):
                 steady = np.abs(cents[:, None] - before).min(axis=1) < _STEADY_CENTS
@@ -129,14 +156,18 @@ class _Spectrum:
             before = cents
         return total / weights if total else None
 
-    def _peaks(self, height: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-        """Cents above concert pitch, and amplitudes, of the highest peaks."""
-        inner = height[1:-1]
-        at = np.flatnonzero((inner > height[:-2]) & (inner >= height[2:]) & (inner > _SILENT))
-        if len(at):
-            at = at[inner[at] > _FAINT * inner[at].max()]
-            at = at[np.argsort(-inner[at], kind="stable")[:_PEAKS]]
-        left, peak, right = (np.log(height[at + step] + 1e-12) for step in range(3))
-        vertex = 0.5 * (left - right) / np.minimum(left - 2 * peak + right, -1e-9)
-        hz = (self._first + at + vertex) * self._bin_hz
-        return 1200 * np.log2(hz / CONCERT_HZ), inner[at]
+
+def _peaks(
+    height: NDArray[np.float64], first: int, bin_hz: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cents above concert pitch, and amplitudes, of the highest peaks of a spectrum's bins from the
+    one before ``first`` on."""
+    inner = height[1:-1]
+    at = np.flatnonzero((inner > height[:-2]) & (inner >= height[2:]) & (inner > _SILENT))
+    if len(at):
+        at = at[inner[at] > _FAINT * inner[at].max()]
+        at = at[np.argsort(-inner[at], kind="stable")[:_PEAKS]]
+    left, peak, right = (np.log(height[at + step] + 1e-12) for step in range(3))
+    vertex = 0.5 * (left - right) / np.minimum(left - 2 * peak + right, -1e-9)
+    hz = (first + at + vertex) * bin_hz
+    return 1200 * np.log2(hz / CONCERT_HZ), inner[at]

@@ -1,4 +1,1 @@
-"""Probabilities to notes: the causal tracker, its events, the score of a performance, MIDI files.
-
-Nothing here knows of audio, engines or clients.
-"""
+"""Probabilities to notes: the causal trackers, their events, the score of a performance."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from service.audio.tuning import UNKNOWN, Tuning
 from service.notes.bends import Curve
 from service.notes.dynamics import Dynamics
 from service.notes.events import NoteEvent
 from service.notes.naming import Belief
-from service.notes.tuning import UNKNOWN, Tuning
 from service.protocol.faults import ErrorCode
 from service.protocol.options import Mix, OptionsError
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, FilterbankConfig, ModelConfig
 from model.instruments import PROGRAMS, distinguished_by
-from service.audio.tuning import Tuner, TuningFollower
+from service.audio.tuning import CONCERT_HZ, Tuner
 from service.notes.listener import Listener
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
@@ -64,16 +64,12 @@ def set_up(
 
 def tuner(config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint) -> Tuner:
     """How the filterbank is read for a stream that begins with this replay."""
-    front_end = config.front_end
+    front_end, rate_hz = config.front_end, config.sample_rate
     if not isinstance(front_end, FilterbankConfig):
-        return Tuner()
+        return Tuner(rate_hz, 1, CONCERT_HZ)
+    first, known_at = replay.first_sample, replay.tuning_sample
     bins = front_end.bins_per_semitone
-    if options.tuning_hz is not None:
-        return Tuner(bins, options.tuning_hz)
-    follower = TuningFollower(
-        config.sample_rate, bins, replay.first_sample, replay.tuning_sample, point.tuning
-    )
-    return Tuner(bins, follower=follower)
+    return Tuner(rate_hz, bins, options.tuning_hz, first, known_at, point.tuning)
 
 
 def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:

@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW, ModelConfig
-from service.audio.channels import MIX_MS
-from service.audio.pcm import BadAudioError, PcmDecoder, check_and_mix
+from service.audio.pcm import MIX_MS, BadAudioError, PcmDecoder, check_and_mix
 from service.audio.resample import RateRatio, Resampler
 from service.notes.events import Event
 from service.notes.resume import ResumePoint
@@ -187,7 +186,7 @@ class Stream:
         self._end = end
         hops = self._schedule.block_frames
         step = hops * HOP
-        self._shifts += [self._tuner.shift(end - n * step) for n in reversed(range(count))]
+        self._shifts += [self._tuner.at(end - n * step).shift for n in reversed(range(count))]
         windows = count + min(refill, self._blocks - count - self._first_block)
         begin = end - WINDOW - (windows - 1) * step
         samples = self._samples[begin - self._begin : end - self._begin]
@@ -263,7 +262,7 @@ class Stream:
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
             dropped_samples=self._dropped,
-            mix=self._decoder.mix,
+            mix=self._decoder.downmix.told,
         )
 
     @property
@@ -298,7 +297,7 @@ class Stream:
             frames=self._frames,
             notes=self.score.begun,
             sounding=self.score.sounding,
-            tuning=self._tuner.tuning(replay.tuning_sample),
+            tuning=self._tuner.at(replay.tuning_sample),
         )
 
     @property

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from rse_transcribe.arguments import Rate, as_float, floats_at, stream_options
 from rse_transcribe.models import Model, claim_process, loaded
-from service.audio.channels import Downmix
+from service.audio.pcm import Downmix
 from service.engine.local import LocalComputer
 from service.notes.events import Event, Note, is_update
 from service.notes.tracker_settings import TrackerSettings

@@ -1,6 +1,6 @@
 /**
  * Several channels to one, by blocks of 100 ms: how and why is told in the service's
- * `audio/channels.py`, which does the same.
+ * `audio/pcm.py`, which does the same.
  */
 
 const BLOCKS_A_SECOND = 10;

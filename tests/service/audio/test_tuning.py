@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.audio.tuning import BLOCK, TuningFollower
-from service.notes.tuning import CONCERT_HZ, TOLERANCE_CENTS
+from service.audio.tuning import BLOCK, CONCERT_HZ, TOLERANCE_CENTS, Tuner
 
 RATE_HZ = 11_025
 BINS = 3
@@ -28,11 +27,11 @@ def melody(cents: float, seconds: float = 12.0, seed: int = 0) -> NDArray[np.flo
 
 def shifts(samples: NDArray[np.float32]) -> list[int]:
     """At every block's end."""
-    follower = TuningFollower(RATE_HZ, BINS)
+    tuner = Tuner(RATE_HZ, BINS)
     found = []
     for end in range(BLOCK, len(samples), BLOCK):
-        follower.write(samples[end - BLOCK : end])
-        found.append(follower.at(end).shift)
+        tuner.write(samples[end - BLOCK : end])
+        found.append(tuner.at(end).shift)
     return found
 
 
@@ -80,7 +79,7 @@ def test_chunks_do_not_matter_and_a_resumed_stream_goes_on_alike(
     chunks: list[int], cut: int
 ) -> None:
     samples = melody(-40.0, 8.0)
-    whole, parts = TuningFollower(RATE_HZ, BINS), TuningFollower(RATE_HZ, BINS)
+    whole, parts = Tuner(RATE_HZ, BINS), Tuner(RATE_HZ, BINS)
     whole.write(samples)
     for part in np.split(samples, np.cumsum(chunks)):
         parts.write(part)
@@ -88,7 +87,7 @@ def test_chunks_do_not_matter_and_a_resumed_stream_goes_on_alike(
     assert parts.at(end) == whole.at(end)
     sample = min(end, cut * 2000)
     first = max(0, sample - 5000)
-    resumed = TuningFollower(RATE_HZ, BINS, first, sample if first else 0, whole.at(sample))
+    resumed = Tuner(RATE_HZ, BINS, None, first, sample if first else 0, whole.at(sample))
     resumed.write(samples[first:])
     for later in range(sample, end, 1000):
         assert resumed.at(later) == whole.at(later)

@@ -6,7 +6,7 @@ import numpy as np
 import pretty_midi
 import pytest
 
-from service.audio.channels import Downmix, block_samples
+from service.audio.pcm import Downmix
 from tests.service.page.browser import Tab
 
 MIDI_OF = """async ([notes, beats, key]) => {
@@ -58,7 +58,7 @@ def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
 
 @pytest.mark.parametrize("channels", [2, 6])
 def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int) -> None:
-    rng, block = np.random.default_rng(4), block_samples(8_000)
+    rng, block = np.random.default_rng(4), 8_000 // BLOCKS_PER_S
     tone = 0.5 * np.sin(0.35 * np.arange(2 * block))
     levels = [[1.0, 1.0], [1, 0], [1, -0.9], [1e-3, -1e-3], [0, 1], [0, 0], [-1, 1], [1e-4, 0.01]]
     parts = [np.outer(tone, np.pad(pair, (0, channels - 2))) for pair in np.array(levels)]

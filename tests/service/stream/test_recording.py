@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from model.transcriber import TranscriptionModel
-from service.audio import decode
 from service.engine.local import LocalComputer
 from service.notes.events import Event, NoteEvent
 from service.notes.score import midi_file
@@ -25,11 +24,6 @@ from tests.service.streams import MELODY, listen, pcm, recorded, to_bytes
 
 RATE_HZ = 44_100
 Items = list[Event | FileProgress | Performance]
-
-
-@pytest.fixture(autouse=True)
-def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "_BLOCK_SAMPLES", 10_000)
 
 
 def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:

@@ -65,22 +65,19 @@ TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth \
 SHIP = $(PY) -m training.shipping.ship --synth $(SHARED)/synth $(if $(REAL),--real $(REAL)) --weights last
 resume = $(if $(wildcard $(1)/state.pt),--resume)
 
-# From random weights, then at a lower rate: two and a half hours on two cores; then with every voice:
-# a day.
+# From random weights, two hours on two cores; then at a lower rate: a day.
 train-live: $(VENV)/.installed-dev
 	$(TRAIN) --preset live --out runs/live $(call resume,runs/live)
 	$(TRAIN) --preset live-on --init runs/live/best.safetensors --out runs/live-on \
 	  $(call resume,runs/live-on)
-	$(TRAIN) --preset live-every-voice --init runs/live-on/best.safetensors \
-	  --out runs/live-every-voice $(call resume,runs/live-every-voice)
-	$(SHIP) runs/live-every-voice --name live
+	$(SHIP) runs/live-on --name live
 
 # Ten minutes of a data-centre GPU.
 train-accurate: $(VENV)/.installed-dev
 	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
 	$(SHIP) runs/accurate --name accurate
 
-# Half of the work of "live", which it starts from and learns from: two hours.
+# On from "light", taught by "live": two hours.
 train-light: $(VENV)/.installed-dev
 	$(TRAIN) --preset light --out runs/light $(call resume,runs/light)
 	$(SHIP) runs/light --name light

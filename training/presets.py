@@ -19,7 +19,6 @@ from model.config import (
     NOTE_HEADS,
     PAPER,
     PAPER_TEXT,
-    RELEASED_RSE,
     TEXT_RSE,
     FilterbankConfig,
     RSEConfig,
@@ -114,7 +113,7 @@ _PAPER_MUSIC = MusicConfig(
 _PAPER_MUSIC_LOOP = released_loop(PAPER.rse.maps, steps=800_000)
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
-    # a small filterbank network on made-up tones.
+    # A small filterbank network on made-up tones.
     "minute": MusicRun(
         music=MusicConfig(
             model=replace(
@@ -130,24 +129,12 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         ),
         loop=LoopConfig(minutes=0.8, learning_rate=5e-3, average=0.98),
     ),
-    # The weights in the package.
+    # From random weights, on two cores.
     "live": MusicRun(loop=LoopConfig(minutes=120, validate_minutes=15)),
-    # a second stage, at a lower rate to keep what has been learned.
+    # "live" goes on, for days of two cores.
     "live-on": MusicRun(
-        loop=LoopConfig(minutes=35, learning_rate=5e-4, validate_minutes=12), init="live"
-    ),
-    # All families, in slices (--max-minutes, --resume).
-    "live-every-voice": MusicRun(
         music=MusicConfig(weights=HeadWeights(instrument=2)),
         loop=LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
-        init="live",
-    ),
-    # "live" on a GPU, with "accurate" as its teacher.
-    "live-taught": MusicRun(
-        music=MusicConfig(
-            batch_size=256, workers=12, distillation=DistillationConfig(teacher="accurate")
-        ),
-        loop=LoopConfig(minutes=6, learning_rate=1e-3, validate_minutes=3),
         init="live",
     ),
     # Several times the work of "live": ten minutes of a data-centre GPU, days of a processor.
@@ -155,18 +142,11 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         music=MusicConfig(model=ACCURATE, batch_size=256, workers=12),
         loop=LoopConfig(minutes=8, validate_minutes=3),
     ),
-    # For processors without bfloat16: "live" made narrower, which is also its teacher.
+    # "light", for processors without bfloat16, goes on, taught by "live".
     "light": MusicRun(
         music=MusicConfig(model=LIGHT, distillation=DistillationConfig(teacher="live")),
         loop=LoopConfig(minutes=120, learning_rate=1e-3, validate_minutes=15),
-        init="live",
-    ),
-    # The paper's network on rendered sound, for hours on a CPU, beside "live" at equal hours.
-    "waveform": MusicRun(
-        music=MusicConfig(model=PAPER, batch_size=16),
-        loop=LoopConfig(
-            minutes=240, learning_rate=_PAPER_MUSIC_LOOP.learning_rate, validate_minutes=15
-        ),
+        init="light",
     ),
     # On the archive; needs a GPU.
     "paper": MusicRun(music=_PAPER_MUSIC, loop=_PAPER_MUSIC_LOOP),
@@ -179,20 +159,21 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
 
 def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     """Presets of one of the three tasks."""
-    problem = PROBLEMS[task]
     data = AlgorithmicConfig(task=task)  # type: ignore[arg-type]
-    paper, text, released = (
-        replace(rse, maps=192, blocks=problem.blocks)
-        for rse in (RSEConfig(), TEXT_RSE, RELEASED_RSE)
+    paper, text = (
+        replace(rse, maps=192, blocks=PROBLEMS[task].blocks) for rse in (RSEConfig(), TEXT_RSE)
     )
-    narrow = replace(paper, maps=48, dropout=0.0)
     loop = released_loop(192, steps=20_000, validate_steps=500)
     muon = LoopConfig(optimizer="muon", learning_rate=0.02, validate_steps=500)
     return {
         # Sequences of up to 16.
         "minute": AlgorithmicRun(
             algorithmic=replace(
-                data, rse=narrow, bins=(8, 16), examples_per_length=2_000, validation_examples=256
+                data,
+                rse=replace(paper, maps=48, dropout=0.0),
+                bins=(8, 16),
+                examples_per_length=2_000,
+                validation_examples=256,
             ),
             loop=replace(muon, minutes=0.8, average=0.98),
         ),
@@ -212,28 +193,12 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
         "paper-text": AlgorithmicRun(
             algorithmic=replace(data, rse=text, smoothing=0.0), loop=by_the_text(loop)
         ),
-        # The network as the released code computes it.
-        "released": AlgorithmicRun(algorithmic=replace(data, rse=released), loop=loop),
-        # The paper's ablation study: longer sequences; vary rse with flags.
-        "ablation": AlgorithmicRun(
-            algorithmic=replace(data, rse=replace(paper, blocks=2), bins=(8, 16, 32, 64, 128)),
-            loop=loop,
-        ),
     }
 
 
-_SMALL = LambadaConfig(
-    vocabulary=3000,
-    rse=RSEConfig(maps=64, blocks=1, dropout=0.0),
-    length=128,
-    votes=0,
-    batch_size=32,
-    objective="sum",
-    validation_passages=1000,
-)
+_SMALL = LambadaConfig(length=128, votes=0, objective="sum", validation_passages=1000)
 _PAPER_LAMBADA = LambadaConfig(
-    train=Path("data/train.txt"),
-    vectors=Path("data/wiki-news-300d-1M.vec"),
+    train=Path("data/train.txt"), vectors=Path("data/wiki-news-300d-1M.vec")
 )
 _PAPER_LAMBADA_LOOP = released_loop(384, steps=20_000, validate_steps=1000)
 
@@ -245,6 +210,7 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
             made_up=2_000,
             rse=RSEConfig(maps=32, blocks=1, dropout=0.0),
             length=32,
+            batch_size=32,
             validation_passages=200,
         ),
         loop=LoopConfig(minutes=0.5, learning_rate=4e-3, average=0.98),
@@ -252,11 +218,7 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
     # The results in RESULTS.md.
     "novels": LambadaRun(
         lambada=replace(
-            _SMALL,
-            corpus_vectors=True,
-            batch_size=64,
-            vocabulary=12_000,
-            rse=RSEConfig(maps=96, blocks=1),
+            _SMALL, corpus_vectors=True, vocabulary=12_000, rse=RSEConfig(maps=96, blocks=1)
         ),
         loop=LoopConfig(minutes=45, optimizer="muon", learning_rate=0.01, validate_minutes=6),
     ),
@@ -264,13 +226,16 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
     "paper": LambadaRun(lambada=_PAPER_LAMBADA, loop=_PAPER_LAMBADA_LOOP),
     "paper-text": LambadaRun(
         lambada=replace(
-            _PAPER_LAMBADA,
-            rse=replace(TEXT_RSE, maps=384),
-            smoothing=0.0,
-            word_dropout=0.0,
+            _PAPER_LAMBADA, rse=replace(TEXT_RSE, maps=384), smoothing=0.0, word_dropout=0.0
         ),
         loop=by_the_text(_PAPER_LAMBADA_LOOP),
     ),
+}
+
+COMMANDS: dict[str, type[Run]] = {
+    "musicnet": MusicRun,
+    "algorithmic": AlgorithmicRun,
+    "lambada": LambadaRun,
 }
 
 
@@ -279,10 +244,3 @@ def presets_of(command: str, task: str) -> Mapping[str, Run]:
     if command == "algorithmic":
         return algorithmic_presets(task)
     return MUSIC_PRESETS if command == "musicnet" else LAMBADA_PRESETS
-
-
-COMMANDS: dict[str, type[Run]] = {
-    "musicnet": MusicRun,
-    "algorithmic": AlgorithmicRun,
-    "lambada": LambadaRun,
-}

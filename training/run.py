@@ -6,9 +6,9 @@
 
 Every field of a preset can be overridden, for example --loop.minutes 10 --algorithmic.rse.maps 96;
 --help-all lists them with their units. The run's folder receives its configuration, the last and
-the best weights, the state of the run and metrics.jsonl. --max-minutes stops and saves in time, and
---resume continues with the folder's configuration, so long training fits into short sessions;
-Ctrl-C saves too, without validating.
+the best weights, the state of the run and metrics.jsonl. --loop.max-minutes stops and saves in
+time, and --resume continues with the folder's configuration, so long training fits into short
+sessions; Ctrl-C saves too, without validating.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import logging
 import signal
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +29,13 @@ from model.storage import WeightsError, write_whole
 from model.transcriber import TranscriptionModel
 from training.algorithmic.data import PROBLEMS
 from training.loop.loop import Trainer
-from training.loop.run_folder import STATE
-from training.loop.warm_start import warm_start
+from training.loop.run_folder import STATE, warm_start
 from training.presets import COMMANDS, AlgorithmicRun, LambadaRun, MusicRun, Run, presets_of
 
 DEFAULT_PRESET = "minute"
 CONFIG = "config.json"
-FIXED = (
-    "algorithmic.rse",
-    "algorithmic.task",
-    "lambada.corpus_vectors",
-    "lambada.rse",
-    "lambada.vocabulary",
-    "loop.optimizer",
-    "music.data",
-    "music.model",
-)
-"""Fields that a resumed run cannot change: the state would not fit or mean something else."""
 INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
-
 PROG = "python -m training.run"
-DESCRIPTION = """\
-Trains a network; Ctrl-C stops and saves, --resume continues.
-
-  {prog} algorithmic
-  {prog} musicnet --preset live --data-dir SYNTH --out runs/live
-"""
 
 logger = logging.getLogger(__name__)
 
@@ -63,101 +43,71 @@ logger = logging.getLogger(__name__)
 def parse(arguments: list[str], prog: str = PROG) -> Run:
     """The run that a command line describes. Exits if it is invalid or asks for help. Raises
     OSError or WeightsError if it resumes a run that cannot be read or trains something else."""
-    parser = _parser(prog)
-    if not arguments or {"-h", "--help"} & set(arguments):
-        parser.print_help()
-        parser.exit()
-    known, rest = parser.parse_known_args(arguments)
-    known.out = known.out or Path("runs") / known.command
-    kept = read_run(known.out) if known.resume and (known.out / CONFIG).is_file() else None
-    if kept:
-        base = kept
-        found = (("task", _command(kept), known.command), ("preset", kept.preset, known.preset))
-        for name, there, asked in found:
-            _check_same(known.out, name, there, asked or there)
+    known, rest = _parser(prog).parse_known_args(arguments)
+    command, preset, task = known.command, known.preset, getattr(known, "task", None)
+    out = known.out or Path("runs") / command
+    if known.resume and (out / CONFIG).is_file():
+        base = read_run(out)
+        if not isinstance(base, COMMANDS[command]) or preset not in (None, base.preset):
+            held = f"{_command(base)}, preset {base.preset}"
+            raise WeightsError(f"{out} holds a run of {held}: choose another --out")
     else:
-        preset = known.preset or DEFAULT_PRESET
-        chosen = presets_of(known.command, known.task or "addition")
-        if preset not in chosen:
-            parser.error(f"{known.command} has no preset {preset!r}: {', '.join(sorted(chosen))}")
-        base = replace(chosen[preset], preset=preset)
-    given = {argument.partition("=")[0] for argument in rest}
-    if "--loop.steps" in given and "--loop.minutes" not in given:  # which would come first
-        base = replace(base, loop=replace(base.loop, minutes=0))
-    try:
-        default = adjusted(base, known)
-    except ValueError as error:
-        parser.error(str(error))
+        preset = preset or DEFAULT_PRESET
+        base = replace(presets_of(command, task or "addition")[preset], preset=preset)
+    if any(one.partition("=")[0] == "--loop.steps" for one in rest):
+        base = replace(base, loop=replace(base.loop, minutes=0))  # which would count instead
+    if task and isinstance(base, AlgorithmicRun):
+        base = replace(base, algorithmic=replace(base.algorithmic, task=task))
+    if folder := getattr(known, "data_dir", None):
+        base = _reading(base, folder)
     run: Run = tyro.cli(
-        COMMANDS[known.command],
-        prog=f"{prog} {known.command} --preset {base.preset}",
-        default=default,
+        COMMANDS[command],
+        prog=f"{prog} {command} --preset {base.preset}",
+        default=replace(base, out=out, resume=known.resume),
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )
-    if kept:
-        _check_changes(kept, run)
     return run
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        usage=f"%(prog)s {'|'.join(sorted(COMMANDS))} [options]",
-        description=DESCRIPTION.format(prog=prog),
-        epilog="  --help-all       every option of TASK and PRESET, with units\n",
-        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=20),
-        add_help=False,
-        allow_abbrev=False,
+        description="Trains a network; Ctrl-C stops and saves, --resume continues.",
+        epilog="Each task has its own --help.",
     )
-    add = parser.add_argument
-    add("command", choices=sorted(COMMANDS), metavar="TASK", help=argparse.SUPPRESS)
-    listed = [f"{name}: {', '.join(presets_of(name, 'addition'))}" for name in sorted(COMMANDS)]
-    add("--preset", help=f"{'; '.join(listed)} (default: {DEFAULT_PRESET})")
-    text = f"for algorithmic: {', '.join(sorted(PROBLEMS))}; also sets its number of blocks"
-    add("--task", choices=sorted(PROBLEMS), metavar="NAME", help=text)
-    add("--algorithmic.task", choices=sorted(PROBLEMS), dest="task", help=argparse.SUPPRESS)
-    text = "for musicnet: synth (rendered), musicnet (the archive) or tones (made up)"
-    add("--data", choices=["synth", "musicnet", "tones"], metavar="SET", help=text)
-    add("--data-dir", type=Path, metavar="DIR", help="folder of the data")
-    add("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/TASK)")
-    add("--resume", action="store_true", help="continue the run in that folder")
-    add("--max-minutes", type=float, metavar="N", help="save and stop after N minutes")
+    tasks = parser.add_subparsers(dest="command", required=True, metavar="TASK")
+    for name in sorted(COMMANDS):
+        one = tasks.add_parser(name, help=f"train {name}", allow_abbrev=False)
+        add = one.add_argument
+        presets = list(presets_of(name, "addition"))
+        text = f"{', '.join(presets)} (default: {DEFAULT_PRESET})"
+        add("--preset", choices=presets, metavar="NAME", help=text)
+        if name == "algorithmic":
+            text = f"{', '.join(PROBLEMS)} (default: addition)"
+            names = "--task", "--algorithmic.task"
+            add(*names, dest="task", choices=list(PROBLEMS), metavar="NAME", help=text)
+        else:
+            add("--data-dir", type=Path, metavar="DIR", help="folder of the data")
+        add("--out", type=Path, metavar="DIR", help=f"folder of the run (default: runs/{name})")
+        add("--resume", action="store_true", help="continue the run in that folder")
+        one.epilog = "--help-all lists every field of the preset, with its unit."
     return parser
 
 
-def adjusted(run: Run, options: argparse.Namespace) -> Run:
-    """A run with the options that are shorter than its fields. Raises ValueError for options that
-    it has no use for."""
-    loop, folder = run.loop, options.data_dir
-    if options.max_minutes is not None:
-        loop = replace(loop, max_minutes=options.max_minutes)
-    run = replace(run, loop=loop, out=options.out, resume=options.resume)
-    if options.task and not isinstance(run, AlgorithmicRun):
-        raise ValueError(f"--task is for algorithmic, not for {options.command}")
-    if options.data and not isinstance(run, MusicRun):
-        raise ValueError(f"--data is for musicnet, not for {options.command}")
+def _reading(run: Run, folder: Path) -> Run:
+    """A run with its data in a folder."""
     match run:
-        case AlgorithmicRun(algorithmic=data):
-            if folder:
-                raise ValueError("algorithmic makes its data itself: leave out --data-dir")
-            return replace(run, algorithmic=replace(data, task=options.task or data.task))
-        case LambadaRun(lambada=data) if folder:
+        case LambadaRun(lambada=data):
             paths: Any = {
-                name: next(iter(sorted(folder.rglob(path.name))), folder / path.name)
+                name: folder / path.name
                 for name in ("train", "validation", "vectors")
                 if (path := getattr(data, name))
             }
             return replace(run, lambada=replace(data, **paths))
         case MusicRun(music=music):
-            music = replace(music, data=options.data or music.data)
-            if folder and music.data == "tones":
-                raise ValueError("tones are made up: --data synth or musicnet reads --data-dir")
-            if folder and music.data == "musicnet":
-                music = replace(music, archive=replace(music.archive, root=folder))
-            elif folder:
-                music = replace(music, synth=replace(music.synth, root=folder))
-            return replace(run, music=music)
+            synth, archive = (replace(data, root=folder) for data in (music.synth, music.archive))
+            return replace(run, music=replace(music, synth=synth, archive=archive))
     return run
 
 
@@ -176,43 +126,13 @@ def read_run(folder: Path) -> Run:
 
 def write_run(run: Run) -> None:
     """Writes the configuration into the run's folder."""
-    text = json.dumps({"command": _command(run), **_fields(run)}, indent=1)
+    fields = TypeAdapter(type(run)).dump_python(run, mode="json")
+    text = json.dumps({"command": _command(run), **fields}, indent=1)
     write_whole(run.out / CONFIG, text.encode())
-
-
-def _fields(run: Run) -> dict[str, Any]:
-    fields: dict[str, Any] = TypeAdapter(type(run)).dump_python(run, mode="json")
-    return fields
 
 
 def _command(run: Run) -> str:
     return next(name for name, kind in COMMANDS.items() if isinstance(run, kind))
-
-
-def _check_same(folder: Path, name: str, there: Any, asked: Any) -> None:
-    """Raises WeightsError if something else than what the folder has is asked for."""
-    if there != asked:
-        raise WeightsError(f"{folder} has {name} {there}, not {asked}: choose another --out")
-
-
-def _check_changes(kept: Run, run: Run) -> None:
-    """Raises WeightsError if a resumed run changes a fixed field; reports others."""
-    before, after = (_flat(_fields(one)) for one in (kept, run))
-    for name in sorted((before | after).keys() - {"out", "resume"}):
-        there, asked = before.get(name), after.get(name)
-        if name.startswith(FIXED):
-            _check_same(run.out, name, there, asked)
-        if there != asked:
-            logger.info("%s changes from %s to %s", name, there, asked)
-
-
-def _flat(fields: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Fields by their options' names, without the dashes."""
-    out: dict[str, Any] = {}
-    for name, value in fields.items():
-        nested = isinstance(value, dict)
-        out |= _flat(value, f"{above}{name}.") if nested else {above + name: value}
-    return out
 
 
 def train(run: Run) -> dict[str, float]:
@@ -223,10 +143,8 @@ def train(run: Run) -> dict[str, float]:
         raise WeightsError(
             f"{run.out} already holds a run: continue with --resume, or choose another --out"
         )
-    missing = [
-        f"{path} ({option})" for option, path in run.reads().items() if path and not path.exists()
-    ]
-    if missing:
+    reads = {option: path for option, path in run.reads().items() if path}
+    if missing := [f"{path} ({option})" for option, path in reads.items() if not path.exists()]:
         raise FileNotFoundError(f"missing: {', '.join(missing)}; the options say where data are")
     torch.manual_seed(run.loop.seed)  # for the initial weights
     task = run.make_task()
@@ -238,23 +156,17 @@ def train(run: Run) -> dict[str, float]:
     if run.resume:
         trainer.resume()
     write_run(run)
-    logger.info("%s", described(run, trainer))
-    return trainer.run()
-
-
-def described(run: Run, trainer: Trainer) -> str:
-    """What is about to be trained, in a line."""
-    network, loop = trainer.task.network, run.loop
-    parameters = sum(p.numel() for p in network.parameters() if p.requires_grad)
     name = run.algorithmic.task if isinstance(run, AlgorithmicRun) else _command(run)
-    data = ", ".join(str(path) for path in run.reads().values() if path) or "made up"
-    length = f"{loop.minutes:g} minutes" if loop.minutes else f"{loop.steps:,} steps"
-    done = f", {trainer.step:,} steps of them done" if trainer.step else ""
-    number_format = "bfloat16" if trainer.bfloat16 else "float32"
-    return (
-        f"{name}, preset {run.preset}: {parameters:,} parameters on {trainer.device} in "
-        f"{number_format}; data: {data}; {length}{done}; writes to {run.out}"
+    parameters = sum(p.numel() for p in task.network.parameters() if p.requires_grad)
+    logger.info(
+        "%s, preset %s: %s parameters on %s in %s; data: %s; %s; %d steps done; writes to %s",
+        *(name, run.preset, f"{parameters:,}", trainer.device),
+        "bfloat16" if trainer.bfloat16 else "float32",
+        ", ".join(map(str, reads.values())) or "made up",
+        f"{run.loop.minutes:g} minutes" if run.loop.minutes else f"{run.loop.steps:,} steps",
+        *(trainer.step, run.out),
     )
+    return trainer.run()
 
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:

@@ -1,4 +1,5 @@
-"""The files of a run: its log, and the state that it resumes from."""
+"""The files of a run: its log, its weights and those it starts from, and the state that it resumes
+from."""
 
 import contextlib
 import io
@@ -6,14 +7,18 @@ import json
 import pickle
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from model.storage import WeightsError, write_whole
+from model.rse import BenesBlock
+from model.storage import WeightsError, load, resolve, write_whole
+from model.transcriber import TranscriptionModel
 
 METRICS = "metrics.jsonl"
+STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
 
 
 def write_metrics(
@@ -46,7 +51,54 @@ def saved_weights(folder: Path, which: str) -> Path:
     return path
 
 
-STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
+@torch.no_grad()
+def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
+    """Copies weights into a network, which may have more heads and more Beneš blocks. New blocks
+    start as the identity, so it first computes what the smaller one does. Returns the
+    :func:`stages` of training behind the weights. Raises WeightsError if the networks differ in
+    more than that."""
+    path = resolve(name_or_path)
+    origin = load(path, dtype=torch.float32)
+    theirs, ours = origin.config, network.config
+    rse = replace(theirs.rse, blocks=ours.rse.blocks)
+    if replace(theirs, name=ours.name, heads=ours.heads, rse=rse) != ours:
+        raise WeightsError(f"{path} holds another kind of network than {ours.name!r}")
+    if not set(theirs.heads) <= set(ours.heads):
+        raise WeightsError(f"{path} has heads {theirs.heads}, the new network {ours.heads}")
+    grows = ours.rse.blocks - theirs.rse.blocks
+    if grows < 0:
+        raise WeightsError(f"{path} has {-grows} more blocks than the new network")
+    if grows and (rse.unit != "residual" or rse.residual_scale == "none"):
+        raise WeightsError("only residual switch units can start as the identity")
+    own = network.state_dict()  # shares its storage with the network
+    for name, tensor in origin.state_dict().items():
+        if own[name].shape == tensor.shape:  # else it is of the heads, which follow
+            own[name].copy_(tensor)
+    rows = [ours.heads.index(head) for head in theirs.heads]
+    for new, old in zip(network.network.by_head(), origin.network.by_head(), strict=True):
+        new[rows] = old.to(new.device)
+    for block in list(network.network.rse.blocks)[theirs.rse.blocks :]:
+        assert isinstance(block, BenesBlock)
+        block.make_identity()
+    return stages(origin.card)
+
+
+def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """The stages of training recorded in a card, in order. Each has "name", "steps", "batch_size",
+    "hours", the peak "learning_rate" and "synth", the settings of its training audio."""
+    training = card.get("training")
+    if training is None:
+        return []
+    data = card["data"]
+    stage = {
+        "name": card.get("name", ""),
+        "steps": training["steps"],
+        "batch_size": data["batch_size"],
+        "hours": training["hours"],
+        "learning_rate": training["loop"]["learning_rate"],
+        "synth": data.get("synth"),
+    }
+    return [*training.get("earlier", []), stage]
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from model.storage import read_card, write_whole
-from training.loop.warm_start import stages
+from training.loop.run_folder import stages
 from training.music.synth.config import SynthConfig
 from training.music.synth.scores import index_entries, indexes
 

@@ -22,7 +22,7 @@ from model.config import INSTRUMENT_HEADS
 from model.storage import WEIGHTS, load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from training.loop.warm_start import stages
+from training.loop.run_folder import stages
 from training.music.synth.config import CACHE, SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping.card import sources, write_card

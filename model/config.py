@@ -28,8 +28,10 @@ SAMPLE_RATE = 11_025  # Hz, of the networks trained here; 86.13 frames a second
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
 CENTS = "cents"
-"""The row after the heads' in the output of a network with a filterbank: how far the sound is from
-each pitch (``model.front_end.peaks``)."""
+"""The row after the heads' in the output of a network with a filterbank: 0.5 + c / SCALE_CENTS if
+the sound is c cents from the pitch, 0 if there is no sound (``SpectralPeaks``)."""
+RANGE_CENTS = 50.0  # a peak further away is that of another pitch
+SCALE_CENTS = 4 * RANGE_CENTS
 STEM_REACH = 2  # columns that the first convolution sees on either side
 KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at most
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)

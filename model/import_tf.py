@@ -2,8 +2,8 @@
 
 ``python -m model.import_tf CHECKPOINT_PREFIX OUT.safetensors`` reads CHECKPOINT_PREFIX.index and
 its data, infers the network from the names and shapes of the variables, and writes OUT.safetensors
-and its card, OUT.json. Every name, shape and checksum is verified. Transcription networks keep
-their calibration and run in the service; others run in ``python -m model.predict``.
+and its card, OUT.json. Every name and shape is verified. Transcription networks keep their
+calibration and run in the service; others run in ``python -m model.predict``.
 
 The checkpoint that the authors published reads the spectrum of the window: import it with
 --fourier. Networks trained as in the paper read the waveform; names and shapes are the same.
@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from model.commands import documented_parser
 from model.config import RELEASED, RELEASED_RSE, ModelConfig, StridedConfig
-from model.released.names import ROOT, from_released, released_shapes
-from model.released.tf_checkpoint import read_checkpoint
 from model.storage import WeightsError, save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
+from model.tf_checkpoint import read_checkpoint
 from model.transcriber import TranscriptionModel
 
 Shape = tuple[int, ...]
@@ -37,6 +37,15 @@ SCALARS = re.compile(
 """Training counters, rates and the loss scale; not part of the network."""
 STEPS = "Variable"  # training steps taken
 LAMBADA_CLASSES = 3
+ROOT = "var_lengths/"
+_UNIT = {
+    "z.weight": "cand1/c/CvK",
+    "norm.bias": "norm/c/norm_bias/offset",
+    "w.weight": "cand2/c/CvK",
+    "w.bias": "cand2/c/CvB",
+    "s": "residual",
+}
+_LINEAR = {"weight": "CvK", "bias": "CvB"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -159,6 +168,66 @@ def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
     if len(shape) != 2:
         raise WeightsError(f"{name} has shape {list(shape)}, expected a matrix")
     return shape[0], shape[1]
+
+
+def released_names(network: nn.Module) -> dict[str, str]:
+    """The released variable that corresponds to each parameter of a ``SymbolNetwork`` or of a
+    ``TranscriptionModel`` with a strided front-end. Raises KeyError for parameters that the
+    released code lacks."""
+    names = list(network.state_dict())
+    convolutions = sum(".convolutions." in name for name in names)
+    return {name: ROOT + _released_name(name, convolutions) for name in names}
+
+
+def _released_name(name: str, convolutions: int) -> str:
+    match name.removeprefix("network.").split("."):
+        case ["rse", "blocks", block, half, *rest]:
+            return f"steps_recursive/{block}_{half.removesuffix('_switch')}/{_UNIT['.'.join(rest)]}"
+        case ["rse", "last", *rest]:
+            return f"steps_recursive/last/{_UNIT['.'.join(rest)]}"
+        case ["embedding", "weight"]:
+            return "embedding"
+        case ["embedding_linear" | "output" as layer, kind]:
+            return f"{layer}/{_LINEAR[kind]}"
+        case ["head", kind]:
+            return f"output/{_LINEAR[kind]}"
+        case ["front_end", "convolutions", i, "weight"]:
+            return f"pool1/conv{int(i) + 1}/CvK"
+        case ["front_end", "norms", i, "bias"]:
+            return f"pool1/norm{int(i) + 1}/norm_bias/offset"
+        case ["front_end", "linear", kind]:
+            last = f"pool1/conv{convolutions + 1}" if convolutions else "output_conv"
+            return f"{last}/{_LINEAR[kind]}"
+        case ["scale" | "offset" as kind]:
+            return f"corrected_result/{kind}"
+    raise KeyError(f"the released code has no counterpart of {name!r}")
+
+
+def from_released(
+    network: nn.Module, variables: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """A state dict for `network` from the released code's variables, whose shapes are those of
+    :func:`released_shapes`. Raises KeyError for a missing variable."""
+    state = {}
+    for name, theirs in released_names(network).items():
+        value = torch.as_tensor(variables[theirs])
+        if theirs.endswith("CvK"):  # (in, out) or (width, in, out); ours are the reverse
+            value = value.permute(*reversed(range(value.ndim))).contiguous()
+        state[name] = value.flatten() if theirs.endswith("norm_bias/offset") else value
+    return state
+
+
+def released_shapes(network: nn.Module) -> dict[str, Shape]:
+    """Names and shapes of the released variables that correspond to a network's parameters."""
+    shapes, ours = {}, network.state_dict()
+    for name, theirs in released_names(network).items():
+        shape = tuple(ours[name].shape)
+        if theirs.endswith("CvK"):
+            shape = shape[::-1]
+        elif theirs.endswith("norm_bias/offset"):
+            shape = (1, 1, *shape)
+        shapes[theirs] = shape
+    return shapes
 
 
 def as_tensor(name: str, value: NDArray) -> torch.Tensor:

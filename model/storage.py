@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from torch import Tensor
 
+from model.commands import replace_file as replace_file
+from model.commands import write_whole as write_whole
 from model.config import ModelConfig
-from model.files import replace_file as replace_file
-from model.files import write_whole as write_whole
 from model.transcriber import TranscriptionModel
 
 WEIGHTS = Path(__file__).parent / "weights"

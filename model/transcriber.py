@@ -30,9 +30,8 @@ from model.config import (
     ModelConfig,
     StridedConfig,
 )
-from model.front_end.filterbank import GRID, Filterbank
+from model.front_end.filterbank import GRID, Filterbank, SpectralPeaks
 from model.front_end.patches import SEMITONES, HarmonicStack, OctavePatches, PitchConvolutions
-from model.front_end.peaks import SpectralPeaks
 from model.front_end.strided import StridedFrontEnd
 from model.rse import ResidualShuffleExchange
 

@@ -12,7 +12,7 @@ from tests.paths import REPOSITORY
 # fits tells a module's room.
 LAYERS = [
     ["model"],
-    ["model.fast", "model.released"],
+    ["model.fast"],
     ["model.import_tf", "model.export_onnx"],
     ["service.protocol"],
     ["service.score"],

@@ -20,8 +20,7 @@ from torch.nn import functional as F
 
 from model.config import STEM_REACH
 from model.fast.filters import NewestFrames
-from model.front_end.filterbank import places
-from model.front_end.peaks import SpectralPeaks
+from model.front_end.filterbank import SpectralPeaks, places
 from model.transcriber import FilterbankNetwork
 
 

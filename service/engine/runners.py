@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from model.config import HOP, WINDOW, ModelConfig
-from model.fast.network import FastNetwork, fast_network
-from model.fast.stream import NetworkStream
+from model.fast.network import FastNetwork, NetworkStream, fast_network
 from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
 from service.engine.cuda_graphs import GraphRunner

@@ -1,7 +1,7 @@
 """The pitch of a note while it sounds: vibrato, portamento, a voice that drifts.
 
 A network's row CENTS says how far the spectral peak at each pitch is from it
-(``model.front_end.peaks``). The curve of a note follows it from frame to frame, into the rows of
+(``SpectralPeaks``). The curve of a note follows it from frame to frame, into the rows of
 neighbouring pitches where the voice goes there, MOST_SEMITONES at most::
 
     row of pitch 61    . . . . . . -40 -20 -35 . . .
@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from model.cents import RANGE_CENTS, SCALE_CENTS
-from model.config import PITCHES
+from model.config import PITCHES, RANGE_CENTS, SCALE_CENTS
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.frames import LatestFrames
 

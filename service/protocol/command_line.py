@@ -9,7 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterable
 from pathlib import Path
 
-import model.files
+from model import commands
 
 
 def add_result_options(parser: ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def refuse_existing(files: Iterable[Path], force: bool) -> None:
 def write_whole(file: Path, data: bytes) -> None:
     """Write a file, or leave everything as it was; a link stays one. Raises OSError."""
     try:
-        model.files.write_whole(file.resolve(), data)
+        commands.write_whole(file.resolve(), data)
     except OSError as error:  # of a file aside, whose name would tell nobody anything
         raise OSError(error.errno, error.strerror, str(file)) from error
 

@@ -13,8 +13,7 @@ from torch import nn
 
 from model import import_tf, predict
 from model.config import RELEASED, RELEASED_RSE, WINDOW, ModelConfig, StridedConfig
-from model.import_tf import build, import_checkpoint, main
-from model.released.names import released_names
+from model.import_tf import build, import_checkpoint, main, released_names
 from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import TranscriptionModel
@@ -172,7 +171,7 @@ def test_failures_exit_with_a_message_and_leave_what_is_there(
 ) -> None:
     out = tmp_path / name
     out.write_bytes(b"before")
-    assert main([str(Path(__file__).parent / "released" / prefix), str(out)]) == 1
+    assert main([str(Path(__file__).parent / prefix), str(out)]) == 1
     assert message in capsys.readouterr().err
     assert out.read_bytes() == b"before"
 

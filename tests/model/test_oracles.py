@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from model.config import ModelConfig
-from model.import_tf import infer_config
-from model.released.names import from_released
+from model.import_tf import from_released, infer_config
 from model.symbols import SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import SHARED

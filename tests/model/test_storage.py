@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.storage import WeightsError, fastest_dtype, load, save_weights
+from model.storage import WeightsError, fastest_dtype, load, save_weights, write_whole
 from model.symbols import SymbolConfig, load_symbol_network
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY
@@ -26,6 +26,14 @@ def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path, sav
     save_weights(load(saved, dtype=torch.float32), {"config": TINY.to_json()}, half, half=True)
     assert half.stat().st_size < 0.6 * saved.stat().st_size
     assert {p.dtype for p in load(half, dtype=torch.float32).parameters()} == {torch.float32}
+
+
+def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
+    file = tmp_path / f"{'n' * 251}.mid"
+    for content in (b"one", b"two"):
+        write_whole(file, content)
+        assert file.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def edit_card(path: Path, **changes: Any) -> None:

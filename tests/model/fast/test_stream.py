@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import ACCURATE, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
-from model.fast.stream import NetworkStream
+from model.fast.network import NetworkStream
 from tests.model.fast.test_network import networks
 from tests.networks import assert_same_outputs
 

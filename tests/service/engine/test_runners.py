@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model import storage
 from model.config import HOP, WINDOW, ModelConfig
-from model.fast.stream import NetworkStream
+from model.fast.network import NetworkStream
 from model.transcriber import TranscriptionModel
 from service.engine import load as load_module
 from service.engine.load import available_cores

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import PITCHES, ModelConfig, RSEConfig, StridedConfig
-from model.import_tf import infer_config
-from model.released.names import from_released
+from model.import_tf import from_released, infer_config
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import SHARED

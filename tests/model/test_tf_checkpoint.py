@@ -1,16 +1,14 @@
-"""The reader of TensorFlow checkpoints: what TensorFlow wrote, and everything that can be wrong."""
+"""The reader of TensorFlow checkpoints: what TensorFlow wrote, whole and cut off."""
 
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.released.tf_checkpoint import read_checkpoint
 from model.storage import WeightsError
+from model.tf_checkpoint import read_checkpoint
 
 # tensorflow.ckpt beside this file: by TensorFlow 2.21 (SaveV2, MergeV2Checkpoints), in two shards.
 VARIABLES: dict[str, NDArray] = {
@@ -22,12 +20,6 @@ VARIABLES: dict[str, NDArray] = {
     "b/half": np.ones((2, 1, 2), np.float16),
     "b/long": np.array([-1, 2**40], np.int64),
 }
-
-
-def equal(found: dict[str, NDArray], expected: dict[str, NDArray]) -> bool:
-    return found.keys() == expected.keys() and all(
-        found[k].dtype == v.dtype and np.array_equal(found[k], v) for k, v in expected.items()
-    )
 
 
 @pytest.fixture
@@ -45,28 +37,10 @@ def test_nothing_survives_truncation_unnoticed(prefix: Path) -> None:
             with pytest.raises(WeightsError, match=path.name):
                 read_checkpoint(prefix)
         path.write_bytes(whole)
-    assert equal(read_checkpoint(prefix), VARIABLES)
-
-
-@given(data=st.data())
-@settings(
-    max_examples=100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-def test_damage_is_noticed_or_harmless(prefix: Path, data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(sorted(prefix.parent.iterdir())))
-    whole = path.read_bytes()
-    position = data.draw(st.integers(0, len(whole) - 1))
-    damaged = bytearray(whole)
-    damaged[position] ^= data.draw(st.integers(1, 255))
-    path.write_bytes(damaged)
-    try:
-        found, message = read_checkpoint(prefix), ""
-    except WeightsError as error:
-        found, message = {}, str(error)
-    path.write_bytes(whole)
-    # Some bytes of the footer have no use.
-    assert path.name in message or equal(found, VARIABLES)
+    found = read_checkpoint(prefix)
+    assert found.keys() == VARIABLES.keys()
+    for name, values in VARIABLES.items():
+        np.testing.assert_array_equal(found[name], values, strict=True)
 
 
 def test_a_missing_shard_is_named(prefix: Path) -> None:

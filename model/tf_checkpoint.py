@@ -4,11 +4,12 @@ A checkpoint PREFIX is an index and shards of raw values. ``PREFIX.index`` is a 
 LevelDB's format::
 
     data blocks | ... | index block | footer: handles of the last two, magic number
-    block: entries | restart offsets | their number;   then 1 byte type, 4 bytes masked CRC-32C
+    block: entries | restart offsets | their number
     entry: shared key bytes, further key bytes, value bytes (varints) | key's rest | value
 
 whose values are protocol buffers: under the empty key the number of shards and the byte order,
-under each variable's name its type, shape, place in ``PREFIX.data-SSSSS-of-NNNNN`` and checksum.
+under each variable's name its type, shape and place in ``PREFIX.data-SSSSS-of-NNNNN``. Checksums
+are not compared.
 """
 
 import struct
@@ -22,14 +23,8 @@ from numpy.typing import NDArray
 
 from model.storage import WeightsError
 
-try:
-    import google_crc32c
-except ImportError:
-    raise ImportError("google-crc32c is missing: pip install 'rse-transcribe[training]'") from None
-
 MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
-_MASK_DELTA = 0xA282EAD8  # of the masked form of checksums
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 19: "<f2"}
 """Values of ``DataType`` that numpy supports too."""
 
@@ -38,8 +33,8 @@ Message = dict[int, Any]
 
 
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
-    """All variables of a checkpoint by name. Verifies every checksum. Raises WeightsError if
-    anything is missing, damaged or no number."""
+    """All variables of a checkpoint by name. Raises WeightsError if anything is missing,
+    cut off or no number."""
     path = Path(f"{prefix}.index")
     try:
         entries = dict(_parse_index(path.read_bytes()))
@@ -56,7 +51,7 @@ def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
 
 def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
     """The header under an empty name (``BundleHeaderProto``: 1 shards), and each variable's entry
-    (``BundleEntryProto``: 1 type, 2 shape, 3 shard, 4 offset, 5 bytes, 6 masked CRC-32C)."""
+    (``BundleEntryProto``: 1 type, 2 shape, 3 shard, 4 offset, 5 bytes)."""
     if struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise ValueError("the magic number is missing")
     footer = data[-FOOTER_BYTES:]
@@ -77,23 +72,17 @@ def _read_values(path: Path, name: str, entry: Message) -> NDArray:
     if entry[5] != prod(shape) * dtype.itemsize:
         raise WeightsError(f"{name}: {entry[5]} bytes do not make the shape {shape}")
     try:
-        if path.stat().st_size < entry[4] + entry[5]:
-            raise WeightsError(f"{path} is truncated: {name} ends past its end")
-        with path.open("rb") as file:
-            file.seek(entry[4])
-            data = file.read(entry[5])
+        values = np.fromfile(path, dtype, prod(shape), offset=entry[4])
     except OSError as error:
         raise WeightsError(f"cannot read {path}: {error.strerror}") from error
-    if _masked_crc32c(data) != entry[6]:
-        raise WeightsError(f"{path} is damaged: the checksum of {name} does not match")
-    return np.frombuffer(bytearray(data), dtype).reshape(shape)
+    if len(values) < prod(shape):
+        raise WeightsError(f"{path} is truncated: {name} ends past its end")
+    return values.reshape(shape)
 
 
 def _block_entries(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a block; each key shares a prefix with the previous one."""
     end = offset + size
-    if _masked_crc32c(data[offset : end + 1]) != struct.unpack_from("<I", data, end + 1)[0]:
-        raise ValueError("the checksum of a block does not match")
     (restarts,) = struct.unpack_from("<I", data, end - 4)
     end -= 4 * (restarts + 1)
     position, key = offset, b""
@@ -145,9 +134,3 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-
-
-def _masked_crc32c(data: bytes) -> int:
-    """The CRC-32C of the data in the masked form that tables and checkpoints store."""
-    crc: int = google_crc32c.value(data)
-    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF

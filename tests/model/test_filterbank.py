@@ -46,9 +46,8 @@ def test_frames_peak_when_a_click_sounds() -> None:
     frame = 45
     click[0, HOP * (frame + 1)] = 1.0
     with torch.inference_mode():
-        power = BANK.power(
-            torch.nn.functional.pad(click, (BANK.longest - CONFIG.lookahead - HOP, CONFIG.lookahead))
-        )
+        before = BANK.longest - CONFIG.lookahead - HOP
+        power = BANK.power(torch.nn.functional.pad(click, (before, CONFIG.lookahead)))
     treble = power[0, -60:]
     assert abs(treble.mean(dim=0).argmax().item() - frame) <= 1
 

@@ -3,4 +3,4 @@
 Pure functions of notes; what writes and engraves scores is imported only when asked for.
 """
 
-SCORES = (".musicxml", ".pdf", ".svg")  # endings of files that hold a score
+SCORES = (".musicxml", ".pdf")  # endings of files that hold a score

@@ -4,19 +4,36 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM, STEADY, FileNote, Tempo
-from service.score.beats import SURE, Beats, Wishes
-from service.score.keys import Key, key_of
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.midi_file import STEADY, FileNote, Tempo
+from service.score.beats import NO_WISHES, SURE, Beats, Wishes
 from service.score.live import LiveBeat, whole
 from service.score.programme import find_beats
-from service.score.quantise import place_notes
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
-NO_BEAT = "no steady beat: written in free rhythm"
+# Profiles of keys by Albrecht and Shanahan (2013): shares of the pitch classes from the tonic up.
+MAJOR = (0.238, 0.006, 0.111, 0.006, 0.137, 0.094, 0.016, 0.214, 0.009, 0.080, 0.008, 0.081)
+MINOR = (0.220, 0.006, 0.104, 0.123, 0.019, 0.103, 0.012, 0.214, 0.062, 0.022, 0.061, 0.052)
+MAJOR_KEYS = ("Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B")
+MINOR_KEYS = ("Ebm", "Bbm", "Fm", "Cm", "Gm", "Dm", "Am", "Em", "Bm", "F#m", "C#m", "G#m")
+_LONGEST_S = 2.0  # that counts of a note: a held bass is no stronger a sign than a chord
+
+
+class Key(NamedTuple):
+    """``fifths``: sharps of the signature, or flats if negative, -6 to 5."""
+
+    fifths: int
+    minor: bool
+
+    @property
+    def name(self) -> str:
+        """As in MIDI's key signature, such as "Eb" or "F#m"."""
+        return (MINOR_KEYS if self.minor else MAJOR_KEYS)[self.fifths + 6]
 
 
 @dataclass(frozen=True)
@@ -38,11 +55,10 @@ class Analysis:
         beats = self.beats
         bars = beats.bars(0, len(beats.time_s))
         changes = [next(same) for _, same in groupby(bars, key=lambda bar: bar[1])]
-        unit, below = (1, 4) if beats.subdivision == 2 else (3, 8)
         return Tempo(
             beats_s=beats.time_s.tolist(),
             quarters=float(beats.quarters),
-            bars=[(int(beat), unit * size, below) for beat, size in changes],
+            bars=[(int(beat), *beats.signature(size)) for beat, size in changes],
             key=self.key.name,
         )
 
@@ -55,80 +71,73 @@ class Analysis:
         return [{"time_s": t, "place": place, **same} for t, place in pairs if self.steady]
 
 
-def as_array(notes: Sequence[FileNote]) -> NDArray[np.float64]:
-    """[notes, 4]: onset and offset in s, pitch, velocity; by onset, without notes that sound on."""
-    rows = [
-        (note.onset_s, note.offset_s, note.pitch, note.velocity)
-        for note in notes
-        if note.offset_s is not None
-    ]
-    array = np.array(rows, float).reshape(-1, 4)
-    return array[np.lexsort((array[:, 2], array[:, 0]))]
-
-
 def analyse(
     notes: Sequence[FileNote],
-    wishes: Wishes | None = None,
+    wishes: Wishes = NO_WISHES,
     said: Sequence[LiveBeat] | None = None,
 ) -> Analysis:
-    """Beats and key of the notes. Where the wishes name a tempo or a metre, there is a beat.
+    """Beats and key of the notes that have ended. If the wishes name any, there is a beat.
 
     Args:
         said: beats that were said while the music went on, to be kept as they are.
+
+    Raises:
+        ProtocolError: a ValueError; the wished first downbeat is outside of the performance.
     """
-    wishes = wishes or Wishes()
-    array = as_array(notes)
+    rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
+    array = np.array(rows, float).reshape(-1, 4)
+    array = array[np.lexsort((array[:, 2], array[:, 0]))]
     key = key_of(array[:, 2].astype(int), array[:, 1] - array[:, 0])
     end_s = float(array[:, 1].max(initial=0))
+    first_s = wishes.first_downbeat_s
+    if first_s is not None and not 0 <= first_s <= end_s:
+        words = (
+            f"the first downbeat must be within the {end_s:.1f} s of notes, not at {first_s:g} s"
+        )
+        raise ProtocolError(ErrorCode.BAD_PARAMETER, words)
     if said is None:
         beats = find_beats(array, wishes)
     else:
         beats = whole(said, float(array[:, 0].min(initial=end_s)), end_s)
-    wished = wishes != Wishes()
-    if beats is not None and (wished or beats.confidence >= SURE):
+    if beats is not None and (wishes != NO_WISHES or beats.confidence >= SURE):
         return Analysis(beats, key, steady=True)
-    end_s += 1
     period_s = 60 / wishes.bpm if wishes.bpm else _FREE_BEAT_S
-    time_s = np.arange(0, end_s + 2 * period_s, period_s)
+    time_s = np.arange(0, end_s + 1 + 2 * period_s, period_s)
     metre = wishes.beats_per_bar or 4
     free = Beats(time_s, np.arange(len(time_s)) % metre, metre, 2, 0.0)
     return Analysis(free, key, steady=wishes.bpm is not None)
 
 
-def quantised(notes: Sequence[FileNote], analysis: Analysis) -> list[tuple[float, float]]:
-    """Onset and offset of each note in s, moved to the grid; the notes are by onset and ended."""
-    array = np.array([(note.onset_s, note.offset_s, note.pitch) for note in notes], float)
-    beats = analysis.beats
-    if not len(array) or not analysis.steady:
-        return [(float(on), float(off)) for on, off, _ in array]
-    placed = place_notes(array[:, 0], array[:, 1], array[:, 2].astype(int), beats)
-    out = []
-    for note in placed:
-        onset_s, offset_s = beats.time(np.array([note.onset, note.onset + note.length], float))
-        out.append((max(0.0, float(onset_s)), float(offset_s)))
-    return out
+def key_of(pitch: NDArray[np.int64], length_s: NDArray[np.float64]) -> Key:
+    """The key whose profile the pitch classes, weighted by their lengths, correlate with best."""
+    weight = np.bincount(pitch % 12, np.minimum(length_s, _LONGEST_S), 12)
+    if not weight.any():
+        return Key(0, minor=False)
+    _, tonic, minor = max(
+        (float(np.corrcoef(np.roll(profile, tonic), weight)[0, 1]), tonic, profile is MINOR)
+        for profile in (MAJOR, MINOR)
+        for tonic in range(12)
+    )
+    major = (tonic + 3) % 12 if minor else tonic
+    return Key((major * 7 + 6) % 12 - 6, minor)
 
 
 def add_beat_options(parser: ArgumentParser) -> None:
     """What a listener knows of the beat better than its estimate does; one line of help."""
-    parser.add_argument(
-        "--bpm", type=_bpm, help="+ --beats-per-bar, --first-downbeat, --fixed-tempo"
-    )
+    parser.add_argument("--bpm", type=_bpm, help="+ --beats-per-bar, --fixed-tempo")
     parser.add_argument("--beats-per-bar", type=int, choices=(2, 3, 4), help=SUPPRESS)
-    parser.add_argument("--first-downbeat", type=float, metavar="S", help=SUPPRESS)
     parser.add_argument("--fixed-tempo", action="store_true", help=SUPPRESS)
 
 
 def wishes_of(options: Namespace) -> Wishes:
     """What ``add_beat_options`` took."""
-    return Wishes(options.bpm, options.beats_per_bar, options.first_downbeat, options.fixed_tempo)
+    first_s = getattr(options, "first_downbeat", None)  # nobody knows it of a take to come
+    return Wishes(options.bpm, options.beats_per_bar, first_s, options.fixed_tempo)
 
 
 def _bpm(text: str) -> float:
     try:
-        bpm = float(text)
-    except ValueError:
-        bpm = 0.0
-    if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
-        raise ArgumentTypeError(f"a number from {SLOWEST_BPM:g} to {FASTEST_BPM:g}, not {text!r}")
+        Tempo.of_bpm(bpm := float(text))
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
     return bpm

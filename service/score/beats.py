@@ -33,28 +33,24 @@ class Beats:
         """Length of a beat as written, in quarter notes."""
         return Fraction(1) if self.subdivision == 2 else Fraction(3, 2)
 
-    @property
-    def signature(self) -> tuple[int, int]:
-        """Numerator and denominator."""
-        return (self.beats_per_bar, 4) if self.subdivision == 2 else (3 * self.beats_per_bar, 8)
+    def signature(self, beats: int) -> tuple[int, int]:
+        """Numerator and denominator of a bar of ``beats`` beats."""
+        return (beats, 4) if self.subdivision == 2 else (3 * beats, 8)
 
     @property
     def bpm(self) -> float:
         return 60 / float(np.median(np.diff(self.time_s)))
 
-    def position(self, time_s: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    def position(self, time_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Times in beats; before the first and after the last, at the tempo there."""
-        times = np.asarray(time_s, float)
         first, last = self.time_s[1] - self.time_s[0], self.time_s[-1] - self.time_s[-2]
-        inside = np.interp(times, self.time_s, np.arange(len(self.time_s)))
-        early = np.minimum(times - self.time_s[0], 0) / first
-        late = np.maximum(times - self.time_s[-1], 0) / last
-        return inside + early + late
+        inside = np.interp(time_s, self.time_s, np.arange(len(self.time_s)))
+        early = np.minimum(time_s - self.time_s[0], 0) / first
+        return inside + early + np.maximum(time_s - self.time_s[-1], 0) / last
 
     def time(self, position: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of positions in beats: the inverse of ``position``."""
-        count = len(self.time_s)
-        whole = np.clip(np.floor(position).astype(int), 0, count - 2)
+        whole = np.clip(np.floor(position).astype(int), 0, len(self.time_s) - 2)
         begin, end = self.time_s[whole], self.time_s[whole + 1]
         return begin + (position - whole) * (end - begin)
 
@@ -67,11 +63,11 @@ class Beats:
             downs.insert(0, downs[0] - self.beats_per_bar)
         while downs[-1] < end:
             downs.append(downs[-1] + self.beats_per_bar)
-        out = [(Fraction(a), b - a) for a, b in pairwise(downs) if b > begin and a < end]
-        start, count = out[0]
+        (start, count), *rest = (
+            (Fraction(a), b - a) for a, b in pairwise(downs) if b > begin and a < end
+        )
         skipped = int((Fraction(begin) - start).__floor__())
-        out[0] = (start + skipped, count - skipped)
-        return out
+        return [(start + skipped, count - skipped), *rest]
 
 
 @dataclass(frozen=True)
@@ -82,3 +78,6 @@ class Wishes:
     beats_per_bar: int | None = None
     first_downbeat_s: float | None = None
     fixed_tempo: bool = False
+
+
+NO_WISHES = Wishes()

@@ -5,12 +5,13 @@ beat says how likely; its weights were fitted to performances whose beats are kn
 (training/RESULTS.md).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 CHORD_S = 0.045  # notes that begin within this time are one chord
+MIN_CHORDS = 8  # fewer show no beat
 PLACES = {  # in a beat, by its subdivision; each class of places has one row below
     2: ((0.0,), (0.5,), (0.25, 0.75)),
     3: ((0.0,), (1 / 3,), (2 / 3,), (1 / 6, 0.5, 5 / 6)),
@@ -39,8 +40,7 @@ _LONGEST_S = 1.5
 _AROUND = 24  # chords before and after, to which one is compared
 
 
-@dataclass(frozen=True)
-class Chords:
+class Chords(NamedTuple):
     """Chords in order: ``time_s`` [chords], ``features`` [chords, 5], relative to those around."""
 
     time_s: NDArray[np.float64]
@@ -58,14 +58,17 @@ def chord_numbers(onset_s: NDArray[np.float64]) -> NDArray[np.int64]:
     return numbers
 
 
-def chords_of(notes: NDArray[np.float64]) -> Chords:
-    """Args:
-    notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
+def chords_of(notes: NDArray[np.float64]) -> Chords | None:
+    """None if there are fewer than ``MIN_CHORDS``.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
     """
     onset_s, offset_s, pitch, velocity = notes.T
     number = chord_numbers(onset_s)
     count = np.bincount(number).astype(float)
-    chords = len(count)
+    if (chords := len(count)) < MIN_CHORDS:
+        return None
     time_s = np.bincount(number, onset_s * velocity) / np.bincount(number, velocity)
     gap = np.log(np.minimum(np.diff(time_s, append=time_s[-1] + 1), _LONGEST_S) + 0.05)
     lowest, longest = np.full(chords, np.inf), np.zeros(chords)
@@ -75,13 +78,8 @@ def chords_of(notes: NDArray[np.float64]) -> Chords:
     is_bass = [
         low <= np.quantile(lowest[a:b], 0.2) for low, a, b in zip(lowest, begin, end, strict=True)
     ]
-    features = [
-        np.log(count),
-        np.array(is_bass, float),
-        np.log(longest + 0.05),
-        gap,
-        np.append(0.0, gap[:-1]),
-    ]
+    last_gap = np.append(0.0, gap[:-1])
+    features = np.log(count), np.array(is_bass, float), np.log(longest + 0.05), gap, last_gap
     return Chords(time_s, np.stack([relative(feature) for feature in features], axis=1))
 
 

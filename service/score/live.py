@@ -8,15 +8,16 @@ came. While no beat is sure nothing is said, and the search starts over.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from statistics import mode
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.score.beats import SURE, Beats
-from service.score.evidence import chords_of
+from service.score.evidence import MIN_CHORDS, chords_of
 from service.score.metre import in_bars
-from service.score.programme import MIN_CHORDS, SHORTEST_S, State, agreement, best_path, snapped
+from service.score.programme import LEAD_S, SHORTEST_S, State, best_path, pulse, snapped
 
 TICK_S = 2.0
 LAG_S = 2.0
@@ -93,21 +94,21 @@ class LiveBeats:
         notes = notes[np.lexsort((notes[:, 2], notes[:, 0]))]
         notes[:, 1] = np.minimum(notes[:, 1], now_s)
         last = self._last
-        if not len(notes) or len((chords := chords_of(notes)).time_s) < MIN_CHORDS:
+        if (chords := chords_of(notes)) is None:
             self._last = None
             return
-        from_s = last.time_s if last else chords.time_s[0] - 0.1
+        from_s = last.time_s if last else chords.time_s[0] - LEAD_S
         path = best_path(chords, from_s, now_s, start=last)[1 if last else 0 :]
         before = [b for b in self.said[self._run :] if b.time_s >= begin_s] if last else []
         if len(before) + len(path) < MIN_CHORDS:
             return
         time_s = np.append([b.time_s for b in before], snapped(chords, path) if path else [])
         divide = before[0].subdivision if before else path[0].subdivision
-        beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, divide, 1.0)
-        confidence = agreement(chords.time_s, beats)
-        if begins := last is None:
+        beats = pulse(chords, time_s, divide)
+        if last is None:
             self._run = len(self.said)
-        if confidence < (_CERTAIN if begins else SURE) or (begins and len(chords.time_s) < _CHORDS):
+        enough = last or len(chords.time_s) >= _CHORDS
+        if beats.confidence < (SURE if last else _CERTAIN) or not enough:
             self._last = None
             return
         bars = _continued(before, notes, beats)
@@ -116,26 +117,24 @@ class LiveBeats:
                 break
             self._last = state
             if not self.said or beat_s > self.said[-1].time_s + SHORTEST_S / 2:
-                beat = LiveBeat(float(beat_s), place, metre, state.subdivision, confidence)
-                self.said.append(beat)
+                sure = beats.confidence
+                self.said.append(LiveBeat(float(beat_s), place, metre, state.subdivision, sure))
 
 
 def _continued(
     before: Sequence[LiveBeat], notes: NDArray[np.float64], beats: Beats
 ) -> list[tuple[int, int]]:
     """Place and bar of the beats after those said: the bar that has begun ends as it was said."""
-    count = len(beats.time_s)
     rest: list[tuple[int, int]] = []
     first = usual = None
     if before:
-        last = before[-1]
-        usual = last.beats_per_bar
-        rest = [(place, usual) for place in range(last.place + 1, usual)]
+        usual = before[-1].beats_per_bar
+        rest = [(place, usual) for place in range(before[-1].place + 1, usual)]
         first = len(before) + len(rest)
-        if first >= count:
-            return rest[: count - len(before)]
+        if first >= len(beats.time_s):
+            return rest[: len(beats.time_s) - len(before)]
     found = in_bars(notes, beats, first=first, before=usual, keep=True)
-    return rest + [(int(at), found.beats_per_bar) for at in found.bar[len(before) + len(rest) :]]
+    return rest + [(int(at), found.beats_per_bar) for at in found.bar[first or 0 :]]
 
 
 def whole(said: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | None:
@@ -157,12 +156,10 @@ def whole(said: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | Non
         bar.append(beat.place)
     if said[-1].time_s - said[0].time_s - missing_s < _COVERED * (end_s - begin_s):
         return None
-    metres = [beat.beats_per_bar for beat in said]
-    subdivisions = [beat.subdivision for beat in said]
     return Beats(
         time_s=np.array(time_s),
         bar=np.array(bar),
-        beats_per_bar=max(set(metres), key=metres.count),
-        subdivision=max(set(subdivisions), key=subdivisions.count),
+        beats_per_bar=mode(beat.beats_per_bar for beat in said),
+        subdivision=mode(beat.subdivision for beat in said),
         confidence=float(np.mean([beat.confidence for beat in said])),
     )

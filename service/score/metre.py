@@ -85,13 +85,14 @@ def in_bars(
     units = _Units(notes, beats)
     edges = np.linspace(0, units.count, max(1, round(units.count / per / _WINDOW)) + 1).astype(int)
     known = first * per if first is not None else None
+    kinds = (Metre(*kind, bar) for kind in _READINGS[per] for bar in (2, 3, 4))
     score: dict[Metre, float] = {}
-    for metre in (Metre(*kind, bar) for kind in _READINGS[per] for bar in (2, 3, 4)):
+    for metre in kinds:
         if beats_per_bar not in (None, metre.beats_per_bar):
             continue
         if metre.beat != per and (keep or metre.bar >= units.count):
             continue
-        total = _STAYS if metre.beats_per_bar == before else 0.0
+        score[metre] = _STAYS if metre.beats_per_bar == before else 0.0
         for window in map(slice, edges[:-1], edges[1:]):
             phases = units.phases(metre, window) @ WEIGHTS
             if known is not None and window.start <= known < window.stop:
@@ -99,8 +100,7 @@ def in_bars(
             elif keep:
                 phases = phases[::per]
             likely = np.logaddexp.reduce(phases) - np.log(len(phases))
-            total += float(likely) + units.prior(metre, window)
-        score[metre] = total
+            score[metre] += float(likely) + units.prior(metre, window)
     metre = max(score, key=lambda metre: score[metre])
     places = units.places(metre, known, keep)
     on_beat = np.flatnonzero(places % metre.beat == 0)
@@ -147,7 +147,7 @@ class _Units:
         self._accents = np.stack([relative(values) for values in raw], 1)
         heads = np.append(True, np.diff(chord_numbers(notes[:, 0])) > 0)
         self._chords = np.bincount(begin[heads].clip(0, count - 1), minlength=count)
-        self._changes: dict[int, NDArray[np.float64]] = {}
+        self._changed: dict[int, NDArray[np.float64]] = {}  # by length
 
     def prior(self, metre: Metre, window: slice) -> float:
         """What speaks for a metre but for its levels: how usual, fast and full its beats are."""
@@ -163,17 +163,14 @@ class _Units:
         total = np.zeros((metre.bar, len(WEIGHTS)))
         for below, length in metre.levels:
             total[:, :2] += self._alike(window, below, length)
-            first, other = metre.sides(below, length)
             marks = self._marks(below, length)[window]
             sums = np.stack([np.bincount(unit, mark, metre.bar) for mark in marks.T], 1)
-            means = []
-            for side in (first, other):
+            means, numbers = [], []
+            for side in metre.sides(below, length):
                 units = (place[side] + place[:, None]) % metre.bar
-                number = size[units].sum(1)
-                means.append(sums[units].sum(1) / np.maximum(number, 1)[:, None])
-                if side is first:
-                    weight = np.sqrt(np.minimum(number, _AS_MANY))[:, None]
-            total[:, 2:] += weight * (means[0] - means[1])
+                numbers.append(size[units].sum(1)[:, None])
+                means.append(sums[units].sum(1) / np.maximum(numbers[-1], 1))
+            total[:, 2:] += np.sqrt(np.minimum(numbers[0], _AS_MANY)) * (means[0] - means[1])
         return total
 
     def _marks(self, below: int, length: int) -> NDArray[np.float64]:
@@ -182,31 +179,27 @@ class _Units:
 
     def _change(self, length: int) -> NDArray[np.float64]:
         """How much harmony changes from a length before each unit to a length after it."""
-        if length in self._changes:
-            return self._changes[length]
-        total = np.vstack([np.zeros((1, 12)), np.cumsum(self._harmony, 0)])
-        at = np.arange(self.count)
-        before = _normed(total[at] - total[np.maximum(at - length, 0)])
-        after = _normed(total[np.minimum(at + length, self.count)] - total[at])
-        change = 1 - (before * after).sum(1)
-        ends = (at < length) | (at > self.count - length)
-        change[ends] = change[~ends].mean() if (~ends).any() else 0.0
-        self._changes[length] = relative(change)
-        return self._changes[length]
+        if length not in self._changed:
+            total = np.vstack([np.zeros((1, 12)), np.cumsum(self._harmony, 0)])
+            at = np.arange(self.count)
+            before = _normed(total[at] - total[np.maximum(at - length, 0)])
+            after = _normed(total[np.minimum(at + length, self.count)] - total[at])
+            change = 1 - (before * after).sum(1)
+            ends = (at < length) | (at > self.count - length)
+            change[ends] = change[~ends].mean() if (~ends).any() else 0.0
+            self._changed[length] = relative(change)
+        return self._changed[length]
 
     def _alike(self, window: slice, below: int, length: int) -> NDArray[np.float64]:
         """How like accents are to those one and two lengths later, beside other lags."""
         rows = self._accents[window] - self._accents[window].mean(0)
         power = float((rows * rows).sum(1).mean()) + 1e-6
-
-        def after(lag: int) -> float:
-            return float((rows[lag:] * rows[:-lag]).sum(1).mean()) / power
-
         alike = np.zeros(2)
         for number, end in enumerate((length, 2 * length)):
             if end <= 2 * len(rows) // 3:
-                others = [after(lag) for lag in range(end - length + below, end, below)]
-                alike[number] = 4 * (after(end) - np.mean(others))
+                lags = range(end - length + below, end + 1, below)
+                *others, own = ((rows[k:] * rows[:-k]).sum(1).mean() / power for k in lags)
+                alike[number] = 4 * (own - np.mean(others))
         return alike
 
     def places(self, metre: Metre, known: int | None, keep: bool) -> NDArray[np.int64]:

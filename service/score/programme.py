@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.score.beats import Beats, Wishes
+from service.score.beats import NO_WISHES, Beats, Wishes
 from service.score.evidence import PLACES, Chords, chords_of, class_logs
 from service.score.metre import in_bars
 
 STEP_S = 0.02  # of time in the programme
+LEAD_S = 0.1  # of the programme before the first chord
 SHORTEST_S, LONGEST_S = 0.25, 1.7  # beats: 240 to 35 a minute
-MIN_CHORDS, MIN_BEATS = 8, 4
+_MIN_BEATS = 4
 _RATIO = 1.045  # of neighbouring beat lengths
 _REACH = 5  # neighbours either way that the next beat may take
 _SIGMA_S = 0.025  # of an onset about its place in the beat
@@ -37,34 +38,28 @@ _SMOOTHED = 2  # beats before and after
 _STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
 
 
-def find_beats(notes: NDArray[np.float64], wishes: Wishes | None = None) -> Beats | None:
-    """The beats of a performance; None if it has fewer than ``MIN_CHORDS`` chords or ``MIN_BEATS``.
+def find_beats(notes: NDArray[np.float64], wishes: Wishes = NO_WISHES) -> Beats | None:
+    """The beats of a performance; None if it is too short to have any.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
     """
-    if not len(notes):
+    if (chords := chords_of(notes)) is None:
         return None
-    chords = chords_of(notes)
-    if len(chords.time_s) < MIN_CHORDS:
-        return None
-    wishes = wishes or Wishes()
     path: list[State] = []
     end_s = -np.inf
     while end_s < chords.time_s[-1]:
         settled = [state for state in path if state.time_s < end_s - _UNSETTLED_S]
         start = settled[-1] if settled else None
-        begin_s = start.time_s if start else chords.time_s[0] - 0.1
+        begin_s = start.time_s if start else chords.time_s[0] - LEAD_S
         end_s = min(chords.time_s[-1] + 0.5, begin_s + _STRETCH_S)
         path = settled[:-1] + best_path(chords, begin_s, end_s, wishes, start)
-    if len(path) < MIN_BEATS:
+    if len(path) < _MIN_BEATS:
         return None
-    time_s = snapped(chords, path)
-    beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, path[0].subdivision, 1.0)
-    beats = replace(beats, confidence=agreement(chords.time_s, beats))
+    beats = pulse(chords, snapped(chords, path), path[0].subdivision)
     first = None
     if wishes.first_downbeat_s is not None:
-        first = int(np.abs(time_s - wishes.first_downbeat_s).argmin())
+        first = int(np.abs(beats.time_s - wishes.first_downbeat_s).argmin())
     return in_bars(notes, beats, wishes.beats_per_bar, first, keep=wishes.bpm is not None)
 
 
@@ -80,12 +75,11 @@ def best_path(
     chords: Chords,
     begin_s: float,
     end_s: float,
-    wishes: Wishes | None = None,
+    wishes: Wishes = NO_WISHES,
     start: State | None = None,
 ) -> list[State]:
     """The best beats of a stretch of a performance, those after ``start`` if it is given."""
     steps = int((end_s - begin_s) / STEP_S) + 1
-    wishes = wishes or Wishes()
     lags = _lags(wishes.bpm)
     gain = _gains(chords, begin_s, steps, lags)
     if wishes.first_downbeat_s is not None:
@@ -123,17 +117,15 @@ def best_path(
     last = np.arange(steps)[:, None, None] >= steps - lags
     ends = np.where(last, best[longest : longest + steps], -np.inf)
     now, sub, lag = map(int, np.unravel_index(int(ends.argmax()), ends.shape))
-    path: list[tuple[int, int, int]] = []
+    path: list[State] = []
     while True:
-        path.append((now, sub, lag))
+        path.insert(0, State(begin_s + now * STEP_S, subs[sub], lag))
         source = back[now, sub, lag]
         now -= int(lags[lag])
         if source < 0 or now < 0:
-            if now >= -5 and start is None:
-                path.append((now, sub, lag))
-            break
+            early = [path[0]._replace(time_s=begin_s + now * STEP_S)]  # than the first chord
+            return early + path if now >= -5 and start is None else path
         sub, lag = divmod(int(source), count)
-    return [State(begin_s + step * STEP_S, subs[sub], lag) for step, sub, lag in reversed(path)]
 
 
 def _gains(
@@ -149,9 +141,8 @@ def _gains(
         prior = -0.5 * (np.log(beat_s / _USUAL_S) / _WIDTH) ** 2 * _PRIOR * beat_s
         for row, sub in enumerate(PLACES):
             rare = _TERNARY * beat_s if sub == 3 else 0.0
-            said = _explained(features, sub, int(lag))
-            total = np.zeros(steps + int(lag))
-            np.add.at(total, place[:, None] + np.arange(lag), said)
+            total = np.zeros(steps + lag)
+            np.add.at(total, place[:, None] + np.arange(lag), _explained(features, sub, int(lag)))
             table[:, row, number] = total[:steps] + prior - rare
     sounding = np.zeros(steps)
     sounding[place] = 1
@@ -201,25 +192,26 @@ def snapped(chords: Chords, path: list[State]) -> NDArray[np.float64]:
     return np.maximum.accumulate(time_s + np.arange(len(time_s)) * 1e-6)
 
 
-def agreement(chord_s: NDArray[np.float64], beats: Beats) -> float:
-    """How far the chords' phases agree, in beats or in a half to a quarter of them.
+def pulse(chords: Chords, time_s: NDArray[np.float64], subdivision: int) -> Beats:
+    """Beats without bars. They are as sure as the phases of chords agree, in beats or in a half to
+    a quarter of them.
 
     The mean of exp(2 pi i n phase) is long if they do (Rayleigh's test). The beats are smoothed, as
     they bend to chords at random; so do those of free playing, the more the fewer chords it has.
     0 if chords are further apart than beats may be: any beats fit those, and nobody hears a beat.
     """
-    apart_s = float(np.median(np.diff(chord_s)))
+    beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, subdivision, 0.0)
+    apart_s = float(np.median(np.diff(chords.time_s)))
     if apart_s > LONGEST_S:
-        return 0.0
+        return beats
     width = round(_SMOOTHED * max(1.0, apart_s * beats.bpm / 60))
     around = np.arange(-width, width + 1)
-    places = np.clip(np.arange(len(beats.time_s))[:, None] + around, 0, len(beats.time_s) - 1)
+    places = np.clip(np.arange(len(time_s))[:, None] + around, 0, len(time_s) - 1)
     # At the ends, as many beats on one side as on the other.
-    inside = (
-        np.abs(around) <= np.minimum(*(np.abs(places[:, [0, -1]] - places[:, [width]]).T))[:, None]
-    )
-    smooth_s = (beats.time_s[places] * inside).sum(1) / inside.sum(1)
-    phases = replace(beats, time_s=smooth_s).position(chord_s)
+    fewest = np.minimum(*np.abs(places[:, [0, -1]] - places[:, [width]]).T)
+    inside = np.abs(around) <= fewest[:, None]
+    smooth_s = (time_s[places] * inside).sum(1) / inside.sum(1)
+    phases = replace(beats, time_s=smooth_s).position(chords.time_s)
     agreed = max(abs(np.exp(2j * np.pi * n * phases).mean()) for n in (1, 2, 3, 4))
-    chance = np.sqrt(_CHANCE**2 + _FEW / len(chord_s))
-    return float(np.clip((agreed - chance) / _CLEAR, 0, 1))
+    chance = np.sqrt(_CHANCE**2 + _FEW / len(phases))
+    return replace(beats, confidence=float(np.clip((agreed - chance) / _CLEAR, 0, 1)))

@@ -1,7 +1,7 @@
 """Notes of a performance on the grid of its beats."""
 
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,30 +9,18 @@ from numpy.typing import NDArray
 from service.score.beats import Beats
 from service.score.evidence import chord_numbers
 
-GRIDS = {  # places within a beat, and what using them costs; a beat takes one of them
-    2: (
-        ((Fraction(0), Fraction(1, 2)), 0.0),
-        (tuple(Fraction(k, 4) for k in range(4)), 0.02),
-        (tuple(Fraction(k, 3) for k in range(3)), 0.05),
-        (tuple(Fraction(k, 8) for k in range(8)), 0.09),
-        (tuple(Fraction(k, 6) for k in range(6)), 0.10),
-    ),
-    3: (
-        (tuple(Fraction(k, 3) for k in range(3)), 0.0),
-        (tuple(Fraction(k, 6) for k in range(6)), 0.03),
-        ((Fraction(0), Fraction(1, 2)), 0.05),
-        (tuple(Fraction(k, 12) for k in range(12)), 0.10),
-    ),
+GRIDS = {  # parts of a beat, and what using them costs; a beat takes one of them
+    2: ((2, 0.0), (4, 0.02), (3, 0.05), (8, 0.09), (6, 0.10)),
+    3: ((3, 0.0), (6, 0.03), (2, 0.05), (12, 0.10)),
 }
 LONGEST_GRACE_S = 0.09
 LEGATO = 0.6  # a note that sounds for this share of the time to the next lasts until it
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A note in the score: ``onset`` and ``length`` in beats, from the first beat."""
+class Placed(NamedTuple):
+    """A note in the score: a MIDI pitch; ``onset`` and ``length`` in beats, from the first beat."""
 
-    index: int
+    pitch: int
     onset: Fraction
     length: Fraction
     grace: bool = False
@@ -58,26 +46,21 @@ def place_notes(
     heads = np.add.reduceat(onset_s, starts) / counts
     grace = _graces(heads, starts, counts, offset_s, pitch)
     position = beats.position(heads)
-    placed: dict[int, Fraction] = {}
-    main = [chord for chord in range(len(heads)) if not grace[chord]]
     floors = np.floor(position + 1 / 16).astype(int)
-    for beat in sorted({int(floors[chord]) for chord in main}):
-        own = [chord for chord in main if floors[chord] == beat]
-        at = position[own] - beat
-        placed |= dict(zip(own, _on_grid(at, beat, beats.subdivision), strict=True))
-    following = None
-    for chord in reversed(range(len(heads))):
-        if grace[chord] and following is not None:
-            placed[chord] = placed[following]
-        elif not grace[chord]:
-            following = chord
+    placed: dict[int, Fraction] = {}
+    for beat in np.unique(floors[~grace]):
+        own = np.flatnonzero(~grace & (floors == beat))
+        on_grid = _on_grid(position[own] - beat, beats.subdivision)
+        placed |= {int(chord): int(beat) + at for chord, at in zip(own, on_grid, strict=True)}
+    for chord in reversed(np.flatnonzero(grace)):
+        placed[int(chord)] = placed[int(chord) + 1]
     ends = beats.position(offset_s)
     out = []
-    for index, chord in enumerate(number):
-        onset = placed[int(chord)]
-        later = (placed[c] for c in range(int(chord) + 1, len(heads)) if placed[c] > onset)
-        length = _length(onset, float(ends[index]), next(later, None), beats.subdivision)
-        out.append(Placed(index, onset, length, bool(grace[chord])))
+    for note, chord in enumerate(map(int, number)):
+        onset = placed[chord]
+        later = (placed[c] for c in range(chord + 1, len(heads)) if placed[c] > onset)
+        length = _length(onset, float(ends[note]), next(later, None), beats.subdivision)
+        out.append(Placed(int(pitch[note]), onset, length, bool(grace[chord])))
     return out
 
 
@@ -88,6 +71,7 @@ def _graces(
     offset_s: NDArray[np.float64],
     pitch: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
+    """Which chords are grace notes; the last is none."""
     grace = np.zeros(len(heads), np.bool_)
     for chord in range(len(heads) - 1):
         note, soon = starts[chord], heads[chord + 1] - heads[chord] < LONGEST_GRACE_S
@@ -99,28 +83,24 @@ def _graces(
     return grace
 
 
-def _on_grid(at: NDArray[np.float64], beat: int, subdivision: int) -> list[Fraction]:
-    best: tuple[float, list[Fraction]] | None = None
-    for grid, price in GRIDS[subdivision]:
-        places = np.array([float(place) for place in (*grid, Fraction(1))])
-        nearest = np.abs(at[:, None] - places).argmin(1)
-        error = float(np.abs(at - places[nearest]).mean())
-        shared = len(nearest) - len(set(nearest.tolist()))  # chords that would fall together
-        cost = error + price + 0.15 * shared
-        if best is None or cost < best[0]:
-            best = cost, [beat + (*grid, Fraction(1))[k] for k in nearest]
-    assert best is not None
-    return best[1]
+def _on_grid(at: NDArray[np.float64], subdivision: int) -> list[Fraction]:
+    """Places in a beat, of chords at 0 to 1."""
+    tried = []
+    for parts, price in GRIDS[subdivision]:
+        nearest = np.abs(at[:, None] - np.arange(parts + 1) / parts).argmin(1)
+        error = float(np.abs(at - nearest / parts).mean())
+        shared = len(nearest) - len(np.unique(nearest))  # chords that would fall together
+        tried.append((error + price + 0.15 * shared, parts, nearest))
+    _, parts, nearest = min(tried, key=lambda grid: grid[0])
+    return [Fraction(int(place), parts) for place in nearest]
 
 
 def _length(onset: Fraction, end: float, following: Fraction | None, subdivision: int) -> Fraction:
     sounding = end - float(onset)
-    step = Fraction(1, 4 if subdivision == 2 else 6)
+    step = least = Fraction(1, 4 if subdivision == 2 else 6)
     if following is not None:
         room = following - onset
         if LEGATO * float(room) <= sounding <= float(room) + float(step):
             return room
-    return max(
-        step if following is None else min(step, following - onset),
-        round(sounding / float(step)) * step,
-    )
+        least = min(step, room)
+    return max(least, round(sounding / float(step)) * step)

@@ -1,24 +1,20 @@
 """A score of placed notes as MusicXML: music21 writes it, partitura spells the pitches."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
 from service.score.beats import Beats
-from service.score.keys import Key
 from service.score.quantise import Placed
-from service.score.staves import Chord, hands, voices
-from service.score.tab import OPEN, tab_line
+from service.score.staves import OPEN, Chord, hands, tab_line, voices
 
-KEYBOARDS = ("piano", "electric piano", "harpsichord", "organ", "mallets")
+KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
 PLAYED_BY = {  # classes that are no instrument, or whose usual one is another than music21's
     None: "piano",
     "plucked": "guitar",
@@ -35,6 +31,9 @@ _TUNING = "".join(
     for line, pitch in enumerate(reversed(OPEN), 1)  # none of them is sharp
 ).encode()
 
+Bars = Sequence[tuple[Fraction, int]]
+Parts = Mapping[str | None, Sequence[Placed]]  # by instrument
+
 
 class ScoreExtraMissing(ImportError):
     """What writes and engraves scores is not installed."""
@@ -42,152 +41,121 @@ class ScoreExtraMissing(ImportError):
 
 def load(name: str) -> Any:
     """A library of the extra "score". Raises ScoreExtraMissing, which says what to install."""
-    from importlib import import_module
-
     try:
         with catch_warnings():
             simplefilter("ignore", DeprecationWarning)  # of what they import themselves
             return import_module(name)
     except ImportError as missing:
-        raise ScoreExtraMissing(
-            f"a score needs {missing.name}: pip install 'rse-transcribe[score]'"
-        ) from missing
+        words = f"a score needs {missing.name}: pip install 'rse-transcribe[score]'"
+        raise ScoreExtraMissing(words) from missing
     except OSError as missing:  # a library of the system
         raise ScoreExtraMissing(f"a PDF needs libcairo2: {missing}") from missing
 
 
-@dataclass(frozen=True)
-class PartNotes:
-    """The notes of one instrument: MIDI pitches and where they stand."""
-
-    instrument: str | None
-    pitch: Sequence[int]
-    placed: Sequence[Placed]
-
-
-def musicxml(
-    parts: Iterable[PartNotes], beats: Beats, key: Key, title: str = "", steady: bool = True
-) -> bytes:
-    """A MusicXML document.
-
-    Args:
-        steady: False if no beat was found: a line above the score says so.
-    """
-    stream = load("music21.stream")
-    layout, meta = load("music21.layout"), load("music21.metadata")
-    score = stream.Score()
-    score.metadata = meta.Metadata(title=title or "Transcription", composer="")
-    parts = list(parts)
-    bars = bars_of(parts, beats)
-    for part in parts:
-        staves = _staves(part)
-        written = [_staff(part, staff, lowest, bars, beats, key) for staff, lowest in staves]
-        if part.instrument == "plucked":
-            written.append(_staff(part, *staves[0], bars, beats, key, tablature=True))
-        for staff in written:
-            score.insert(0, staff)
-        if len(written) > 1:
-            score.insert(0, layout.StaffGroup(written, symbol="brace", barTogether=True))
-    if score.parts and (first := score.parts[0].getElementsByClass("Measure").first()):
-        text = "no steady beat: free rhythm"
-        if steady:  # as words: a metronome mark's glyph needs a music font on the viewer's side
-            text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"
-        words = load("music21.expressions").TextExpression(text)
-        words.placement, words.style.fontWeight = "above", "bold"
-        first.insert(0, words)
-    if not steady:  # no bars are made up: nothing divides what is only there for the writer
-        none = load("music21.bar").Barline
-        for measure in score.recurse().getElementsByClass("Measure"):
-            measure.rightBarline = none("none")
-        for signature in score.recurse().getElementsByClass("TimeSignature"):
-            signature.style.hideObjectOnPrint = True
-    exporter = load("music21.musicxml.m21ToXml").GeneralObjectExporter(score)
-    # music21 writes no tuning, string and fret for a chord's first note alone, but a fingering for
-    # each, and a tempo that sounds in a direction of its own, which MuseScore shows as another.
-    document = _FINGERING.sub(_STRING_AND_FRET, bytes(exporter.parse()))
-    if steady:
-        sound = f'<sound tempo="{beats.bpm * float(beats.quarters):.0f}"/></direction>'.encode()
-        document = document.replace(b"</direction>", sound, 1)
-    return document.replace(_LINES, _LINES + _TUNING)
-
-
-def bars_of(parts: Sequence[PartNotes], beats: Beats) -> list[tuple[Fraction, int]]:
+def bars_of(parts: Parts, beats: Beats) -> Bars:
     """First beat and number of beats of each bar that the notes need."""
-    notes = [note for part in parts for note in part.placed]
+    notes = [note for part in parts.values() for note in part]
     begin = min((note.onset for note in notes), default=Fraction(0))
     end = max((note.onset + note.length for note in notes), default=Fraction(1))
     return beats.bars(begin, end)
 
 
-def _staves(part: PartNotes) -> list[tuple[list[int], int]]:
-    """Places in the part's notes for each staff, with the pitch that its clef follows."""
-    if part.instrument in (None, *KEYBOARDS):
-        right = hands(part.placed, part.pitch)
-        upper = [place for place, is_right in enumerate(right) if is_right]
-        lower = [place for place, is_right in enumerate(right) if not is_right]
-        return [(upper, 60), (lower, 0)]
-    everything = list(range(len(part.placed)))
-    return [(everything, int(np.median(part.pitch)) if everything else 60)]
+def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) -> bytes:
+    """A MusicXML document.
+
+    Args:
+        fifths: sharps of the key signature, or flats if negative.
+        steady: False if no beat was found: a line above the score says so.
+    """
+    m21 = load("music21")
+    score = m21.stream.Score()
+    score.metadata = m21.metadata.Metadata(title=title or "Transcription", composer="")
+    bars = bars_of(parts, beats)
+    for instrument, notes in parts.items():
+        staves = [
+            _staff(instrument, own, clef, bars, beats, fifths)
+            for own, clef in _staves(instrument, notes)
+        ]
+        for staff in staves:
+            score.insert(0, staff)
+        if len(staves) > 1:
+            score.insert(0, m21.layout.StaffGroup(staves, symbol="brace", barTogether=True))
+    if score.parts and (first := score.parts[0].getElementsByClass("Measure").first()):
+        text = "no steady beat: free rhythm"
+        if steady:  # as words: a metronome mark's glyph needs a music font on the viewer's side
+            text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"
+        words = m21.expressions.TextExpression(text)
+        words.placement, words.style.fontWeight = "above", "bold"
+        first.insert(0, words)
+    if not steady:  # no bars are made up: nothing divides what is only there for the writer
+        for measure in score.recurse().getElementsByClass("Measure"):
+            measure.rightBarline = m21.bar.Barline("none")
+        for signature in score.recurse().getElementsByClass("TimeSignature"):
+            signature.style.hideObjectOnPrint = True
+    # music21 writes no tuning, string and fret for a chord's first note alone, but a fingering for
+    # each, and a tempo that sounds in a direction of its own, which MuseScore shows as another.
+    document = bytes(m21.musicxml.m21ToXml.GeneralObjectExporter(score).parse())
+    document = _FINGERING.sub(_STRING_AND_FRET, document).replace(_LINES, _LINES + _TUNING)
+    if steady:
+        sound = f'<sound tempo="{beats.bpm * float(beats.quarters):.0f}"/></direction>'.encode()
+        document = document.replace(b"</direction>", sound, 1)
+    return document
+
+
+def _staves(instrument: str | None, notes: Sequence[Placed]) -> list[tuple[Sequence[Placed], Any]]:
+    """The notes and the clef of each staff."""
+    clef = load("music21").clef
+    if instrument in KEYBOARDS:
+        right, left = hands(notes)
+        return [(right, clef.TrebleClef()), (left, clef.BassClef())]
+    if instrument == "plucked":
+        return [(notes, clef.Treble8vbClef()), (notes, clef.TabClef())]
+    if instrument == "viola":
+        return [(notes, clef.AltoClef())]
+    high = int(np.median([note.pitch for note in notes])) >= 57
+    return [(notes, clef.TrebleClef() if high else clef.BassClef())]
 
 
 def _staff(
-    part: PartNotes,
-    members: Sequence[int],
-    middle: int,
-    bars: Sequence[tuple[Fraction, int]],
+    instrument: str | None,
+    notes: Sequence[Placed],
+    clef: Any,
+    bars: Bars,
     beats: Beats,
-    key: Key,
-    tablature: bool = False,
+    fifths: int,
 ) -> Any:
-    stream, clef, m21key, meter = map(
-        load, ("music21.stream", "music21.clef", "music21.key", "music21.meter")
-    )
-    kind = stream.PartStaff if part.instrument in (None, *KEYBOARDS) else stream.Part
-    staff = kind()
-    name = PLAYED_BY.get(part.instrument, part.instrument or "")
-    instrument = load("music21.instrument").fromString(name)
+    m21 = load("music21")
+    tablature = isinstance(clef, m21.clef.TabClef)
+    staff = m21.stream.PartStaff() if instrument in KEYBOARDS else m21.stream.Part()
+    name = PLAYED_BY.get(instrument, instrument or "")
+    player = m21.instrument.fromString(name)
     if tablature:
-        instrument.partName = instrument.partAbbreviation = ""
-    elif part.instrument:
-        shown = name if part.instrument == "plucked" else part.instrument
-        instrument.partName = shown.capitalize()
-    staff.insert(0, instrument)
-    own = [part.placed[place] for place in members]
-    pitches = [part.pitch[place] for place in members]
-    notes = [
-        Chord(note.onset, note.length, (name,), (pitch,), note.grace)
-        for note, pitch, name in zip(own, pitches, spelled(own, pitches, beats), strict=True)
+        player.partName = player.partAbbreviation = ""
+    elif instrument:
+        player.partName = (name if instrument == "plucked" else instrument).capitalize()
+    staff.insert(0, player)
+    chords = [
+        Chord(note.onset, note.length, (name,), (note.pitch,), note.grace)
+        for note, name in zip(notes, _spelled(notes, beats), strict=True)
     ]
-    lines = [tab_line(notes)] if tablature else voices(notes)
-    if tablature:
-        sign = clef.TabClef()
-    elif part.instrument == "plucked":
-        sign = clef.Treble8vbClef()
-    elif part.instrument == "viola":
-        sign = clef.AltoClef()
-    else:
-        sign = clef.TrebleClef() if middle >= 57 else clef.BassClef()
-    q = beats.quarters
-    signature = None
-    for number, (start, count) in enumerate(bars):
-        nominal = number > 0 or count == beats.beats_per_bar
-        measure = stream.Measure(number=number + 1 if bars[0][1] == beats.beats_per_bar else number)
-        if number == 0:
-            measure.append(sign)
+    lines = [tab_line(chords)] if tablature else voices(chords)
+    nominal, size = beats.beats_per_bar, 0
+    for number, (start, count) in enumerate(bars, int(bars[0][1] == nominal)):
+        measure = m21.stream.Measure(number=number)
+        if start == bars[0][0]:
+            measure.append(clef)
             if tablature:
-                measure.insert(0, load("music21.layout").StaffLayout(staffLines=len(OPEN)))
-            measure.append(m21key.KeySignature(key.fifths))
-        size = beats.beats_per_bar if number == 0 else count
-        if size != signature:
-            signature = size
-            text = f"{size}/4" if beats.subdivision == 2 else f"{3 * size}/8"
-            measure.insert(0, meter.TimeSignature(text))
-        if not nominal:
-            measure.paddingLeft = float((beats.beats_per_bar - count) * q)
+                measure.insert(0, m21.layout.StaffLayout(staffLines=len(OPEN)))
+            measure.append(m21.key.KeySignature(fifths))
+        if number == 0:  # a pickup
+            measure.paddingLeft = float((nominal - count) * beats.quarters)
+        if size != (size := count if number else nominal):
+            above, below = beats.signature(size)
+            measure.insert(0, m21.meter.TimeSignature(f"{above}/{below}"))
         near = [_near(line, start, start + count) for line in lines]
-        _fill(measure, near, start, start + count, q)
+        _fill(measure, near, start, start + count, beats.quarters)
         staff.append(measure)
-    if instrument.transposition is not None:
+    if player.transposition is not None:
         staff.atSoundingPitch = True
         staff.toWrittenPitch(inPlace=True, preserveAccidentalDisplay=False)
     return staff
@@ -195,8 +163,7 @@ def _staff(
 
 def _near(line: Sequence[Chord], start: Fraction, end: Fraction) -> Sequence[Chord]:
     """What of a voice may sound in a bar, and a chord at least: a long score has many bars."""
-    first = bisect_left(line, start, key=lambda chord: chord.onset)
-    last = bisect_left(line, end, key=lambda chord: chord.onset)
+    first, last = (bisect_left(line, at, key=lambda chord: chord.onset) for at in (start, end))
     return line[max(0, first - 2) : max(1, last)]  # a chord that sounds on, and a grace note
 
 
@@ -204,32 +171,32 @@ def _fill(
     measure: Any, lines: Sequence[Sequence[Chord]], start: Fraction, end: Fraction, q: Fraction
 ) -> None:
     """Write what of each voice sounds in a bar; later voices only if they have notes there."""
-    note, tie = load("music21.note"), load("music21.tie")
+    m21 = load("music21")
     kept = [line for line in lines if line is lines[0] or _sounds(line, start, end)]
     for number, line in enumerate(kept, 1):
-        voice = load("music21.stream").Voice(id=str(number)) if len(kept) > 1 else measure
+        voice = m21.stream.Voice(id=str(number)) if len(kept) > 1 else measure
+        tablature = bool(line and line[0].frets)
         for begin, stop, chord in _spans(line, start, end):
             if chord and chord.grace:
-                voice.insert((begin - start) * q, note.Note(chord.names[0]).getGrace())
+                voice.insert((begin - start) * q, m21.note.Note(chord.names[0]).getGrace())
             for a, b in _pieces(begin, stop, start):
-                if chord is None or (chord.places and a > chord.onset):  # a fret is said once
-                    element = note.Rest()
+                if chord is None or (tablature and a > chord.onset):  # a fret is said once
+                    element = m21.note.Rest()
                     # A rest would be in the way of tablature, and of another voice that sounds.
                     others = (other for other in kept if other is not line)
-                    tablature = bool(line and line[0].places)
                     hidden = tablature or any(_sounds(other, a, b) for other in others)
                     element.style.hideObjectOnPrint = hidden
                 else:
-                    element = load("music21.chord").Chord(chord.names)
+                    element = m21.chord.Chord(chord.names)
                     if len(chord.names) == 1:
-                        element = note.Note(chord.names[0])
-                    before, after = a > chord.onset, b < chord.end
-                    if chord.places:
-                        fingering = load("music21.articulations").Fingering
-                        element.articulations = [fingering(f"{s}/{f}") for s, f in chord.places]
-                    elif before or after:
-                        kinds = {(True, True): "continue", (True, False): "stop"}
-                        element.tie = tie.Tie(kinds.get((before, after), "start"))
+                        element = m21.note.Note(chord.names[0])
+                    if tablature:
+                        fingering = m21.articulations.Fingering
+                        element.articulations = [fingering(f"{s}/{f}") for s, f in chord.frets]
+                    elif a > chord.onset or b < chord.end:
+                        whole = "start" if b < chord.end else "stop"
+                        both = a > chord.onset and b < chord.end
+                        element.tie = m21.tie.Tie("continue" if both else whole)
                 element.quarterLength = (b - a) * q
                 voice.insert((a - start) * q, element)
         if voice is not measure:
@@ -256,38 +223,28 @@ def _spans(
         yield now, end, None
 
 
-def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> list[tuple[Fraction, Fraction]]:
+def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
     """A stretch cut at the beats it starts or ends within, so that readers see the beats."""
-    out = []
+    last = bar + (end - bar).__floor__()  # the beat that it ends on or within
     while begin < end:
-        offset = begin - bar
-        stop = end
+        offset, stop = begin - bar, end
         if offset.denominator != 1:
             following = bar + offset.__ceil__()
-            if end > following and not (end - begin) == 1:
+            if following < end and end - begin != 1:  # but a beat off the beat is one note
                 stop = following
-        elif (end - bar).denominator != 1 and (end - bar).__floor__() + bar > begin:
-            rest = end - ((end - bar).__floor__() + bar)
-            if rest not in (Fraction(1, 2),) or end - begin > 2:
-                stop = bar + (end - bar).__floor__()
-        out.append((begin, stop))
+        elif begin < last < end and (end - last != Fraction(1, 2) or end - begin > 2):
+            stop = last
+        yield begin, stop
         begin = stop
-    return out
 
 
-def spelled(placed: Sequence[Placed], pitch: Sequence[int], beats: Beats) -> list[str]:
+def _spelled(notes: Sequence[Placed], beats: Beats) -> list[str]:
     """Names of the pitches as music21 takes them, such as "E-4", by partitura's estimate."""
-    if not placed:
+    if not notes:
         return []
-    analysis = load("partitura.musicanalysis")
     q = float(beats.quarters)
-    array = np.array(
-        [
-            (float(note.onset) * q, float(note.length) * q, number, index)
-            for index, (note, number) in enumerate(zip(placed, pitch, strict=True))
-        ],
-        dtype=[("onset_beat", "f4"), ("duration_beat", "f4"), ("pitch", "i4"), ("id", "i4")],
-    )
-    found = analysis.estimate_spelling(array)
-    signs = {-2: "--", -1: "-", 0: "", 1: "#", 2: "##"}
+    rows = [(float(n.onset) * q, float(n.length) * q, n.pitch, k) for k, n in enumerate(notes)]
+    fields = [("onset_beat", "f4"), ("duration_beat", "f4"), ("pitch", "i4"), ("id", "i4")]
+    found = load("partitura.musicanalysis").estimate_spelling(np.array(rows, fields))
+    signs = ("", "#", "##", "--", "-")  # by alteration, from 0 up and from -2 up
     return [f"{row['step']}{signs[int(row['alter'])]}{int(row['octave'])}" for row in found]

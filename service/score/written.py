@@ -1,5 +1,9 @@
-"""A performance as a score, in the forms that people keep."""
+"""A performance as a score, in the forms that people keep.
 
+verovio engraves MusicXML as SVG, and cairosvg makes a PDF of the pages.
+"""
+
+import io
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -7,14 +11,25 @@ from pathlib import Path
 
 import numpy as np
 
+from service.protocol.command_line import write_whole
 from service.protocol.midi_file import FileNote
-from service.score import engrave, sheet
-from service.score.analysis import Analysis, analyse
-from service.score.beats import Wishes
+from service.score import sheet
+from service.score.analysis import analyse
+from service.score.beats import NO_WISHES, Wishes
 from service.score.live import LiveBeat
-from service.score.quantise import place_notes
+from service.score.quantise import Placed, place_notes
 
 STRAY = 0.02  # share of the notes below which an instrument is taken for a mistake
+_A4_MM = (210, 297)
+_OPTIONS = {
+    "pageWidth": 10 * _A4_MM[0],  # tenths of a mm
+    "pageHeight": 10 * _A4_MM[1],
+    "scale": 100,
+    "footer": "none",
+    "breaks": "auto",
+    "svgViewBox": True,
+}
+_ENDLESS = 60_000
 
 
 class WrittenScore:
@@ -27,79 +42,71 @@ class WrittenScore:
     def __init__(
         self,
         notes: Sequence[FileNote],
-        wishes: Wishes | None = None,
+        wishes: Wishes = NO_WISHES,
         title: str = "",
         said: Sequence[LiveBeat] | None = None,
     ) -> None:
-        """Args:
-        said: beats that were said while the music went on, to be kept as they are.
-        """
+        """See ``analyse``, also for the errors."""
         ended = [note for note in notes if note.offset_s is not None]
         self._notes = sorted(ended, key=lambda note: (note.onset_s, note.pitch))
         self._title = title
-        self.analysis: Analysis = analyse(self._notes, wishes, said)
+        self.analysis = analyse(self._notes, wishes, said)
 
     @cached_property
-    def _parts(self) -> list[sheet.PartNotes]:
+    def _parts(self) -> dict[str | None, list[Placed]]:
         names = [note.instrument for note in self._notes]
         counts = Counter(names)
         main = max(counts, key=lambda name: counts[name], default=None)
         own = [main if counts[name] < STRAY * len(names) else name for name in names]
-        parts = []
-        for name in sorted(set(own), key=own.index):
+        parts = {}
+        for name in dict.fromkeys(own):
             notes = [note for note, of in zip(self._notes, own, strict=True) if of == name]
             onset_s, offset_s, pitch = (
                 np.array([getattr(note, field) for note in notes])
                 for field in ("onset_s", "offset_s", "pitch")
             )
-            placed = place_notes(onset_s, offset_s, pitch, self.analysis.beats)
-            parts.append(sheet.PartNotes(name, pitch.tolist(), placed))
+            parts[name] = place_notes(onset_s, offset_s, pitch, self.analysis.beats)
         return parts
 
     @cached_property
     def musicxml(self) -> bytes:
         """A MusicXML document."""
-        analysis = self.analysis
-        return sheet.musicxml(
-            self._parts, analysis.beats, analysis.key, self._title, steady=analysis.steady
-        )
+        beats, key, steady = self.analysis.beats, self.analysis.key, self.analysis.steady
+        return sheet.musicxml(self._parts, beats, key.fifths, self._title, steady)
 
     @property
     def bars_s(self) -> list[float]:
         """When each bar of the score begins."""
         beats = self.analysis.beats
-        starts = np.array([float(start) for start, _ in sheet.bars_of(self._parts, beats)])
-        return [float(time_s) for time_s in beats.time(starts)]
+        starts = [float(start) for start, _ in sheet.bars_of(self._parts, beats)]
+        return [float(time_s) for time_s in beats.time(np.array(starts))]
 
     def svg(self, width: int | None = None) -> list[str]:
-        """SVG of each page, or of one page of this width in tenths of a millimetre."""
-        return engrave.pages(self.musicxml, width)
+        """SVG of A4 pages, or of one page of this width, in tenths of a mm, as high as needed.
+
+        Raises:
+            ValueError: verovio cannot read the score.
+        """
+        toolkit = sheet.load("verovio").toolkit()
+        toolkit.setOptions(_OPTIONS)
+        if width is not None:
+            endless = {"pageWidth": width, "pageHeight": _ENDLESS, "adjustPageHeight": True}
+            toolkit.setOptions(endless)
+        if not toolkit.loadData(self.musicxml.decode()):
+            raise ValueError("this score cannot be engraved")
+        return [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
 
     def pdf(self) -> bytes:
         """A PDF file of A4 pages."""
-        return engrave.pdf(self.musicxml)
+        cairosvg, pypdf = sheet.load("cairosvg"), sheet.load("pypdf")
+        width, height = (mm / 25.4 * 96 for mm in _A4_MM)  # in pixels
+        writer, file = pypdf.PdfWriter(), io.BytesIO()
+        for page in self.svg():
+            one = cairosvg.svg2pdf(page.encode(), output_width=width, output_height=height)
+            writer.append(io.BytesIO(one))
+        writer.write(file)
+        return file.getvalue()
 
-    def save(self, path: Path) -> list[Path]:
-        """Write ``.musicxml``, ``.pdf``, or ``.svg``, which has a file for each page.
-
-        Raises:
-            ValueError: another ending.
-            OSError: a file cannot be written.
-        """
-        match path.suffix.lower():
-            case ".musicxml":
-                path.write_bytes(self.musicxml)
-            case ".pdf":
-                path.write_bytes(self.pdf())
-            case ".svg":
-                pages = self.svg()
-                paths = [
-                    path,
-                    *(path.with_stem(f"{path.stem}-{n}") for n in range(2, len(pages) + 1)),
-                ]
-                for place, page in zip(paths, pages, strict=True):
-                    place.write_text(page)
-                return paths
-            case ending:
-                raise ValueError(f"a score is .musicxml, .pdf or .svg, not {ending}")
-        return [path]
+    def save(self, path: Path) -> None:
+        """Write ``.musicxml`` or ``.pdf``. Raises OSError."""
+        write_whole(path, self.pdf() if path.suffix.lower() == ".pdf" else self.musicxml)

@@ -20,7 +20,7 @@ from service.access.clients import Client
 from service.notes.events import is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
-from service.protocol.server_messages import Done, Error, event_message
+from service.protocol.server_messages import Done, DoneReason, Error, event_message
 from service.stream.recording import FileItem, FileProgress, Performance
 
 logger = logging.getLogger(__name__)
@@ -43,17 +43,11 @@ class Answer(StrEnum):
 
 @dataclass
 class UploadLog:
-    """What becomes of an upload.
+    """What becomes of an upload."""
 
-    Attributes:
-        outcome: `done`, the code of its problem, or `vanished` if its client left or does not read.
-        received: bytes of the request's body so far.
-        audio_s: transcribed so far.
-    """
-
-    outcome: str = "vanished"
-    received: int = 0
-    audio_s: float = 0.0
+    outcome: str = "vanished"  # its client left or does not read; else `done`, or a problem's code
+    received: int = 0  # bytes of the request's body
+    audio_s: float = 0.0  # transcribed
     performance: Performance | None = None
 
     def take(self, step: list[FileItem]) -> None:
@@ -119,9 +113,8 @@ async def write_lines(
     chosen: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
-    """The lines of an NDJSON answer; the last is `done` unless the server itself failed. The first,
-    `started`, states what the server chose: model, mode, look-ahead and block. The upload's place
-    is freed before the last line, so its client may send the next at once."""
+    """The lines of an NDJSON answer; the last is `done` unless the server itself failed. The
+    upload's place is freed before it, so its client may send the next at once."""
     step: list[FileItem] | None = first
     problem: ProtocolError | None = None
     yield json.dumps({"type": "started", **chosen}) + "\n"
@@ -144,11 +137,9 @@ async def write_lines(
     if (performance := log.performance) is not None:
         for beat in performance.beats if updates else ():
             yield json.dumps({"type": "beat", **beat}) + "\n"
-        done = Done(
-            reason="stop" if problem is None else "error",
-            totals=performance.totals,
-            midi_base64=base64.b64encode(performance.midi).decode(),
-        )
+        reason: DoneReason = "stop" if problem is None else "error"
+        midi = base64.b64encode(performance.midi).decode()
+        done = Done(reason=reason, totals=performance.totals, midi_base64=midi)
         yield done.model_dump_json(exclude={"seq"}) + "\n"
 
 

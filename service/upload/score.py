@@ -27,17 +27,18 @@ from service.upload.answer import MUSICXML, file_name
 
 router = APIRouter()
 
-PDF = "application/pdf"
-_MEDIA = {"musicxml": MUSICXML, "pdf": PDF}
+_MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # of one score: half an hour of dense piano music
 MAX_BYTES = 4 << 20
+
+Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
 class ScoreNote(BaseModel):
     """A note as the JSON answer of an upload has it; other fields are ignored."""
 
-    onset_s: float = Field(ge=0, le=86_400)
-    offset_s: float = Field(ge=0, le=86_400)
+    onset_s: Seconds
+    offset_s: Seconds
     pitch: int = Field(ge=0, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
     instrument: str | None = Field(default=None, max_length=40)
@@ -46,7 +47,7 @@ class ScoreNote(BaseModel):
 class SaidBeat(BaseModel):
     """A beat as a stream's `beat` message has it; other fields are ignored."""
 
-    time_s: float = Field(ge=0, le=86_400)
+    time_s: Seconds
     place: int = Field(ge=0, le=3)
     beats_per_bar: int = Field(ge=2, le=4)
     subdivision: Literal[2, 3] = 2
@@ -58,7 +59,7 @@ class KnownBeats(BaseModel):
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
     beats_per_bar: int | None = Field(default=None, ge=2, le=4)
-    first_downbeat_s: float | None = Field(default=None, ge=0)
+    first_downbeat_s: Seconds | None = None
     fixed_tempo: bool = False
 
     @property
@@ -84,7 +85,17 @@ class ScoreChoices(BaseModel):
 @router.post("/score")
 async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()]) -> Response:
     """`svg` answers with JSON: the engraved score, its beats and its bars."""
-    body = await _body(request)
+    received = bytearray()
+    async for piece in request.stream():
+        received += piece
+        if len(received) > MAX_BYTES:
+            detail = f"more than {MAX_BYTES >> 20} MiB of notes"
+            raise ProtocolError(ErrorCode.UPLOAD_TOO_LARGE, detail)
+    try:
+        body = ScoreRequest.model_validate_json(bytes(received))
+    except ValidationError as error:
+        faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        raise RequestValidationError(faults) from None
     state: ServiceState = request.app.state.service
     with state.upload_place(client_of(request.scope)):
         said = None if body.beats is None else [LiveBeat(**dict(beat)) for beat in body.beats]
@@ -96,46 +107,28 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
     return Response(made, media_type=_MEDIA[choices.form], headers=name)
 
 
-async def _body(request: Request) -> ScoreRequest:
-    received = bytearray()
-    async for piece in request.stream():
-        received += piece
-        if len(received) > MAX_BYTES:
-            raise ProtocolError(
-                ErrorCode.UPLOAD_TOO_LARGE, f"more than {MAX_BYTES >> 20} MiB of notes"
-            )
-    try:
-        return ScoreRequest.model_validate_json(bytes(received))
-    except ValidationError as error:
-        faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-        raise RequestValidationError(faults) from None
-
-
 async def written(
-    limiter: anyio.CapacityLimiter, score: Callable[[], WrittenScore], form: str, width: int = 2100
+    limiter: anyio.CapacityLimiter, score: Callable[[], WrittenScore], form: str, width: int = 0
 ) -> bytes | dict[str, Any]:
-    """A score, made in a process of its own. Raises ProtocolError if its libraries are missing."""
+    """A score, made in a process of its own. Raises ProtocolError."""
+    run = partial(to_process.run_sync, cancellable=True, limiter=limiter)
     try:
-        return await to_process.run_sync(
-            _write, score, form, width, cancellable=True, limiter=limiter
-        )
+        return await run(_write, score, form, width)
     except ScoreExtraMissing as missing:
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
 
 
 def _write(make: Callable[[], WrittenScore], form: str, width: int) -> bytes | dict[str, Any]:
     score = make()
-    if form == "musicxml":
-        return score.musicxml
-    if form == "pdf":
-        return score.pdf()
-    analysis = score.analysis
+    if form != "svg":
+        return score.musicxml if form == "musicxml" else score.pdf()
+    analysis, beats = score.analysis, score.analysis.beats
     return {
         "svg": score.svg(width)[0],
         "steady": analysis.steady,
-        "confidence": analysis.beats.confidence,
-        "bpm": analysis.beats.bpm,
-        "signature": analysis.beats.signature,
+        "confidence": beats.confidence,
+        "bpm": beats.bpm,
+        "signature": beats.signature(beats.beats_per_bar),
         "key": analysis.key.name,
         "beats": analysis.said,
         "bars_s": score.bars_s,

@@ -1,5 +1,6 @@
-"""Samples, rates and options as callers give them."""
+"""Samples, rates, options and models as callers give them."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,13 +9,22 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from model import storage
+from model.transcriber import TranscriptionModel
+from service.engine.load import pick_device
+from service.engine.runners import EngineModel
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 
 Rate = float | np.number
 """A sample rate in Hz."""
 
+Model = str | os.PathLike[str] | EngineModel
+"""What transcribes: a shipped name, a path to .safetensors, or what ``load`` returned."""
+
 MAX_CHANNELS = 32
 """An array with more has its axes swapped."""
+
+_owner: int | None = None  # the process that has begun to compute
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
@@ -52,9 +62,7 @@ def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
 
     Raises OptionsError, a ValueError.
     """
-    rate: Any = sample_rate
-    if float(rate).is_integer():
-        rate = int(rate)
+    rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
 
 
@@ -64,15 +72,63 @@ def stream_options(
     instruments: Sequence[str] | None,
     tuning_hz: float | None,
     bends: bool,
-    block_frames: int | None = None,
+    **others: Any,
 ) -> StreamOptions:
     """The defaults with what the caller asks for. Raises subclasses of ValueError."""
     names = [instruments] if isinstance(instruments, str) else instruments or ()
     return replace(
         defaults,
         lookahead_ms=float(lookahead_ms),
-        block_frames=defaults.block_frames if block_frames is None else block_frames,
         instruments=tuple(str(name) for name in names),
         tuning_hz=None if tuning_hz is None else float(tuning_hz),
         bends=bends,
+        **others,
     )
+
+
+def available_models() -> list[str]:
+    """Names of the weights in this package, for ``model=``."""
+    return storage.shipped()
+
+
+def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> TranscriptionModel:
+    """A network in evaluation mode, a ``torch.nn.Module``; give it as ``model=`` to use it again.
+
+    Args:
+        model: one of ``available_models()``, or the path of a .safetensors file with its card.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: CUDA if available.
+
+    Raises:
+        ValueError: no such weights (``model.storage.WeightsError``), damaged ones, or no such
+            device here.
+    """
+    device = pick_device(device)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # no such device; none in this build
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"device {device!r} cannot be used: {reason}") from None
+    return storage.load(os.fspath(model), device=device)
+
+
+def loaded(model: Model, device: str) -> EngineModel:
+    """The network that ``model=`` and ``device=`` ask for. Raises as ``load`` and
+    ``claim_process`` do."""
+    claim_process()
+    if isinstance(model, str | os.PathLike):
+        return load(model, device)
+    if not hasattr(model, "predict_features"):
+        raise ValueError(f"a model is a name, a path or what load() returns, not {model!r:.60}")
+    return model
+
+
+def claim_process() -> None:
+    """Raises RuntimeError in a process forked from one that has computed: its threads stayed
+    there, and nobody would answer."""
+    global _owner
+    if _owner not in (None, os.getpid()):
+        raise RuntimeError(
+            "a forked process cannot transcribe once its parent has: start processes by spawn "
+            '(multiprocessing.get_context("spawn"))'
+        )
+    _owner = os.getpid()

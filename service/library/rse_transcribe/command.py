@@ -10,15 +10,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from rse_transcribe import __version__
-from rse_transcribe.files import MIDI, STANDARD, TABLES, find_recordings, targets
+from rse_transcribe.files import MIDI, STANDARD, find_recordings, targets
 from service.protocol.command_line import (
     add_result_options,
     check_writable,
@@ -29,13 +29,11 @@ from service.protocol.command_line import (
 from service.score import SCORES
 
 if TYPE_CHECKING:
-    from rse_transcribe import Transcriber, Transcription
+    from rse_transcribe import Transcription
 
-    Say = Callable[[object], None]
-    Transcribe = Callable[[Path | BinaryIO, Say], Transcription]
+    Transcribe = Callable[[Path | BinaryIO, Callable[[object], None]], Transcription]
 
 WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
-MOST_NAMED = 5  # of the files that are left out
 PROGRAMS = {  # module, and the extra that it needs
     "serve": ("service.__main__", ""),
     "live": ("clients.microphone", "[clients]"),
@@ -46,7 +44,7 @@ PROGRAMS = {  # module, and the extra that it needs
 DESCRIPTION = """\
 Writes the notes of recordings, and of films, as MIDI.
 
-  rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .svg, .musicxml
+  rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .musicxml
   rse-transcribe album/ take.wav -o midi/    folders and files
   rse-transcribe serve, live               the service; a microphone with it
   rse-transcribe keys, train, evaluate     API keys, training, accuracy
@@ -68,20 +66,17 @@ def _parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=27),
     )
-    parser.add_argument("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each"
-    )
-    parser.add_argument("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
-    parser.add_argument("--model", help="shipped weights, or .safetensors; default: the best")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument(
-        "--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g"
-    )
-    parser.add_argument("--quantize", action="store_true", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
+    add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each")
+    add("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
+    add("--model", help="shipped weights, or .safetensors; default: live")
+    add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    add("--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g")
     add_result_options(parser)
     add_beat_options(parser)
-    parser.add_argument("--version", action="version", version=__version__)
+    add("--first-downbeat", type=float, metavar="S", help="time of a bar's first beat")
+    add("--version", action="version", version=__version__)
     return parser
 
 
@@ -90,12 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
-            if given and given[0] in PROGRAMS:
-                return _run(given[0], given[1:])
-            return _transcribe(_parser(), given)
+            return _run(*given) if given and given[0] in PROGRAMS else _transcribe(given)
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()  # here, and not while Python ends
+            sys.stdout.flush()  # here, and not while Python ends
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # `| head`, for one: what is still in the buffer goes nowhere
@@ -103,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INCOMPLETE
 
 
-def _run(program: str, arguments: list[str]) -> int:
+def _run(program: str, *arguments: str) -> int:
     module, extra = PROGRAMS[program]
     try:
         status: int = import_module(module).main(arguments, prog=f"rse-transcribe {program}")
@@ -113,9 +105,14 @@ def _run(program: str, arguments: list[str]) -> int:
     return status
 
 
-def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+def _say(words: object) -> None:
+    print(one_line(words), file=sys.stderr)
+
+
+def _transcribe(arguments: list[str]) -> int:
     from service.protocol.options import StreamOptions
 
+    parser = _parser()
     args = parser.parse_args(arguments)
     escape_names()
     found = find_recordings(args.recordings)
@@ -123,101 +120,89 @@ def _transcribe(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
         _say(complaint)
     if not found.recordings and not found.complaints:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
+    wanted = {"instruments": args.instruments or (), "tuning_hz": args.tuning_hz}
     try:
         work = targets(found.recordings, args.output)
-        wanted = {"instruments": args.instruments or (), "tuning_hz": args.tuning_hz}
         StreamOptions(lookahead_ms=args.lookahead_ms, **wanted)
-    except ValueError as error:
+        _check_libraries({target.suffix.lower() for target in work.values()})
+    except (ValueError, ImportError) as error:
         parser.error(str(error))
-    _check_results(parser, args, work.values())
-    complete = not found.complaints
-    with ExitStack() as stack:
-        transcribe = _transcribe_function(parser, args, len(work) > 1, stack)
-        first = {target: path for path, target in reversed(work.items())}
-        for path, target in work.items():
-            if first[target] != path:
-                _say(f"{path}: {target} is that of {first[target]}")
-                complete = False
-            elif not _transcribe_one(path, target, args, transcribe):
-                complete = False
+    # What is known without the seconds that torch takes to load.
+    ready = {path: target for path, target in work.items() if _is_ready(path, target, args.force)}
+    complete = len(ready) == len(work) and not found.complaints
+    if ready:
+        options = {"lookahead_ms": args.lookahead_ms, "bends": args.bends, **wanted}
+        with _transcribing(parser, args, options, len(ready) > 1) as transcribe:
+            for path, target in ready.items():
+                complete &= _transcribe_one(path, target, args, transcribe)
     if found.left_out:
-        names = ", ".join(map(str, found.left_out[:MOST_NAMED]))
-        more = len(found.left_out) - MOST_NAMED
-        _say(f"left out, as no recordings: {names}{f' and {more} more' if more > 0 else ''}")
+        _say(f"left out, as no recordings: {', '.join(map(str, found.left_out))}")
     return WHOLE if complete else INCOMPLETE
 
 
-def _say(words: object) -> None:
-    if sys.stderr is not None:
-        print(one_line(words), file=sys.stderr)
-
-
-def _check_results(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, results: Iterable[Path]
-) -> None:
-    endings = {result.suffix.lower() for result in results}
-    if endings and args.quantize and endings.isdisjoint(MIDI):
-        parser.error("--quantize needs a MIDI file as output")
+def _check_libraries(endings: set[str]) -> None:
+    """Raises ScoreExtraMissing before the work and not after it."""
     if not endings.isdisjoint(SCORES):
-        from service.score.sheet import ScoreExtraMissing, load
+        from service.score.sheet import load
 
-        try:  # before the work and not after it
-            for library in ("music21", "partitura", "verovio", *["cairosvg"] * (".pdf" in endings)):
-                load(library)
-        except ScoreExtraMissing as missing:
-            parser.error(str(missing))
+        for library in ("music21", "partitura", *["verovio", "cairosvg"] * (".pdf" in endings)):
+            load(library)
 
 
-def _transcribe_function(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, several: bool, stack: ExitStack
-) -> Transcribe:
-    """By a service, or by a transcriber for all recordings, set up for the first of them."""
-    options: dict[str, Any] = {
-        name: getattr(args, name) for name in ("lookahead_ms", "instruments", "tuning_hz", "bends")
-    }
+def _is_ready(path: Path, target: Path, force: bool) -> bool:
+    try:
+        if target != STANDARD:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            check_writable(target)
+            refuse_existing([target], force)
+    except OSError as error:
+        _say(_fault(path, error))
+        return False
+    return True
 
-    @cache
-    def transcriber() -> Transcriber:
-        from model.storage import WeightsError
-        from rse_transcribe.models import AUTO, DeviceError
-        from rse_transcribe.recordings import Transcriber
-        from service.workers.pool import MOST_WORKERS
 
-        model, device = args.model or AUTO, args.device
-        # Processes take seconds to start, about as long as a single piece of music.
-        processes = MOST_WORKERS if several else 0
-        try:
-            made = Transcriber(model=model, device=device, worker_processes=processes)
-            return stack.enter_context(made)
-        except (WeightsError, DeviceError) as error:
-            parser.error(str(error))
+def _fault(path: Path, error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return f"{path}: {error}"
+    elsewhere = error.filename and Path(os.fsdecode(error.filename)) != path
+    why = error.strerror or error
+    return f"{path}: {error.filename}: {why}" if elsewhere else f"{path}: {why}"
 
-    def transcribe(recording: Path | BinaryIO, say: Say) -> Transcription:
-        if args.server is None:
-            return transcriber().transcribe(recording, **options)
-        from rse_transcribe import remote
 
-        return remote.transcribe(recording, args.server, {"model": args.model, **options}, say)
+@contextmanager
+def _transcribing(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, options: dict[str, Any], many: bool
+) -> Iterator[Transcribe]:
+    """By a service, or by one transcriber for all recordings."""
+    from rse_transcribe import remote
+    from rse_transcribe.recordings import Transcriber
+    from service.workers.pool import MOST_WORKERS
 
-    return transcribe
+    if args.server is not None:
+        asked = {"model": args.model, **options}
+        yield lambda recording, say: remote.transcribe(recording, args.server, asked, say)
+        return
+    # Processes take seconds to start, about as long as a single piece of music.
+    processes, model = MOST_WORKERS if many else 0, args.model or "live"
+    try:
+        made = Transcriber(model=model, device=args.device, worker_processes=processes)
+    except ValueError as error:
+        parser.error(str(error))
+    with made as transcriber:
+        yield lambda recording, _: transcriber.transcribe(recording, **options)
 
 
 def _transcribe_one(
     path: Path, target: Path, args: argparse.Namespace, transcribe: Transcribe
 ) -> bool:
     """One recording; what goes wrong is said in a line. Returns whether it is whole."""
+    from rse_transcribe.recordings import IncompleteError
 
     def say(words: object) -> None:
         _say(f"{path}: {words}")
 
+    fault: IncompleteError | None = None
     try:
-        if target != STANDARD:  # known without the seconds that torch takes to load
-            target.parent.mkdir(parents=True, exist_ok=True)
-            check_writable(target)
-            refuse_existing([target], args.force)
-        from rse_transcribe.recordings import IncompleteError
-
-        fault: IncompleteError | None = None
         try:
             transcription = transcribe(sys.stdin.buffer if path == STANDARD else path, say)
         except IncompleteError as error:
@@ -228,45 +213,38 @@ def _transcribe_one(
             say(fault)
         # What broke off before its first note replaces no earlier file.
         if fault is None or transcription.notes:
-            saved = ", ".join(map(str, _save(transcription, target, args, say)))
+            _save(transcription, target, args, say)
             if target != STANDARD:
                 notes = len(transcription.notes)
-                print(one_line(f"{path}: {notes} notes -> {saved}"), flush=True)
+                print(one_line(f"{path}: {notes} notes -> {target}"), flush=True)
         return fault is None
     except BrokenPipeError:
         raise
-    except OSError as error:
-        elsewhere = error.filename and Path(os.fsdecode(error.filename)) != path
-        why = error.strerror or error
-        say(f"{error.filename}: {why}" if elsewhere else why)
-    except (ValueError, RuntimeError) as error:
-        say(error)
+    except (OSError, ValueError, RuntimeError) as error:
+        _say(_fault(path, error))
     return False
 
 
 def _save(
-    transcription: Transcription, target: Path, args: argparse.Namespace, say: Say
-) -> Iterable[Path]:
-    """The files. Raises OSError."""
+    transcription: Transcription,
+    target: Path,
+    args: argparse.Namespace,
+    say: Callable[[object], None],
+) -> None:
     from rse_transcribe.transcription import write_csv
-    from service.score.analysis import NO_BEAT, analyse, wishes_of
+    from service.score.analysis import analyse, wishes_of
 
     wishes, ending = wishes_of(args), target.suffix.lower()
     if target == STANDARD:
         write_csv(transcription.notes, sys.stdout)
-    elif ending in TABLES:
-        transcription.save(target)
     elif ending in SCORES:
         score = transcription.score(target.stem, wishes)
         if not score.analysis.steady:
-            say(NO_BEAT)
-        return score.save(target)
+            say("no steady beat: written in free rhythm")
+        score.save(target)
     else:
-        tempo = analyse(transcription.notes, wishes).tempo
-        if args.quantize:
-            transcription = transcription.quantized(wishes)
+        tempo = analyse(transcription.notes, wishes).tempo if ending in MIDI else None
         transcription.save(target, tempo=tempo)
-    return [target]
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ SUFFIXES = frozenset(
     ).split()
 )
 MIDI = (".mid", ".midi")
-TABLES = (".json", ".csv")
-RESULTS = MIDI + TABLES + SCORES
+RESULTS = (*MIDI, ".json", ".csv", *SCORES)
 STANDARD = Path("-")
 """Standard input or output."""
 
@@ -86,7 +85,7 @@ def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
             keeps the folders of the recordings; "-"; None: beside each.
 
     Raises:
-        ValueError: no such place.
+        ValueError: no such place, or one for two recordings.
     """
     if output is None:
         return _named({path: path.with_name(name.name) for path, name in found.items()})
@@ -116,7 +115,11 @@ def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:
         return place.with_name((place.stem if is_ending else place.name) + MIDI[0])
 
     uses = Counter(map(short, places.values()))
-    return {
+    named = {
         path: short(place) if uses[short(place)] == 1 else place.with_name(place.name + MIDI[0])
         for path, place in places.items()
     }
+    for result, count in Counter(named.values()).items():
+        if count > 1:
+            raise ValueError(f"{count} recordings would be {result}: transcribe them by turns")
+    return named

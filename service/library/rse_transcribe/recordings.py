@@ -14,12 +14,19 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from model.config import HOP, PITCHES
-from rse_transcribe.arguments import Rate, as_float, floats_at, stream_options
-from rse_transcribe.models import AUTO, Model, claim_process, loaded
+from rse_transcribe.arguments import (
+    Model,
+    Rate,
+    as_float,
+    claim_process,
+    floats_at,
+    loaded,
+    stream_options,
+)
 from rse_transcribe.transcription import Transcription
 from service.engine.load import available_cores, given
 from service.engine.local import LocalComputer
@@ -46,8 +53,7 @@ class IncompleteError(ValueError):
         self.transcription = transcription
 
     def __str__(self) -> str:
-        notes = len(self.transcription.notes)
-        return f"{self.args[0]}; incomplete: {notes} notes"
+        return f"{self.args[0]}; incomplete: {len(self.transcription.notes)} notes"
 
 
 class Transcriber:
@@ -61,7 +67,7 @@ class Transcriber:
     """
 
     def __init__(
-        self, *, model: Model = AUTO, device: str = "auto", worker_processes: int = 0
+        self, *, model: Model = "live", device: str = "auto", worker_processes: int = 0
     ) -> None:
         """Args:
             model, device: see ``transcribe``.
@@ -71,7 +77,7 @@ class Transcriber:
         Raises:
             ValueError: unknown weights, or another device.
         """
-        network = loaded(model, device, auto=True)
+        network = loaded(model, device)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
         computers: BackgroundPool | LocalComputer
@@ -95,12 +101,44 @@ class Transcriber:
         progress: bool = True,
     ) -> Transcription:
         """See the function ``transcribe``. Raises RuntimeError when closed, or forked."""
+        options = stream_options(FILE_OPTIONS, lookahead_ms, instruments, tuning_hz, bends)
+        return self._transcribe(recording, sample_rate, options, progress)
+
+    def _transcribe(
+        self, recording: Recording, rate: Rate | None, options: StreamOptions, progress: bool
+    ) -> Transcription:
         if not self._close.alive:
             raise RuntimeError("the transcriber is closed")
         claim_process()
-        options = stream_options(FILE_OPTIONS, lookahead_ms, instruments, tuning_hz, bends)
-        with opened(recording, sample_rate) as (file, pcm), progress_bar(file, progress) as bar:
-            return _transcribe(file, pcm, self._computer, options, bar)
+        config = self._computer.config
+        row = config.heads.index("frame")
+        frames = [np.zeros((0, PITCHES), np.float32)]
+        performance: Performance | None = None
+        fault: ValueError | None = None
+
+        def keep(_: int, heads: NDArray[np.float32]) -> None:
+            frames.append(heads[row].copy())
+
+        with opened(recording, rate) as (file, pcm), progress_bar(file, progress) as bar:
+            items = transcribe_file(file, self._computer, options, pcm=pcm, on_frames=keep)
+            with closing(items):
+                try:
+                    for item in items:
+                        if isinstance(item, FileProgress) and item.fraction is not None:
+                            bar.update(item.fraction - bar.n)
+                        elif isinstance(item, Performance):
+                            performance = item
+                except ValueError as error:
+                    if performance is None:
+                        raise
+                    fault = error
+        assert performance is not None
+        transcription = Transcription(
+            performance, np.concatenate(frames), config.sample_rate / HOP, chosen(options, config)
+        )
+        if fault is not None:
+            raise IncompleteError(fault, transcription) from fault
+        return transcription
 
     def close(self) -> None:
         """End its threads and processes; may be called twice."""
@@ -117,7 +155,7 @@ def transcribe(
     recording: Recording,
     sample_rate: Rate | None = None,
     *,
-    model: Model = AUTO,
+    model: Model = "live",
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
     device: str = "auto",
     instruments: Sequence[str] | None = None,
@@ -135,9 +173,7 @@ def transcribe(
             tensor of floats (full scale 1), int16, int32 or uint8 (128 is silence), or a
             list of floats.
         sample_rate: of samples, a whole number of Hz from 8,000 to 384,000; files state theirs.
-        model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned;
-            ``auto``: the best weights that take this machine at most a quarter of the recording's
-            length.
+        model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
         lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to; None or empty: all.
@@ -151,47 +187,9 @@ def transcribe(
         ValueError: no audio, samples of another type or shape, a file opened as text, unknown
             weights or instruments, another device, or a number out of range.
     """
+    options = stream_options(FILE_OPTIONS, lookahead_ms, instruments, tuning_hz, bends)
     with Transcriber(model=model, device=device) as transcriber:
-        return transcriber.transcribe(
-            recording,
-            sample_rate,
-            lookahead_ms=lookahead_ms,
-            instruments=instruments,
-            tuning_hz=tuning_hz,
-            bends=bends,
-            progress=progress,
-        )
-
-
-def _transcribe(
-    file: BinaryIO, pcm: AudioFormat | None, computer: Computer, options: StreamOptions, bar: Any
-) -> Transcription:
-    config = computer.config
-    row = config.heads.index("frame")
-    kept = [np.zeros((0, PITCHES), np.float32)]
-    performance: Performance | None = None
-    fault: Exception | None = None
-    items = transcribe_file(
-        file, computer, options, pcm=pcm, on_frames=lambda _, heads: kept.append(heads[row].copy())
-    )
-    with closing(items):
-        try:
-            for item in items:
-                if isinstance(item, FileProgress) and item.fraction is not None:
-                    bar.update(item.fraction - bar.n)
-                elif isinstance(item, Performance):
-                    performance = item
-        except ValueError as error:
-            if performance is None:
-                raise
-            fault = error
-    assert performance is not None
-    transcription = Transcription(
-        performance, np.concatenate(kept), config.sample_rate / HOP, chosen(options, config)
-    )
-    if fault is not None:
-        raise IncompleteError(fault, transcription) from fault
-    return transcription
+        return transcriber._transcribe(recording, sample_rate, options, progress)
 
 
 def progress_bar(file: BinaryIO, wanted: bool = True) -> Any:

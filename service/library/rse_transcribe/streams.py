@@ -7,8 +7,15 @@ from typing import Self
 import torch
 from numpy.typing import ArrayLike
 
-from rse_transcribe.arguments import Rate, as_float, floats_at, stream_options
-from rse_transcribe.models import Model, claim_process, loaded
+from rse_transcribe.arguments import (
+    Model,
+    Rate,
+    as_float,
+    claim_process,
+    floats_at,
+    loaded,
+    stream_options,
+)
 from service.audio.pcm import Downmix
 from service.engine.local import LocalComputer
 from service.notes.events import Event, Note, is_update
@@ -47,7 +54,7 @@ class Stream:
     ) -> None:
         """Args:
             sample_rate: of the blocks, a whole number of Hz from 8,000 to 384,000.
-            model, device, instruments, tuning_hz: see ``transcribe``; ``auto`` is for recordings.
+            model, device, instruments, tuning_hz: see ``transcribe``.
             lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
                 ``note_on_delay_ms`` is the whole delay.
             block_frames: frames computed at once, 1 to 32; more take less time in all and add
@@ -60,9 +67,8 @@ class Stream:
         """
         transcriber = loaded(model, device)
         audio = floats_at(sample_rate)
-        options = stream_options(
-            _DEFAULTS, lookahead_ms, instruments, tuning_hz, bends, block_frames
-        )
+        asked = lookahead_ms, instruments, tuning_hz, bends
+        options = stream_options(_DEFAULTS, *asked, block_frames=block_frames)
         self._updates = updates
         self._downmix = Downmix(audio.sample_rate_hz)
         self._computer = LocalComputer(transcriber, workers=1)
@@ -97,7 +103,7 @@ class Stream:
         self._stream.feed_samples(samples if samples.ndim == 1 else self._downmix(samples))
         events = self._heard()
         self._state = "open"
-        return self._wanted(events)
+        return events
 
     def finish(self) -> list[Event]:
         """Transcribe to the last sample and end all notes; nothing if already finished.
@@ -109,9 +115,9 @@ class Stream:
             return []
         self._check("finish")
         self._stream.end()
-        events = self._heard() + self._stream.finish()
+        events = self._heard(finish=True)
         self._state = "finished"
-        return self._wanted(events)
+        return events
 
     def close(self) -> None:
         """End the stream; may be called twice. Sounding notes are lost: ``finish`` first."""
@@ -119,11 +125,12 @@ class Stream:
             self._state = "closed"
         self._computer.close()
 
-    def _heard(self) -> list[Event]:
+    def _heard(self, finish: bool = False) -> list[Event]:
         events: list[Event] = []
         while (due := self._stream.take()) is not None:
             events += self._stream.hear(self._computer.compute(self._features, due))
-        return events
+        events += self._stream.finish() if finish else []
+        return [event for event in events if self._updates or not is_update(event)]
 
     def _check(self, call: str) -> None:
         claim_process()
@@ -131,9 +138,6 @@ class Stream:
             raise RuntimeError("the stream failed at an earlier block; it can only be finished")
         if self._state in ("finished", "closed"):
             raise RuntimeError(f"the stream is {self._state}")
-
-    def _wanted(self, events: list[Event]) -> list[Event]:
-        return [event for event in events if self._updates or not is_update(event)]
 
     def __enter__(self) -> Self:
         return self

@@ -1,15 +1,13 @@
-"""A transcribed recording: notes, files, a plot."""
-
-from __future__ import annotations
+"""A transcribed recording: notes and files."""
 
 import csv
 import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +18,10 @@ from service.notes.score import midi_file
 from service.protocol.command_line import write_whole
 from service.protocol.midi_file import Tempo
 from service.score import SCORES
-from service.score.analysis import analyse, quantised
-from service.score.beats import Wishes
+from service.score.analysis import analyse
+from service.score.beats import NO_WISHES, Wishes
 from service.score.written import WrittenScore
 from service.stream.recording import Performance
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 CSV_FIELDS = ("onset_s", "offset_s", "pitch", "velocity", "confidence", "instrument")
 
@@ -84,22 +78,13 @@ class Transcription:
             tempo = Tempo.of_bpm(tempo)
         return midi_file(self.notes, self.performance.pedal, tempo)
 
-    def score(self, title: str = "", wishes: Wishes | None = None) -> WrittenScore:
-        """The score: ``save`` it as .musicxml, .pdf or .svg. Needs the extra "score"."""
+    def score(self, title: str = "", wishes: Wishes = NO_WISHES) -> WrittenScore:
+        """The score: ``save`` it as .musicxml or .pdf. Needs the extra "score"."""
         return WrittenScore(self.notes, wishes, title)
-
-    def quantized(self, wishes: Wishes | None = None) -> Transcription:
-        """The same with notes that begin and end on the grid of their beats."""
-        times_s = quantised(self.notes, analyse(self.notes, wishes))
-        moved = [
-            replace(note, onset_s=onset_s, offset_s=offset_s)
-            for note, (onset_s, offset_s) in zip(self.notes, times_s, strict=True)
-        ]
-        return replace(self, performance=replace(self.performance, notes=moved))
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
         """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers), ``.csv``, or a score:
-        ``.musicxml``, ``.pdf`` or ``.svg``.
+        ``.musicxml`` or ``.pdf``.
 
         Args:
             tempo: of a MIDI file, see ``midi``.
@@ -128,41 +113,3 @@ class Transcription:
     def to_pretty_midi(self) -> PrettyMIDI:
         """The MIDI file as a ``pretty_midi.PrettyMIDI``."""
         return PrettyMIDI(io.BytesIO(self.midi()))
-
-    def plot(self, axes: Axes | None = None) -> Axes:
-        """A piano roll: probabilities of the frames, and the notes found in them.
-
-        Args:
-            axes: where to draw; None takes matplotlib's current axes.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-        """
-        try:
-            import matplotlib.pyplot as plt
-            from matplotlib.collections import LineCollection
-        except ImportError as missing:
-            raise ImportError(
-                f"{missing.name} is missing: pip install 'rse-transcribe[library]'"
-            ) from missing
-        axes = axes or plt.gca()
-        axes.imshow(
-            self.frame_probabilities.T,
-            origin="lower",
-            aspect="auto",
-            cmap="Greys",
-            vmin=0,
-            vmax=1,
-            extent=(0, len(self.frame_probabilities) / self.frame_rate_hz, -0.5, 127.5),
-        )
-        notes = self.notes
-        lines = [((note.onset_s, note.pitch), (note.offset_s, note.pitch)) for note in notes]
-        axes.add_collection(LineCollection(lines, colors="C3", linewidths=2))
-        pitches = [note.pitch for note in notes] or [21, 108]
-        axes.set(
-            xlabel="time in s",
-            ylabel="MIDI pitch",
-            xlim=(0, self.duration_s),
-            ylim=(min(pitches) - 3, max(pitches) + 3),
-        )
-        return axes

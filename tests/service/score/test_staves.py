@@ -1,4 +1,4 @@
-"""Hands and voices."""
+"""Hands, voices, and strings and frets of a guitar."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.score.quantise import Placed
-from service.score.staves import MOST_VOICES, Chord, hands, voices
+from service.score.staves import FRETS, MOST_VOICES, OPEN, SPAN, Chord, hands, tab_line, voices
 
 
 def test_two_hands_far_apart() -> None:
-    pitch = [36, 43, 72, 76, 40, 74]
-    placed = [Placed(n, Fraction(n // 4), Fraction(1)) for n in range(6)]
-    assert hands(placed, pitch) == [False, False, True, True, False, True]
+    pitches = [36, 43, 72, 76, 40, 74]
+    right, left = hands(Placed(p, Fraction(n // 4), Fraction(1)) for n, p in enumerate(pitches))
+    assert [note.pitch for note in right] == [72, 76, 74]
+    assert [note.pitch for note in left] == [36, 43, 40]
 
 
 @given(
@@ -28,3 +29,26 @@ def test_voices_do_not_overlap_and_keep_every_note(rows: list[tuple[int, int, in
         assert all(chord.length > 0 for chord in line)
     kept = {(chord.onset, pitch) for line in lines for chord in line for pitch in chord.pitches}
     assert kept == {(note.onset, note.pitches[0]) for note in notes}
+
+
+def chord(onset: int, *pitches: int) -> Chord:
+    return Chord(Fraction(onset), Fraction(2), tuple(map(str, pitches)), pitches)
+
+
+@given(st.lists(st.sets(st.integers(36, 90), min_size=1, max_size=7), min_size=1, max_size=8))
+def test_what_is_written_can_be_played(rows: list[set[int]]) -> None:
+    for written in tab_line([chord(n, *sorted(row)) for n, row in enumerate(rows)]):
+        strings = [string for string, _ in written.frets]
+        assert len(set(strings)) == len(strings)
+        for pitch, (string, fret) in zip(written.pitches, written.frets, strict=True):
+            assert OPEN[string - 1] + fret == pitch
+            assert 0 <= fret <= FRETS
+        frets = [fret for _, fret in written.frets if fret]
+        assert not frets or max(frets) - min(frets) <= SPAN
+
+
+def test_chords_that_guitarists_know() -> None:
+    (e_minor,) = tab_line([chord(0, 40, 47, 52, 55, 59, 64)])
+    assert [fret for _, fret in e_minor.frets] == [0, 2, 2, 0, 0, 0]
+    scale = tab_line([chord(n, p) for n, p in enumerate((60, 62, 64, 65, 67))])
+    assert [c.frets for c in scale] == [((2, 1),), ((2, 3),), ((1, 0),), ((1, 1),), ((1, 3),)]

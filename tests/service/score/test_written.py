@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from service.score import sheet
-from service.score.analysis import analyse, quantised
-from service.score.beats import Wishes
+from service.score.staves import OPEN
 from service.score.written import WrittenScore
 from tests.service.score.music import as_notes, tune
 
@@ -42,6 +41,16 @@ def test_instruments_have_parts_and_strays_do_not() -> None:
     assert clarinet.flatten().getElementsByClass("Instrument").first().transposition is not None
 
 
+def test_a_guitar_has_a_second_staff() -> None:
+    notes = as_notes(tune(BEATS_S, 4), "plucked")
+    score = WrittenScore(notes).musicxml
+    assert score.count(b"<staff-tuning ") == len(OPEN)
+    assert score.count(b"<string>") == score.count(b"<fret>") > 40
+    staff, tab = music21.converter.parseData(score, format="musicxml").parts
+    assert staff.partName == "Guitar"
+    assert isinstance(tab.recurse().getElementsByClass("Clef").first(), music21.clef.TabClef)
+
+
 def test_free_rhythm_says_so() -> None:
     rng = np.random.default_rng(1)
     onset_s = np.cumsum(rng.exponential(0.3, 120))
@@ -52,14 +61,6 @@ def test_free_rhythm_says_so() -> None:
     assert score.musicxml.count(b"<bar-style>none") == score.musicxml.count(b"<measure ")
     assert b'<time print-object="no">' in score.musicxml
     assert score.analysis.tempo.bars == ()
-
-
-def test_quantised_notes_stand_on_the_grid() -> None:
-    notes = as_notes(tune(BEATS_S, 4))
-    analysis = analyse(notes, Wishes(bpm=120))
-    onset_s = np.array([on for on, _ in quantised(notes, analysis)])
-    positions = analysis.beats.position(onset_s) * 4
-    assert np.abs(positions - positions.round()).max() < 1e-6
 
 
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

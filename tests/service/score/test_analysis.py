@@ -1,0 +1,43 @@
+"""Keys, and what a listener knows."""
+
+import numpy as np
+import pytest
+
+from service.score.analysis import MAJOR_KEYS, MINOR_KEYS, Key, analyse, key_of
+from service.score.beats import Wishes
+from tests.service.score.music import as_notes, tune
+
+SCALE = np.array([0, 2, 4, 5, 7, 9, 11, 12, 0, 4, 7])
+
+
+@pytest.mark.parametrize("tonic", range(12))
+def test_major_scales(tonic: int) -> None:
+    key = key_of(60 + tonic + SCALE, np.ones(len(SCALE)))
+    assert not key.minor
+    assert key.fifths % 12 == tonic * 7 % 12
+    assert key.name == MAJOR_KEYS[key.fifths + 6]
+
+
+def test_names_are_those_of_midi() -> None:
+    assert Key(0, minor=True).name == "Am"
+    assert Key(-3, minor=False).name == "Eb"
+    assert Key(4, minor=True).name == "C#m"
+    steps = "FCGDAEB"
+    for names, last in ((MAJOR_KEYS, "B"), (MINOR_KEYS, "G")):
+        assert [name[0] for name in names[::-1]] == [
+            steps[(steps.index(last) - n) % 7] for n in range(12)
+        ]
+
+
+def test_silence_is_in_c_and_has_no_beat() -> None:
+    analysis = analyse([])
+    assert analysis.key == Key(0, minor=False)
+    assert not analysis.steady
+    assert analyse([], Wishes(bpm=90)).tempo.beats_s[1] == pytest.approx(60 / 90)
+
+
+@pytest.mark.parametrize("first_s", [-1.0, 9.5, float("nan")])
+def test_a_first_downbeat_is_within_the_music(first_s: float) -> None:
+    notes = as_notes(tune(np.arange(20) * 0.5, 4))
+    with pytest.raises(ValueError, match="the first downbeat must be within the 9.5 s"):
+        analyse(notes, Wishes(first_downbeat_s=first_s + 0.1))

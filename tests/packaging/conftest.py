@@ -59,23 +59,14 @@ def link_what_is_asked_for(package: metadata.Distribution, extra: str, into: Pat
                     link_what_is_asked_for(found, more, into)
 
 
-def environment(wheel: Path, folder: Path, extra: str = "") -> Path:
+@pytest.fixture(scope="package")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment with the wheel and what it asks for, and nothing else."""
+    folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
     run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel)
     (packages,) = folder.glob("lib/*/site-packages")
     (information,) = packages.glob("rse_transcribe-*.dist-info")
-    link_what_is_asked_for(metadata.Distribution.at(information), extra, packages)
+    link_what_is_asked_for(metadata.Distribution.at(information), "", packages)
     return folder / "bin"
-
-
-@pytest.fixture(scope="package")
-def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return environment(wheel, tmp_path_factory.mktemp("bare"))
-
-
-@pytest.fixture(scope="package")
-def extended(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the extra ``library`` as well."""
-    return environment(wheel, tmp_path_factory.mktemp("extended"), "library")

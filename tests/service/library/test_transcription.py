@@ -6,18 +6,15 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import matplotlib as mpl
-import numpy as np
 import pretty_midi
 import pytest
 import torch
 
 import rse_transcribe
-from model.storage import WeightsError
-from rse_transcribe.models import DeviceError, loaded
+from rse_transcribe.arguments import loaded
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
-from tests.service.apps import PITCHES, RATE_HZ, melody
+from tests.service.apps import RATE_HZ, melody
 
 
 @pytest.fixture(scope="module")
@@ -44,26 +41,15 @@ def test_a_tempo_is_a_number(transcription: rse_transcribe.Transcription, tmp_pa
             transcription.midi(wrong)
 
 
-def test_plot_draws_frames_and_notes(transcription: rse_transcribe.Transcription) -> None:
-    mpl.use("Agg")
-    axes = transcription.plot()
-    (image,), (lines,) = axes.images, axes.collections
-    np.testing.assert_array_equal(image.get_array(), transcription.frame_probabilities.T)
-    assert len(lines.get_paths()) == len(PITCHES)
-
-
-def test_models_are_named_and_loaded() -> None:
+def test_models_and_devices() -> None:
     assert "live" in rse_transcribe.available_models()
-    assert rse_transcribe.load("live").config.name == "live"
-    with pytest.raises(WeightsError, match="no weights 'nothing'"):
-        rse_transcribe.load("nothing")
-
-
-def test_a_loaded_model_and_devices_that_are_not_there() -> None:
     model = rse_transcribe.load("live", device="cpu")
+    assert model.config.name == "live"
     assert loaded(model, "auto") is model
+    with pytest.raises(ValueError, match="no weights 'nothing'"):
+        rse_transcribe.load("nothing")
     for absent in ("abacus", "cuda:99"):
-        with pytest.raises(DeviceError, match=f"device .{absent}. cannot be used: "):
+        with pytest.raises(ValueError, match=f"device .{absent}. cannot be used: "):
             rse_transcribe.load("live", device=absent)
     with pytest.raises(ValueError, match=r"a model is a name, a path or what load\(\) returns"):
         loaded(torch.nn.Linear(1, 1), "auto")  # type: ignore[arg-type]

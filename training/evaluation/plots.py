@@ -1,11 +1,10 @@
 """Figures of runs: ``python -m training.evaluation.plots RUN_DIR... --out DIR``.
 
 Of algorithmic runs error.png (validation error against optimiser step; paper, figures "RSE against
-SE" and "ablation experiments"), generalisation.png (accuracy against length, of runs that
-``training.algorithmic.evaluate`` has measured) and comparison.png (the smallest error of every
-run). Of runs of the paper's MusicNet network window.png (average precision against window size;
-paper, figure "various window sizes", table "convolutional layers"), and the same as a table on
-standard output. A run is labelled with its folder's name.
+SE" and "ablation experiments") and generalisation.png (accuracy against length, of runs that
+``training.algorithmic.evaluate`` has measured), labelled with the names of their folders. Of runs
+of the paper's MusicNet network window.png (average precision against window size, a line for each
+number of convolutions; paper, figure "various window sizes", table "convolutional layers").
 """
 
 import json
@@ -14,94 +13,40 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from model.commands import documented_parser
-from model.config import ModelConfig, StridedConfig
 from model.storage import read_card
-from training.algorithmic.data import BINS
 from training.algorithmic.evaluate import RESULT
 from training.loop.run_folder import read_metrics, saved_weights
 
-PRECISION = "ap_middle"  # the metric of validation of the paper's MusicNet network
-ERROR = "error"  # the metric of validation: wrong symbols on the longest training sequences
 LEAST_ERROR = 1e-4  # an error of zero on a logarithmic axis
+AXES: dict[str, dict[str, Any]] = {
+    "error.png": {"xlabel": "optimiser step", "ylabel": "wrong symbols", "yscale": "log"},
+    "generalisation.png": {"xlabel": "length, symbols", "ylabel": "right symbols, %"},
+    "window.png": {"xlabel": "window, samples", "ylabel": "average precision, %"},
+}
 
-Runs = dict[str, Path]
-Picture = tuple[str, Figure]
-
-
-def algorithmic_figures(runs: Runs) -> Iterator[Picture]:
-    """The figures that the runs have data for. Raises OSError or ValueError."""
-    errors = {label: _history(folder, ERROR) for label, folder in runs.items()}
-    figure, axes = _figure(xlabel="optimiser step", ylabel="wrong symbols", yscale="log")
-    for label, points in errors.items():
-        steps, values = zip(*points, strict=True)
-        axes.plot(steps, np.maximum(values, LEAST_ERROR), marker=".", label=label)
-    axes.set_ylim(top=1)
-    axes.legend()
-    yield "error.png", figure
-    lengths: dict[str, list[dict[str, Any]]] = {
-        label: json.loads((folder / RESULT).read_text())["scores"]
-        for label, folder in runs.items()
-        if (folder / RESULT).is_file()
-    }
-    if lengths:
-        figure, axes = _figure(xlabel="length, symbols", ylabel="right symbols, %", ylim=(0, 102))
-        for label, rows in lengths.items():
-            percent = [100 * row["symbol_accuracy"] for row in rows]
-            axes.plot([row["length"] for row in rows], percent, marker="o", label=label)
-        axes.axvline(BINS[-1], color="grey", linestyle=":", label=f"trained up to {BINS[-1]}")
-        axes.set_xscale("log", base=2)
-        axes.legend()
-        yield "generalisation.png", figure
-    if len(runs) > 1:
-        figure, axes = _figure(xlabel="wrong symbols at best", xscale="log")
-        best = [min(error for _, error in points) for points in errors.values()]
-        bars = axes.barh(list(errors), np.maximum(best, LEAST_ERROR))
-        axes.bar_label(bars, [f" {100 * error:.2f} %" for error in best])
-        axes.set_xlim(LEAST_ERROR / 2, 4)
-        axes.invert_yaxis()
-        yield "comparison.png", figure
+Points = list[tuple[float, float]]
 
 
-def window_figure(runs: Runs) -> Iterator[Picture]:
-    """A line for each number of convolutions; prints the table. Raises OSError or ValueError."""
-    figure, axes = _figure(xlabel="window, samples", ylabel="average precision, %")
-    print("| run | window | convolutions | steps | average precision |\n|---|---:|---:|---:|---:|")
-    lines: dict[int, list[tuple[int, float]]] = {}
-    for name, folder in runs.items():
-        card = read_card(saved_weights(folder, "last"))
-        front_end = ModelConfig.from_json(card["config"]).front_end
-        if not isinstance(front_end, StridedConfig):
-            raise ValueError(f"{folder} is no run of the paper's network")
-        step, precision = _history(folder, PRECISION)[-1]
-        window, count = front_end.window, front_end.convolutions
-        lines.setdefault(count, []).append((window, 100 * precision))
-        print(f"| {name} | {window} | {count} | {step:,} | {precision:.2%} |")
-    for count, points in sorted(lines.items()):
-        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=f"{count} convolutions")
-    axes.set_xscale("log", base=2)
-    axes.legend()
-    yield "window.png", figure
-
-
-def _figure(**axis: Any) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
-    axes.set(**axis)
-    axes.grid(alpha=0.3)
-    return figure, axes
-
-
-def _history(folder: Path, metric: str) -> list[tuple[int, float]]:
-    """Step and metric of each validation of a run."""
-    lines = [line for line in read_metrics(folder) if line["kind"] == "validation"]
-    if not lines or any(metric not in line for line in lines):
-        raise ValueError(f"{folder} has no validation with {metric!r}: what does it train?")
-    return [(line["step"], line[metric]) for line in lines]
+def lines_of(run: Path) -> Iterator[tuple[str, str, Points]]:
+    """A run's lines: picture, label and points. Raises OSError or ValueError."""
+    found = [line for line in read_metrics(run) if line["kind"] == "validation"]
+    label = run.resolve().name
+    if found and "error" in found[0]:
+        yield "error.png", label, [(one["step"], max(LEAST_ERROR, one["error"])) for one in found]
+        if (run / RESULT).is_file():
+            rows = json.loads((run / RESULT).read_text())["scores"]
+            points = [(row["length"], 100 * row["symbol_accuracy"]) for row in rows]
+            yield "generalisation.png", label, points
+        return
+    front_end = read_card(saved_weights(run, "last"))["config"].get("front_end", {})
+    if not found or front_end.get("kind") != "strided":
+        raise ValueError(f"{run} is not a validated run of the paper's network or of its tasks")
+    point = front_end["window"], 100 * found[-1]["ap_middle"]
+    print(f"{label}: {point[1]:.2f} % after {found[-1]['step']:,} steps")
+    yield "window.png", f"{front_end['convolutions']} convolutions", [point]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -109,13 +54,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR")
     parser.add_argument("--out", type=Path, required=True, help="folder for the figures")
     options = parser.parse_args(arguments)
-    runs: Runs = {path.resolve().name: path for path in options.runs}
+    pictures: dict[str, dict[str, Points]] = {}
     try:
-        music = all(any(PRECISION in line for line in read_metrics(run)) for run in runs.values())
+        for run in options.runs:
+            for picture, label, points in lines_of(run):
+                pictures.setdefault(picture, {}).setdefault(label, []).extend(points)
         options.out.mkdir(parents=True, exist_ok=True)
-        for file, figure in (window_figure if music else algorithmic_figures)(runs):
-            figure.savefig(options.out / file, dpi=150)
-            print(options.out / file)
+        for picture, lines in pictures.items():
+            figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+            axes = figure.subplots()
+            for label, points in sorted(lines.items()):
+                axes.plot(*zip(*sorted(points), strict=True), marker=".", label=label)
+            axes.set(**AXES[picture])
+            if picture != "error.png":
+                axes.set_xscale("log", base=2)
+            axes.grid(alpha=0.3)
+            axes.legend()
+            figure.savefig(options.out / picture, dpi=150)
+            print(options.out / picture)
     except (OSError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1

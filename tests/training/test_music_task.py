@@ -53,6 +53,7 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
     assert 0 <= card["validation"]["ap_200ms"] <= 1
 
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
+    monkeypatch.setattr("training.shipping.tune.NAMING_GRID", {"belief_trust": (0.5, 1.0)})
     weights = tmp_path / "weights"
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     folders += ["--parts", "tune", "early"]
@@ -61,10 +62,12 @@ def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
         + folders
     )
     assert status == 0
+    again = ["--name", "small", "--passages", "1", "--seconds", "2", "--parts", "tune"]
+    assert ship.main([*again, "--out", str(weights), *folders[:4]]) == 0
+    assert ship.main([*again, "--name", "none", "--out", str(weights), *folders[:4]]) == 1
     shipped = load(weights / "small.safetensors")
     assert shipped.config.name == "small"
     assert shipped.card["tracker"]["min_note_frames"] >= 2
-    assert shipped.card["tracker"]["early_odds"]
     page = (weights / card_page.ATTRIBUTIONS).read_text()
     assert "The players of the violin (MIT): violin_one" in page
     page += (weights / "small.md").read_text()

@@ -1,9 +1,10 @@
-"""Model cards: how shipped weights were trained and where they fail, and whom they owe it to."""
+"""Model cards: how shipped weights were trained, where they fail, and whom they owe it to."""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -95,26 +96,20 @@ def attributions(by_weights: dict[str, Sources]) -> str:
     for heading, alike in (("Share-alike licences", True), ("Other licences", False)):
         page += [f"## {heading}", ""]
         for group, title in TITLES.items():
-            named: dict[str, dict[str, None]] = {}  # what is used of each source
-            pieces: dict[str, int] = {}
-            users: dict[str, dict[str, None]] = {}
+            sources: dict[str, list[tuple[str, dict[str, Any]]]] = {}
             for weights, found in by_weights.items():
                 for one in found.get(group, []):
                     if shares_alike(one) == alike:
                         source = f"{one['attribution']} ({one['licence']})"
-                        named.setdefault(source, {}).update(
-                            dict.fromkeys(one.get("instruments", []))
-                        )
-                        pieces[source] = max(one.get("pieces", 0), pieces.get(source, 0))
-                        users.setdefault(source, {})[weights] = None
-            page += [f"{title}:", ""] if named else []
-            for source, names in named.items():
-                what = ", ".join(names) or f"{pieces[source]} pieces"
-                some = (
-                    f" [{', '.join(users[source])}]" if len(users[source]) < len(by_weights) else ""
-                )
+                        sources.setdefault(source, []).append((weights, one))
+            page += [f"{title}:", ""] if sources else []
+            for source, uses in sources.items():
+                names = dict.fromkeys(chain(*(one.get("instruments", []) for _, one in uses)))
+                what = ", ".join(names) or f"{max(one['pieces'] for _, one in uses)} pieces"
+                users = dict.fromkeys(weights for weights, _ in uses)
+                some = f" [{', '.join(users)}]" if len(users) < len(by_weights) else ""
                 page.append(f"- {source}: {what}{some}")
-            page += [""] if named else []
+            page += [""] if sources else []
     return "\n".join(page)
 
 
@@ -138,68 +133,49 @@ def folder_attributions(folder: Path) -> str:
     return attributions(named) if named else ""
 
 
-RENDERED = f"""\
-- At most a quarter of the training excerpts are recordings of music; real rooms, pedalling and
-  touch differ from those of the rest. Training audio has only the instruments of {ATTRIBUTIONS}."""
-KNOWN_FAILURES = """\
-- Offsets are much less reliable than onsets, as onset + offset F1 shows: the sustain pedal,
-  resonance and rooms prolong notes after the keys are released.
-- Below 100 ms of look-ahead all figures are noticeably worse, especially for onsets.
-- Speech and hi-hats occasionally produce false notes (`python -m training.evaluate families`).
+PAGE = f"""\
+# Model card: {{name}}
+
+Trained for {{hours:.2f}} h ({{millions:.2f}} million windows of 0.74 s) on {{material}}.
+Each stage starts from the weights of the one before; `{{name}}.json` has the settings of its
+training audio, what was held out for validation, and the settings of the note tracker.
+
+| stage | network | windows | hours | peak learning rate |
+|---:|---|---:|---:|---:|
+{{stages}}
+
+{{remark}}On validation (held-out instruments and scores; average precision by look-ahead):
+{{figures}}.
+
+[RESULTS.md](../../training/RESULTS.md#transcription) has the accuracy on recordings,
+[{ATTRIBUTIONS}]({ATTRIBUTIONS}) every source and its licence.
+
+**Known failures.** The ends of notes are much less reliable than their beginnings: pedal, resonance
+and rooms prolong them. Below 100 ms of look-ahead everything is worse, onsets most. Speech and
+hi-hats sometimes sound like notes. At most a quarter of the training excerpts are recordings of
+music, and instruments beyond its sources may be heard as others.
 """
 
 
 def model_card(card: dict[str, Any]) -> str:
-    all_stages = stages(card)
-    windows = [int(stage["steps"] * stage["batch_size"]) for stage in all_stages]
-    figures = (f"{name} {value:.3f}" for name, value in card["validation"].items())
-    rows = [
-        f"| {number} | {stage['name']} | {count} | {stage['hours']:.2f} | "
-        f"{stage['learning_rate']:g} |"
-        for number, (stage, count) in enumerate(zip(all_stages, windows, strict=True), start=1)
-    ]
-    lines = [
-        f"# Model card: {card['name']}",
-        "",
-        f"Trained for {sum(stage['hours'] for stage in all_stages):.2f} h "
-        f"({sum(windows) / 1e6:.2f} million windows of 0.74 s) on {_material(card)} Each stage "
-        "starts from the weights of the previous one; the JSON card lists the settings of its "
-        "training audio.",
-        "",
-        "| stage | network | windows | hours | peak learning rate |",
-        "|---:|---|---:|---:|---:|",
-        *rows,
-        "",
-        *([card["remark"], ""] if "remark" in card else []),
-        "On validation (held-out instruments and scores; average precision by look-ahead, one "
-        f"frame a window): {', '.join(figures)}.",
-        "",
-        "## Known failures",
-        "",
-        *([RENDERED] if "synth" in card["data"] else []),
-        KNOWN_FAILURES,
-        f"The note tracker's settings, tuned on validation material, are in `{card['name']}.json`;",
-        "[RESULTS.md](../../training/RESULTS.md#transcription) has the accuracy on recordings.",
-        *(
-            [f"[{ATTRIBUTIONS}]({ATTRIBUTIONS}) lists every source and licence."]
-            if card.get("sources")
-            else []
-        ),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _material(card: dict[str, Any]) -> str:
+    """The page of a card."""
+    trained = [(int(one["steps"] * one["batch_size"]), one) for one in stages(card)]
     data = card["data"]
+    material = "rendered music"
     if "synth" not in data:
-        return f"{data['recordings']} recordings of {data['archive']}."
-    held_out = data["synth"]["held_out"]  # of older cards a dictionary
-    names = ", ".join(held_out.values() if isinstance(held_out, dict) else held_out)
-    real = card.get("sources", {}).get("recordings")
-    learned = " and real recordings aligned with their scores" if real else " only"
-    return (
-        f"synthesised audio{learned}. Synthesised audio plays scores with recorded notes of "
-        "instruments, humanised, detuned, in rooms and with noise. Held out for validation: "
-        f"{names}, and the validation and test scores."
+        material = f"{data['recordings']} recordings of {data['archive']}"
+    elif card.get("sources", {}).get("recordings"):
+        material += " and real recordings with their scores"
+    return PAGE.format(
+        name=card["name"],
+        hours=sum(one["hours"] for _, one in trained),
+        millions=sum(windows for windows, _ in trained) / 1e6,
+        material=material,
+        stages="\n".join(
+            f"| {number} | {one['name']} | {windows} | {one['hours']:.2f} | "
+            f"{one['learning_rate']:g} |"
+            for number, (windows, one) in enumerate(trained, start=1)
+        ),
+        remark=f"{card['remark']}\n\n" if "remark" in card else "",
+        figures=", ".join(f"{name} {value:.3f}" for name, value in card["validation"].items()),
     )

@@ -37,7 +37,7 @@ _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the s
 
 
 class OnsetPeaks(NamedTuple):
-    """Onset peaks of all ages in one piece; columns of equal length."""
+    """Onset peaks of all ages; columns of equal length."""
 
     age: I64  # frames from the peak to the newest frame of its window
     excess: F64  # log-odds above those of the passage's onset threshold
@@ -57,17 +57,15 @@ def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> Track
     chosen = replace(settings, early_odds=tuple(odds))
     needed = np.array([*odds, 0.0])[peaks.age]
     sent = (peaks.excess >= needed) & (peaks.note >= 0)
-    first: dict[int, float] = {}
-    for note, waited in zip(peaks.note[sent].tolist(), peaks.waited[sent], strict=True):
-        first[note] = min(waited, first.get(note, np.inf))
-    if not first:
+    if not sent.any():
         return chosen
-    return replace(chosen, usual_onset_age=round(float(np.median(list(first.values()))), 2))
+    first = np.full(peaks.note.max() + 1, np.inf)
+    np.minimum.at(first, peaks.note[sent], peaks.waited[sent])
+    return replace(chosen, usual_onset_age=round(float(np.median(first[first < np.inf])), 2))
 
 
 def lowest_excess(excess: F64, bad: Bools) -> float:
-    """The lowest, in steps of 0.1, above which at most NEW_FALSE of the peaks are bad; MAX_ODDS if
-    there is none."""
+    """In steps of 0.1, above which at most NEW_FALSE of the peaks are bad; at most MAX_ODDS."""
     order = np.argsort(-excess, kind="stable")
     share = np.cumsum(bad[order]) / np.arange(1, len(order) + 1)
     good = np.flatnonzero(share <= NEW_FALSE)

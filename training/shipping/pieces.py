@@ -12,10 +12,9 @@ from service.notes.listener import Listener
 from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from training.arrays import F32, F64
 from training.evaluation.truth import Truth, known_f1, known_frame_f1, truth_of
 from training.music.families import Passage, validation_passages
-from training.music.metrics import estimated_notes, matched_onsets
+from training.music.metrics import estimated_notes
 from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
 from training.music.transcribe import transcribe_array
@@ -28,83 +27,49 @@ SEED = 11  # of the passages, other than those that training is validated on
 class Piece:
     """A passage as a network hears it."""
 
-    probabilities: NDArray[np.float16]  # [heads, frames, PITCHES]
+    passage: Passage
     truth: Truth
+    probabilities: NDArray[np.float16]  # [heads, frames, PITCHES]
+    heads: tuple[str, ...]
 
-    def found(self, heads: tuple[str, ...], settings: TrackerSettings) -> Notes:
-        return estimated_notes(
-            listened(settings, self.probabilities, self.truth.frame_s, heads).notes
-        )
+    def listened(self, settings: TrackerSettings) -> Score:
+        return listened(settings, self.probabilities, self.truth.frame_s, self.heads)
 
-    def score(self, heads: tuple[str, ...], settings: TrackerSettings) -> float:
+    def found(self, settings: TrackerSettings) -> Notes:
+        return estimated_notes(self.listened(settings).notes)
+
+    def score(self, settings: TrackerSettings) -> float:
         """The mean of onset F1, frame F1 and, if the ends are exact, onset + offset F1."""
-        found = self.found(heads, settings)
+        found = self.found(settings)
         figures = [known_f1(self.truth, found), known_frame_f1(self.truth, found)]
         if self.truth.exact:
             figures.append(known_f1(self.truth, found, offsets=True))
         return float(np.mean(figures))
 
 
-class Pieces:
-    """The families with notes, as a network hears them."""
+Pieces = dict[str, list[Piece]]  # by family, of those with notes
 
-    def __init__(
-        self, transcriber: TranscriptionModel, passages: Mapping[str, list[Passage]]
-    ) -> None:
-        self.heads = transcriber.config.outputs
-        self.families: dict[str, list[Piece]] = {}
-        with LocalComputer(transcriber) as computer:
-            for family, some in passages.items():
-                pieces = [
-                    Piece(heard(computer, passage.audio, passage.sample_rate), truth)
-                    for passage, truth in zip(some, map(truth_of, some), strict=True)
-                    if len(truth.notes)
-                ]
-                if pieces:
-                    self.families[family] = pieces
 
-    def scores(self, settings: TrackerSettings, families: Sequence[str] = ()) -> dict[str, float]:
-        """The mean score of the pieces of each family, or of these."""
-        return {
-            family: float(np.mean([piece.score(self.heads, settings) for piece in pieces]))
-            for family, pieces in self.families.items()
-            if not families or family in families
-        }
-
-    def objective(self, settings: TrackerSettings, families: Sequence[str] = ()) -> float:
-        """The mean over the families, or over these."""
-        return float(np.mean(list(self.scores(settings, families).values())))
-
-    def onset_errors_s(self, settings: TrackerSettings) -> list[F64]:
-        """Delays of the found notes, in seconds, of each family."""
-        families = []
-        for pieces in self.families.values():
-            late_s = []
-            for piece in pieces:
-                written, found = piece.truth.notes, piece.found(self.heads, settings)
-                rows, columns = matched_onsets(written, found).T
-                late_s.append(found.onset[columns] - written.onset[rows])
-            families.append(np.concatenate(late_s))
-        return families
+def heard(transcriber: TranscriptionModel, passages: Mapping[str, Sequence[Passage]]) -> Pieces:
+    families: Pieces = {}
+    heads = transcriber.config.outputs
+    with LocalComputer(transcriber) as computer:
+        for family, some in passages.items():
+            for one in some:
+                if len((truth := truth_of(one)).notes):
+                    found = transcribe_array(one.audio, one.sample_rate, computer, STREAM)
+                    piece = Piece(one, truth, found.probabilities.astype(np.float16), heads)
+                    families.setdefault(family, []).append(piece)
+    return families
 
 
 def chosen_passages(synth: SynthConfig, count: int, seconds: float) -> dict[str, list[Passage]]:
-    """So many passages of each family."""
+    """This many passages of each family."""
     return validation_passages(synth, count, seconds, SEED)
 
 
-def heard(
-    computer: LocalComputer, audio: F32, rate: int, stream: StreamOptions = STREAM
-) -> NDArray[np.float16]:
-    """Probabilities, [heads, frames, PITCHES]."""
-    return transcribe_array(audio, rate, computer, stream).probabilities.astype(np.float16)
-
-
 def listened(
-    settings: TrackerSettings,
-    probabilities: NDArray[np.float16],
-    frame_s: float,
-    heads: tuple[str, ...],
+    settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
 ) -> Score:
     """What is found in [heads, frames, PITCHES]."""
     listener, score = Listener(settings, frame_s, heads), Score()

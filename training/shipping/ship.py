@@ -3,7 +3,7 @@
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
 figures, settings of the note tracker) and a model card to read (``NAME.md``). Validation and the
 choice of settings use the written weights. Without RUN, settings of weights that are there are
-chosen again: ``--name live --parts naming``. The choices of one part depend on those before. All
+chosen again: ``--name live --parts early``. The choices of one part depend on those before. All
 use validation passages alone, with ``--real DIR`` those of real recordings among them.
 """
 
@@ -11,43 +11,23 @@ import argparse
 import dataclasses
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from model.commands import documented_parser
-from model.config import INSTRUMENT_HEADS
 from model.storage import WEIGHTS, load, save_weights
-from model.transcriber import TranscriptionModel
-from service.notes.tracker_settings import TrackerSettings
 from training.loop.run_folder import stages
 from training.music.synth.config import CACHE, SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping.card import sources, write_card
 from training.shipping.early import early_settings
-from training.shipping.naming import naming_settings
 from training.shipping.tune import tuned_settings
 
 logger = logging.getLogger(__name__)
 
-
-class Part(NamedTuple):
-    """A choice of some settings."""
-
-    choose: Callable[[TranscriptionModel, SynthConfig, int, float], TrackerSettings]
-    """From the network, the material, the number of passages of each family and their seconds."""
-    passages: int
-    seconds: float
-    heads: frozenset[str]  # without which there is nothing to choose
-
-
-PARTS = {
-    "tune": Part(tuned_settings, 8, 14.0, frozenset()),
-    "early": Part(early_settings, 2, 10.0, frozenset({"onset"})),
-    "naming": Part(naming_settings, 6, 15.0, frozenset({"pedal", *INSTRUMENT_HEADS})),
-}
+PARTS = {"tune": (tuned_settings, 8, 14.0), "early": (early_settings, 2, 10.0)}
+"""What chooses, from this many passages of each family, of this many seconds."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,23 +46,23 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     path = options.out / f"{options.name}.safetensors"
+    synth = SynthConfig(options.synth, options.cache, real_root=options.real)
     try:
         if options.run:
-            write(options, path)
-        choose(options, path)
+            write(options.run / f"{options.weights}.safetensors", path, synth)
+        choose(path, synth, options)
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def write(options: argparse.Namespace, path: Path) -> None:
+def write(run: Path, path: Path, synth: SynthConfig) -> None:
     """The weights of a run and their card. Raises ValueError or OSError for weights or data that
     cannot be used."""
-    trained = load(options.run / f"{options.weights}.safetensors", dtype=torch.float32)
-    synth = SynthConfig(options.synth, options.cache, real_root=options.real)
-    config = dataclasses.replace(trained.config, name=options.name)
-    card = trained.card | {"name": options.name, "config": config.to_json(), "tracker": {}}
+    trained = load(run, dtype=torch.float32)
+    config = dataclasses.replace(trained.config, name=path.stem)
+    card = trained.card | {"name": path.stem, "config": config.to_json(), "tracker": {}}
     rendered = any(stage["synth"] for stage in stages(trained.card))
     # Before anything is written: settings are chosen on the material in any case.
     material = sources(synth)
@@ -92,20 +72,14 @@ def write(options: argparse.Namespace, path: Path) -> None:
     card["validation"] = task.validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
     write_card(path, card)
-    logger.info("%s: %.1f MiB", path.name, path.stat().st_size / 2**20)
 
 
-def choose(options: argparse.Namespace, path: Path) -> None:
+def choose(path: Path, synth: SynthConfig, options: argparse.Namespace) -> None:
     """The settings in the card of weights. Raises ValueError or OSError for material that cannot
     be used."""
-    synth = SynthConfig(options.synth, options.cache, real_root=options.real)
     for name in options.parts:
-        part, transcriber = PARTS[name], load(path)
-        if missing := part.heads - set(transcriber.config.heads):
-            logger.info("%s: the network lacks the heads %s", name, ", ".join(sorted(missing)))
-            continue
-        passages, seconds = options.passages or part.passages, options.seconds or part.seconds
-        found = part.choose(transcriber, synth, passages, seconds)
+        (part, passages, seconds), transcriber = PARTS[name], load(path)
+        found = part(transcriber, synth, options.passages or passages, options.seconds or seconds)
         logger.info("%s", found)
         write_card(path, {**transcriber.card, "tracker": dataclasses.asdict(found)})
 

@@ -1,8 +1,9 @@
-"""How the note tracker finds notes, chosen on the families of ``training.music.families``.
+"""How the note tracker finds and names notes, chosen on passages of every family.
 
 The network runs once; then the settings are improved one at a time along their grids, first in wide
 steps, until the mean over the families no longer improves. Onset thresholds and end biases are
-chosen for each family's classes of instruments, and for all others.
+chosen for each family's classes of instruments, and for all others. Names of instruments
+(``service.notes.naming``) and the pedal follow, with an objective of their own.
 """
 
 import logging
@@ -13,51 +14,57 @@ from typing import Any
 
 import numpy as np
 
-from model.config import HOP, SAMPLE_RATE
+from model.config import HOP, INSTRUMENT_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import LineSettings, TrackerSettings
+from training.evaluation.families import Tally
 from training.music.families import FAMILIES
+from training.music.metrics import matched_onsets
 from training.music.synth.config import SynthConfig
-from training.shipping.pieces import Pieces, chosen_passages
+from training.shipping.pieces import Pieces, chosen_passages, heard
 
 logger = logging.getLogger(__name__)
 
+Grid = Mapping[str, Sequence[Any]]
 _PROBABILITIES = tuple(i / 20 for i in range(1, 20))
 _BIASES = tuple(i / 2 for i in range(-6, 9))
-SHARED: dict[str, Sequence[Any]] = {
+BY_CLASS: Grid = {
+    "onset_thresholds": _PROBABILITIES[:12],  # where single lines are all there is, any seems right
+    "end_biases": _BIASES,
+}
+GRID: Grid = {
+    # Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone.
     "onset_threshold": _PROBABILITIES,
     "end_bias": _BIASES,
     "pedal_end_bias": _BIASES,
     "frame_on_threshold": (0.02, *_PROBABILITIES),
     # As the least distance of repeated notes, no more than 0.1 s, a fast trill.
     "min_note_frames": tuple(range(2, 10)),
-}
-"""Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone."""
-BY_CLASS: dict[str, Sequence[Any]] = {
-    "onset_thresholds": _PROBABILITIES[:12],  # where single lines are all there is, any seems right
-    "end_biases": _BIASES,
-}
-LINE: dict[str, Sequence[Any]] = {
-    "bias": tuple(i / 4 for i in range(-4, 13)),
-    "doubt_bias": tuple(i / 2 for i in range(13)),
-    "cost": tuple(float(cost) for cost in range(3, 31, 3)),
-    "onset_weight": tuple(i / 2 for i in range(11)),
-    "again_threshold": _PROBABILITIES,
-}
-"""Of single lines; without what makes their notes later, and when several are heard."""
-GRID = (
-    SHARED
-    | {
+    # NAME.FAMILY: the setting NAME of the classes of a family.
+    **{
         f"{name}.{family}": values
         for name, values in BY_CLASS.items()
         for family, players in FAMILIES.items()
         if players.classes
-    }
-    | {f"line.{name}": values for name, values in LINE.items()}
-)
-"""``NAME.FAMILY`` is the setting NAME of the classes of a family."""
+    },
+    # Of single lines; without what makes their notes later, and when several are heard.
+    "line.bias": tuple(i / 4 for i in range(-4, 13)),
+    "line.doubt_bias": tuple(i / 2 for i in range(13)),
+    "line.cost": tuple(float(cost) for cost in range(3, 31, 3)),
+    "line.onset_weight": tuple(i / 2 for i in range(11)),
+    "line.again_threshold": _PROBABILITIES,
+}
+NAMING_GRID: Grid = {
+    "belief_trust": (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0),
+    "belief_kept": (0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995),
+    "belief_prior_notes": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    "pedal_presence_threshold": (0.02, 0.05, 0.1, 0.2, 0.3, 0.5),
+    "pedal_on_threshold": (0.02, *_PROBABILITIES),
+    "pedal_off_threshold": (0.02, *_PROBABILITIES),
+}
+PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # of the first pass along a grid
-REACH = 2  # steps in a row that may fail before a direction is given up
+REACH = 2  # steps from the best that are tried
 ROUNDS = 3
 MAX_CORRECTION = 0.4  # frames
 
@@ -65,26 +72,46 @@ MAX_CORRECTION = 0.4  # frames
 def tuned_settings(
     transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
 ) -> TrackerSettings:
-    """The card's settings with the best of GRID on this many passages of each family."""
-    pieces = Pieces(transcriber, chosen_passages(synth, count, seconds))
+    """The card's settings with the best of both grids on this many passages of each family."""
+    pieces = heard(transcriber, chosen_passages(synth, count, seconds))
     start = TrackerSettings.from_card(transcriber.card)
     # What is added by age is chosen for an onset threshold (training.shipping.early).
     start = replace(start, early_odds=(), line=start.line or LineSettings())
-    best = tune(lambda settings, knob: pieces.objective(settings, heard_by(knob)), start, GRID)
+
+    def mean_score(settings: TrackerSettings, knob: str) -> float:
+        """A family alone judges what is its own, so that it is given up for no other."""
+        name, _, family = knob.partition(".")
+        judges = [pieces[family]] if name in BY_CLASS and family in pieces else pieces.values()
+        return float(np.mean([np.mean([one.score(settings) for one in some]) for some in judges]))
+
+    best = tune(mean_score, start, GRID)
     best = replace(best, onset_correction_frames=correction_frames(pieces, best))
-    for family, score in pieces.scores(best).items():
-        logger.info("%s: %.3f", family, score)
+    if {"pedal", *INSTRUMENT_HEADS} <= set(transcriber.config.heads):
+        best = tune(lambda settings, _: naming(pieces, settings), best, NAMING_GRID)
     return best
 
 
+def naming(pieces: Pieces, settings: TrackerSettings) -> float:
+    """The instrument accuracy, a mean over the families, plus half of the mean of the pedal's F1 of
+    frames with it down and with it up: pianists hold it most of the time, so that the first alone
+    is best served by "always"."""
+    accuracy, whole = [], Tally()
+    for some in pieces.values():
+        tally = Tally()
+        for piece in some:
+            score = piece.listened(settings)
+            for one in (tally, whole):
+                one.add(piece.passage, score.notes, score.pedal)
+        accuracy.append(tally.accuracy)
+    return float(np.mean(accuracy)) + PEDAL_WEIGHT * float(np.mean(whole.pedal_f1))
+
+
 def tune(
-    objective: Callable[[TrackerSettings, str], float],
-    start: TrackerSettings,
-    grid: Mapping[str, Sequence[Any]],
+    objective: Callable[[TrackerSettings, str], float], start: TrackerSettings, grid: Grid
 ) -> TrackerSettings:
     """Coordinate search along a grid; combinations that make no sense are passed over.
     ``objective`` is given the entry of the grid too: it need only judge what that one can change.
-    Logs a warning for each setting that ends at the end of its grid: a wider one may be better."""
+    """
     best, seen = start, [start]
     standing: dict[str, float] = {}  # of the best, by entry
 
@@ -105,39 +132,27 @@ def tune(
         best, standing = candidate, {name: found}
         return True
 
-    def climb(name: str, step: int) -> None:
-        """Small steps from the best, as long as they help."""
-        values, here, failed = grid[name], value_of(best, name), 0
-        at = min(range(len(values)), key=lambda i: abs(values[i] - here)) + step
-        while failed < REACH and 0 <= at < len(values):
-            failed = 0 if improves(name, values[at]) else failed + 1
-            at += step
-
     for round_ in range(ROUNDS):
         before = best
         for name, values in grid.items():
             for value in () if round_ else values[WIDE_STEP // 2 :: WIDE_STEP]:
                 improves(name, value)
-            climb(name, 1)
-            climb(name, -1)
+            while any([improves(name, value) for value in near(values, value_of(best, name))]):
+                pass
             logger.info("%s %s: %.4f", name, value_of(best, name), standing.get(name, math.nan))
         if best is before:
             break
-    for name, values in grid.items():
-        if value_of(best, name) in (values[0], values[-1]):
-            logger.warning("%s %s is at the end of its grid", name, value_of(best, name))
     return best
 
 
-def heard_by(knob: str) -> tuple[str, ...]:
-    """Those that judge an entry of GRID: a family its own, so that it is given up for no other; all
-    (none named) what is shared."""
-    name, _, family = knob.partition(".")
-    return (family,) if name in BY_CLASS else ()
+def near(values: Sequence[Any], here: Any) -> Sequence[Any]:
+    """Those at most REACH steps from the present one."""
+    at = min(range(len(values)), key=lambda i: abs(values[i] - here))
+    return values[max(0, at - REACH) : at + REACH + 1]
 
 
 def value_of(settings: TrackerSettings, knob: str) -> Any:
-    """What an entry of GRID is; of classes without a value of their own, what they fall back to."""
+    """What an entry of a grid is; of classes without a value of their own, the shared one."""
     name, _, family = knob.partition(".")
     if name == "line":
         return getattr(settings.line or LineSettings(), family)
@@ -161,9 +176,14 @@ def correction_frames(pieces: Pieces, settings: TrackerSettings) -> float:
     """The correction that zeroes the median onset error, averaged over the families, within the
     limits of ``onset_correction_frames`` and to a tenth."""
     bare = replace(settings, onset_correction_frames=0.0)
-    frame_s = HOP / SAMPLE_RATE
-    frames = [
-        float(np.median(errors)) / frame_s for errors in pieces.onset_errors_s(bare) if len(errors)
-    ]
-    late = float(np.mean(frames)) if frames else 0.0
+    medians = []
+    for some in pieces.values():
+        late_s: list[float] = []
+        for piece in some:
+            found = piece.found(bare)
+            rows, columns = matched_onsets(piece.truth.notes, found).T
+            late_s.extend(found.onset[columns] - piece.truth.notes.onset[rows])
+        if late_s:
+            medians.append(float(np.median(late_s)) / (HOP / SAMPLE_RATE))
+    late = float(np.mean(medians)) if medians else 0.0
     return round(min(MAX_CORRECTION, max(-MAX_CORRECTION, -late)), 1) + 0.0

@@ -15,8 +15,8 @@ from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.families import Tally, evaluate_families
 from training.music.families import Passage
 from training.music.notes import joined, notes_of
-from training.music.synth.config import SynthConfig
-from training.shipping import naming
+from training.shipping.pieces import heard
+from training.shipping.tune import naming
 
 VIOLIN, CELLO = INSTRUMENTS.index("violin"), INSTRUMENTS.index("cello")
 NOTES = notes_of([0.5, 1.5], [1.0, 2.0], FAKE_PITCHES[:2], instrument=[VIOLIN, CELLO])
@@ -54,13 +54,10 @@ def test_figures_by_family_and_with_the_players_given() -> None:
     assert figures["given"] >= duets["instruments"]
 
 
-def test_the_settings_are_the_best_of_those_tried(
-    monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig
-) -> None:
-    monkeypatch.setattr(naming, "chosen_passages", lambda *_: {"duets": [PASSAGE]})
-    monkeypatch.setattr(naming, "GRID", {"pedal_presence_threshold": (0.02, 1.0)})
-    transcriber = cast(TranscriptionModel, FakeTranscriber(HEADS))
-    found = naming.naming_settings(transcriber, synth_config, 1, 3.0)
-    assert found.pedal_presence_threshold in (
-        TrackerSettings().pedal_presence_threshold, 0.02, 1.0,
-    )  # fmt: skip
+def test_names_and_pedal_are_judged_over_families() -> None:
+    pieces = heard(cast(TranscriptionModel, FakeTranscriber(HEADS)), {"duets": [PASSAGE]})
+    (piece,) = pieces["duets"]
+    tally, score = Tally(), piece.listened(TrackerSettings())
+    tally.add(PASSAGE, score.notes, score.pedal)
+    expected = tally.accuracy + sum(tally.pedal_f1) / 4
+    assert naming(pieces, TrackerSettings()) == pytest.approx(expected)

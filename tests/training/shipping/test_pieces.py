@@ -1,15 +1,20 @@
 """Passages as judges of the note tracker's settings."""
 
+from dataclasses import replace
+from typing import cast
+
 import numpy as np
 import pytest
 
+from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.truth import known_f1, known_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
 from training.music.real import BOTH
-from training.shipping.pieces import Pieces
+from training.shipping.pieces import Piece, heard
+from training.shipping.tune import MAX_CORRECTION, correction_frames
 
 TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]
 
@@ -67,11 +72,17 @@ def test_passages_are_transcribed_and_scored() -> None:
     wrong = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
     silent = Passage("no notes", right.audio, FAKE_RATE_HZ, joined([]), right.unknown)
     passages = {"tones": [right], "late": [wrong], "no notes": [silent]}
-    pieces = Pieces(FakeTranscriber(), passages)  # type: ignore[arg-type]
+    pieces = heard(cast(TranscriptionModel, FakeTranscriber()), passages)
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
-    scores = pieces.scores(settings)
-    assert set(scores) == {"tones", "late"}
-    assert scores["tones"] > 0.8
-    assert scores["late"] < 0.6
-    assert pieces.objective(settings) == pytest.approx(sum(scores.values()) / 2)
-    assert abs(np.median(pieces.onset_errors_s(settings)[0])) < 0.015
+    assert set(pieces) == {"tones", "late"}
+    assert pieces["tones"][0].score(settings) > 0.8
+    assert pieces["late"][0].score(settings) < 0.6
+
+    (piece,) = pieces["tones"]
+
+    def late(frames: float) -> list[Piece]:
+        notes = piece.found(settings).shifted(-frames * piece.truth.frame_s)
+        return [replace(piece, truth=replace(piece.truth, notes=notes))]
+
+    assert correction_frames({"tones": late(0.3), "others": late(-0.1)}, settings) == -0.1
+    assert correction_frames({"tones": late(3)}, settings) == -MAX_CORRECTION

@@ -1,20 +1,12 @@
 """The search for the tracker's settings, and what shipping makes of it."""
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from model.config import HOP, SAMPLE_RATE
 from service.notes.tracker_settings import TrackerSettings
-from training.music.synth.config import SynthConfig
 from training.shipping import ship
-from training.shipping.pieces import Pieces
-from training.shipping.tune import GRID, MAX_CORRECTION, correction_frames, tune, value_of
-
-FRAME_S = HOP / SAMPLE_RATE
+from training.shipping.tune import GRID, tune, value_of
 
 
 def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
@@ -38,35 +30,6 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
     assert value_of(found, "end_biases.brass") == 1.5
     assert found.onset_radius_frames == TrackerSettings().onset_radius_frames
     assert len(tried) < sum(map(len, GRID.values())) * 3
-
-
-def test_the_timing_of_the_families_is_levelled() -> None:
-    class Late(Pieces):
-        def __init__(self, *late_s: float) -> None:
-            self._late_s = late_s
-
-        def onset_errors_s(self, settings: TrackerSettings) -> list[NDArray[np.float64]]:
-            correction_s = settings.onset_correction_frames * FRAME_S
-            return [np.array([-0.5, late, 0.5]) + correction_s for late in self._late_s]
-
-    settings = TrackerSettings(onset_correction_frames=0.3)
-    early = correction_frames(Late(0.1 * FRAME_S, -0.5 * FRAME_S), settings)
-    assert early == pytest.approx(0.2)
-    assert correction_frames(Late(-2 * FRAME_S), settings) == MAX_CORRECTION
-
-
-def test_settings_are_chosen_again_for_weights_that_are_there(
-    tiny_weights: Path, synth_config: SynthConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[dict[str, Any]] = []
-    monkeypatch.setattr("training.shipping.tune.tune", lambda *_: TrackerSettings(end_bias=0.45))
-    monkeypatch.setattr("training.shipping.ship.write_card", lambda _, card: written.append(card))
-    where = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    where += ["--out", str(tiny_weights.parent), "--passages", "1", "--seconds", "4"]
-    assert ship.main(["--name", tiny_weights.stem, "--parts", "tune", *where]) == 0
-    assert written[0]["tracker"]["end_bias"] == 0.45
-    assert written[0]["config"]
-    assert ship.main(["--name", "none", "--parts", "tune", *where]) == 1
 
 
 def test_shipping_says_what_it_lacks_and_writes_nothing(

@@ -6,7 +6,7 @@ import numpy as np
 import pretty_midi
 import pytest
 
-from service.audio.pcm import Downmix
+from service.audio.pcm import BLOCKS_PER_S, Downmix
 from tests.service.page.browser import Tab
 
 MIDI_OF = """async ([notes, beats, key]) => {

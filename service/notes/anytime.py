@@ -9,7 +9,7 @@ read as if one had ended at each of them. For one pitch, let
                       overtones (``Tracker._chance``)
     A                 the age n - f at which a frame has its full look-ahead (``last_age``)
     T(a)              the onset threshold at the age a, higher for younger frames (``early_odds``)
-    r, m              ``onset_radius_frames``, ``min_note_frames``
+    r, m              ONSET_RADIUS, ``min_note_frames``
     free              the first frame that no earlier event of the pitch has claimed
                       (``first_free_frames``): max(m, 2 r + 1) frames after a beginning, or the
                       frame of an end
@@ -37,10 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import WAIT, Tracker, add_odds, confirmed, peaks
+from service.notes.base_tracker import WAIT, Tracker
 from service.notes.events import NoteEvent
+from service.notes.frames import add_odds, confirmed, peaks
 from service.notes.resume import ResumePoint
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
 
 END_AGE = 4  # age in frames at which a frame is weighed as evidence of an end
 
@@ -56,15 +57,13 @@ class AnytimeTracker(Tracker):
         """last_age: A, frames."""
         super().__init__(settings, frame_seconds, heads, weighed_after=min(END_AGE, last_age))
         self.last_age = last_age
-        radius = settings.onset_radius_frames
-        self.columns = 1 + last_age + radius
+        self.columns = 1 + last_age + ONSET_RADIUS
         # Oldest first, as the columns of a window are.
         ages = np.arange(self.columns)[::-1]
         self._doubt = np.array([settings.early_odds_at(a, last_age) for a in ages])
-        self._last = radius  # column of the frames with full look-ahead
         # A note may begin so late that frames before these are older than those that are weighed.
         self._held_frames = max(settings.min_note_frames, last_age - self._weighed_after)
-        self._least_frames = max(settings.min_note_frames, 2 * radius + 1)
+        self._least_frames = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)
         self._free = np.zeros(PITCHES, np.int64)
         self._windows = np.zeros((self._n_heads, 0, PITCHES), np.float32)
         self._next = 0  # column where the next window begins
@@ -80,8 +79,6 @@ class AnytimeTracker(Tracker):
 
     @property
     def first_free_frames(self) -> dict[int, int]:
-        """By silent pitch, the first unclaimed frame, if a coming window may begin a note there: it
-        bounds the note's time too."""
         oldest = self._pushed - self.last_age
         pitches = np.flatnonzero(self._free >= max(1, oldest)).tolist()
         return {p: int(self._free[p]) for p in pitches if p not in self._sounding}
@@ -116,16 +113,16 @@ class AnytimeTracker(Tracker):
         free: frames from n - A to it, its pitch, and the probability that a note begins there. To
         choose the thresholds with, instead of ``step``."""
         self._known, self._oldest = self._whole(window), 0
-        peaks = self._peaks()
-        return [(frame - self._last, pitch, self._chance(frame, pitch)) for frame, pitch in peaks]
+        found = self._peaks()
+        return [(frame - ONSET_RADIUS, pitch, self._chance(frame, pitch)) for frame, pitch in found]
 
     def _peaks(self) -> list[tuple[int, int]]:
         """Frame and pitch of every peak f = n - A ... n that the frame probability confirms."""
-        radius, chosen = self.settings.onset_radius_frames, self.settings
-        found = peaks(self._known[self._onset], radius, chosen.least_onset_threshold)
-        found[: self._last] = False
+        onset, frame = self._known[self._onset], self._known[self._frame]
+        found = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
+        found[:ONSET_RADIUS] = False  # older than those with full look-ahead
         if found.any():
-            found &= confirmed(self._known[self._frame], radius, chosen.frame_on_threshold)
+            found &= confirmed(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
         return [(self._oldest + at, pitch) for at, pitch in np.argwhere(found).tolist()]
 
     def finish(self, end_frame: int) -> list[NoteEvent]:

@@ -22,15 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.dynamics import Dynamics
 from service.notes.events import UPDATE_S, NoteEvent
-from service.notes.resume import ResumePoint
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.frames import OVERTONES, add_odds, onset_shift
+from service.notes.resume import Dynamics, ResumePoint
+from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 
 DROP = 3.0  # fall of the sum that ends a note
 DROP_BEFORE_NAME = 2.0  # the same just before an instrument may get another name
 WAIT = 16  # frames (0.19 s) after the maximum that end a note
-OVERTONES = (12, 19, 24, 28, 31, 34, 36)  # semitones above a note
 OVERTONE_DOUBT = 0.4  # share of the log-odds by which a note is surer that its overtones lose
 ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch that is heard
 _LEAST = 2e-3  # probabilities nearer to 0 or 1 are alike
@@ -38,8 +37,6 @@ _LEAST = 2e-3  # probabilities nearer to 0 or 1 are alike
 
 @dataclasses.dataclass(slots=True)
 class _Sounding:
-    """A note that sounds."""
-
     event: NoteEvent
     best: int  # the first frame after the maximum of its evidence
     bias: float
@@ -48,21 +45,19 @@ class _Sounding:
 
 
 class Tracker(ABC):
-    """Notes of one stream, from its probabilities in order, [heads, n, 128] (``as_probabilities``),
-    and the instruments of its own notes.
+    """Notes of one stream, from its probabilities, [heads, n, 128] (``as_probabilities``), and the
+    instruments of its notes.
 
     Attributes:
-        columns: frames read from each window in anytime mode, else 1.
-        last_age: in anytime mode, frames from a frame to the newest of its window when it has its
-            full look-ahead, else 0.
+        columns, last_age: in anytime mode, frames read from each window, and frames from one to the
+            newest of its window when it has its full look-ahead; else 1 and 0.
         history_frames: latest frames that affect the next decisions.
         on_delay_frames, off_delay_frames: maximum, beyond the look-ahead, from the time of a
             note_on and of a note_off until it is known.
         dynamics: the level that velocities are relative to.
     """
 
-    columns = 1
-    last_age = 0
+    columns, last_age = 1, 0
     history_frames: int
     on_delay_frames: float
     off_delay_frames: float
@@ -84,18 +79,15 @@ class Tracker(ABC):
         self._frame_seconds = frame_seconds
         self._n_heads = len(heads)
         rows = {head: row for row, head in enumerate(heads)}
-        self._frame = rows["frame"]
-        self._onset = rows["onset"]
-        self._velocity = rows.get("velocity")
-        self._pedal = rows.get("pedal")
+        self._frame, self._onset = rows["frame"], rows["onset"]
+        self._velocity, self._pedal = rows.get("velocity"), rows.get("pedal")
         self._weighed_after = weighed_after
         self._known = np.zeros((len(heads), 0, PITCHES), np.float32)  # the frames that are read
         self._oldest = 0  # the frame of their first column
         self._held_frames = settings.min_note_frames  # that count as sounding
-        self._pushed = 0
-        self._resumed = 0  # earlier frames were decided elsewhere
+        self._pushed = self._resumed = 0  # frames before the latter were decided elsewhere
         self._sounding: dict[int, _Sounding] = {}  # by pitch
-        self._notes = 0
+        self._notes = 0  # begun
         self.dynamics = Dynamics()
         self._update_frames = round(UPDATE_S / frame_seconds)
         self.expect({})
@@ -107,21 +99,18 @@ class Tracker(ABC):
 
     @property
     def first_free_frames(self) -> dict[int, int]:
-        """In anytime mode, the state of silent pitches that a resumed tracker needs."""
+        """In anytime mode, by silent pitch, the first unclaimed frame if a coming window may begin
+        a note there: it bounds the note's time too."""
         return {}
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
-        """Continue where another tracker of the same stream stopped.
+        """Continue where another tracker of the same stream stopped: nothing is decided before
+        frame ``point.frames``. The state is then identical if the ``history_frames`` frames before
+        it are pushed first, or all from frame 0.
 
-        Nothing is decided until frame ``point.frames`` is reached. If the ``history_frames`` frames
-        before it are pushed first, or all from frame 0, the state is then identical.
-
-        Args:
-            first_frame: the frame that will be pushed first, at most ``point.frames``.
+        first_frame: the frame that will be pushed first, at most ``point.frames``.
         """
-        self._pushed = first_frame
-        self._resumed = point.frames
-        self._notes = point.notes
+        self._pushed, self._resumed, self._notes = first_frame, point.frames, point.notes
         self.dynamics = point.dynamics
         for event in point.sounding:
             self._hold(event)
@@ -182,9 +171,9 @@ class Tracker(ABC):
         return [self._end_at_best(pitch, self._pushed, self._pushed) for pitch in sorted(over)]
 
     def _onsets(self, frame: int, pitch: int | list[int]) -> NDArray[np.float32]:
-        """The onset probabilities within ``onset_radius_frames`` of a frame."""
-        at, radius = frame - self._oldest, self.settings.onset_radius_frames
-        return self._known[self._onset, at - radius : at + radius + 1, pitch]
+        """The onset probabilities within ONSET_RADIUS of a frame."""
+        at = frame - self._oldest
+        return self._known[self._onset, at - ONSET_RADIUS : at + ONSET_RADIUS + 1, pitch]
 
     def _chance(self, frame: int, pitch: int) -> float:
         """The probability that a note begins at the peak at the frame: less than the onset
@@ -221,10 +210,10 @@ class Tracker(ABC):
     def _velocity_at(self, frame: int, pitch: int) -> int:
         """MIDI velocity, 1 to 127, of a note that begins."""
         if self._velocity is None:
-            return self.settings.default_velocity
+            return DEFAULT_VELOCITY
         # The head is trained around onsets: read it where an onset is likeliest.
-        nearest = int(self._onsets(frame, pitch).argmax()) - self.settings.onset_radius_frames
-        loudness = float(self._known[self._velocity, frame - self._oldest + nearest, pitch])
+        nearest = frame + int(self._onsets(frame, pitch).argmax()) - ONSET_RADIUS
+        loudness = float(self._known[self._velocity, nearest - self._oldest, pitch])
         self.dynamics = self.dynamics.after(loudness)
         return self.dynamics.velocity(loudness)
 
@@ -252,49 +241,3 @@ class Tracker(ABC):
 
     def _seconds(self, frames: float) -> float:
         return round(frames * self._frame_seconds, 6)
-
-
-def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """From 0 to 1, and 0 for NaN; several times as fast as ``nan_to_num``."""
-    return np.fmin(np.fmax(values, 0), 1, dtype=np.float32)
-
-
-def add_odds(probability: float, odds: float) -> float:
-    """The probability whose log-odds are greater by so much."""
-    if not 0 < probability < 1:
-        return probability
-    return 1 / (1 + (1 / probability - 1) * math.exp(-odds))
-
-
-def peaks(onset: NDArray[np.float32], radius: int, least: float) -> NDArray[np.bool_]:
-    """Where [frames, PITCHES] is at least ``least``, which is above 0, above the ``radius`` frames
-    before and not below those after: the first of equals is the peak. Outside there is silence."""
-    found = onset >= least
-    if not found.any():
-        return found
-    for shift in range(1, radius + 1):
-        found[shift:] &= onset[shift:] > onset[:-shift]
-        found[:-shift] &= onset[:-shift] >= onset[shift:]
-    return found
-
-
-def confirmed(frame: NDArray[np.float32], radius: int, threshold: float) -> NDArray[np.bool_]:
-    """Where the greatest of the frame probabilities, [frames, PITCHES], from there until ``radius``
-    frames later reaches the threshold."""
-    enough = frame >= threshold
-    found = enough.copy()
-    for shift in range(1, radius + 1):
-        found[:-shift] |= enough[shift:]
-    return found
-
-
-def onset_shift(about: NDArray[np.float32]) -> float:
-    """Frames from a peak to the onset, -0.5 to 0.5: about has the onset probabilities of the frame
-    before, of the peak and, where it is known, of the frame after. The onset head is trained
-    towards a triangle, so the true top follows from the three exactly as its two flanks meet."""
-    if len(about) < 3:
-        return 0.0
-    before, peak, after = about.tolist()
-    lowest = min(before, after)
-    shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
-    return min(0.5, max(-0.5, shift))

@@ -39,12 +39,8 @@ def lag(pitch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Where the curve of a sounding note is.
-
-    Attributes:
-        frame: the first that has not been reported.
-        cents: of the one before; 0 at the beginning.
-    """
+    """Of a sounding note: the first frame that has not been reported, and the cents of the one
+    before, 0 at the beginning."""
 
     frame: int
     cents: float = 0.0
@@ -76,20 +72,19 @@ class Bender:
         self._raised = [*self._raised, *[raised_cents] * len(row)][-len(self._rows) :]
         self._stop += len(row)
 
-    def step(self, frame: int, events: Iterable[Event]) -> list[Event]:
+    def step(self, frame: int, events: Iterable[NoteEvent]) -> list[Event]:
         """The tracker's events at ``frame`` and, before the end of a note or at the end of a piece,
         its curve so far."""
         out: list[Event] = []
         for event in events:
-            if isinstance(event, NoteEvent) and event.kind == "note_on":
+            if event.kind == "note_on":
                 self._pitches[event.note_id] = event.pitch
                 self.curves[event.note_id] = Curve(max(0, event.frame))
-            elif isinstance(event, NoteEvent) and event.kind == "note_off":
-                pitch = self._pitches.pop(event.note_id, None)
-                if pitch is not None and event.note_id in self.curves:
-                    end = min(event.frame, frame + 1 - lag(pitch))
-                    out += self._report(event.note_id, pitch, end)
-                    del self.curves[event.note_id]
+            elif event.kind == "note_off":
+                end = min(event.frame, frame + 1 - lag(event.pitch))
+                out += self._report(event.note_id, event.pitch, end)
+                self._pitches.pop(event.note_id)
+                self.curves.pop(event.note_id, None)
             out.append(event)
         if (frame + 1) % PIECE == 0:
             for note, pitch in self._pitches.items():

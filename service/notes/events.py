@@ -87,19 +87,9 @@ class Note:
 
     @classmethod
     def of(cls, on: NoteEvent, off: NoteEvent, bends: tuple[float, ...] | None = None) -> Note:
-        return cls(
-            note_id=on.note_id,
-            pitch=on.pitch,
-            velocity=on.velocity,
-            confidence=on.confidence,
-            onset_frame=on.frame,
-            offset_frame=off.frame,
-            onset_s=on.time_s,
-            offset_s=off.time_s,
-            instrument=on.instrument,
-            instrument_probability=on.instrument_probability,
-            bends=bends,
-        )
+        times = on.frame, off.frame, on.time_s, off.time_s
+        named = on.instrument, on.instrument_probability
+        return cls(on.note_id, on.pitch, on.velocity, on.confidence, *times, *named, bends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Single lines: whether one plays, and the best path through its frames.
 
 **One line, or several.** A second pitch is heard in a frame if a pitch that is neither near the
-likeliest nor in its harmonic series has a frame probability of ``second_threshold``. If that lasts
-for ``second_frames``, several lines play, for ``memory_frames`` from then on. A piano counts as
-several: its notes ring on.
+likeliest nor in its harmonic series has a frame probability of SECOND_THRESHOLD. If that lasts for
+SECOND_FRAMES, several lines play, for MEMORY_FRAMES from then on. A piano counts as several: its
+notes ring on.
 
 **The path.** In each frame of a line one pitch sounds, or none. Let y and o be the probabilities of
 the frame and onset heads. A path gains g in a frame f of pitch p, and pays c if p begins there:
@@ -15,7 +15,7 @@ SPREAD keeps a vibrato together; falling silent is free; c is at least LEAST_COS
 with the share of the latest frames with a pitch in which the network is in doubt: it is surer of
 the players that it knows, and their notes end sooner after its doubt.
 
-With V[f, p] the gain of the best path through f ... f + A that is in p at f (A: ``ahead_frames``),
+With V[f, p] the gain of the best path through f ... f + A that is in p at f (A: AHEAD_FRAMES),
 the note that sounds, p, gives way to another pitch q or to silence, whichever is best, if
 
     V[f, q] - c[f, q] > V[f, p]        or        V[f, silence] > V[f, p]
@@ -32,8 +32,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.base_tracker import OVERTONES
+from service.notes.frames import OVERTONES
 from service.notes.tracker_settings import LineSettings
+
+SECOND_THRESHOLD, SECOND_FRAMES = 0.5, 5
+MEMORY_FRAMES = 172  # how surely a player is heard is judged by as many, too
+AHEAD_FRAMES = 8
+LEAST_FRAMES = 6  # of a note
+HISTORY_FRAMES = MEMORY_FRAMES + SECOND_FRAMES  # that affect the next
 
 PIANO = "instrument:piano"
 PIANO_SHARE = 0.3
@@ -60,11 +66,10 @@ class LineListener:
         self._settings = settings
         self._frame = heads.index("frame")
         self._piano = heads.index(PIANO) if PIANO in heads else None
-        self.history_frames = settings.memory_frames + settings.second_frames
         self._run = 0  # latest frames in a row in which a second pitch is heard
         # Of the latest frames: a second pitch lasts, any sounds, one of a piano, any is heard, and
         # surely.
-        self._latest = deque([(False,) * 5] * settings.memory_frames)
+        self._latest = deque([(False,) * 5] * MEMORY_FRAMES)
         self._counts = [0] * 5
 
     def hear(self, known: NDArray[np.float32]) -> tuple[list[bool], NDArray[np.float32]]:
@@ -73,18 +78,18 @@ class LineListener:
         line, frame = self._settings, known[self._frame]
         rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
         top = frame[rows, likeliest]
-        sounds = top >= line.second_threshold
+        sounds = top >= SECOND_THRESHOLD
         second = piano = sounds & False
         if sounds.any():
             others = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1)
-            second = others >= line.second_threshold
+            second = others >= SECOND_THRESHOLD
             if self._piano is not None:
                 piano = sounds & (known[self._piano, rows, likeliest] >= 0.5)
         flags = second, sounds, piano, top >= HEARD, top >= SURE
         several, bias = [], []
         for now in zip(*(flag.tolist() for flag in flags), strict=True):
             self._run = self._run + 1 if now[0] else 0
-            now = (self._run >= line.second_frames, *now[1:])
+            now = (self._run >= SECOND_FRAMES, *now[1:])
             self._latest.append(now)
             old = self._latest.popleft()
             if now != old:

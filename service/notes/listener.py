@@ -1,6 +1,6 @@
 """All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
 
-from collections.abc import Iterable
+from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from model.config import CENTS, PITCHES
 from service.notes.anytime import AnytimeTracker
-from service.notes.base_tracker import ANY_PITCH, Tracker, as_probabilities
+from service.notes.base_tracker import ANY_PITCH, Tracker
 from service.notes.bends import HISTORY_FRAMES, Bender
-from service.notes.events import Event, NoteEvent
+from service.notes.events import Event, NoteEvent, PedalEvent
+from service.notes.frames import as_probabilities
 from service.notes.lines import PIANO
 from service.notes.naming import InstrumentNamer
-from service.notes.pedal import MEAN_FRAMES, PedalTracker
 from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
@@ -24,6 +24,9 @@ CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
 """Instruments that hardly play single lines: nothing waits for one if they are the only ones."""
 RISE = 3
 """Frames over which the frame probability rises at an onset, for networks without a head for it."""
+PEDAL_FRAMES = 8
+"""The pedal's curve is smoothed over this many frames (93 ms), less than a foot needs: the network
+flickers where a pedal is half down."""
 
 
 class Listener:
@@ -63,7 +66,7 @@ class Listener:
             self._tracker = NoteTracker(settings, frame_seconds, tuple(tracked))
         else:
             self._tracker = AnytimeTracker(settings, frame_seconds, tuple(tracked), last_age)
-        self._pedal = PedalTracker(settings, frame_seconds)
+        self._pedal = _Pedal(settings, frame_seconds)
         self._presence = settings.pedal_presence_threshold
         self._pedal_row = tracked.index("pedal") if "pedal" in heads else None
         self._resumed = 0  # earlier frames were decided elsewhere
@@ -72,7 +75,7 @@ class Listener:
         self.off_delay_frames = self._tracker.off_delay_frames
         self._cents_row = heads.index(CENTS) if bends and CENTS in heads else None
         self._bender = Bender(frame_seconds) if self._cents_row is not None else None
-        frames = self._tracker.history_frames, self._namer.history_frames, MEAN_FRAMES
+        frames = self._tracker.history_frames, self._namer.history_frames, PEDAL_FRAMES
         self.history_frames = RISE + max(*frames, HISTORY_FRAMES if self._bender else 0)
 
     @property
@@ -138,26 +141,23 @@ class Listener:
             replayed = first_frame + i < self._resumed
             found = self._tracker.step()
             if not replayed:
-                events += self._bent(first_frame + i, self._named(first_frame + i, found))
+                events += self._named(first_frame + i, found)
             frame = first_frame + i - self._tracker.last_age
             if self._pedal_row is not None and frame >= 0:
                 moves = self._pedal.hear(float(settled[self._pedal_row, i, ANY_PITCH]))
                 if moves and not replayed and (self._pedal.down or self._pedal_present()):
-                    events.append(self._pedal.move(frame))
+                    events.append(self._pedal.move(max(0, frame - (PEDAL_FRAMES - 1) // 2)))
         return events
 
-    def _bent(self, frame: int, events: Iterable[Event]) -> list[Event]:
-        return self._bender.step(frame, events) if self._bender else list(events)
-
-    def _named(self, frame: int, found: list[NoteEvent]) -> list[NoteEvent]:
-        """The tracker's events at the frame with names, which the tracker is told, and changes of
-        names."""
+    def _named(self, frame: int, found: list[NoteEvent]) -> list[Event]:
+        """The tracker's events at the frame with names, which the tracker is told, with changes of
+        names, and with bends."""
         named = self._namer.step(frame, found)
         for event in named:
             if event.kind != "note_off":
                 self._tracker.name(event)
                 self._tracker.expect(self._namer.belief.weights)
-        return named
+        return self._bender.step(frame, named) if self._bender else list(named)
 
     def _pedal_present(self) -> bool:
         """Whether an instrument with a pedal plays."""
@@ -172,5 +172,32 @@ class Listener:
         """End all notes where they stand."""
         return self._last(self._tracker.decided, self._tracker.close())
 
-    def _last(self, frame: int, events: list[NoteEvent]) -> list[Event]:
-        return self._bent(frame, self._namer.step(frame, events)) + [*self._pedal.close(frame)]
+    def _last(self, frame: int, found: list[NoteEvent]) -> list[Event]:
+        events = self._named(frame, found)
+        return [*events, self._pedal.move(frame)] if self._pedal.down else events
+
+
+class _Pedal:
+    """One sustain pedal: the mean of the latest PEDAL_FRAMES probabilities presses it at one
+    threshold and lifts it below another. Both are dated to the middle of these frames, so they are
+    as late as early."""
+
+    def __init__(self, settings: TrackerSettings, frame_seconds: float) -> None:
+        self._settings = settings
+        self._frame_seconds = frame_seconds
+        self._latest = deque([0.0] * PEDAL_FRAMES, PEDAL_FRAMES)  # silence precedes a stream
+        self.down = False
+
+    def hear(self, probability: float) -> bool:
+        """Whether the mean, with the next frame's probability that the pedal is down, is beyond the
+        threshold that ends the pedal's state."""
+        self._latest.append(probability)
+        mean = sum(self._latest) / PEDAL_FRAMES
+        if self.down:
+            return mean < self._settings.pedal_off_threshold
+        return mean >= self._settings.pedal_on_threshold
+
+    def move(self, frame: int) -> PedalEvent:
+        """Press or lift the pedal."""
+        self.down = not self.down
+        return PedalEvent(self.down, frame, round(frame * self._frame_seconds, 6))

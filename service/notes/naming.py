@@ -23,7 +23,7 @@ somebody else may play. The belief is rounded, so that a resume point carries al
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
-from service.notes.events import UPDATE_S, Note, NoteEvent
+from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.frames import LatestFrames
 from service.notes.tracker_settings import TrackerSettings
 
@@ -40,10 +40,9 @@ from service.notes.tracker_settings import TrackerSettings
 # these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
 REACH = 2
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
-FLOOR = np.float32(1e-3)  # least probability, so that one frame excludes no class
-STRAY = 0.03  # share of the notes of a recording below which a class does not play in it
+_FLOOR = np.float32(1e-3)  # least probability, so that one frame excludes no class
 RESET_S = 10.0  # of silence
-DIGITS = 4  # behind the point, that weights are kept with
+_DIGITS = 4  # behind the point, that weights are kept with
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Belief:
     ) -> Belief:
         """The belief after a note with this posterior has begun at the frame."""
         kept = {
-            name: round(settings.belief_kept * self.weights.get(name, 0.0) + q, DIGITS)
+            name: round(settings.belief_kept * self.weights.get(name, 0.0) + q, _DIGITS)
             for name, q in zip(classes, posterior.tolist(), strict=True)
         }
         return Belief({name: weight for name, weight in kept.items() if weight}, frame)
@@ -109,20 +108,17 @@ class InstrumentNamer:
         self.belief = Belief()
         self._settings = settings
         rows = [heads.index(f"instrument:{name}") for name in self.classes]
-        self._stored = slice(min(rows, default=0), max(rows, default=-1) + 1)  # copied at once
-        self._rows = [row - self._stored.start for row in rows]
+        first, stop = min(rows, default=0), max(rows, default=-1) + 1
+        self._stored = slice(first, stop)  # copied at once
+        self._rows = [row - first for row in rows]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
-        stored = self._stored.stop - self._stored.start
-        self._frames = LatestFrames(stored, self.history_frames)
-        self._recent = np.zeros((stored, 0, PITCHES), np.float32)
-        self._stop = 0  # the frame after the last column
+        self.history_frames = self._update_frames + REACH if self.classes else 0
+        self._frames = LatestFrames(stop - first, self.history_frames)
+        self._recent = np.zeros((stop - first, 0, PITCHES), np.float32)
+        self._first = self._stop = 0  # the frame of the first column, and that after the last
         self._sounding: dict[int, NoteEvent] = {}
         self._due: deque[NoteEvent] = deque()  # notes to be considered again, in their order
-
-    @property
-    def history_frames(self) -> int:
-        return self._update_frames + REACH if self.classes else 0
 
     def resume(
         self, first_frame: int, frames: int, belief: Belief, sounding: Iterable[NoteEvent]
@@ -131,9 +127,9 @@ class InstrumentNamer:
         ``first_frame`` will be remembered first."""
         self.belief = belief
         self._stop = first_frame
-        self._sounding = {event.note_id: event for event in sounding}
-        undecided = (e for e in sounding if e.frame >= frames - self._update_frames)
-        self._due.extend(sorted(undecided, key=lambda event: event.note_id))
+        ordered = sorted(sounding, key=lambda event: event.note_id)
+        self._sounding = {event.note_id: event for event in ordered}
+        self._due.extend(e for e in ordered if e.frame >= frames - self._update_frames)
 
     def remember(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
         """Store the next ``new`` frames, and the latest values of those before them if given; call
@@ -147,13 +143,9 @@ class InstrumentNamer:
             coming = np.zeros((len(self._recent), new, PITCHES), np.float32)
             self._recent = self._frames.append(coming)
             self._stop += new
+            self._first = self._stop - self._recent.shape[1]
             at = first - self._first
             self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._stored]
-
-    @property
-    def _first(self) -> int:
-        """The frame of column 0."""
-        return self._stop - self._recent.shape[1]
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
         """The tracker's events at ``frame`` with names, followed by corrections."""
@@ -163,65 +155,38 @@ class InstrumentNamer:
         for event in [one for one in self._due if one.frame + self._update_frames <= frame]:
             self._due.remove(event)
             if event.note_id in self._sounding:
-                named += self._reconsider(event, frame)
+                now = self._named(event, frame)[0]
+                if now.instrument != event.instrument:
+                    self._sounding[event.note_id] = now
+                    named.append(replace(now, kind="note_update"))
         return named
 
     def _begin(self, event: NoteEvent, frame: int) -> NoteEvent:
         silent_frames = event.frame - self.belief.frame
         if not self._sounding and silent_frames > self._reset_frames:
             self.belief = Belief()
-        posterior = self._posterior(event, frame)
+        named, posterior = self._named(event, frame)
         self.belief = self.belief.after(self.classes, posterior, event.frame, self._settings)
-        event = self._named(event, posterior)
-        self._sounding[event.note_id] = event
-        self._due.append(event)
-        return event
+        self._sounding[event.note_id] = named
+        self._due.append(named)
+        return named
 
     def _end(self, event: NoteEvent) -> NoteEvent:
         on = self._sounding.pop(event.note_id)
         self.belief = Belief(self.belief.weights, max(self.belief.frame, event.frame))
-        return replace(
-            event, instrument=on.instrument, instrument_probability=on.instrument_probability
-        )
+        named, probability = on.instrument, on.instrument_probability
+        return replace(event, instrument=named, instrument_probability=probability)
 
-    def _reconsider(self, event: NoteEvent, frame: int) -> list[NoteEvent]:
-        posterior = self._posterior(event, frame)
-        if self.classes[int(posterior.argmax())] == event.instrument:
-            return []
-        self._sounding[event.note_id] = now = self._named(event, posterior)
-        return [replace(now, kind="note_update")]
-
-    def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
-        """The probability of each class, from the frames around the onset up to ``frame``."""
+    def _named(self, event: NoteEvent, frame: int) -> tuple[NoteEvent, NDArray[np.float64]]:
+        """The note with its name, and the probability of each class, from the frames around the
+        onset up to ``frame``."""
         first = max(0, event.frame - REACH)
         stop = min(event.frame + REACH, frame, self._stop - 1) + 1  # no more come at the end
         near = self._recent[:, first - self._first : stop - self._first, event.pitch][self._rows]
-        near = np.fmin(np.fmax(near, FLOOR), 1).astype(np.float64)  # FLOOR for NaN
+        near = np.fmin(np.fmax(near, _FLOOR), 1).astype(np.float64)  # _FLOOR for NaN
         weights = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]
         evidence = np.log(near) @ weights / weights.sum()
-        return self.belief.posterior(self.classes, evidence, self._settings)
-
-    def _named(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:
+        posterior = self.belief.posterior(self.classes, evidence, self._settings)
         best = int(posterior.argmax())
-        return replace(
-            event,
-            instrument=self.classes[best],
-            instrument_probability=round(float(posterior[best]), 4),
-        )
-
-
-def without_strays(notes: Iterable[Note]) -> list[Note]:
-    """The notes of a whole recording; classes with hardly any give theirs to the class
-    that has most: one piano is one part."""
-    notes = list(notes)
-    counts = Counter(note.instrument for note in notes if note.instrument is not None)
-    if not counts:
-        return notes
-    (most, _), *_ = counts.most_common(1)
-    least = STRAY * counts.total()
-    return [
-        replace(note, instrument=most, instrument_probability=None)
-        if note.instrument is not None and counts[note.instrument] < least
-        else note
-        for note in notes
-    ]
+        name, probability = self.classes[best], round(float(posterior[best]), 4)
+        return replace(event, instrument=name, instrument_probability=probability), posterior

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 
 from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
-from service.notes.naming import without_strays
 from service.protocol import midi_file as files
 
 _LATE_S = 2.0  # more than an end may come after one that was later
+_STRAY = 0.03  # share of the notes of a recording below which an instrument does not play in it
 
 
 @dataclass(slots=True)
@@ -110,8 +111,19 @@ class Score:
         return np.array(rows, float).reshape(-1, 4)
 
     def settle(self) -> None:
-        """The recording is whole: classes with next to none of its notes do not play in it."""
-        self._ended = without_strays(self._ended)
+        """The recording is whole: instruments with next to none of its notes do not play in it, and
+        give theirs to the one with most. One piano is one part."""
+        counts = Counter(note.instrument for note in self._ended if note.instrument is not None)
+        if not counts:
+            return
+        (most, _), *_ = counts.most_common(1)
+        strays = {name for name, count in counts.items() if count < _STRAY * counts.total()}
+        self._ended = [
+            replace(note, instrument=most, instrument_probability=None)
+            if note.instrument in strays
+            else note
+            for note in self._ended
+        ]
 
     def midi(self, tempo: files.Tempo = files.STEADY) -> bytes:
         return midi_file(self._ended, self.pedal, tempo)

@@ -6,48 +6,42 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.ranges import Count, NotNegative, Positive, checked
+from model.ranges import NotNegative, Positive, checked
 from service.protocol.midi_file import PEDALLED
 
+ONSET_RADIUS = 2  # frames either way that an onset peaks above
 MAX_VELOCITY = 127
+DEFAULT_VELOCITY = 80  # without a velocity head
 MOST_KEPT = 0.999  # of a belief by any settings, so that a resumed one can be checked
-
 MAX_ODDS = 6.0  # log-odds of 0.9975
 EARLY_ODDS = 2.5
 
+_FORMER = (  # settings in older cards that are constants now
+    "onset_radius_frames default_velocity second_threshold second_frames memory_frames "
+    "ahead_frames least_frames"
+).split()
+
 Bias = Annotated[float, Field(ge=-MAX_ODDS, le=MAX_ODDS)]
 Threshold = Annotated[float, Field(gt=0, le=1)]  # 0 is what silence has
-Inside = Annotated[float, Field(gt=0, lt=1)]
 
 
 @checked(kw_only=True)
 class LineSettings:
-    """Thresholds are probabilities, lengths are frames, the others are natural log-odds.
+    """Natural log-odds; ``again_threshold`` is a probability.
 
     Attributes:
-        second_threshold: frame probability from which a second pitch is heard...
-        second_frames: ... if it lasts for this many frames.
-        memory_frames: there is no single line for this long after a second pitch; how surely a
-            player is heard is judged by the latest frames of this number, too.
-        ahead_frames: frames after a frame that must be known before it is decided; at least 4.
         bias: gain of a note over silence in a frame, if the frame head is undecided...
         doubt_bias: ... and what is added to it for a player whom the network hardly knows.
         cost: of beginning a note.
         onset_weight: by how much the onset head's log-odds lower the cost.
         again_threshold: onset probability of a peak that strikes the sounding pitch again.
-        least_frames: minimum length of a note.
     """
 
-    second_threshold: Inside = 0.5
-    second_frames: Count = 5
-    memory_frames: Count = 172
-    ahead_frames: Annotated[int, Field(ge=4, le=32)] = 8
     bias: float = 1.0
     doubt_bias: NotNegative = 3.5
     cost: NotNegative = 15.0
     onset_weight: NotNegative = 2.5
-    again_threshold: Inside = 0.35
-    least_frames: Annotated[int, Field(ge=2)] = 6
+    again_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.35
 
 
 @checked(kw_only=True)
@@ -58,18 +52,15 @@ class TrackerSettings:
         onset_threshold: minimum onset probability of a peak that begins a note.
         onset_thresholds: the same for classes of instruments, by name. While several play, and
             while it is not clear which, the mean counts (``onset_threshold_for``).
-        onset_radius_frames: a peak is the highest probability within this many frames.
         onset_correction_frames: added to onset times, between -0.5 and 0.5, to compensate for how
             early the model hears them.
-        frame_on_threshold: frame probability that must be reached within ``onset_radius_frames`` of
-            an onset.
+        frame_on_threshold: frame probability that must be reached within ONSET_RADIUS of an onset.
         end_bias: added to the log-odds of the frame probability, whose sum decides where a note
             ends (``service.notes.base_tracker``): more lets notes sound longer.
         end_biases: the same for classes of instruments, by name; ``end_bias`` for the others.
         pedal_end_bias: added to those of instruments with a pedal while it is down (from
             ``pedal_on_threshold`` on): then strings ring on, which the network hears as doubt.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
-        default_velocity: MIDI velocity if the model has no velocity head.
         pedal_on_threshold: the sustain pedal is down from this probability on...
         pedal_off_threshold: ... until it falls below this.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
@@ -93,14 +84,12 @@ class TrackerSettings:
 
     onset_threshold: Threshold = 0.5
     onset_thresholds: Mapping[str, Threshold] = field(default_factory=dict)
-    onset_radius_frames: Count = 2
     onset_correction_frames: Annotated[float, Field(gt=-0.5, lt=0.5)] = 0.0
     frame_on_threshold: Threshold = 0.4
     end_bias: Bias = 0.0
     end_biases: Mapping[str, Bias] = field(default_factory=dict)
     pedal_end_bias: Bias = 0.0
     min_note_frames: Annotated[int, Field(ge=2)] = 4  # else two onsets between frames could meet
-    default_velocity: Annotated[int, Field(ge=1, le=MAX_VELOCITY)] = 80
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1
@@ -122,7 +111,10 @@ class TrackerSettings:
     def from_card(cls, card: Mapping[str, Any]) -> Self:
         """The settings that a model's card recommends under "tracker"; defaults for the rest.
         Raises ValueError, also for unknown names."""
-        return cls(**(card.get("tracker") or {}))
+        given = dict(card.get("tracker") or {})
+        if given.get("line"):
+            given["line"] = _present(given["line"])
+        return cls(**_present(given))
 
     def onset_threshold_for(self, weights: Mapping[str, float]) -> float:
         """The threshold, given how many of the recent notes each class played: the mean, in which
@@ -151,3 +143,7 @@ class TrackerSettings:
         if early := self.early_odds:
             return early[age] if age < len(early) else 0.0
         return float(EARLY_ODDS * 2 ** (-age / 2))
+
+
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in _FORMER}

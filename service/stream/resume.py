@@ -21,10 +21,9 @@ from model.config import WINDOW
 from service.audio.resample import RateRatio
 from service.audio.tuning import UNKNOWN, Tuning
 from service.notes.bends import Curve
-from service.notes.dynamics import Dynamics
 from service.notes.events import NoteEvent
 from service.notes.naming import Belief
-from service.notes.resume import ResumePoint, impossible
+from service.notes.resume import Dynamics, ResumePoint, impossible
 from service.notes.tracker_settings import MOST_KEPT
 from service.protocol.client_messages import Checkpoint, SoundingNote
 from service.stream.windows import WindowSchedule

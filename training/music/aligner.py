@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.engine.local import LocalComputer
-from service.notes.base_tracker import onset_shift, peaks
+from service.notes.frames import onset_shift, peaks
 from training.arrays import F32, F64, I64, Bools
 from training.music.coarse import TimeMap, warp
 from training.music.notes import Notes, nearest, next_strokes, notes_of

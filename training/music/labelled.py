@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
-from service.notes.base_tracker import peaks
+from service.notes.frames import peaks
 from training.arrays import F64
 from training.music.notes import FRAME_UNKNOWN, Notes, notes_of
 from training.music.real import ALL_PITCHES, BOTH, MODEL, ScoredRecording, rows

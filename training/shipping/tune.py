@@ -33,7 +33,6 @@ BY_CLASS: Grid = {
     "end_biases": _BIASES,
 }
 GRID: Grid = {
-    # Without onset_radius_frames: as the delay of a note_on, it is not a matter of accuracy alone.
     "onset_threshold": _PROBABILITIES,
     "end_bias": _BIASES,
     "pedal_end_bias": _BIASES,

@@ -1,6 +1,6 @@
 """Notes drawn as the heads of a model are trained to show them, wild ones, and trackers of both."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from hypothesis import strategies as st
@@ -10,6 +10,7 @@ from model.config import PITCHES
 from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
 from service.notes.lines import PIANO
+from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 
@@ -44,10 +45,34 @@ def hear(tracker: Tracker, drawn: Probabilities) -> list[NoteEvent]:
     if columns == 1:
         return push(tracker, drawn) + tracker.finish(frames)
     padded = np.pad(drawn, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
-    events: list[NoteEvent] = []
-    for newest in range(frames):
-        events += push(tracker, padded[:, newest : newest + columns])
+    windows = (padded[:, newest : newest + columns] for newest in range(frames))
+    events = [event for window in windows for event in push(tracker, window)]
     return events + tracker.finish(frames)
+
+
+def same_when_resumed(
+    opened: Callable[[], Tracker], blocks: list[Probabilities], cut: int, further: int, frames: int
+) -> None:
+    """Another tracker goes on where one stopped that had heard the first ``cut`` blocks of one
+    frame each, given as much history as it needs and ``further`` frames."""
+    whole = opened()
+    expected = [event for block in blocks for event in push(whole, block)] + whole.finish(frames)
+    one, other = opened(), opened()
+    events = [event for block in blocks[:cut] for event in push(one, block)]
+    begins = [event for event in events if event.kind == "note_on"]
+    ended = {event.note_id for event in events if event.kind == "note_off"}
+    first = max(0, cut - one.history_frames - further)
+    point = ResumePoint(
+        frames=cut,
+        notes=len(begins),
+        sounding=tuple(event for event in begins if event.note_id not in ended),
+        dynamics=one.dynamics,
+        free=one.first_free_frames,
+    )
+    other.resume(first, point)
+    assert [event for block in blocks[first:cut] for event in push(other, block)] == []
+    events += [event for block in blocks[cut:] for event in push(other, block)]
+    assert events + other.finish(frames) == expected
 
 
 def silence(frames: int, heads: int = 3) -> Probabilities:
@@ -99,19 +124,6 @@ def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int
     assert begun == list(range(len(begun)))
 
 
-def sounding_after(events: Iterable[NoteEvent]) -> tuple[int, tuple[NoteEvent, ...]]:
-    """How many notes have begun, and the beginnings of those that sound."""
-    sounding: dict[int, NoteEvent] = {}
-    notes = 0
-    for event in events:
-        if event.kind == "note_on":
-            notes += 1
-            sounding[event.note_id] = event
-        else:
-            del sounding[event.note_id]
-    return notes, tuple(sounding.values())
-
-
 @st.composite
 def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
     """Probabilities of a few busy pitches, with runs, jumps and plateaus."""
@@ -131,7 +143,6 @@ tracker_settings = st.builds(
     onset_threshold=st.floats(0.1, 0.9),
     onset_thresholds=st.just({}) | st.just({"piano": 0.6, "voice": 0.2}),
     end_biases=st.just({}) | st.just({"piano": 1.0, "voice": -1.0}),
-    onset_radius_frames=st.integers(1, 4),
     onset_correction_frames=st.floats(-0.49, 0.49),
     frame_on_threshold=st.floats(0.3, 0.9),
     end_bias=st.floats(-3, 3),
@@ -144,7 +155,7 @@ tracker_settings = st.builds(
 def lines(draw_from: st.DrawFn) -> Probabilities:
     """One line, sometimes two, of doubtful and sure notes, with wild onsets."""
     rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
-    out = silence(draw_from(st.integers(0, 120)), len(ALL_HEADS))
+    out = silence(draw_from(st.integers(0, 260)), len(ALL_HEADS))
     frames = out.shape[1]
     out[:3] += 0.2 * rng.random((3, frames, PITCHES), np.float32) ** 8
     for _ in range(frames // 8):
@@ -158,20 +169,14 @@ def lines(draw_from: st.DrawFn) -> Probabilities:
 
 line_settings = st.builds(
     TrackerSettings,
-    onset_radius_frames=st.integers(1, 4),
     onset_correction_frames=st.floats(-0.49, 0.49),
     min_note_frames=st.just(4),
     line=st.builds(
         LineSettings,
-        second_threshold=st.floats(0.2, 0.8),
-        second_frames=st.integers(1, 12),
-        memory_frames=st.integers(1, 60),
-        ahead_frames=st.integers(4, 16),
         bias=st.floats(-1, 3),
         doubt_bias=st.floats(0, 9),
         cost=st.floats(0, 20),
         onset_weight=st.floats(0, 4),
         again_threshold=st.floats(0.1, 0.9),
-        least_frames=st.integers(4, 9),
     ),
 )

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.notes.anytime import AnytimeTracker
-from service.notes.base_tracker import as_probabilities
 from service.notes.events import Event, NoteEvent
+from service.notes.frames import as_probabilities
 from service.notes.listener import Listener
-from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import MAX_ANYTIME_BLOCK_FRAMES
 from service.stream.windows import WindowSchedule
@@ -25,8 +24,8 @@ from tests.service.notes.drawn_notes import (
     check_laws,
     draw,
     push,
+    same_when_resumed,
     silence,
-    sounding_after,
     tracker_settings,
     wild_probabilities,
 )
@@ -112,24 +111,11 @@ def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
 
 
 @settings(max_examples=60)
-@given(wild_windows, st.data())
-def test_another_tracker_goes_on_where_one_stopped(wild: Wild, data: st.DataObject) -> None:
-    one, windows = opened(wild)
-    whole = track(opened(wild)[0], windows)
-    cut = data.draw(st.integers(0, len(windows)))
-    events = [push(one, window) for window in windows[:cut]]
-    notes, sounding = sounding_after(event for reported in events for event in reported)
-    first = max(0, cut - one.history_frames - data.draw(st.integers(0, 3)))
-    other = opened(wild)[0]
-    free = one.first_free_frames
-    point = ResumePoint(
-        frames=cut, notes=notes, sounding=sounding, free=free, dynamics=one.dynamics
-    )
-    other.resume(first, point)
-    for n in range(first, cut):
-        assert push(other, windows[n]) == []
-    events += [push(other, windows[n]) for n in range(cut, len(windows))]
-    assert [*events, other.finish(wild[0].shape[1])] == whole
+@given(wild_windows, st.floats(0, 1), st.integers(0, 3))
+def test_another_tracker_goes_on_where_one_stopped(wild: Wild, part: float, further: int) -> None:
+    windows = opened(wild)[1]
+    cut = int(part * len(windows))
+    same_when_resumed(lambda: opened(wild)[0], windows, cut, further, wild[0].shape[1])
 
 
 def test_the_surer_the_sooner() -> None:

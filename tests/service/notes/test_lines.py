@@ -22,7 +22,7 @@ from tests.service.notes.drawn_notes import (
     silence,
 )
 
-CHOSEN = TrackerSettings(line=LineSettings(memory_frames=40), min_note_frames=4)
+CHOSEN = TrackerSettings(line=LineSettings())
 NO_LINES = replace(CHOSEN, line=None)
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from model.config import HEADS, INSTRUMENTS
 from service.notes.events import UPDATE_S, Event, Note, NoteEvent, PedalEvent
 from service.notes.listener import Listener
-from service.notes.naming import RESET_S, Belief, without_strays
+from service.notes.naming import RESET_S, Belief
+from service.notes.score import Kept, Score
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 
@@ -66,7 +67,7 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
 ) -> None:
     frames = probabilities.shape[1]
     cut = data.draw(st.integers(1, frames - 1))
-    line = data.draw(st.sampled_from([None, LineSettings(memory_frames=60)]))
+    line = data.draw(st.sampled_from([None, LineSettings()]))
     whole = listener(line=line)
     before = whole.push(0, probabilities[:, :cut])
     ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind != "note_off"}
@@ -198,10 +199,9 @@ def test_strays_of_a_recording_go_to_the_instrument_that_plays() -> None:
         return Note(number, 60, 80, 0.9, *times, instrument, 0.7)
 
     names = ["piano"] * 60 + ["violin"] * 38 + ["oboe", "voice"]
-    whole = without_strays(note(number, name) for number, name in enumerate(names))
-    assert [one.instrument for one in whole] == ["piano"] * 60 + ["violin"] * 38 + ["piano"] * 2
-    assert whole[-1].instrument_probability is None
-    assert whole[:98] == [note(number, name) for number, name in enumerate(names[:98])]
-    unnamed = [note(0, None)]
-    assert without_strays(unnamed) == unnamed
-    assert without_strays([]) == []
+    played, score = [note(number, name) for number, name in enumerate(names)], Score()
+    score.restore(Kept(played))
+    score.settle()
+    assert [one.instrument for one in score.notes[98:]] == ["piano"] * 2
+    assert score.notes[-1].instrument_probability is None
+    assert score.notes[:98] == played[:98]

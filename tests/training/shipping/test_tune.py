@@ -28,7 +28,6 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
     assert found.frame_on_threshold == pytest.approx(0.45)
     assert found.min_note_frames == 3
     assert value_of(found, "end_biases.brass") == 1.5
-    assert found.onset_radius_frames == TrackerSettings().onset_radius_frames
     assert len(tried) < sum(map(len, GRID.values())) * 3
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.notes.dynamics import LOWEST_LEVEL, MEAN_VELOCITY, Dynamics
+from service.notes.resume import LOWEST_LEVEL, MEAN_VELOCITY, Dynamics
 
 LOUDNESS = st.lists(st.floats(0.08, 0.5), min_size=1, max_size=300)
 

@@ -37,6 +37,7 @@ from training.music.families import (
     validation_passages,
 )
 from training.music.losses import ClassShares, DistillationConfig, HeadWeights, Teacher, heads_loss
+from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import CACHE, SynthConfig
 from training.music.synth.dataset import Batch, synth_stream
 from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets
@@ -190,6 +191,7 @@ class MusicTask:
         # Paths mean nothing to readers of a card.
         synth = asdict(self.config.synth).items()
         settings = {name: value for name, value in synth if not isinstance(value, os.PathLike)}
+        settings["held_out"] = HELD_OUT
         made = {"synth": settings} if self.config.data == "synth" else {"tones": "made up"}
         data = self.archive.card() if self.archive else made
         data = {"batch_size": self.config.batch_size, **data}

@@ -161,8 +161,7 @@ def synth_config(synth_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return SynthConfig(
         root=synth_root,
         cache=tmp_path_factory.mktemp("cache"),
-        excerpt_min_s=4.0,
-        excerpt_max_s=6.0,
+        excerpt_s=5.0,
         pool_excerpts=3,
     )
 

@@ -12,6 +12,7 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
+from model.config import SAMPLE_RATE
 from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
 from service.notes.events import Note
@@ -21,8 +22,8 @@ from service.score.quantise import place_notes
 from service.score.sheet import load
 from training.arrays import F64, Rng
 from training.music.metrics import estimated_notes, matched_onsets
-from training.music.notes import Notes
-from training.music.synth.bank import load_bank
+from training.music.notes import Notes, notes_of
+from training.music.synth.bank import HELD_OUT, load_bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.perform import orchestrate
 from training.music.synth.render import render
@@ -69,7 +70,7 @@ def evaluate_scores(
     found: dict[str, dict[str, float]] = {}
     with LocalComputer(transcriber) as computer:
         for number, path in enumerate(paths):
-            rng = np.random.default_rng((config.seed, number))
+            rng = np.random.default_rng((0, number))
             try:
                 played = performed(path, seconds, rng)
             except Exception as error:  # of the reader, which fails in many ways
@@ -78,11 +79,9 @@ def evaluate_scores(
             ensemble = "string quartet" if min(played.programs) >= 40 else "solo piano"
             silent = np.zeros((0, 2))
             piece = Piece(ensemble, False, "", played.programs, played.notes, silent)
-            notes, voices, pedal = orchestrate(
-                bank, piece, played.notes, silent, config, rng, config.held_out
-            )
+            notes, voices, pedal = orchestrate(bank, piece, played.notes, silent, rng, HELD_OUT)
             audio = render(bank, notes, voices, seconds, 0.0, rng, pedal).audio
-            heard = transcribe_array(audio, bank.sample_rate, computer, options)
+            heard = transcribe_array(audio, SAMPLE_RATE, computer, options)
             found[path.name] = compared(played, heard.notes)
             print(f"{path.name:40}{found[path.name]}", flush=True)
     if not found:
@@ -119,12 +118,12 @@ def performed(path: Path, seconds: float, rng: Rng) -> Played:
     offset = when(table["onset_quarter"] + 0.9 * table["duration_quarter"])
     kept = (table["duration_quarter"] > 0) & (onset < seconds - 0.5)
     order = np.flatnonzero(kept)[np.argsort(onset[kept], kind="stable")]
-    notes = Notes(
-        onset=onset[order],
-        offset=np.minimum(np.maximum(offset, onset + 0.05), seconds)[order],
-        pitch=table["pitch"][order].astype(np.int16),
-        velocity=rng.normal(70, 8, len(order)).clip(30, 110).astype(np.float32),
-        part=part_of[order].astype(np.int16),
+    notes = notes_of(
+        onset[order],
+        np.minimum(np.maximum(offset, onset + 0.05), seconds)[order],
+        table["pitch"][order],
+        velocity=rng.normal(70, 8, len(order)).clip(30, 110),
+        part=part_of[order],
     )
     return Played(
         notes=notes,

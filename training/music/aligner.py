@@ -1,8 +1,10 @@
 """Aligns a score with a recording: notes with times and confidences.
 
-Each note of the roughly aligned score moves to the onset that the model hears. Notes at the same
-score time form a chord. A chord moves to where its notes are heard, restrained by nearby chords;
-then each note moves to the likeliest onset of its own pitch near its chord.
+First dynamic time warping compares piano rolls of the written notes with the model's frame and
+onset probabilities. (Not librosa's: a compiler at run time, numba, for one recursion.) Then each
+note moves to the onset that the model hears. Notes at the same score time form a chord. A chord
+moves to where its notes are heard, restrained by nearby chords; then each note moves to the
+likeliest onset of its own pitch near its chord.
 """
 
 from dataclasses import dataclass
@@ -11,11 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP
+from model.config import HOP, PITCHES
 from service.engine.local import LocalComputer
 from service.notes.frames import onset_shift, peaks
 from training.arrays import F32, F64, I64, Bools
-from training.music.coarse import TimeMap, warp
 from training.music.notes import Notes, nearest, next_strokes, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.transcribe import transcribe_array
@@ -58,9 +59,17 @@ class Aligned:
         """With velocity 0 (unknown)."""
         return notes_of(self.onset, self.offset, self.pitch)
 
-    @property
-    def time_map(self) -> TimeMap:
-        return TimeMap(self.score_s, self.audio_s)
+    def audio_time(self, score_s: F64) -> F64:
+        """Times of the recording for times of the score."""
+        return _mapped(score_s, self.score_s, self.audio_s)
+
+
+def _mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
+    """Linear between increasing pairs of times, extrapolated at the mean pace."""
+    span = float(score_s[-1] - score_s[0])
+    pace = float(audio_s[-1] - audio_s[0]) / span if span else 1.0
+    outside = times_s - np.clip(times_s, score_s[0], score_s[-1])
+    return np.asarray(np.interp(times_s, score_s, audio_s) + outside * pace)
 
 
 def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
@@ -71,22 +80,23 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
         sounding, onset: probabilities, (frames, PITCHES).
         frame_s: from one frame to the next.
     """
-    rough = warp(score, sounding, onset, frame_s)
     first = np.concatenate([[True], np.diff(score.onset) > CHORD_S])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
-    chord_s = rough(written_s)
+    chord_s = _mapped(written_s, *warp(score, sounding, onset, frame_s))
     for width_s in ROUGH_TOLERANCES_S:
         found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
         chord_s = _moved(chord_s, chord, found_s, strength)
     found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, TOLERANCE_S)
     heard = strength >= FOUND
     onset_s = np.where(heard, found_s, chord_s[chord])
-    time_map = TimeMap(written_s, chord_s)
     support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], heard)
     placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
     confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
-    offset_s = _ends(score.pitch, onset_s, time_map(score.offset))
+    # Ends as written, but after the onset and before the next note of the pitch.
+    offset_s = np.maximum(_mapped(score.offset, written_s, chord_s), onset_s + SHORTEST_S)
+    again_s = np.append(onset_s, np.inf)[next_strokes(score.pitch, onset_s)]
+    offset_s = np.maximum(np.minimum(offset_s, again_s), onset_s)
     order = np.lexsort((score.pitch, onset_s))
     begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
     notes = notes_of(begin_s, end_s, score.pitch[order])
@@ -98,8 +108,8 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
         heard[order],
         written_s,
         chord_s,
-        unwritten(notes, onset, frame_s),
-        ringing(notes, sounding, frame_s),
+        _unwritten(notes, onset, frame_s),
+        _ringing(notes, sounding, frame_s),
     )
 
 
@@ -114,26 +124,20 @@ def _peaks(
     inside = (at >= 1) & (at < len(onset) - 1)
     at = np.clip(at, 1, len(onset) - 2)
     distance_s = at * frame_s - expected_s[:, None]
-    earliest_s, latest_s = _reach(pitch, expected_s)
-    inside &= (at * frame_s >= earliest_s[:, None]) & (at * frame_s <= latest_s[:, None])
+    # Half the way to the neighbours of the same pitch.
+    again = next_strokes(pitch, expected_s)
+    latest_s = (expected_s + np.append(expected_s, np.inf)[again]) / 2
+    earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last for those that are not struck again
+    earliest_s[again] = latest_s
+    inside &= (at * frame_s >= earliest_s[:-1, None]) & (at * frame_s <= latest_s[:, None])
     weight = np.cos(np.pi / 2 * np.clip(distance_s / (width_s + frame_s), -1, 1)) ** 2
     likely = np.where(inside, onset[at, pitch[:, None]] * weight, 0)
-    best = likely.argmax(axis=1)
-    rows = np.arange(len(pitch))
+    rows, best = np.arange(len(pitch)), likely.argmax(axis=1)
     peak = at[rows, best]
     cells = zip(peak.tolist(), pitch.tolist(), strict=True)
     shift = np.array([onset_shift(onset[frame - 1 : frame + 2, key]) for frame, key in cells])
     found_s = (peak + shift) * frame_s + HEARD_EARLY_S
     return found_s, likely[rows, best].astype(float)
-
-
-def _reach(pitch: NDArray[np.int16], expected_s: F64) -> tuple[F64, F64]:
-    """The time range of each note: half the way to its neighbours of the same pitch."""
-    again = next_strokes(pitch, expected_s)
-    latest = (expected_s + np.append(expected_s, np.inf)[again]) / 2
-    earliest = np.full(len(pitch) + 1, -np.inf)  # the last for those that are not struck again
-    earliest[again] = latest
-    return earliest[:-1], latest
 
 
 def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
@@ -142,13 +146,16 @@ def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)
     own_shift = np.bincount(chord, weight * shift, len(chord_s)) / np.maximum(own, 1e-9)
-    first = np.searchsorted(chord_s, chord_s - NEIGHBOURS_S)
-    last = np.searchsorted(chord_s, chord_s + NEIGHBOURS_S, side="right")
-    around = np.array(
-        [_weighted_median(own_shift[a:b], own[a:b]) for a, b in zip(first, last, strict=True)]
-    )
+    near = zip(*_nearby(chord_s), strict=True)
+    around = np.array([_weighted_median(own_shift[a:b], own[a:b]) for a, b in near])
     moved = chord_s + (own * own_shift + STIFFNESS * around) / (own + STIFFNESS)
     return np.maximum.accumulate(moved)
+
+
+def _nearby(times_s: F64) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first of the times within NEIGHBOURS_S of each, and the one after the last."""
+    first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
+    return first, np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
 
 
 def _weighted_median(values: F64, weights: F64) -> float:
@@ -160,19 +167,11 @@ def _weighted_median(values: F64, weights: F64) -> float:
 
 def _around(times_s: F64, distance_s: F64, heard: Bools) -> tuple[F64, F64]:
     """Within NEIGHBOURS_S: the fraction of notes heard, and their mean distance."""
-    first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
-    last = np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
+    first, last = _nearby(times_s)
     sums = np.cumsum([heard, np.abs(distance_s) * heard], axis=1)
     sums = np.pad(sums, ((0, 0), (1, 0)))
     count, distance = sums[:, last] - sums[:, first]
     return count / (last - first), distance / np.maximum(1, count)
-
-
-def _ends(pitch: NDArray[np.int16], onset_s: F64, written_s: F64) -> F64:
-    """Ends as written, but after the onset and before the next note of the pitch."""
-    end_s = np.maximum(written_s, onset_s + SHORTEST_S)
-    again_s = np.append(onset_s, np.inf)[next_strokes(pitch, onset_s)]
-    return np.maximum(np.minimum(end_s, again_s), onset_s)
 
 
 def align_files(audio: Path, score: Path, computer: LocalComputer) -> Aligned:
@@ -181,16 +180,15 @@ def align_files(audio: Path, score: Path, computer: LocalComputer) -> Aligned:
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
-    samples, rate = read_audio(audio)
     heads = computer.config.heads
     if "onset" not in heads:
         raise LabelError(f"{computer.config.name} has no onset head, which alignment needs")
-    heard = transcribe_array(samples, rate, computer).probabilities
+    heard = transcribe_array(*read_audio(audio), computer).probabilities
     frame, onset = (heard[heads.index(head)] for head in ("frame", "onset"))
     return align(notes, frame, onset, HOP / computer.config.sample_rate)
 
 
-def unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
+def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
     """[n, 3]: second, pitch and probability of heard onsets that the score does not contain: peaks
     of at least FOUND, further than twice the tolerance from every note of their pitch."""
     frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
@@ -199,7 +197,7 @@ def unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
     return np.stack([times_s, pitch, onset[frame + 1, pitch]], axis=1)[~near]
 
 
-def ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
+def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
     """The mean frame probability RELEASE_S after the ends of notes whose pitch is not struck
     again soon."""
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
@@ -207,3 +205,67 @@ def ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
     alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
     rung = sounding[frame[alone], notes.pitch[alone]]
     return float(rung.mean()) if len(rung) else 0.0
+
+
+CELLS = 40_000_000  # limit for the table of costs, 5 bytes each
+STEP_S = 0.04  # of the rolls; longer if the table would be too large
+MARGIN_S = 1.0  # of silence around the score: a recording may begin before it and end after it
+ONSET_WEIGHT = 2.0  # of onsets relative to frames
+STALL_COST = 0.25  # of a step on one side only, so both advance when in doubt
+SILENT = 0.3  # norm of a silent slice
+
+
+def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, F64]:
+    """Increasing score times and the recording's times for them, to about STEP_S. Arguments as of
+    ``align``; the score may be at any tempo."""
+    length_s = len(sounding) * frame_s
+    # The written tempo is arbitrary: first scale both to the same length.
+    heard = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
+    heard_s = float(heard[-1] - heard[0]) if len(heard) > 1 else length_s
+    pace = max(1e-3, heard_s) / max(1e-3, float(score.onset[-1] - score.onset[0]))
+    step_s = max(STEP_S, float(np.sqrt(length_s * (heard_s + 2 * MARGIN_S) / CELLS)))
+    begin_s = MARGIN_S - score.onset[0] * pace
+    played = score.moved(onset=score.onset * pace + begin_s, offset=score.offset * pace + begin_s)
+    slices = int((heard_s + 2 * MARGIN_S) / step_s) + 1
+    begins = np.zeros((slices, PITCHES), np.float32)
+    begins[np.minimum((played.onset / step_s).astype(int), slices - 1), played.pitch] = 1
+    sounds = np.maximum(played.roll(slices, step_s), begins).astype(np.float32)
+    edges = np.arange(0, len(sounding), step_s / frame_s).astype(int)
+    audio = _features(*(np.maximum.reduceat(roll, edges) for roll in (sounding, onset)))
+    # Costs from 0, equal slices, to 1, no common notes.
+    path = _cheapest_path(1 - _features(sounds, begins) @ audio.T)
+    # Where a score slice stalls, take its first slice: there its notes begin.
+    at, first = np.unique(path[:, 0], return_index=True)
+    return (at * step_s - begin_s) / pace, path[first, 1] * step_s
+
+
+def _features(sounding: F32, onset: F32) -> F32:
+    """Slices of norm 1, or less in silence, plus one entry for the remainder."""
+    onset = onset.copy()
+    onset[1:] += 0.5 * onset[:-1]  # tolerate an onset that is one slice late
+    out = np.concatenate([sounding, ONSET_WEIGHT * onset], axis=1)
+    out /= np.maximum(SILENT, np.linalg.norm(out, axis=1, keepdims=True))
+    silence = np.sqrt(np.maximum(0, 1 - np.square(out).sum(axis=1, keepdims=True)))
+    return np.concatenate([out, silence], axis=1).astype(np.float32)
+
+
+def _cheapest_path(costs: F32) -> I64:
+    """[steps, 2]: rows and columns from corner to corner, computed along the anti-diagonals."""
+    rows, columns = costs.shape
+    back = np.zeros((rows, columns), np.int8)  # 0: both advanced, 1: the row, 2: the column
+    # Totals of the last two anti-diagonals by row, with a row before the first.
+    last, before = np.full((2, rows + 1), np.inf, np.float32)
+    before[0] = 0
+    for diagonal in range(rows + columns - 1):
+        row = np.arange(max(0, diagonal - columns + 1), min(rows, diagonal + 1))
+        arrivals = np.stack([before[row], last[row] + STALL_COST, last[row + 1] + STALL_COST])
+        choice = arrivals.argmin(axis=0)
+        back[row, diagonal - row] = choice
+        before, last = last, np.full(rows + 1, np.inf, np.float32)
+        last[row + 1] = arrivals[choice, np.arange(len(row))] + costs[row, diagonal - row]
+    path = [(rows - 1, columns - 1)]
+    while path[-1] != (0, 0):
+        row_at, column_at = path[-1]
+        step = back[row_at, column_at]
+        path.append((row_at - (step != 2), column_at - (step != 1)))
+    return np.array(path[::-1])

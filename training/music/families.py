@@ -6,6 +6,7 @@ speakers, validation scores, and the validation split of the real recordings.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,23 +15,17 @@ from numpy.typing import NDArray
 from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE, ModelConfig
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
-from training.music.labelled import load_labelled
+from training.music.masks import ALL_PITCHES, rows
 from training.music.metrics import frame_average_precision
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, joined
-from training.music.real import ALL_PITCHES, ScoredRecording, load_recordings, rows
-from training.music.synth import noise
+from training.music.real import RealRecording, load_labelled, load_scored
+from training.music.synth.augment import EVERYDAY, augment
+from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, Excerpt, empty_batch
-from training.music.synth.excerpts import (
-    Material,
-    Take,
-    augmented,
-    load_material,
-    random_piece,
-    random_tuning,
-)
+from training.music.synth.excerpts import Material, Take, load_material, random_piece
+from training.music.synth.noise import Backgrounds, load_backgrounds, random_background
 from training.music.synth.render import Rendered
-from training.music.synth.surroundings import load_backgrounds
 from training.music.targets import ONSET_SCALE, Targets
 
 SEED = 21
@@ -38,25 +33,21 @@ REAL = 0.5  # fraction of a family's passages that are real recordings, if there
 DRUMS = 0.4  # fraction of the ensembles with drums
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """Who plays and which scores are rendered."""
 
     classes: tuple[str, ...]  # of ``model.config.INSTRUMENTS``; empty for all
-    groups: tuple[str, ...]
-    """Of ``SynthConfig.ensemble_weights``; none if nothing is rendered from scores."""
+    groups: tuple[str, ...]  # as ``Piece.group``
 
 
+STRINGS = ("violin", "viola", "cello", "contrabass")
+WINDS = ("flute", "oboe", "clarinet", "bassoon", "saxophone")
 FAMILIES = {
     "piano": Family(("piano",), ("solo piano", "pop piano")),
-    "bowed": Family(
-        ("violin", "viola", "cello", "contrabass"), ("solo strings", "quartets", "chamber")
-    ),
+    "bowed": Family(STRINGS, ("solo strings", "quartets", "chamber")),
     "plucked": Family(("plucked",), ("songs", "solo strings", "solo piano")),
     "voice": Family(("voice",), ()),
-    "reeds and flutes": Family(
-        ("flute", "oboe", "clarinet", "bassoon", "saxophone"), ("solo winds", "chamber", "songs")
-    ),
+    "reeds and flutes": Family(WINDS, ("solo winds", "chamber", "songs")),
     "brass": Family(("horn", "brass"), ("solo winds", "chamber", "quartets")),
     "ensembles": Family((), ("chamber", "orchestra", "songs", "quartets")),
     "no notes": Family((), ()),
@@ -82,15 +73,6 @@ class Passage:
         """The classes that play, by number."""
         return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
 
-    @property
-    def rendered(self) -> Rendered:
-        """For judging frame by frame: what approximate labels say of onsets is not good enough."""
-        unknown = self.unknown
-        if self.approximate:
-            everywhere = [[0, len(self.audio) / self.sample_rate, ALL_PITCHES, ONSET_UNKNOWN]]
-            unknown = np.concatenate([unknown, everywhere])
-        return Rendered(self.audio, self.notes, unknown=unknown)
-
 
 def validation_passages(
     config: SynthConfig, count: int = 8, seconds: float = 12.0, seed: int = SEED
@@ -99,73 +81,63 @@ def validation_passages(
     ``config.real_root`` all are rendered; a family whose instruments the bank lacks is left out.
     Raises ValueError or OSError for data that cannot be read."""
     material = load_material(config, "validation")
-    real = _recordings(config)
+    backgrounds = load_backgrounds(config.root, held_out=True)
+    real: dict[str, list[RealRecording]] = {}
+    if config.real_root is not None:
+        source = config.real_root, config.cache, "validation"
+        real = {"piano": load_scored(*source, config.real_left_out), **load_labelled(*source)}
     found = {}
-    for number, (name, family) in enumerate(FAMILIES.items()):
+    for number, name in enumerate(FAMILIES):
         rng = np.random.default_rng([seed, number])
         recordings = real.get(name, [])
         of_real = round(REAL * count) if recordings else 0
         passages = [_part(recordings, place, seconds, rng) for place in range(of_real)]
-        passages += _rendered(name, family, material, config, count - of_real, seconds, rng)
+        passages += _rendered(name, material, backgrounds, count - of_real, seconds, rng)
         if passages:
             found[name] = passages
     return found
 
 
-def _recordings(config: SynthConfig) -> dict[str, list[ScoredRecording]]:
-    """The real recordings of the validation split, by family."""
-    if config.real_root is None:
-        return {}
-    root, cache = config.real_root, config.cache
-    labelled = load_labelled(root, cache, "validation")
-    scored = load_recordings(root, cache, "validation", config.real_left_out)
-    return {"piano": scored, **labelled}
-
-
-def _part(recordings: list[ScoredRecording], place: int, seconds: float, rng: Rng) -> Passage:
+def _part(recordings: list[RealRecording], place: int, seconds: float, rng: Rng) -> Passage:
     """A part of one of the recordings, which take turns."""
     recording = recordings[place % len(recordings)]
-    rate = SAMPLE_RATE
-    length = min(len(recording.audio), int(seconds * rate))
+    length = min(len(recording.audio), int(seconds * SAMPLE_RATE))
     begin = int(rng.integers(len(recording.audio) - length + 1))
     audio, notes, doubts = recording.part(begin, length)
     before = notes.where(notes.onset < 0)  # of which no listener hears the beginning
     if recording.approximate:
         doubts[:, 3] = FRAME_UNKNOWN
     cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
-    unknown = np.concatenate([doubts, cut])
-    name = f"{recording.name}@{begin / rate:.1f}"
-    return Passage(name, audio, rate, notes.where(notes.onset >= 0), unknown, recording.approximate)
+    name = f"{recording.name}@{begin / SAMPLE_RATE:.1f}"
+    notes, doubts = notes.where(notes.onset >= 0), np.concatenate([doubts, cut])
+    return Passage(name, audio, SAMPLE_RATE, notes, doubts, recording.approximate)
 
 
 def _rendered(
     name: str,
-    family: Family,
     material: Material,
-    config: SynthConfig,
+    backgrounds: Backgrounds,
     count: int,
     seconds: float,
     rng: Rng,
 ) -> Iterator[Passage]:
-    rate = material.bank.sample_rate
+    classes, groups = FAMILIES[name]
+    bank = material.bank.instruments
     players = tuple(
         entry
-        for entry in config.held_out
-        if entry in material.bank.instruments
-        if not family.classes or material.bank.instruments[entry].class_name in family.classes
+        for entry in HELD_OUT
+        if entry in bank and (not classes or bank[entry].class_name in classes)
     )
-    backgrounds = load_backgrounds(config.root, rate, held_out=True)
+    pieces = {group: some for group, some in material.groups.items() if group in groups}
     for place in range(count):
-        take = Take(material, config, rng, seconds, random_tuning(config, rng))
+        take = Take(material, rng, seconds)
         if name == "no notes":
-            kinds = config.background_kinds
-            sound = noise.background(int(seconds * rate), rate, kinds, rng, backgrounds)
+            sound = random_background(int(seconds * SAMPLE_RATE), rng, backgrounds)
             dry = Rendered(sound, joined([]))
         elif name == "voice" and material.singers:
             dry = take.of_singing(accompanied=False)
         elif players:
-            chosen = random_piece(_of_groups(material, family.groups), rng)
-            dry = take.of_score(players, chosen)
+            dry = take.of_score(players, random_piece(pieces or material.groups, rng))
             if name == "ensembles" and backgrounds.kits and rng.random() < DRUMS:
                 drums = backgrounds.drums(len(dry.audio), rng)
                 beaten = max(1e-9, float(np.std(drums)))
@@ -173,18 +145,9 @@ def _rendered(
                 dry = replace(dry, audio=dry.audio + np.float32(level) * drums)
         else:
             return
-        audio = augmented(dry.audio, material, config, rng)
-        nothing = np.zeros((0, 4))
-        yield Passage(f"{name} {place}", audio, rate, dry.notes, nothing, pedal=dry.pedal)
-
-
-def _of_groups(material: Material, groups: tuple[str, ...]) -> Material:
-    """The material with the pieces of these groups alone, or all if it has none of them."""
-    wanted = np.array([name in groups for name in material.groups], bool)
-    weights = material.weights * wanted
-    if not weights.sum():
-        return material
-    return replace(material, weights=weights / weights.sum())
+        audio = augment(dry.audio, rng, EVERYDAY, material.surroundings)
+        known = np.zeros((0, 4))
+        yield Passage(f"{name} {place}", audio, SAMPLE_RATE, dry.notes, known, pedal=dry.pedal)
 
 
 LOOKAHEAD_S = 0.2  # frames with less look-ahead are not judged
@@ -199,13 +162,22 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
     rng = np.random.default_rng(0)
     families = {}
     for name, some in passages.items():
-        excerpts = [Excerpt(one.rendered, one.sample_rate, rng) for one in some]
+        excerpts = [Excerpt(_judged(one), rng) for one in some]
         hops = [(one, hop) for one in excerpts for hop in range(0, one.positions, STEP)]
         batch = empty_batch(len(hops), context)
         for row, (excerpt, hop) in enumerate(hops):
             excerpt.write(hop, batch, row)
         families[name] = batch
     return families
+
+
+def _judged(passage: Passage) -> Rendered:
+    """Frame by frame: what approximate labels say of onsets is not good enough for that."""
+    doubts = passage.unknown
+    if passage.approximate:
+        end_s = len(passage.audio) / SAMPLE_RATE
+        doubts = np.concatenate([doubts, rows(np.zeros(1), end_s, ALL_PITCHES, ONSET_UNKNOWN)])
+    return Rendered(passage.audio, passage.notes, unknown=doubts)
 
 
 def predicted(network: TranscriptionModel, batch: Batch) -> F32:

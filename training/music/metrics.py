@@ -101,9 +101,9 @@ def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) ->
 def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
     """[classes, classes]: matched notes by labelled (rows) and predicted instrument. matched: see
     ``matched_onsets``; notes with an unknown instrument are ignored."""
-    out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     played, predicted = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
     known = (played != UNKNOWN) & (predicted != UNKNOWN)
+    out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     np.add.at(out, (played[known], predicted[known]), 1)
     return out
 

@@ -19,27 +19,15 @@ FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
 
 @dataclass(frozen=True)
 class Notes:
-    """Notes as parallel arrays of shape [n], sorted by onset.
-
-    Times are in seconds; ``velocity`` is 1..127 and ``part`` indexes the piece's programs.
-    ``released`` is when the key is let go, ``offset`` when the sound ends; a pedal may lie between.
-    ``instrument`` is a class number (``model.config.INSTRUMENTS``) or UNKNOWN.
-    A velocity of 0 means unknown.
-    """
+    """Notes as parallel arrays of shape [n], sorted by onset; times are in seconds."""
 
     onset: F64
-    offset: F64
+    offset: F64  # when the sound ends
     pitch: NDArray[np.int16]
-    velocity: F32
-    part: NDArray[np.int16]
-    released: F64 = None  # type: ignore[assignment]  # like ``offset``
-    instrument: NDArray[np.int8] = None  # type: ignore[assignment]  # not known
-
-    def __post_init__(self) -> None:
-        if self.instrument is None:
-            object.__setattr__(self, "instrument", np.full(len(self.onset), UNKNOWN, np.int8))
-        if self.released is None:
-            object.__setattr__(self, "released", self.offset)
+    velocity: F32  # 1 to 127; 0 if unknown
+    part: NDArray[np.int16]  # index of the piece's programs
+    released: F64  # when the key is let go; a pedal may hold the sound longer
+    instrument: NDArray[np.int8]  # class number (``model.config.INSTRUMENTS``) or UNKNOWN
 
     def __len__(self) -> int:
         return len(self.onset)
@@ -51,19 +39,19 @@ class Notes:
 
     def where(self, index: NDArray[Any]) -> Notes:
         """The notes that a boolean mask or an index array selects."""
-        return Notes(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+        return Notes(*(column[index] for column in vars(self).values()))
 
     def moved(self, **arrays: NDArray[Any]) -> Notes:
         """The notes with some arrays replaced; keys are released when the sound ends."""
         return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
 
-    def lengthened(self, offset: F64) -> Notes:
-        """The notes sound until ``offset``; key releases do not change."""
-        return self.moved(offset=offset, released=self.released)
-
-    def shortened(self, offset: F64) -> Notes:
-        """The notes end at ``offset``, their keys no later."""
+    def ending(self, offset: F64) -> Notes:
+        """The notes sound until ``offset``; their keys are released as before, but no later."""
         return self.moved(offset=offset, released=np.minimum(self.released, offset))
+
+    def played_by(self, number: int) -> Notes:
+        """The notes on an instrument of this class."""
+        return self.moved(instrument=np.full(len(self), number, np.int8))
 
     def shifted(self, seconds: float) -> Notes:
         """The notes moved later; none begins before 0."""
@@ -89,32 +77,29 @@ def notes_of(
     instrument: ArrayLike = UNKNOWN,
 ) -> Notes:
     """Notes from numbers of any type; single ones behind the pitch are those of all notes."""
-    onset = np.asarray(onset, np.float64)
+    begin = np.asarray(onset, np.float64)
+    end = np.asarray(offset, np.float64)
     return Notes(
-        onset,
-        np.asarray(offset, np.float64),
+        begin,
+        end,
         np.asarray(pitch).astype(np.int16),
-        np.full(len(onset), velocity, np.float32),
-        np.full(len(onset), part, np.int16),
-        instrument=np.full(len(onset), instrument, np.int8),
+        np.full(len(begin), velocity, np.float32),
+        np.full(len(begin), part, np.int16),
+        end,
+        np.full(len(begin), instrument, np.int8),
     )
 
 
-def notes_of_rows(rows: ArrayLike) -> Notes:
+def notes_of_rows(rows: NDArray[Any]) -> Notes:
     """Rows of onset s, offset s, pitch, velocity and optionally class, in any order, by onset."""
-    table = np.asarray(rows, np.float64)
-    table = table.reshape(-1, table.shape[1] if table.ndim == 2 else 4)
-    onset, offset, pitch, velocity, *more = table[np.lexsort((table[:, 2], table[:, 0]))].T
-    instrument = more[0] if more else UNKNOWN
-    return notes_of(onset, offset, np.rint(pitch), velocity, instrument=instrument)
+    onset, offset, pitch, velocity, *more = rows[np.lexsort((rows[:, 2], rows[:, 0]))].T
+    return notes_of(onset, offset, np.rint(pitch), velocity, 0, *more)
 
 
 def joined(groups: Sequence[Notes]) -> Notes:
     """All notes of several groups, by onset."""
-    if not groups:
-        return notes_of([], [], [])
-    names = Notes.__dataclass_fields__
-    notes = Notes(*(np.concatenate([getattr(n, name) for n in groups]) for name in names))
+    columns = zip(*(vars(notes).values() for notes in (notes_of([], [], []), *groups)), strict=True)
+    notes = Notes(*map(np.concatenate, columns))
     return notes.where(np.argsort(notes.onset, kind="stable"))
 
 
@@ -135,7 +120,7 @@ def with_pedal(notes: Notes, pedal: F64) -> Notes:
         return notes
     press = np.searchsorted(pedal[:, 0], notes.offset, side="right") - 1
     release = np.where(press >= 0, pedal[press, 1], -np.inf)
-    return notes.lengthened(np.maximum(notes.offset, release))
+    return notes.ending(np.maximum(notes.offset, release))
 
 
 def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:

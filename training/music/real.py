@@ -1,16 +1,24 @@
-"""Real recordings with scores as training data.
+"""Real recordings as training data: with scores, with labels of their notes, and phrases.
 
-A folder holds ``index.json``: a list of entries with ``id``, ``audio`` and optionally ``score`` (a
-MIDI file; without one the recording is skipped), ``split`` ("train" or "validation"),
-``instruments`` ("solo piano ..."), ``ornaments`` (whether the player adds notes).
-``ornaments/ID.tsv`` lists the score times of ornament signs that the score does not play out. Each
-recording is aligned once, with the shipped weights, and kept in the cache folder.
+A folder holds ``index.json``: a list of entries with ``id``, ``audio``, ``split`` ("train" or
+"validation"), ``instruments`` ("solo piano ...") and one of these:
+
+``score``: a MIDI file. Each recording is aligned with it once by the shipped weights, and kept in
+the cache folder; the loss masks what the score leaves open. ``ornaments`` says whether the player
+adds notes; ``ornaments/ID.tsv`` lists the score times of ornament signs that are not played out.
+
+``labels``: tables of notes (``recordings.read_table``) with ``label_kind``. Those of kind "exact"
+are trained as they are; of others, the loss masks the edges of notes.
+
+Of phrases, clips listed in ``phrases.json`` with ``file``, ``class`` and ``upstream_split``, only
+the instrument is known. The shipped weights say where notes begin, and everything but who plays
+them is masked.
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,125 +27,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
+from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
+from model.instruments import UNKNOWN
 from model.storage import load, replace_file
 from service.engine.local import LocalComputer
+from service.notes.frames import peaks
 from training.arrays import F32, F64
-from training.music.aligner import RELEASE_S, Aligned, align_files
-from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
-from training.music.recordings import PCM_SCALE, stored_audio
-
-DOUBT = 0.25  # notes of lower confidence are trained neither as notes nor as silence
-NEAR_S = 0.1  # masked on either side of a doubtful onset
-HELD = 0.6
-"""Fraction of the written length for which a key is certainly held: detached playing releases it
-about then, and long notes fade."""
-RINGING_RELEASE_S = 4.0  # in place of RELEASE_S if the pedal is often down
-RINGING = 0.12
-"""Mean frame probability RELEASE_S after written ends that means the pedal is often down."""
-ORNAMENT_PITCHES = 2  # semitones around a note with an ornament sign that may be played
-UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
-"""Onset probabilities above which an unwritten onset may have been played. Without ornaments,
-nearly all of the model's false notes stay below the first, and most below the second."""
-SUPPORT = 0.6  # smallest fraction of nearby notes that are heard; below it, the alignment is lost
-SUPPORT_S = 1.5  # time before and after that counts as nearby
-
-BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN
-ALL_PITCHES = -1
-
-
-def release_s(aligned: Aligned) -> float:
-    """How long a note may sound after its written end."""
-    return RINGING_RELEASE_S if aligned.ringing >= RINGING else RELEASE_S
-
-
-def unknown(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
-    """Everything that the score leaves open, to be masked in the loss.
-
-    Rows are as in ``Rendered.unknown``, [n, 4]: begin and end in seconds, pitch (-1: all), and what
-    is unknown.
-
-    Args:
-        signs_s: [k], score times of ornament signs that the score does not play out.
-        ornamented: whether the player adds notes.
-    """
-    least = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
-    at_s, pitch, _ = aligned.unwritten[aligned.unwritten[:, 2] >= least].T
-    parts = [
-        _doubtful(aligned),
-        _releases(aligned),
-        *(_ornament(aligned, sign_s) for sign_s in aligned.time_map(signs_s)),
-        rows(at_s - NEAR_S, at_s + release_s(aligned), pitch, BOTH),
-        _astray(aligned),
-    ]
-    return np.concatenate(parts)
-
-
-def rows(begin_s: F64, end_s: F64, pitch: NDArray | int, what: int) -> F64:
-    """Rows of ``Rendered.unknown``."""
-    columns = np.broadcast_arrays(begin_s, end_s, pitch, what)
-    return np.stack(columns, axis=1).astype(np.float64)
-
-
-def _doubtful(aligned: Aligned) -> F64:
-    notes = aligned.notes.where(aligned.confidence < DOUBT)
-    begin_s, end_s = notes.onset - NEAR_S, notes.offset + release_s(aligned)
-    onset = rows(begin_s, notes.onset + NEAR_S, notes.pitch, ONSET_UNKNOWN)
-    return np.concatenate([onset, rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)])
-
-
-def _releases(aligned: Aligned) -> F64:
-    """From the earliest key release until the sound is gone or the pitch begins again."""
-    notes = aligned.notes
-    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
-    begin_s = notes.onset + HELD * (notes.offset - notes.onset)
-    end_s = np.minimum(notes.offset + release_s(aligned), again_s)
-    return rows(begin_s, end_s, notes.pitch, FRAME_UNKNOWN)
-
-
-def _ornament(aligned: Aligned, at_s: float) -> F64:
-    """Pitches near the notes at a sign, for the duration of the notes."""
-    notes = aligned.notes.where(np.abs(aligned.notes.onset - at_s) < NEAR_S)
-    steps = np.arange(-ORNAMENT_PITCHES, ORNAMENT_PITCHES + 1)
-    pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()
-    begin_s = np.repeat(notes.onset - 2 * NEAR_S, len(steps))
-    end_s = np.repeat(notes.offset + release_s(aligned), len(steps))
-    return rows(begin_s, end_s, pitch, BOTH)
-
-
-def _astray(aligned: Aligned) -> F64:
-    """Parts in which the model hears few of the written notes."""
-    onset_s = aligned.notes.onset
-    heard = np.concatenate([[0], np.cumsum(aligned.heard)])
-    first = np.searchsorted(onset_s, onset_s - SUPPORT_S)
-    last = np.searchsorted(onset_s, onset_s + SUPPORT_S, side="right")
-    poor = onset_s[(heard[last] - heard[first]) / (last - first) < SUPPORT]
-    return rows(poor - SUPPORT_S, poor + SUPPORT_S, ALL_PITCHES, BOTH)
-
+from training.music.aligner import Aligned, align_files
+from training.music.masks import ALL_PITCHES, BOTH, doubts_of, edges, rows
+from training.music.notes import Notes, notes_of
+from training.music.recordings import PCM_SCALE, read_table, stored_audio
+from training.music.transcribe import transcribe_array
 
 logger = logging.getLogger(__name__)
 
 MODEL = "live"  # shipped weights, so no other system's output enters training
-CACHE_VERSION = 3
-
-
-def prepare(root: Path, entries: Sequence[tuple[dict[str, Any], Path]]) -> None:
-    """Aligns each index entry below ``root`` and writes it to its cache folder. Raises ValueError
-    for audio, scores and alignments that cannot be read."""
-    with LocalComputer(load(MODEL)) as computer:
-        for entry, place in entries:
-            audio, score = root / entry["audio"], root / entry["score"]
-            aligned = align_files(audio, score, computer)
-            logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
-            replace_file(place / "labels.npz", partial(np.savez, **vars(aligned)))
+ALIGNED_VERSION, PHRASES_VERSION = 3, 1  # of what is kept in the cache folder
+CLASSES = {"guitar": "plucked", "voice": "voice"}
+"""Class of a labelled soloist by a word of the entry's ``instruments``."""
+HEARD = 0.4  # onset probability of a note of a phrase
+SOUNDS_S = 0.3  # length given to these notes, which no loss sees
+KEPT_OUT = ("validation", "test")  # splits of the sources of phrases that are not trained on
 
 
 @dataclass(frozen=True)
-class ScoredRecording:
-    """A recording with labels from its score."""
+class RealRecording:
+    """A recording and what is known of its notes."""
 
     name: str
-    audio: NDArray[np.int16]  # [samples] at the model's rate, PCM_SCALE at full scale
+    audio: NDArray[np.int16]  # [samples] at SAMPLE_RATE, PCM_SCALE at full scale
     notes: Notes  # velocity 0 means unknown
     unknown: F64  # as in ``Rendered``
     approximate: bool = False
@@ -161,54 +79,127 @@ class ScoredRecording:
         return audio, notes, doubts[(doubts[:, 1] > 0) & (doubts[:, 0] < length_s)]
 
 
-def load_recordings(
+def _entries(root: Path, split: str) -> list[dict[str, Any]]:
+    """The entries of a split. Raises OSError if the index is missing."""
+    index = json.loads((root / "index.json").read_bytes())
+    return [entry for entry in index if entry.get("split", "train") == split]
+
+
+def load_scored(
     root: Path, cache: Path, split: str, left_out: tuple[str, ...] = ()
-) -> list[ScoredRecording]:
-    """The recordings of a split that have a score, in index order.
-
-    Args:
-        left_out: recordings that are not used, by ID.
-
-    Raises:
-        ValueError: the index or a file is invalid.
-        OSError: the index is missing.
-    """
-    entries = [
-        (entry, cache / _key(root, entry))
-        for entry in json.loads((root / "index.json").read_bytes())
-        if entry.get("score") and entry.get("split", "train") == split
-        if entry["id"] not in left_out
-    ]
-    missing = [(entry, place) for entry, place in entries if not (place / "labels.npz").exists()]
+) -> list[RealRecording]:
+    """The recordings of a split that have a score, in index order, without those of the IDs
+    ``left_out``. Raises ValueError or OSError for files that cannot be read."""
+    entries = [e for e in _entries(root, split) if e.get("score") and e["id"] not in left_out]
+    places = [_place(root, cache, entry) for entry in entries]
+    missing = [pair for pair in zip(entries, places, strict=True) if not pair[1].exists()]
     if missing:
-        prepare(root, missing)
-    return [_load(root, entry, place) for entry, place in entries]
+        with LocalComputer(load(MODEL)) as computer:
+            for entry, place in missing:
+                aligned = align_files(root / entry["audio"], root / entry["score"], computer)
+                logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
+                replace_file(place, partial(np.savez, **vars(aligned)))
+    return [_scored(root, cache, *pair) for pair in zip(entries, places, strict=True)]
 
 
-def _key(root: Path, entry: dict[str, Any]) -> str:
-    """The cache folder of a recording."""
-    digest = hashlib.sha256(str(CACHE_VERSION).encode())
+def _place(root: Path, cache: Path, entry: dict[str, Any]) -> Path:
+    """Where the alignment of a recording is kept."""
+    digest = hashlib.sha256(str(ALIGNED_VERSION).encode())
     for kind in ("audio", "score"):
         digest.update((root / entry[kind]).read_bytes())
-    return f"scored-{entry['id']}-{digest.hexdigest()[:12]}"
+    return cache / f"scored-{entry['id']}-{digest.hexdigest()[:12]}" / "labels.npz"
 
 
-def _load(root: Path, entry: dict[str, Any], place: Path) -> ScoredRecording:
-    with np.load(place / "labels.npz") as stored:
+def _scored(root: Path, cache: Path, entry: dict[str, Any], place: Path) -> RealRecording:
+    with np.load(place) as stored:
         aligned = Aligned(**stored)
-    # The class of a soloist; -1 for several players or other instruments.
+    # The class of a soloist; unknown for several players or other instruments.
     words = str(entry.get("instruments", "")).lower()
-    solo = next((n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}")), -1)
-    notes = notes_of(aligned.onset, aligned.offset, aligned.pitch, instrument=solo)
-    signs = root / "ornaments" / f"{entry['id']}.tsv"
-    signs_s = _signs(signs) if signs.exists() else np.zeros(0)
+    solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
+    signs, signs_s = root / "ornaments" / f"{entry['id']}.tsv", np.zeros(0)
+    if signs.exists():
+        signs_s = np.loadtxt(signs, delimiter="\t", skiprows=1, usecols=0, ndmin=1)
     ornamented = bool(entry.get("ornaments", len(signs_s) > 0))
-    doubts = unknown(aligned, signs_s, ornamented)
-    audio = stored_audio(root / entry["audio"], place.parent)
-    return ScoredRecording(entry["id"], audio, notes, doubts)
+    notes, audio = aligned.notes.played_by(next(solo, UNKNOWN)), root / entry["audio"]
+    doubts = doubts_of(aligned, signs_s, ornamented)
+    return RealRecording(entry["id"], stored_audio(audio, cache), notes, doubts)
 
 
-def _signs(path: Path) -> F64:
-    """Score times in the first column, below a header line."""
-    lines = path.read_text(encoding="utf-8").splitlines()[1:]
-    return np.array([float(line.split("\t")[0]) for line in lines if line.strip()])
+def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRecording]]:
+    """The labelled recordings of a split, by the class of their soloist, in index order. Raises
+    ValueError or OSError for files that cannot be read."""
+    found: dict[str, list[RealRecording]] = {}
+    for name, entry in _labelled_entries(root, split):
+        found.setdefault(name, []).append(_labelled(root, cache, entry, name))
+    return found
+
+
+def singing_files(root: Path, split: str) -> list[Path]:
+    """Audio of the labelled voices of a split."""
+    entries = _labelled_entries(root, split)
+    return [root / entry["audio"] for name, entry in entries if name == "voice"]
+
+
+def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The labelled entries with the class of their soloist, empty if it is another."""
+    for entry in _entries(root, split):
+        if entry.get("label_kind"):
+            words = entry["instruments"].lower()
+            yield next((name for word, name in CLASSES.items() if word in words), ""), entry
+
+
+def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
+    """The singing of ``singing.json`` with labels of its sounds; none if it is missing."""
+    index = folder / "singing.json"
+    files = json.loads(index.read_bytes())["files"] if index.exists() else []
+    entries = [
+        {"id": Path(one["file"]).stem, "audio": one["file"], "labels": [one["labels"]]}
+        for one in files
+        if "HTS" in one["how"] or "phone-aligned" in one["how"]
+    ]
+    return [_labelled(folder, cache, entry, "voice") for entry in entries]
+
+
+def _labelled(root: Path, cache: Path, entry: dict[str, Any], class_name: str) -> RealRecording:
+    table = read_table(root / entry["labels"][0])
+    number = INSTRUMENTS.index(class_name) if class_name else UNKNOWN
+    notes = notes_of(table.onset, table.offset, table.pitch, instrument=number)
+    exact = entry.get("label_kind") == "exact"
+    doubts = np.zeros((0, 4)) if exact else edges(notes)
+    audio = stored_audio(root / entry["audio"], cache)
+    return RealRecording(entry["id"], audio, notes, doubts, approximate=not exact)
+
+
+def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
+    """The clips to train on; none if the index is missing. Raises ValueError or OSError for files
+    that cannot be read."""
+    index = root / "phrases.json"
+    if not index.exists():
+        return []
+    entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in KEPT_OUT]
+    key = hashlib.sha256(index.read_bytes() + bytes([PHRASES_VERSION])).hexdigest()[:12]
+    place = cache / f"phrases-{key}.npz"
+    audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
+    if not place.exists():
+        with LocalComputer(load(MODEL)) as computer:
+            found: dict[str, Any] = {
+                name: _onsets(computer, sound) for name, sound in audio.items()
+            }
+        replace_file(place, partial(np.savez, **found))
+    clips = []
+    with np.load(place) as stored:
+        for entry in entries:
+            sound, (onset, pitch) = audio[entry["file"]], stored[entry["file"]]
+            number = INSTRUMENTS.index(entry["class"])
+            notes = notes_of(onset, onset + SOUNDS_S, pitch, instrument=number)
+            doubts = rows(np.zeros(1), len(sound) / SAMPLE_RATE, ALL_PITCHES, BOTH)
+            clips.append(RealRecording(Path(entry["file"]).stem, sound, notes, doubts))
+    return clips
+
+
+def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> F64:
+    """[2, n], seconds and pitches at which notes begin."""
+    samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
+    heard = transcribe_array(samples, SAMPLE_RATE, computer).probabilities
+    frame, pitch = peaks(heard[computer.config.heads.index("onset")], 1, HEARD).nonzero()
+    return np.stack([frame * HOP / SAMPLE_RATE, pitch])

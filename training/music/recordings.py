@@ -12,6 +12,7 @@ acts on the notes of its own track.
 
 import csv
 import hashlib
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -39,7 +40,6 @@ from training.music.notes import (
     with_pedal,
 )
 
-DELIMITERS = ("\t", ",", ";")
 COLUMNS = {
     "onset": ("onset", "start", "begin"),
     "offset": ("offset", "end", "stop"),
@@ -57,13 +57,13 @@ class LabelError(ValueError):
 def read_table(path: Path) -> Notes:
     """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
     velocity and program (General MIDI, 0 to 127), in this order unless a header (COLUMNS) names
-    another; separated by tabs, commas or semicolons. A first line after # may be any comment.
+    another; a first line after # may be any comment.
 
     Raises LabelError: naming the line that is not a note, or a header that lacks a column.
     """
     rows = [row for row in enumerate(_read_rows(path), start=1) if any(map(str.strip, row[1]))]
     places = {name: place for place, name in enumerate(COLUMNS)}
-    if rows and not _is_number(rows[0][1][0]):
+    if rows and not re.match(r"\s*[-+.\d]", rows[0][1][0]):
         number, names = rows.pop(0)
         named: dict[str, int] = {}
         for place, name in enumerate(names):
@@ -90,20 +90,12 @@ def read_table(path: Path) -> Notes:
 
 
 def _read_rows(path: Path) -> list[list[str]]:
-    """Cells of all lines, split at the most frequent delimiter."""
+    """Cells of all lines, split at tabs if there are any, or commas."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        return list(csv.reader(text.splitlines(), delimiter=max(DELIMITERS, key=text.count)))
+        return list(csv.reader(text.splitlines(), delimiter="\t" if "\t" in text else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LabelError(f"cannot read {path}: {error}") from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_note(onset: float, offset: float, pitch: float, velocity: float, program: float) -> bool:
@@ -117,11 +109,11 @@ def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
     score: Any = symusic.Score.from_midi(midi, ttype="second")
     tracks = []
     for track in score.tracks:
-        notes, pedals = track.notes.numpy(), track.pedals.numpy()
-        begin, end = _span(notes)
-        played = notes_of(begin, end, notes["pitch"], notes["velocity"])
+        notes = track.notes.numpy()
+        played = notes_of(*_span(notes), notes["pitch"], notes["velocity"])
         if not track.is_drum:
-            tracks.append((track.program, played, merged(np.stack(_span(pedals), axis=1))))
+            presses = np.stack(_span(track.pedals.numpy()), axis=1)
+            tracks.append((track.program, played, merged(presses)))
     return tracks
 
 
@@ -139,35 +131,34 @@ def read_midi(path: Path) -> Notes:
     except (OSError, RuntimeError, ValueError) as error:
         raise LabelError(f"cannot read {path}: {error}") from error
     named = any(program for program, _, _ in tracks)
-    parts = []
-    for program, notes, pedal in tracks:
-        player = np.full(len(notes), class_of(program) if named else UNKNOWN, np.int8)
-        parts.append(with_pedal(notes.moved(instrument=player), pedal))
-    held = joined(parts)
+    held = joined(
+        [
+            with_pedal(notes.played_by(class_of(program) if named else UNKNOWN), pedal)
+            for program, notes, pedal in tracks
+        ]
+    )
     again = np.append(held.onset, np.inf)[next_strokes(held.pitch, held.onset)]
-    return held.shortened(np.minimum(held.offset, np.maximum(again, held.released)))
+    return held.ending(np.minimum(held.offset, np.maximum(again, held.released)))
 
 
 def read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
-    """Estimated times of a score's notes, row for row, from the start that ``info`` gives."""
-    aligned, written = _read_columns(alignment), _read_columns(notes)
-    begin = {row.get("filename"): row.get("start", "") for row in _read_columns(info)}
+    """Estimated times of a score's notes, row for row, from the start that ``info`` gives. Raises
+    LabelError."""
+    aligned, written, starts = (
+        [dict(zip(head, cells, strict=False)) for cells in rows if cells]
+        for head, *rows in (_read_rows(path) or [[]] for path in (alignment, notes, info))
+    )
+    begin = {row.get("filename"): row.get("start", "") for row in starts}
     try:
         hours, minutes, seconds = map(int, begin[alignment.stem].split(":"))
-        rows = [
+        table = [
             (float(time["start"]), float(time["end"]), int(note["pitch"]), int(note["velocity"]))
             for time, note in zip(aligned, written, strict=True)
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise LabelError(f"cannot read {alignment} with {notes} and {info}: {error!r}") from None
     begin_s = 3600 * hours + 60 * minutes + seconds
-    return notes_of_rows(np.array(rows).reshape(-1, 4) + [begin_s, begin_s, 0, 0])
-
-
-def _read_columns(path: Path) -> list[dict[str, str]]:
-    """Rows by the names in the first."""
-    head, *rows = _read_rows(path) or [[]]
-    return [dict(zip(head, cells, strict=False)) for cells in rows if cells]
+    return notes_of_rows(np.array(table).reshape(-1, 4) + [begin_s, begin_s, 0, 0])
 
 
 AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
@@ -226,11 +217,11 @@ def read_collection(folder: Path) -> Collection:
             collection.unlabelled.append(path)
             continue
         try:
-            notes = read_labels(labels[path.stem], folder)
+            recording = Recording(path.stem, path, read_labels(labels[path.stem], folder))
         except LabelError as error:
             collection.failures[path.stem] = str(error)
         else:
-            collection.recordings.append(Recording(path.stem, path, notes))
+            collection.recordings.append(recording)
     return collection
 
 

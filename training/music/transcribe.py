@@ -38,10 +38,9 @@ def transcribe_array(
     heads = computer.config.outputs
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note
-    audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate)
     segments = RecordedStream(
         computer,
-        audio,
+        AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
         # Copied, for a block is a view of its whole window.
         on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
@@ -52,8 +51,7 @@ def transcribe_array(
         stream.end()
         for probabilities in segments.heard(rest=True):
             for window in probabilities:
-                events = stream.hear(window[None])
-                for event in events:
+                for event in stream.hear(window[None]):
                     if event.kind == "note_on":
                         known_s[event.note_id] = stream.heard_samples / rate
         stream.finish()

@@ -28,7 +28,7 @@ def test_each_note_goes_to_its_own_onset(
     assert errors_s(aligned, score, played).max() < FRAME_S
     assert aligned.heard.all()
     assert aligned.confidence.min() > 2 * FOUND
-    assert (np.diff(aligned.time_map.audio_s) >= 0).all()
+    assert (np.diff(aligned.audio_s) >= 0).all()
     assert (aligned.notes.offset > aligned.notes.onset).all()
 
 

@@ -8,13 +8,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
 from training.music.aligner import RELEASE_S, Aligned
-from training.music.real import (
-    DOUBT,
-    HELD,
-    UNWRITTEN,
-    UNWRITTEN_WITH_ORNAMENTS,
-    unknown,
-)
+from training.music.masks import DOUBT, HELD, UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS, doubts_of
 from training.music.targets import Targets, segment_labels
 
 SECONDS = 20.0
@@ -34,7 +28,7 @@ def targets(
     signs_s: tuple[float, ...] = (),
     ornamented: bool = False,
 ) -> Targets[NDArray[np.uint8]]:
-    rows = unknown(made, np.array(signs_s), ornamented)
+    rows = doubts_of(made, np.array(signs_s), ornamented)
     frames = int(SECONDS * SAMPLE_RATE / HOP)
     return segment_labels(made.notes, SAMPLE_RATE, -HOP, frames, unknown=rows)
 

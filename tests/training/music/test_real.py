@@ -12,15 +12,15 @@ import soundfile
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from tests.fakes import FakeTranscriber, play
 from tests.training.conftest import write_midi
-from training.music.real import load_recordings
-from training.music.synth.config import RecordingConfig
+from training.music.real import load_scored
+from training.music.synth.augment import Degradation
 from training.music.synth.excerpts import recorded_excerpt
 from training.music.targets import segment_labels
 
 PITCHES = (57, 69, 81, 93)
 PLAYED = [(PITCHES[i % 4], 1.0 + 0.5 * i, 1.4 + 0.5 * i) for i in range(20)]
 LENGTH_S = 14.0
-QUIET = RecordingConfig(**{field.name: 0.0 for field in dataclasses.fields(RecordingConfig)})
+CLEAN = Degradation(*(0 for _ in dataclasses.fields(Degradation)))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_split_is_aligned_once(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
-    one, two = load_recordings(corpus, cache, "train")
+    one, two = load_scored(corpus, cache, "train")
     assert (one.name, two.name) == ("one", "two")
     for recording in (one, two):
         assert len(recording.audio) == pytest.approx(LENGTH_S * SAMPLE_RATE, abs=2)
@@ -59,25 +59,23 @@ def test_a_split_is_aligned_once(
     assert set(two.notes.instrument) == {-1}
     assert set(one.unknown[one.unknown[:, 3] == 3, 2]) == {79, 80, 81, 82, 83}  # at the sign
     assert set(two.unknown[:, 3]) == {1}
-    monkeypatch.setattr(
-        "training.music.real.prepare", None
-    )  # what is in the cache is not aligned again
-    assert [r.name for r in load_recordings(corpus, cache, "train")] == ["one", "two"]
+    monkeypatch.setattr("training.music.real.align_files", None)  # not aligned again
+    assert [r.name for r in load_scored(corpus, cache, "train")] == ["one", "two"]
 
 
 def test_what_is_left_out_is_not_learnt(corpus: Path, tmp_path: Path) -> None:
-    (two,) = load_recordings(corpus, tmp_path / "cache", "train", ("one",))
+    (two,) = load_scored(corpus, tmp_path / "cache", "train", ("one",))
     assert two.name == "two"
-    (kept,) = load_recordings(corpus, tmp_path / "cache", "validation")
+    (kept,) = load_scored(corpus, tmp_path / "cache", "validation")
     assert kept.name == "kept"
 
 
 def test_an_excerpt_is_labelled_where_it_sounds(corpus: Path, tmp_path: Path) -> None:
-    recordings = load_recordings(corpus, tmp_path / "cache", "train")
+    recordings = load_scored(corpus, tmp_path / "cache", "train")
     rng = np.random.default_rng(0)
     played = set()
     for _ in range(12):
-        rendered = recorded_excerpt(recordings, 5.0, SAMPLE_RATE, QUIET, rng)
+        rendered = recorded_excerpt(recordings, 5.0, CLEAN, rng)
         assert len(rendered.audio) == pytest.approx(5 * SAMPLE_RATE, abs=2)
         assert rendered.pedal is None
         assert rendered.unknown is not None

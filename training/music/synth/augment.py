@@ -5,71 +5,57 @@ No step moves the direct sound: labels stay aligned with the audio to within a m
 
 import io
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import soundfile
 from scipy import signal
 
+from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
 from training.music.synth import noise
-from training.music.synth.config import RecordingConfig
-from training.music.synth.surroundings import (
-    Backgrounds,
-    Room,
-    load_backgrounds,
-    load_rooms,
-    measured_response,
-)
+from training.music.synth.bank import read_index
 
 TELEPHONE_HZ = (300.0, 3400.0)
 MU = 255.0  # ITU-T G.711
 MP3_DELAY = 576 + 529
 """Samples that an MP3 encoder and decoder put before a sound, if the file is too small to
 say so (LAME leaves out its header below about 24 kbit/s); else the decoder removes them."""
+SUPPRESSOR_S = 0.032  # length of the blocks in which a suppressor looks for noise
+QUIET = 20  # percentile of a frequency's levels that is taken for noise
 
 
-def telephone(audio: F32, sample_rate: int) -> F32:
+def telephone(audio: F32) -> F32:
     """300 to 3400 Hz, in 8 bits of mu-law; same length."""
-    band = signal.butter(3, TELEPHONE_HZ, "bandpass", fs=sample_rate, output="sos")
+    band = signal.butter(3, TELEPHONE_HZ, "bandpass", fs=SAMPLE_RATE, output="sos")
     narrow = np.clip(signal.sosfilt(band, audio), -1, 1)
     code = np.sign(narrow) * np.log1p(MU * np.abs(narrow)) / np.log1p(MU)
     code = np.rint(code * 127) / 127
     return np.asarray(np.sign(code) * np.expm1(np.abs(code) * np.log1p(MU)) / MU, np.float32)
 
 
-SUPPRESSOR_S = 0.032  # length of the blocks in which a suppressor looks for noise
-QUIET = 20  # percentile of a frequency's levels that is taken for noise
-
-
-def suppressed(audio: F32, sample_rate: int, over_db: float, lowest_db: float) -> F32:
-    """A spectral gate: frequencies less than ``over_db`` above their noise are turned down, to
-    ``lowest_db`` at most; same length."""
-    length = max(16, int(SUPPRESSOR_S * sample_rate))
+def suppressed(audio: F32, over_db: float, lowest_db: float) -> F32:
+    """A spectral gate, as of phones and browsers: frequencies less than ``over_db`` above their
+    noise are turned down, to ``lowest_db`` at most; same length."""
+    length = int(SUPPRESSOR_S * SAMPLE_RATE)
     if len(audio) < 2 * length:
         return audio
-    _, _, spectrum = signal.stft(audio, sample_rate, nperseg=length)
+    _, _, spectrum = signal.stft(audio, SAMPLE_RATE, nperseg=length)
     level = np.abs(spectrum)
     noise_level = np.percentile(level, QUIET, axis=1, keepdims=True) * 10 ** (over_db / 20)
     gain = np.clip((level / np.maximum(noise_level, 1e-9)) ** 2, 10 ** (lowest_db / 20), 1)
     gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # as fast as a syllable
-    _, out = signal.istft(spectrum * gain, sample_rate, nperseg=length)
+    _, out = signal.istft(spectrum * gain, SAMPLE_RATE, nperseg=length)
     return np.asarray(np.pad(out, (0, length))[: len(audio)], np.float32)
 
 
-def mp3(audio: F32, sample_rate: int, compression: float) -> F32:
+def mp3(audio: F32, compression: float) -> F32:
     """Encoded and decoded; same length, without delay. compression: 0 (as many bits as the format
     has, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s)."""
     file = io.BytesIO()
-    soundfile.write(
-        file,
-        audio,
-        sample_rate,
-        format="MP3",
-        subtype="MPEG_LAYER_III",
-        compression_level=compression,
-        bitrate_mode="CONSTANT",
-    )
+    settings = {"compression_level": compression, "bitrate_mode": "CONSTANT"}
+    soundfile.write(file, audio, SAMPLE_RATE, "MPEG_LAYER_III", format="MP3", **settings)
     file.seek(0)
     decoded, _ = soundfile.read(file, dtype="float32")
     delay = MP3_DELAY if len(decoded) != len(audio) else 0
@@ -79,9 +65,42 @@ def mp3(audio: F32, sample_rate: int, compression: float) -> F32:
     return out
 
 
-TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # of the equaliser
-IMPULSE_MIN_S = 0.1  # space for the ringing of the equaliser without reverberation
-EVERYDAY = RecordingConfig()
+@dataclass(frozen=True)
+class Degradation:
+    """What happens to a sound on its way to the file: probabilities per excerpt."""
+
+    room: float = 0.75  # early reflections and a diffuse tail, simulated (0.1 to 1.5 s) or measured
+    equaliser: float = 1.0  # shelves, peaks and band edges of microphones and loudspeakers
+    compressor: float = 0.2  # compression of loud passages
+    saturation: float = 0.15  # soft clipping, as by tape and tubes
+    quiet: float = 0.35  # peak anywhere down to QUIETEST_DB; others are in the upper 18 dB
+    clipping: float = 0.05  # driven 3 to 12 dB over full scale
+    noise: float = 0.9  # steady noise, 10 to 60 dB below the music
+    hum: float = 0.12  # mains hum with overtones, 15 to 50 dB below the music
+    clicks: float = 0.08  # as of old records, 10 to 35 dB below the music
+    drums: float = 0.08  # a recorded kit, or bursts of noise, -15 to 5 dB relative to the music
+    voice: float = 0.08  # recorded speech, -20 to 5 dB relative to the music
+    telephone: float = 0.04
+    suppressor: float = 0.06
+    mp3: float = 0.08  # at 16 to 64 kbit/s
+
+
+EVERYDAY = Degradation()
+PRODUCED = Degradation(drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
+"""How songs are mixed and passed on."""
+QUIETEST_DB = -40.0  # peak below full scale
+RECORDED = 0.7  # fraction of the noise that is recorded, if any exists
+MEASURED = 0.5  # fraction of the rooms that are measured, if any exist
+
+
+@dataclass(frozen=True)
+class Room:
+    """Reflections of one place at one microphone, float32 [samples] from the direct sound on."""
+
+    place: str
+    kind: str
+    t60_s: float
+    reflections: F32
 
 
 @dataclass(frozen=True)
@@ -89,39 +108,29 @@ class Surroundings:
     """Measured rooms and recorded backgrounds; without them rooms and noise are synthesised."""
 
     rooms: tuple[Room, ...] = ()
-    sounds: Backgrounds = Backgrounds((), 1)
+    sounds: noise.Backgrounds = noise.Backgrounds(())
 
 
 NOWHERE = Surroundings()
 
 
-def load_surroundings(folder: Path, sample_rate: int) -> Surroundings:
-    """Those found in ``folder``. Raises ValueError if their rate differs."""
-    return Surroundings(load_rooms(folder, sample_rate), load_backgrounds(folder, sample_rate))
-
-
 def augment(
-    audio: F32,
-    sample_rate: int,
-    rng: Rng,
-    config: RecordingConfig = EVERYDAY,
-    surroundings: Surroundings = NOWHERE,
+    audio: F32, rng: Rng, config: Degradation = EVERYDAY, surroundings: Surroundings = NOWHERE
 ) -> F32:
     """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
-    response = impulse_response(sample_rate, rng, config, surroundings.rooms)
+    response = impulse_response(rng, config, surroundings.rooms)
     out = np.asarray(signal.oaconvolve(audio, response)[: len(audio)], np.float32)
     if rng.random() < config.compressor:
-        out = _compress(out, sample_rate, rng)
+        out = _compress(out, rng)
     peak = float(np.abs(out).max(initial=0))
     if peak > 0:
         out *= np.float32(1 / peak)
     if rng.random() < config.saturation:
         drive = np.float32(rng.uniform(0.5, 2.5))
         out = np.tanh(out * drive) / np.tanh(drive)
-    lowest_db = config.quietest_db if rng.random() < config.quiet else -18.0
-    level_db = rng.uniform(max(lowest_db, config.quietest_db), 0)
+    level_db = rng.uniform(QUIETEST_DB if rng.random() < config.quiet else -18.0, 0)
     out *= np.float32(10 ** (level_db / 20))
-    out = _with_noise(out, sample_rate, rng, config, surroundings.sounds)
+    out = _with_noise(out, rng, config, surroundings.sounds)
     if rng.random() < 0.1:  # a constant offset, as of cheap converters
         out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
     if rng.random() < config.clipping:
@@ -130,78 +139,20 @@ def augment(
         out = -out
     out = np.clip(out, -1, 1)
     if rng.random() < config.suppressor:
-        out = suppressed(out, sample_rate, rng.uniform(3, 15), rng.uniform(-30, -8))
+        out = suppressed(out, rng.uniform(3, 15), rng.uniform(-30, -8))
     if rng.random() < config.telephone:
-        out = telephone(out, sample_rate)
+        out = telephone(out)
     if rng.random() < config.mp3:
-        out = mp3(out, sample_rate, float(rng.uniform(0, 0.9)))
+        out = mp3(out, float(rng.uniform(0, 0.9)))
     return np.clip(out, -1, 1)
 
 
-def impulse_response(
-    sample_rate: int, rng: Rng, config: RecordingConfig = EVERYDAY, rooms: tuple[Room, ...] = ()
-) -> F32:
-    """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random. The
-    reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase filter
-    acts on the short response instead of the audio, at almost no cost."""
-    in_room = rng.random() < config.room
-    if in_room and rooms and rng.random() < config.measured:
-        response = measured_response(rooms, sample_rate, rng)
-        ringing = np.zeros(max(0, int(IMPULSE_MIN_S * sample_rate) - len(response)))
-        response = np.concatenate([response, ringing])
-    else:
-        response = _made_up(in_room, sample_rate, rng)
-    if rng.random() < config.equaliser:
-        response = signal.oaconvolve(response, _equaliser(sample_rate, rng))[: len(response)]
-    return response.astype(np.float32)
-
-
-def _made_up(in_room: bool, sample_rate: int, rng: Rng) -> F64:
-    """Direct sound, some early reflections and decaying noise; the direct sound alone outdoors."""
-    rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5)))) if in_room else 0.0
-    length = int(sample_rate * max(IMPULSE_MIN_S, rt60))
-    response = np.zeros(length)
-    response[0] = 1.0
-    if in_room:
-        wet = 10 ** (float(rng.uniform(-25, 0)) / 20)
-        time = np.arange(length) / sample_rate
-        tail = rng.standard_normal(length) * np.exp(-6.91 * time / rt60)
-        tail[: int(rng.uniform(0.003, 0.02) * sample_rate)] = 0
-        # Walls and air absorb high frequencies: the tail is duller than the direct sound.
-        dull = signal.butter(1, rng.uniform(0.15, 0.9), output="sos")
-        tail = np.asarray(signal.sosfilt(dull, tail))
-        response += tail * (wet / max(float(np.linalg.norm(tail)), 1e-9))
-        early = (rng.uniform(0.002, 0.05, rng.integers(2, 8)) * sample_rate).astype(int)
-        signs = rng.choice([-1, 1], len(early))
-        levels = signs * rng.uniform(0.05, 0.6, len(early)) * wet
-        response[np.minimum(early, length - 1)] += levels
-    return response
-
-
-def _equaliser(sample_rate: int, rng: Rng) -> F64:
-    """A minimum-phase filter [TAPS / 2]: a tilt, peaks and dips an octave wide, sometimes the
-    narrow band of a small microphone."""
-    bands = np.geomspace(LOWEST_HZ, sample_rate / 2, BANDS)
-    octave = np.log2(bands / bands[BANDS // 2])
-    gain_db = rng.normal(0, 2.5, BANDS) + octave * rng.uniform(-3, 3)
-    if rng.random() < 0.25:
-        gain_db -= 12 * np.maximum(0, np.log2(rng.uniform(40, 200) / bands))
-    if rng.random() < 0.2:
-        gain_db -= 12 * np.maximum(0, np.log2(bands / rng.uniform(2000, 5000)))
-    hz, gain = np.append(0, bands), 10 ** (np.append(gain_db[0], gain_db) / 20)
-    # The square of the gain: half of the taps have its root (scipy.signal.minimum_phase).
-    return np.asarray(
-        signal.minimum_phase(signal.firwin2(TAPS, hz, gain**2, fs=sample_rate), n_fft=8192)
-    )
-
-
-def _compress(audio: F32, sample_rate: int, rng: Rng) -> F32:
+def _compress(audio: F32, rng: Rng) -> F32:
     """Automatic gain that reduces loud passages; one filter sets attack and release."""
     block = 128
-    padded = np.zeros(-(-len(audio) // block) * block, np.float32)
-    padded[: len(audio)] = audio
+    padded = np.pad(audio, (0, -len(audio) % block))
     power = (padded.reshape(-1, block) ** 2).mean(axis=1)
-    pole = np.exp(-block / (sample_rate * rng.uniform(0.02, 0.4)))
+    pole = np.exp(-block / (SAMPLE_RATE * rng.uniform(0.02, 0.4)))
     envelope = np.sqrt(np.maximum(signal.lfilter([1 - pole], [1, -pole], power), 1e-12))
     threshold = float(envelope.max()) * 10 ** (rng.uniform(-25, -6) / 20)
     exponent = 1 / rng.uniform(1.3, 4) - 1
@@ -210,9 +161,7 @@ def _compress(audio: F32, sample_rate: int, rng: Rng) -> F32:
     return audio * np.interp(np.arange(len(audio)), centres, gain).astype(np.float32)
 
 
-def _with_noise(
-    audio: F32, sample_rate: int, rng: Rng, config: RecordingConfig, sounds: Backgrounds
-) -> F32:
+def _with_noise(audio: F32, rng: Rng, config: Degradation, sounds: noise.Backgrounds) -> F32:
     rms = float(np.sqrt(np.mean(audio**2))) if len(audio) else 0.0
     length = len(audio)
 
@@ -223,17 +172,137 @@ def _with_noise(
 
     if rng.random() < config.noise:
         lowest, highest = (-60, -25) if rng.random() < 0.7 else (-25, -10)
-        if sounds.kinds and rng.random() < config.recorded:
+        if sounds.kinds and rng.random() < RECORDED:
             add(sounds.noise(length, rng), lowest, highest)
         else:
-            colour = str(rng.choice(list(noise.COLOURS)))
-            add(noise.coloured(length, colour, sample_rate, rng), lowest, highest)
+            add(noise.coloured(length, str(rng.choice(list(noise.COLOURS))), rng), lowest, highest)
     if rng.random() < config.hum:
-        add(noise.hum(length, sample_rate, rng), -50, -15)
+        add(noise.hum(length, rng), -50, -15)
     if rng.random() < config.clicks:
-        add(noise.clicks(length, sample_rate, rng), -35, -10)
+        add(noise.clicks(length, rng), -35, -10)
     if rng.random() < config.drums:
-        add(noise.percussion(length, sample_rate, rng, sounds), -15, 5)
+        add(noise.percussion(length, rng, sounds), -15, 5)
     if rng.random() < config.voice:
         add(sounds.talk(length, rng), -20, 5)
     return audio
+
+
+TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # of the equaliser
+IMPULSE_MIN_S = 0.1  # space for the ringing of the equaliser without reverberation
+
+
+def impulse_response(rng: Rng, config: Degradation = EVERYDAY, rooms: tuple[Room, ...] = ()) -> F32:
+    """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random. The
+    reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase filter
+    acts on the short response instead of the audio, at almost no cost."""
+    in_room = rng.random() < config.room
+    if in_room and rooms and rng.random() < MEASURED:
+        response = _measured(rooms, rng)
+        missing = int(IMPULSE_MIN_S * SAMPLE_RATE) - len(response)
+        response = np.pad(response, (0, max(0, missing)))
+    else:
+        response = _made_up(in_room, rng)
+    if rng.random() < config.equaliser:
+        response = signal.oaconvolve(response, _equaliser(rng))[: len(response)]
+    return response.astype(np.float32)
+
+
+def _made_up(in_room: bool, rng: Rng) -> F64:
+    """Direct sound, some early reflections and decaying noise; the direct sound alone outdoors."""
+    rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5)))) if in_room else 0.0
+    length = int(SAMPLE_RATE * max(IMPULSE_MIN_S, rt60))
+    response = np.zeros(length)
+    response[0] = 1.0
+    if in_room:
+        wet = 10 ** (float(rng.uniform(-25, 0)) / 20)
+        time = np.arange(length) / SAMPLE_RATE
+        tail = rng.standard_normal(length) * np.exp(-6.91 * time / rt60)
+        tail[: int(rng.uniform(0.003, 0.02) * SAMPLE_RATE)] = 0
+        # Walls and air absorb high frequencies: the tail is duller than the direct sound.
+        dull = signal.butter(1, rng.uniform(0.15, 0.9), output="sos")
+        tail = np.asarray(signal.sosfilt(dull, tail))
+        response += tail * (wet / max(float(np.linalg.norm(tail)), 1e-9))
+        early = (rng.uniform(0.002, 0.05, rng.integers(2, 8)) * SAMPLE_RATE).astype(int)
+        signs = rng.choice([-1, 1], len(early))
+        levels = signs * rng.uniform(0.05, 0.6, len(early)) * wet
+        response[np.minimum(early, length - 1)] += levels
+    return response
+
+
+def _equaliser(rng: Rng) -> F64:
+    """A minimum-phase filter [TAPS / 2]: a tilt, peaks and dips an octave wide, sometimes the
+    narrow band of a small microphone."""
+    bands = np.geomspace(LOWEST_HZ, SAMPLE_RATE / 2, BANDS)
+    octave = np.log2(bands / bands[BANDS // 2])
+    gain_db = rng.normal(0, 2.5, BANDS) + octave * rng.uniform(-3, 3)
+    if rng.random() < 0.25:
+        gain_db -= 12 * np.maximum(0, np.log2(rng.uniform(40, 200) / bands))
+    if rng.random() < 0.2:
+        gain_db -= 12 * np.maximum(0, np.log2(bands / rng.uniform(2000, 5000)))
+    hz, gain = np.append(0, bands), 10 ** (np.append(gain_db[0], gain_db) / 20)
+    # The square of the gain: half of the taps have its root (scipy.signal.minimum_phase).
+    taps = signal.firwin2(TAPS, hz, gain**2, fs=SAMPLE_RATE)
+    return np.asarray(signal.minimum_phase(taps, n_fft=8192))
+
+
+DIRECT_S = 0.0025  # part of a measured response that counts as direct sound and becomes an impulse
+LONGEST_S = 2.5  # responses are truncated here; those of caves and cathedrals last longer
+FADE_S = 0.25
+RATIO_DB = (-6.0, 14.0)
+"""Direct sound over reflections: from twice the critical distance to a fifth of it (the distance at
+which both are equal; H. Kuttruff, Room Acoustics, section 5.5)."""
+SHORTEST_DECAY = 0.5
+"""Decays are shortened to as little as this fraction, as by curtains and an audience."""
+PREDELAY_S = 0.02  # largest additional delay of reflections, as from more distant walls
+MICROPHONES = 0.3  # share of the recordings mixed from two microphones
+SPACING_S = 0.002  # the second microphone hears the instrument this much later, at most
+_SELDOM = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}
+
+
+@lru_cache(maxsize=4)
+def load_rooms(folder: Path) -> tuple[Room, ...]:
+    """The rooms of ``rooms.json``, none if it is missing; insides of pianos are left out. Raises
+    ValueError if their rate differs."""
+    if not (folder / "rooms.json").exists():
+        return ()
+    rooms = []
+    for entry in read_index(folder / "rooms.json")["rooms"]:
+        if entry["kind"] == "piano body":
+            continue
+        response, _ = soundfile.read(folder / entry["file"], dtype="float32")
+        reflections = response[entry["direct_sample"] :][: int(LONGEST_S * SAMPLE_RATE)].copy()
+        reflections[: int(DIRECT_S * SAMPLE_RATE)] = 0
+        fade = min(len(reflections), int(FADE_S * SAMPLE_RATE))
+        reflections[-fade:] *= np.linspace(1, 0, fade, dtype=np.float32)
+        place = entry["name"].split("_")[0]
+        rooms.append(Room(place, entry["kind"], float(entry["t60_s"]), reflections))
+    return tuple(rooms)
+
+
+def _measured(rooms: tuple[Room, ...], rng: Rng) -> F64:
+    """An impulse response with the direct sound, 1, at sample 0, from one of ``rooms``. Distance,
+    delay and length of the reflections are random; sometimes a second microphone in the same place
+    is mixed in."""
+    weights = np.array([_SELDOM.get(room.kind, 1.0) for room in rooms])
+    room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
+    response = _response(room, rng)
+    if rng.random() < MICROPHONES:
+        others = [other for other in rooms if other.place == room.place]
+        second = _response(others[rng.integers(len(others))], rng)
+        late = int(rng.integers(int(SPACING_S * SAMPLE_RATE) + 1))
+        both = np.zeros(max(len(response), len(second) + late))
+        both[: len(response)] = response
+        both[late : late + len(second)] += rng.uniform(0.3, 1.0) * second
+        response = both / both[0]
+    return response
+
+
+def _response(room: Room, rng: Rng) -> F64:
+    time = np.arange(len(room.reflections)) / SAMPLE_RATE
+    shorter = 1 / rng.uniform(SHORTEST_DECAY, 1.0) - 1  # added to the rate of decay, in T60s
+    reflections = room.reflections * np.exp(-6.91 * shorter / room.t60_s * time)
+    level = 10 ** (-rng.uniform(*RATIO_DB) / 20) / max(1e-9, float(np.linalg.norm(reflections)))
+    late = int(rng.uniform(0, PREDELAY_S) * SAMPLE_RATE) if rng.random() < 0.5 else 0
+    response = np.concatenate([np.zeros(late), level * reflections])
+    response[0] = 1.0
+    return response

@@ -17,24 +17,21 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from model.config import FRAMES, HOP, PITCHES, WINDOW
+from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
 from training.arrays import F32, Rng
 from training.music.synth.config import SynthConfig
-from training.music.synth.excerpts import (
-    load_material,
-    training_excerpt,
-)
+from training.music.synth.excerpts import load_material, training_excerpt
 from training.music.synth.render import REFERENCE_VELOCITY, Rendered, Voice
 from training.music.targets import PEDAL_UNKNOWN, VELOCITY_SCALE, Targets, segment_labels
 
 DYNAMIC_DB = Voice.dynamic_db
 TYPICAL_DB = -10.0
 """Level of a passage played at REFERENCE_VELOCITY: played velocities are heard as they are."""
-_BLOCK_S = 0.1
+_BLOCK = int(0.1 * SAMPLE_RATE)
 _LOUD = 90  # percentile of the blocks that gives the level, for music has rests
 
 
-def heard_velocities(audio: F32, sample_rate: int, velocity: F32) -> F32:
+def heard_velocities(audio: F32, velocity: F32) -> F32:
     """Velocities, [notes], 1 to 127, of an excerpt as they are heard; 0, unknown, stays 0.
 
     The gain of a recording is unknown, so a short window does not show the velocity that was
@@ -43,11 +40,10 @@ def heard_velocities(audio: F32, sample_rate: int, velocity: F32) -> F32:
     differences between its notes stay as played.
     """
     known = velocity > 0
-    block = int(_BLOCK_S * sample_rate)
-    count = len(audio) // block
+    count = len(audio) // _BLOCK
     if not known.any() or not count:
         return velocity
-    power = np.square(audio[: count * block].reshape(count, block)).mean(axis=1)
+    power = np.square(audio[: count * _BLOCK].reshape(count, _BLOCK)).mean(axis=1)
     level_db = 10 * np.log10(max(float(np.percentile(power, _LOUD)), 1e-12))
     played_db = DYNAMIC_DB * np.log10(float(velocity[known].mean()) / REFERENCE_VELOCITY)
     factor = 10 ** ((level_db - played_db - TYPICAL_DB) / DYNAMIC_DB)
@@ -67,25 +63,14 @@ class Excerpt:
     begin ``phase`` samples after a multiple of HOP, with a phase drawn for each excerpt. Before the
     excerpt there is silence."""
 
-    def __init__(self, rendered: Rendered, sample_rate: int, rng: Rng) -> None:
+    def __init__(self, rendered: Rendered, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))
         self.audio = rendered.audio[self.phase :]
-        self.frames = len(self.audio) // HOP
-        notes = rendered.notes
-        heard = heard_velocities(rendered.audio, sample_rate, notes.velocity)
-        self.labels = segment_labels(
-            notes.moved(velocity=heard, released=notes.released),
-            sample_rate,
-            self.phase,
-            self.frames,
-            rendered.pedal,
-            rendered.unknown,
-        )
-
-    @property
-    def positions(self) -> int:
-        """Number of hops at which a window can begin."""
-        return self.frames - WINDOW // HOP + 1
+        frames = len(self.audio) // HOP
+        self.positions = frames - WINDOW // HOP + 1  # hops at which a window can begin
+        heard = heard_velocities(rendered.audio, rendered.notes.velocity)
+        notes, doubts = rendered.notes.moved(velocity=heard), rendered.unknown
+        self.labels = segment_labels(notes, SAMPLE_RATE, self.phase, frames, rendered.pedal, doubts)
 
     def write(self, hop: int, batch: Batch, row: int) -> None:
         """Copy the window that begins ``hop`` hops into the excerpt to a row of ``batch``."""
@@ -104,21 +89,25 @@ def empty_batch(size: int, context: int = 0) -> Batch:
     return Batch(np.zeros((size, context + WINDOW), np.float32), Targets(**targets))
 
 
+WINDOW_S = 0.35  # one window is cut from an excerpt per this much of its duration
+EDGES = 0.04  # fraction of the windows with an edge of silence, as where a stream starts or ends
+QUEUED_BATCHES = 4  # finished ones that may wait for each worker
+
+
 def generate_batches(
     config: SynthConfig, batch_size: int, seed: int | list[int]
 ) -> Iterator[Batch]:
     """Endless training batches, made in this process."""
     rng = np.random.default_rng(seed)
     material = load_material(config, "train")
-    rate = material.bank.sample_rate
     pool: list[tuple[Excerpt, list[int]]] = []  # with the hops at which windows will begin
     starting = True
     while True:
         batch = empty_batch(batch_size, config.context)
         for row in range(batch_size):
             while len(pool) < (1 if row else config.pool_excerpts):
-                excerpt = Excerpt(training_excerpt(material, config, rng), rate, rng)
-                wanted = max(1, round(len(excerpt.audio) / rate / config.seconds_per_window))
+                excerpt = Excerpt(training_excerpt(material, config, rng), rng)
+                wanted = max(1, round(len(excerpt.audio) / SAMPLE_RATE / WINDOW_S))
                 if starting:  # otherwise all first excerpts would be used up at once
                     wanted = int(rng.integers(1, wanted + 1))
                 pool.append((excerpt, rng.integers(0, excerpt.positions, wanted).tolist()))
@@ -129,7 +118,7 @@ def generate_batches(
             if not hops:
                 pool[chosen] = pool[-1]
                 pool.pop()
-            if rng.random() < config.edge_probability:
+            if rng.random() < EDGES:
                 silence_edge(batch, row, rng)
         yield batch
 
@@ -142,12 +131,9 @@ def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
     at = cut - WINDOW  # from the end: context may lie before the window
     silent = empty_batch(1).targets
     before = rng.random() < 0.5
-    if before:
-        batch.audio[row, :at] = 0
-    else:
-        batch.audio[row, at:] = 0
+    batch.audio[row, slice(at) if before else slice(at, None)] = 0
+    part = slice(frames) if before else slice(frames, None)
     for target, nothing in zip(batch.targets, silent, strict=True):
-        part = slice(0, frames) if before else slice(frames, FRAMES)
         target[row, part] = nothing[0, part]
 
 
@@ -184,7 +170,7 @@ def synth_stream(
         _Batches(config, batch_size, seed),
         batch_size=None,
         num_workers=workers,
-        prefetch_factor=config.queue_batches if workers else None,
+        prefetch_factor=QUEUED_BATCHES if workers else None,
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=_prepare_worker,
         pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes

@@ -9,7 +9,6 @@ Transitions, 1986). Other notes follow without a gap, begin below their pitch, s
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from training.arrays import F32, F64, Bools, Rng
 from training.music.notes import Notes
@@ -21,8 +20,7 @@ ALONE_S = 0.04  # notes that begin within this time of each other are a chord, n
 WIDEST = 12  # semitones: wider leaps are not slurred
 TRANSITION_S = (0.01, 0.1)
 ATTACK_SKIPPED_S = (0.1, 0.3)  # where a recording is entered without its attack, after its onset
-GLIDE_SEMITONES = 3.0
-"""The longest way of a glide: from farther away the finger falls on the string."""
+GLIDE_SEMITONES = 3.0  # the longest glide: from farther away the finger falls on the string
 GLIDE_S = (0.005, 0.03)
 SCOOP_SEMITONES = (0.1, 0.7)
 SCOOP_S = (0.015, 0.05)
@@ -35,8 +33,7 @@ class Line:
 
     connected: float = 0.0  # neighbours without a gap between them
     slurred: float = 0.0  # of those, neighbours under one bow or breath
-    gliding: float = 0.0
-    """Slurred notes that come from their neighbour's pitch, other notes from below their own."""
+    gliding: float = 0.0  # slurred notes from their neighbour's pitch, others from below their own
     swell_db: float = 0.0  # standard deviation of the change of level along a note
 
 
@@ -60,36 +57,28 @@ def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
     connected = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
     if not blown_or_bowed:
         return Line(connected)
-    return Line(
-        connected,
-        slurred=float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0,
-        gliding=float(rng.beta(1, 3)),
-        swell_db=float(rng.uniform(0, 4)),
-    )
+    slurred = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
+    return Line(connected, slurred, float(rng.beta(1, 3)), float(rng.uniform(0, 4)))
 
 
 def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
     """The notes of one part as the line plays them: some last until the next one begins."""
     count = len(notes)
-    neighbour = _followers(notes)
-    joined = (neighbour >= 0) & (rng.random(count) < line.connected)
-    to = neighbour[joined]
-    offset = notes.offset.copy()
-    offset[joined] = notes.onset[to]
-    step = np.abs(notes.pitch[to] - notes.pitch[joined])
-    under_one_bow = (step > 0) & (step <= WIDEST) & (rng.random(len(to)) < line.slurred)
-    source, slurs = np.flatnonzero(joined)[under_one_bow], to[under_one_bow]
+    connected = _followed(notes) & (rng.random(count) < line.connected)
+    source = np.flatnonzero(connected)
+    offset, released = notes.offset.copy(), notes.released.copy()
+    offset[source] = released[source] = notes.onset[source + 1]
+    step = np.abs(notes.pitch[source + 1] - notes.pitch[source])
+    source = source[(step > 0) & (step <= WIDEST) & (rng.random(len(source)) < line.slurred)]
     slurred, left = np.zeros((2, count), bool)
-    slurred[slurs], left[source] = True, True
+    slurred[source + 1], left[source] = True, True
     glide = -rng.uniform(*SCOOP_SEMITONES, count)
-    glide[slurs] = np.clip(
-        notes.pitch[source] - notes.pitch[slurs], -GLIDE_SEMITONES, GLIDE_SEMITONES
-    )
+    away = notes.pitch[source] - notes.pitch[source + 1]
+    glide[source + 1] = np.clip(away, -GLIDE_SEMITONES, GLIDE_SEMITONES)
     glide *= rng.random(count) < line.gliding
     glide_s = np.where(slurred, rng.uniform(*GLIDE_S, count), rng.uniform(*SCOOP_S, count))
-    released = np.where(joined, offset, notes.released)
     return notes.moved(offset=offset, released=released), Phrasing(
-        connected=joined,
+        connected=connected,
         slurred=slurred,
         left=left,
         transition_s=float(rng.uniform(*TRANSITION_S)),
@@ -101,22 +90,20 @@ def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
     )
 
 
-def _followers(notes: Notes) -> NDArray[np.intp]:
-    """Index of the note that continues the line after each note [n]; -1 if there is none."""
-    count = len(notes)
-    following = np.full(count, -1, np.intp)
-    if count < 2:
-        return following
+def _followed(notes: Notes) -> Bools:
+    """Whether the next note continues the line after each note [n]: both stand alone, and nothing
+    else sounds through the change."""
+    if len(notes) < 2:
+        return np.zeros(len(notes), bool)
     onset = notes.onset
-    gap = np.append(np.diff(onset), np.inf)
-    alone = (gap > ALONE_S) & (np.append(np.inf, gap[:-1]) > ALONE_S)
-    # Both stand alone, and nothing else sounds through the change.
+    gap = np.diff(onset)
+    apart = np.concatenate([[True], gap > ALONE_S, [True]])
+    alone = apart[1:] & apart[:-1]
     earlier_end = np.maximum.accumulate(notes.offset)[:-2]
     quiet = np.append(True, earlier_end <= onset[2:])
-    held = (notes.offset[:-1] - onset[:-1]) / np.maximum(gap[:-1], 1e-9)
+    held = (notes.offset[:-1] - onset[:-1]) / np.maximum(gap, 1e-9)
     follows = alone[:-1] & alone[1:] & quiet & (held >= HELD[0]) & (held <= HELD[1])
-    following[:-1][follows] = np.flatnonzero(follows) + 1
-    return following
+    return np.append(follows, False)
 
 
 def glided(position: F64, step: float, semitones: float, constant_samples: float) -> None:
@@ -134,7 +121,6 @@ def glided(position: F64, step: float, semitones: float, constant_samples: float
 def swelled(sound: F32, slope_db: float, swell_db: float) -> None:
     """Let the level of a note [n] change from its beginning on, in place."""
     along = np.linspace(0, 1, len(sound), dtype=np.float32)
-    level_db = np.float32(slope_db) * along + np.float32(swell_db) * np.sin(
-        np.float32(np.pi) * along
-    )
+    swell = np.sin(np.float32(np.pi) * along)
+    level_db = np.float32(slope_db) * along + np.float32(swell_db) * swell
     sound *= np.power(np.float32(10), level_db / np.float32(20))

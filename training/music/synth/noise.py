@@ -1,99 +1,266 @@
-"""Synthesised backgrounds, coloured noise, hum, clicks, bursts, sweeps; excerpts without notes."""
+"""Sounds without notes, recorded and synthesised: rooms and streets, speech, drums, noise, hum."""
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path, PurePosixPath
 
 import numpy as np
+import soundfile
+from numpy.typing import NDArray
 from scipy import fft, signal
 
+from model.config import SAMPLE_RATE
 from training.arrays import F32, Rng
-from training.music.synth.surroundings import Backgrounds
+from training.music.synth.bank import read_index
+
+HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
+"""Voices (parts of a segment's name) and drums (its file) held out for evaluation."""
+CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
+"""Kinds of continuous sounds; others are occasional events."""
+CROSSFADE_S = 0.15
+EVENTS_PER_S = (0.1, 1.5)
+PACE = (0.85, 1.2)  # speeds at which voices are played, which changes pitch and timbre
+PAUSE_S = 0.35  # mean pause between two segments of speech
+STEPS = 16  # of a beat's pattern
+_ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
+"""General MIDI keys of bass drum, snare drum, hi-hat and (all others), and how often each plays."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A recorded sound."""
+
+    kind: str
+    name: str
+    file: str
+    speech: bool
+    key: int  # General MIDI key of a drum hit; 0 for other sounds
+    samples: NDArray[np.int16]
+
+    @property
+    def held_out(self) -> bool:
+        return any(word in self.name.split("_") or word == self.file for word in HELD_OUT)
+
+    @property
+    def sound(self) -> F32:
+        """The samples, peak near 0.9."""
+        return self.samples.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
+
+
+class Backgrounds:
+    """The sounds of one split."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = segments
+        self.voices: dict[str, list[Segment]] = {}
+        self.kits: dict[str, list[Segment]] = {}
+        self.kinds: dict[str, list[Segment]] = {}
+        for one in segments:
+            if one.kind == "drum_hit":
+                self.kits.setdefault(one.file, []).append(one)
+            elif one.speech and one.kind != "crowd":
+                speaker = one.name.split("_")[1] if one.kind == "speech_digits" else one.name
+                self.voices.setdefault(speaker, []).append(one)
+            else:
+                self.kinds.setdefault(one.kind, []).append(one)
+
+    def noise(self, length: int, rng: Rng) -> F32:
+        """Sounds of a place: steady ones, events, or both; float32 [length]."""
+        steady = [kind for kind in self.kinds if kind in CONTINUOUS]
+        sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
+        out = np.zeros(length, np.float32)
+        both = rng.random()
+        if steady and (both < 0.75 or not sudden):
+            out += _steady(self.kinds[steady[rng.integers(len(steady))]], length, rng)
+        if sudden and (both > 0.5 or not steady):
+            events = self.kinds[sudden[rng.integers(len(sudden))]]
+            per_second = float(np.exp(rng.uniform(*np.log(EVENTS_PER_S))))
+            for at in rng.integers(0, length, rng.poisson(per_second * length / SAMPLE_RATE)):
+                level = np.float32(rng.lognormal(0, 0.6))
+                _add(out, int(at), level * events[rng.integers(len(events))].sound)
+        return out
+
+    def talk(self, length: int, rng: Rng) -> F32:
+        """One speaker, with pauses; float32 [length], silent without speech."""
+        out = np.zeros(length, np.float32)
+        if not self.voices:
+            return out
+        # Half of the time long recordings of speech, else single words.
+        names = list(self.voices)
+        seconds = [sum(len(one.samples) for one in self.voices[name]) for name in names]
+        voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
+        pace = float(rng.uniform(*PACE))
+        at = -int(rng.uniform(0, 0.5) * len(voice[0].samples))
+        while at < length:
+            sound = voice[rng.integers(len(voice))].sound
+            places = np.arange(0, len(sound) - 1, pace)
+            sound = np.interp(places, np.arange(len(sound)), sound).astype(np.float32)
+            _add(out, at, sound)
+            at += len(sound) + int(rng.exponential(PAUSE_S) * SAMPLE_RATE)
+        return out
+
+    def drums(self, length: int, rng: Rng) -> F32:
+        """One of the kits plays a beat; float32 [length]."""
+        kit = self.kits[list(self.kits)[rng.integers(len(self.kits))]]
+        named = {key for keys, _ in _ROLES for key in keys}
+        parts = []
+        for keys, share in _ROLES:
+            hits = [hit for hit in kit if (hit.key in keys if keys else hit.key not in named)]
+            if hits:
+                one = hits[rng.integers(len(hits))]
+                layers = [hit.sound for hit in hits if hit.key == one.key]
+                parts.append((layers, rng.random(STEPS) < share))
+        step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # between two places of the pattern
+        out = np.zeros(length, np.float32)
+        for place, begin in enumerate(range(int(rng.integers(step)), length, step)):
+            for layers, pattern in parts:
+                if pattern[place % STEPS] and rng.random() < 0.95:
+                    late = int(rng.integers(max(1, step // 20)))
+                    level = np.float32(rng.uniform(0.3, 1))
+                    _add(out, begin + late, level * layers[rng.integers(len(layers))])
+        return out
+
+
+def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
+    """The sounds of ``noise.json``; none if it is missing. held_out: the voices and drums kept out
+    of training, instead of everything else. Raises ValueError if their rate differs."""
+    if not (folder / "noise.json").exists():
+        return Backgrounds(())
+    read = cache(lambda name: soundfile.read(folder / name, dtype="float32")[0])
+    segments = []
+    for entry in read_index(folder / "noise.json")["segments"]:
+        raw = read(entry["file"])[entry["start"] : entry["start"] + entry["length"]]
+        segment = Segment(
+            kind=entry["kind"],
+            name=entry["name"],
+            file=PurePosixPath(entry["file"]).stem,
+            speech=entry["speech"],
+            key=int(entry.get("gm_key") or 0),
+            samples=np.rint(np.clip(raw, -1, 1) * np.iinfo(np.int16).max).astype(np.int16),
+        )
+        if segment.held_out == held_out:
+            segments.append(segment)
+    return Backgrounds(segments)
+
+
+def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
+    """Segments of a kind, crossfaded, at equal loudness."""
+    out, at = np.zeros(length, np.float32), 0
+    while at < length:
+        sound = kind[int(rng.integers(len(kind)))].sound
+        sound = sound[int(rng.uniform(0, 0.3) * len(sound)) :]
+        sound /= np.float32(max(1e-4, float(np.std(sound))) * 6)
+        fade = min(len(sound) // 2, int(CROSSFADE_S * SAMPLE_RATE))
+        ramp = np.linspace(0, 1, fade, dtype=np.float32)
+        sound[:fade] *= ramp
+        sound[len(sound) - fade :] *= ramp[::-1]
+        _add(out, at, sound)
+        at += max(1, len(sound) - fade)
+    return out
+
+
+def _add(out: F32, at: int, sound: F32) -> None:
+    """Adds ``sound`` at sample ``at``, which may be negative; parts outside are dropped."""
+    sound = sound[max(0, -at) : max(0, len(out) - at)]
+    at = max(0, at)
+    out[at : at + len(sound)] += sound
+
 
 TABLE_S = 47.0  # length of the noise tables that excerpts take random slices from
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
 """Noise colours: amplitude falls with frequency to this power."""
-
 CLICKS_PER_S, BURSTS_PER_S = 1.0, 2.5
 
 
-@lru_cache(maxsize=8)
-def _table(colour: str, sample_rate: int) -> F32:
+@lru_cache(maxsize=len(COLOURS))
+def _table(colour: str) -> F32:
     """Unit-variance noise, equal in every process; generating it each time would be slow."""
-    size = fft.next_fast_len(int(TABLE_S * sample_rate))
+    size = fft.next_fast_len(int(TABLE_S * SAMPLE_RATE))
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
     spectrum = fft.rfft(rng.standard_normal(size))
-    frequency = np.maximum(np.arange(len(spectrum)) * sample_rate / size, 15.0)
+    frequency = np.maximum(np.arange(len(spectrum)) * SAMPLE_RATE / size, 15.0)
     noise = fft.irfft(spectrum * frequency ** -COLOURS[colour], size)
     noise -= noise.mean()
     return np.asarray(noise / noise.std(), np.float32)
 
 
-def coloured(length: int, colour: str, sample_rate: int, rng: Rng) -> F32:
-    """Unit-variance noise of a colour, float32 [length]."""
-    table = _table(colour, sample_rate)
+def coloured(length: int, colour: str, rng: Rng) -> F32:
+    """Unit-variance noise of one of COLOURS, float32 [length]."""
+    table = _table(colour)
     begin = int(rng.integers(len(table)))
     return np.take(table, np.arange(begin, begin + length), mode="wrap")
 
 
-def hum(length: int, sample_rate: int, rng: Rng) -> F32:
+def hum(length: int, rng: Rng) -> F32:
     """Mains hum: 50 or 60 Hz and harmonics, near unit variance."""
-    time = np.arange(length, dtype=np.float32) / np.float32(sample_rate)
+    time = np.arange(length, dtype=np.float32) / np.float32(SAMPLE_RATE)
     base = float(rng.choice([50.0, 60.0])) + rng.normal(0, 0.05)
     out = np.zeros(length, np.float32)
     for harmonic in range(1, 6):
-        level = rng.uniform(0, 1) / harmonic
-        out += np.float32(level) * np.sin(
-            np.float32(2 * np.pi * base * harmonic) * time + np.float32(rng.uniform(0, 6.28))
-        )
+        level = np.float32(rng.uniform(0, 1) / harmonic)
+        turn, phase = np.float32(2 * np.pi * base * harmonic), np.float32(rng.uniform(0, 6.28))
+        out += level * np.sin(turn * time + phase)
     return out
 
 
-def clicks(length: int, sample_rate: int, rng: Rng) -> F32:
+def clicks(length: int, rng: Rng) -> F32:
     """Single loud samples and short bursts, as of switches, keys and bad contacts."""
     out = np.zeros(length, np.float32)
-    count = rng.poisson(CLICKS_PER_S * length / sample_rate)
-    for at in rng.integers(0, length, count):
+    for at in rng.integers(0, length, rng.poisson(CLICKS_PER_S * length / SAMPLE_RATE)):
         size = min(int(rng.integers(1, 40)), length - int(at))
         burst = rng.standard_normal(size) * np.exp(-np.arange(size) / rng.uniform(1, 12))
         out[at : at + size] += (burst * rng.lognormal(0, 0.7)).astype(np.float32)
     return out
 
 
-def bursts(length: int, sample_rate: int, rng: Rng) -> F32:
-    """Drum-like decaying noise, band-limited at random."""
+def percussion(length: int, rng: Rng, sounds: Backgrounds) -> F32:
+    """A recorded kit that plays a beat; without one, decaying noise, band-limited at random."""
+    if sounds.kits:
+        return sounds.drums(length, rng)
     out = np.zeros(length, np.float32)
-    edge = np.exp(rng.uniform(np.log(150), np.log(0.4 * sample_rate), 2))
+    edge = np.exp(rng.uniform(np.log(150), np.log(0.4 * SAMPLE_RATE), 2))
     high = float(edge.max())  # below the Nyquist frequency
     low = min(float(edge.min()), high / 1.5)
-    band = signal.butter(1, [low, high], "bandpass", fs=sample_rate, output="sos")
-    for at in rng.integers(0, length, rng.poisson(BURSTS_PER_S * length / sample_rate)):
-        size = min(int(rng.uniform(0.03, 0.5) * sample_rate), length - int(at))
-        shape = np.exp(-np.arange(size) / (sample_rate * rng.uniform(0.005, 0.12)))
+    band = signal.butter(1, [low, high], "bandpass", fs=SAMPLE_RATE, output="sos")
+    for at in rng.integers(0, length, rng.poisson(BURSTS_PER_S * length / SAMPLE_RATE)):
+        size = min(int(rng.uniform(0.03, 0.5) * SAMPLE_RATE), length - int(at))
+        shape = np.exp(-np.arange(size) / (SAMPLE_RATE * rng.uniform(0.005, 0.12)))
         out[at : at + size] += (rng.standard_normal(size) * shape).astype(np.float32)
     return np.asarray(signal.sosfilt(band, out), np.float32)
 
 
-def sweep(length: int, sample_rate: int, rng: Rng) -> F32:
+def sweep(length: int, rng: Rng) -> F32:
     """Sines that glide up and down, as in sirens and test signals; peak 1."""
     octaves = rng.uniform(0.15, 1.5)  # per second, faster than any pitch bend
-    turns = np.arange(length) / sample_rate * octaves / 6
+    turns = np.arange(length) / SAMPLE_RATE * octaves / 6
     height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz, up and down
-    return np.sin(2 * np.pi * np.cumsum(60 * 2**height / sample_rate)).astype(np.float32)
+    return np.sin(2 * np.pi * np.cumsum(60 * 2**height / SAMPLE_RATE)).astype(np.float32)
 
 
-def background(
-    length: int,
-    sample_rate: int,
-    kinds: Mapping[str, float],
-    rng: Rng,
-    sounds: Backgrounds,
-    recorded: float = 1.0,
-) -> F32:
-    """A whole excerpt without notes, peak 1 or digital silence; float32 [length]. kinds: relative
-    frequencies (``SynthConfig.background_kinds``); recorded: the share of noise that comes from
+KINDS = {
+    "silence": 0.05,
+    "noise": 0.20,
+    "hum": 0.06,
+    "percussion": 0.18,
+    "mixture": 0.10,
+    "sweep": 0.03,
+    "talk": 0.24,
+    "conversation": 0.08,
+}
+"""Relative frequency of each kind of excerpt without notes."""
+
+
+def random_background(length: int, rng: Rng, sounds: Backgrounds, recorded: float = 1.0) -> F32:
+    """A whole excerpt without notes, of one of KINDS. recorded: the share of noise that comes from
     ``sounds``, if there is any; all speech does."""
-    shares = np.array(list(kinds.values()))
-    kind = str(rng.choice(list(kinds), p=shares / shares.sum()))
+    shares = np.array(list(KINDS.values()))
+    kind = str(rng.choice(list(KINDS), p=shares / shares.sum()))
+    return background(kind, length, rng, sounds, recorded)
+
+
+def background(kind: str, length: int, rng: Rng, sounds: Backgrounds, recorded: float = 1.0) -> F32:
+    """An excerpt of this kind, float32 [length]: peak 1 or digital silence."""
     out = np.zeros(length, np.float32)
     if kind in ("noise", "mixture"):
         from_life = bool(sounds.kinds) and rng.random() < recorded
@@ -101,22 +268,17 @@ def background(
             out += sounds.noise(length, rng)
         if not from_life or kind == "mixture":
             colour = str(rng.choice(list(COLOURS)))
-            out += np.float32(rng.uniform(0.02, 1)) * coloured(length, colour, sample_rate, rng)
+            out += np.float32(rng.uniform(0.02, 1)) * coloured(length, colour, rng)
     if kind in ("hum", "mixture"):
-        out += np.float32(rng.uniform(0.2, 1)) * hum(length, sample_rate, rng)
+        out += np.float32(rng.uniform(0.2, 1)) * hum(length, rng)
     if kind in ("percussion", "mixture"):
-        out += percussion(length, sample_rate, rng, sounds)
+        out += percussion(length, rng, sounds)
     if kind == "percussion":
-        out += np.float32(0.3) * clicks(length, sample_rate, rng)
+        out += np.float32(0.3) * clicks(length, rng)
     if kind == "sweep":
-        out += sweep(length, sample_rate, rng)
+        out += sweep(length, rng)
     if kind in ("talk", "conversation"):
         for _ in range(1 if kind == "talk" else rng.integers(2, 5)):
             out += np.float32(rng.uniform(0.3, 1)) * sounds.talk(length, rng)
     peak = float(np.abs(out).max(initial=0))
     return out / np.float32(peak) if peak > 0 else out
-
-
-def percussion(length: int, sample_rate: int, rng: Rng, sounds: Backgrounds) -> F32:
-    """A recorded kit that plays a beat, if there is any, or bursts of noise."""
-    return sounds.drums(length, rng) if sounds.kits else bursts(length, sample_rate, rng)

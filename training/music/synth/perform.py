@@ -4,45 +4,37 @@ Engraved scores are mechanical: exact times, constant dynamics, notes of full le
 network would learn to rely on that without the changes made here.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from model.instruments import INSTRUMENTS, class_of
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes
-from training.music.synth.bank import Bank, Instrument
-from training.music.synth.casting import cast
-from training.music.synth.config import SynthConfig
-from training.music.synth.dampers import (
+from training.music.synth.bank import HELD_OUT, Bank, Instrument
+from training.music.synth.lines import random_line
+from training.music.synth.pianos import (
     changed_pedal,
     held_by_pedal,
     invented_pedal,
     pedal_depths,
     random_dampers,
 )
-from training.music.synth.lines import random_line
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import Piece
 
 PITCH_LOW, PITCH_HIGH = 21, 108  # the piano's range; all labels lie in it
+TEMPO = (0.7, 1.4)  # relative to the written one
 MIN_NOTE_S = 0.04
 VELOCITY_MIN, VELOCITY_MAX = 12, 122
-PIANOS = ("piano", "electric_piano", "electric_grand")
-"""Instruments with dampers and a sustain pedal."""
-SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
-"""Bowed and sung: usually with vibrato."""
-OTHERS_VIBRATO = 0.4  # relative frequency of vibrato in other voices; organs have none
-RESIZED = 0.4  # fraction of the voices whose instrument is larger or smaller than the recorded one
-MISTUNED = 0.5  # fraction of the pianos whose unisons beat more than the recorded ones
-RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # their notes ring on
 
 
-def perform(
-    piece: Piece, start_s: float, seconds: float, config: SynthConfig, rng: Rng
-) -> tuple[Notes, F64]:
+def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
     """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses. Times
     count from the start of the excerpt. Parts stay as in the score; the pedal is not applied yet,
     as it affects only pianos."""
-    tempo = float(np.exp(rng.uniform(np.log(config.tempo_min), np.log(config.tempo_max))))
+    tempo = float(np.exp(rng.uniform(*np.log(TEMPO))))
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))
     lead = float(rng.uniform(0.0, 0.8))
@@ -62,20 +54,15 @@ def perform(
     if not piece.expressive:
         jitter_s = rng.uniform(0.003, 0.02)
         onset = np.maximum(onset + rng.normal(0, jitter_s, len(onset)), 0)
-        length = (offset - onset) * np.clip(
-            rng.uniform(0.55, 1.05) + rng.normal(0, 0.08, len(onset)), 0.25, 1.1
-        )
-        offset = onset + length
-    offset = np.maximum(offset, onset + MIN_NOTE_S)
-    transpose = _transposition(notes.pitch, rng)
-    pitch = notes.pitch + transpose
+        held = rng.uniform(0.55, 1.05) + rng.normal(0, 0.08, len(onset))
+        offset = onset + (offset - onset) * np.clip(held, 0.25, 1.1)
     notes = notes.moved(
         onset=onset,
-        offset=offset,
-        pitch=pitch.astype(np.int16),
+        offset=np.maximum(offset, onset + MIN_NOTE_S),
+        pitch=(notes.pitch + _transposition(notes.pitch, rng)).astype(np.int16),
         velocity=_dynamics(notes, onset, piece.expressive, seconds, rng),
     )
-    inside = (pitch >= PITCH_LOW) & (pitch <= PITCH_HIGH) & (onset < seconds)
+    inside = (notes.pitch >= PITCH_LOW) & (notes.pitch <= PITCH_HIGH) & (onset < seconds)
     notes = notes.where(inside)
     return notes.where(np.argsort(notes.onset, kind="stable")), pedal
 
@@ -83,11 +70,8 @@ def perform(
 def _transposition(pitch: NDArray[np.int16], rng: Rng) -> int:
     reach = 12 if rng.random() < 0.2 else 5
     shift = int(rng.integers(-reach, reach + 1))
-    if not len(pitch):
-        return shift
-    return int(
-        np.clip(shift, min(0, PITCH_LOW - int(pitch.min())), max(0, PITCH_HIGH - int(pitch.max())))
-    )
+    lowest = min(0, PITCH_LOW - int(pitch.min(initial=PITCH_HIGH)))
+    return int(np.clip(shift, lowest, max(0, PITCH_HIGH - int(pitch.max(initial=PITCH_LOW)))))
 
 
 def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: Rng) -> F32:
@@ -109,65 +93,73 @@ def orchestrate(
     piece: Piece,
     notes: Notes,
     pedal: F64,
-    config: SynthConfig,
     rng: Rng,
     only: tuple[str, ...] | None = None,
 ) -> tuple[Notes, list[Voice], F64 | None]:
     """Assigns an instrument to each part: notes, whose ``part`` indexes the voices, and the pedal.
 
-    The pedal is [presses, 3] of begin s, end s and depth, or None if no piano plays. Held-out
-    timbres are not used; for validation, ``only`` names those to use instead. Notes outside an
+    The pedal is [presses, 3] of begin s, end s and depth, or None if no piano plays. HELD_OUT is
+    not used; for validation, ``only`` names the entries to use instead. Notes outside an
     instrument's range are dropped when rendered.
     """
-    exclude = config.held_out if only is None else tuple(set(bank.instruments) - set(only))
-    usable = [entry for entry in bank.instruments.values() if entry.name not in exclude]
+    usable = [
+        entry
+        for name, entry in bank.instruments.items()
+        if (name in only if only is not None else name not in HELD_OUT)
+    ]
     if not usable:
         raise ValueError("the hold-outs leave no instrument to play on")
-    chosen = cast(piece, notes, usable, config, rng)
     # Staves given to the same instrument become one voice: it has one damper per string.
     part_voice = np.zeros(len(piece.programs), np.int16)
     voices: list[Voice] = []
     shared: dict[str, int] = {}
-    for part, entry in enumerate(chosen):
+    for part, entry in enumerate(cast(piece, notes, usable, rng)):
         if not entry.sustained and entry.name in shared:
             part_voice[part] = shared[entry.name]
             continue
         shared[entry.name] = part_voice[part] = len(voices)
-        voices.append(voice_for(entry, config, rng))
+        voices.append(voice_for(entry, rng))
     numbers = np.array([voice.instrument.number for voice in voices], np.int8)
     voice_of = part_voice[notes.part]
     notes = notes.moved(part=voice_of, instrument=numbers[voice_of])
     piano_voices = [i for i, voice in enumerate(voices) if voice.dampers]
     if not piano_voices:
-        presses = None
-    else:
-        if not len(pedal) and rng.random() < 0.5:
-            pedal = invented_pedal(notes, rng)
-        presses = pedal_depths(changed_pedal(pedal, config.pedal_cap_s), rng)
-        extended = held_by_pedal(notes, presses)
-        on_piano = np.isin(notes.part, piano_voices)
-        notes = notes.lengthened(np.where(on_piano, extended.offset, notes.offset))
+        return shorten_repeats(notes), voices, None
+    if not len(pedal) and rng.random() < 0.5:
+        pedal = invented_pedal(notes, rng)
+    presses = pedal_depths(changed_pedal(pedal), rng)
+    extended = held_by_pedal(notes, presses)
+    on_piano = np.isin(notes.part, piano_voices)
+    notes = notes.ending(np.where(on_piano, extended.offset, notes.offset))
     return shorten_repeats(notes), voices, presses
 
 
-def voice_for(entry: Instrument, config: SynthConfig, rng: Rng) -> Voice:
+PIANOS = ("piano", "electric_piano", "electric_grand")  # with dampers and a sustain pedal
+SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
+"""Bowed and sung: usually with vibrato."""
+VIBRATO = 0.7  # fraction of these that have it
+OTHERS_VIBRATO = 0.4  # relative frequency of vibrato in other voices; organs have none
+RESIZED = 0.4  # fraction of the voices whose instrument is larger or smaller than the recorded one
+MISTUNED = 0.5  # fraction of the pianos whose unisons beat more than the recorded ones
+RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # their notes ring on
+
+
+def voice_for(entry: Instrument, rng: Rng) -> Voice:
     """A random way of playing an instrument."""
     if not entry.sustained:
-        release_s = (
-            rng.uniform(0.2, 0.8) if entry.instrument in RINGING else rng.uniform(0.02, 0.08)
-        )
+        release = (0.2, 0.8) if entry.instrument in RINGING else (0.02, 0.08)
         return Voice(
             entry,
+            release_s=float(rng.uniform(*release)),
             gain_db=float(rng.uniform(-3, 3)),
             dynamic_db=float(rng.uniform(25, 45)),
             balance=float(rng.uniform(0, 1)),
-            release_s=float(release_s),
             dampers=random_dampers(rng) if entry.instrument in PIANOS else None,
             detune_cents=float(rng.uniform(0, 3)),
             size_semitones=_size(rng),
             unison_cents=_mistuning(rng) if entry.instrument == "piano" else 0.0,
         )
-    shaken = rng.random() < config.vibrato_probability * (
+    shaken = rng.random() < VIBRATO * (
         1.0 if entry.instrument in SHAKEN else OTHERS_VIBRATO * (entry.class_name != "organ")
     )
     return Voice(
@@ -192,3 +184,93 @@ def _size(rng: Rng) -> float:
 def _mistuning(rng: Rng) -> float:
     """Cents between the strings of a piano: from just tuned to long ago."""
     return float(np.exp(rng.uniform(np.log(0.3), np.log(6)))) if rng.random() < MISTUNED else 0.0
+
+
+COVERAGE = 0.97  # an instrument fits a part if it can play this fraction of the notes
+REACH = 3  # semitones that an instrument can play beyond its recorded range
+FONT_WEIGHT = 0.35  # relative frequency of sound fonts among the instruments of a class
+SPECTRA_WEIGHT = 0.1  # the same for sets made from measured spectra, without attacks and noise
+SPECTRA = "sharc_"
+LAYERS_COUNTED = 4  # instruments with more dynamic layers are chosen more often, up to this number
+NOTES_COUNTED = 12  # instruments with fewer recorded notes are chosen less often
+POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
+"""Classes beside the piano that can play all parts of a score at once."""
+PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
+"""Fraction of the scores of these groups given to a piano; solo pianos are rarely recorded on other
+instruments, solo strings rarely on their own."""
+OTHERS_PIANO = 0.42
+REORCHESTRATED = 0.5  # fraction of the other scores that get other instruments
+VOICE = INSTRUMENTS.index("voice")
+_SONG_VOICE = 68  # the program, an oboe's, that the songs of the corpus give to the voice
+
+
+def cast(piece: Piece, notes: Notes, usable: Sequence[Instrument], rng: Rng) -> list[Instrument]:
+    """An instrument for each part."""
+    parts = len(piece.programs)
+    mode = _mode(piece.group, rng)
+    pianos = [entry for entry in usable if entry.family == "piano"]
+    if mode == "piano" and pianos:
+        return [choose(pianos, rng)] * parts
+    several = [entry for entry in usable if entry.class_name in POLYPHONIC]
+    if mode == "polyphonic" and several:
+        return [_fitting(several, notes.pitch, several, rng)] * parts
+    chosen = []
+    for part, program in enumerate(piece.programs):
+        candidates = usable
+        if mode == "keep":
+            sung = piece.group == "songs" and program == _SONG_VOICE
+            number = VOICE if sung else class_of(program)
+            candidates = [entry for entry in usable if entry.number == number]
+        elif mode in ("strings", "winds"):
+            candidates = [entry for entry in usable if entry.family == mode]
+        chosen.append(_fitting(candidates, notes.pitch[notes.part == part], usable, rng))
+    return chosen
+
+
+def _mode(group: str, rng: Rng) -> str:
+    """Who plays a score: a piano, the instruments it is written for, strings, winds, any, or one
+    that plays all the parts, such as a guitar or an organ."""
+    if rng.random() < PIANO.get(group, OTHERS_PIANO):
+        return "piano"
+    kinds = ["strings", "winds", "mixed", "polyphonic"]
+    if group in ("solo piano", "pop piano"):
+        return str(rng.choice(["polyphonic", *kinds[:3]], p=[0.6, 0.1, 0.1, 0.2]))
+    shares = REORCHESTRATED * np.array([0.1, 0.2, 0.4, 0.3])
+    return str(rng.choice(["keep", *kinds], p=[1 - REORCHESTRATED, *shares]))
+
+
+def _fitting(
+    candidates: Sequence[Instrument],
+    pitch: NDArray[np.int16],
+    usable: Sequence[Instrument],
+    rng: Rng,
+) -> Instrument:
+    """A candidate that can play the notes, else any usable instrument that can, else the best."""
+    for entries in (candidates, usable):
+        able = [entry for entry in entries if _coverage(entry, pitch) >= COVERAGE]
+        if able:
+            return choose(able, rng)
+    return max(usable, key=lambda entry: _coverage(entry, pitch))
+
+
+def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
+    reached = (pitch >= entry.low - REACH) & (pitch <= entry.high + REACH)
+    return float(reached.mean()) if len(pitch) else 1.0
+
+
+def choose(entries: Sequence[Instrument], rng: Rng) -> Instrument:
+    """One of ``entries``: all classes equally often, however many sets of samples they have; within
+    a class recorded ones and those with more layers more often."""
+    classes = sorted({entry.number for entry in entries})
+    number = classes[rng.integers(len(classes))]
+    of_class = [entry for entry in entries if entry.number == number]
+    weights = np.array([_weight(entry) for entry in of_class])
+    return of_class[int(rng.choice(len(of_class), p=weights / weights.sum()))]
+
+
+def _weight(entry: Instrument) -> float:
+    layers = min(LAYERS_COUNTED, len(np.unique(entry.velocity)))
+    share = (1.0 + layers) * min(1.0, len(entry.midi) / NOTES_COUNTED)
+    if entry.name.startswith(SPECTRA):
+        return share * SPECTRA_WEIGHT
+    return share if entry.recorded else share * FONT_WEIGHT

@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined, next_strokes
 from training.music.synth.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
-from training.music.synth.dampers import (
+from training.music.synth.lines import Line, glided, phrased, swelled
+from training.music.synth.pianos import (
     Dampers,
     Dampings,
-    Releases,
+    Mechanics,
     contact_time,
     pedal_depth,
+    random_noise,
+    random_sympathy,
 )
-from training.music.synth.lines import Line, glided, phrased, swelled
-from training.music.synth.mechanics import Mechanics, random_noise, random_sympathy
 
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5  # semitones a recorded note may be shifted; notes further away are left out
@@ -46,18 +48,16 @@ class Voice:
     gain_db: float = 0.0
     dynamic_db: float = 35.0
     """Loudness between velocity 10 and 100: gain is ``dynamic_db * log10(velocity / 100)``."""
-    balance: float = 0.5
-    """How much of the recorded loudness differences between notes is kept, 0..1."""
+    balance: float = 0.5  # how much of recorded differences in loudness is kept, 0 to 1
     release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
     dampers: Dampers | None = None  # of a piano, whose notes end by them and not by ``release_s``
     detune_cents: float = 2.0  # standard deviation of each note's tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
-    line: Line | None = None  # phrasing of an instrument that sustains its notes
+    line: Line = Line()  # phrasing of an instrument that sustains its notes
     size_semitones: float = 0.0
     """Notes are recordings of notes this much higher: the body of a larger instrument."""
-    unison_cents: float = 0.0
-    """Standard deviation between the strings of a piano's note, which then beat."""
+    unison_cents: float = 0.0  # standard deviation between the strings of a piano's note
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,7 @@ def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
     ``min_s`` of each other, only the longer one is kept."""
     if len(notes) < 2:
         return notes
-    order = np.lexsort((notes.onset, notes.pitch, notes.part))
-    notes = notes.where(order)
+    notes = notes.where(np.lexsort((notes.onset, notes.pitch, notes.part)))
     follows = (np.diff(notes.pitch) == 0) & (np.diff(notes.part) == 0)
     gap = np.where(follows, np.diff(notes.onset), np.inf)
     offset = notes.offset.copy()
@@ -90,10 +89,8 @@ def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
     for i in doubled:  # rare: unisons of two staves
         offset[i + 1] = max(offset[i], offset[i + 1])
     offset[:-1] = np.minimum(offset[:-1], notes.onset[:-1] + gap)
-    keep = np.ones(len(notes), bool)
-    keep[doubled] = False
-    notes = notes.shortened(offset).where(keep)
-    return notes.where(np.argsort(notes.onset, kind="stable"))
+    kept = notes.ending(offset).where(np.delete(np.arange(len(notes)), doubled))
+    return kept.where(np.argsort(kept.onset, kind="stable"))
 
 
 def render(
@@ -110,13 +107,12 @@ def render(
     [presses, 3] as in :class:`Rendered`, lifts the dampers of pianos, whose keys sound like
     ``mechanics``. Notes that begin outside 0..seconds or that no recording reaches are omitted,
     also from the returned notes."""
-    length = int(seconds * bank.sample_rate)
-    audio = np.zeros(length, np.float32)
+    audio = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     played: list[Notes] = []
     pianos = any(voice.dampers for voice in voices)
     pedal = np.zeros((0, 3)) if pedal is None else pedal
-    depth = pedal_depth(pedal, length, bank.sample_rate)
-    contact_s = contact_time(depth, bank.sample_rate)
+    depth = pedal_depth(pedal, len(audio))
+    contact_s = contact_time(depth)
     ringing = np.zeros_like(audio) if pianos and len(pedal) else audio
     for part, voice in enumerate(voices):
         of_part = (notes.part == part) & (notes.onset >= 0) & (notes.onset < seconds)
@@ -124,12 +120,30 @@ def render(
         played.append(_play(bank, notes.where(of_part), voice, into, contact_s, tuning_cents, rng))
     if ringing is not audio:
         audio += ringing
-        audio += random_sympathy(ringing, depth, tuning_cents, bank.sample_rate, rng)
+        audio += random_sympathy(ringing, depth, tuning_cents, rng)
     if pianos and mechanics:
         keys = joined([part for part, voice in zip(played, voices, strict=True) if voice.dampers])
-        noise = random_noise(mechanics, keys, pedal, length, bank.sample_rate, rng)
+        noise = random_noise(mechanics, keys, pedal, len(audio), rng)
         audio += np.abs(audio).max(initial=0) * noise
     return Rendered(audio, joined(played), pedal if pianos else None)
+
+
+RELEASE_TIME_CONSTANTS = 5.0  # a release is rendered until it is 43 dB down
+
+
+class Releases:
+    """Notes that fade by one exponential from their offset on, as ``Dampings``."""
+
+    def __init__(self, notes: Notes, release_s: float) -> None:
+        length = int(RELEASE_TIME_CONSTANTS * release_s * SAMPLE_RATE)
+        self.begin = np.rint(notes.offset * SAMPLE_RATE).astype(np.intp)
+        self.end = self.begin + length
+        self.gone_s = np.full(len(notes), np.inf)
+        time = np.arange(length + 1, dtype=np.float32)
+        self._gain = np.exp(-time / np.float32(release_s * SAMPLE_RATE))
+
+    def apply(self, _: int, sound: F32) -> None:
+        sound *= self._gain[: len(sound)]
 
 
 def _play(
@@ -143,25 +157,22 @@ def _play(
 ) -> Notes:
     """Add one part to ``audio``; returns its notes with the offsets heard."""
     instrument = voice.instrument
-    rate = bank.sample_rate
     preference = rng.uniform(0, PICK_SPREAD, len(instrument.midi))
     pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)
     shift = notes.pitch - instrument.midi[pick]
     reached = np.abs(shift) <= MAX_SHIFT
     notes, pick, shift = notes.where(reached), pick[reached], shift[reached]
     count = len(notes)
-    notes, phrasing = phrased(notes, voice.line or Line(), rng)
+    notes, phrasing = phrased(notes, voice.line, rng)
     cents = tuning_cents + voice.detune_cents * rng.standard_normal(count)
     step = OVERSAMPLING * 2.0 ** ((shift + cents / 100) / 12)  # stored samples per sample
-    begin = notes.onset * rate
+    begin = notes.onset * SAMPLE_RATE
+    onset, length = instrument.onset[pick], instrument.length[pick]
     # The recording's own attack precedes its onset: begin reading that much earlier. A slurred note
     # is read from behind its attack, and half of its transition precedes the onset.
-    transition = max(2, int(phrasing.transition_s * rate))
-    entry = np.minimum(
-        instrument.onset[pick] + phrasing.skipped_s * rate * OVERSAMPLING,
-        ENTRY_LATEST * instrument.length[pick],
-    )
-    entry = np.where(phrasing.slurred, entry, instrument.onset[pick])
+    transition = max(2, int(phrasing.transition_s * SAMPLE_RATE))
+    behind = onset + phrasing.skipped_s * SAMPLE_RATE * OVERSAMPLING
+    entry = np.where(phrasing.slurred, np.minimum(behind, ENTRY_LATEST * length), onset)
     lead = np.where(phrasing.slurred, transition / 2, entry / step)
     first = np.ceil(begin - lead).astype(np.intp)
     phase = entry + (first - begin) * step
@@ -174,12 +185,13 @@ def _play(
     other_string = 2 ** (mistuned * rng.standard_normal(count) / 1200)
     falls: Dampings | Releases
     if voice.dampers:
-        falls = Dampings(notes, voice.dampers, contact_s, rate)
+        falls = Dampings(notes, voice.dampers, contact_s)
     else:
-        falls = Releases(notes, voice.release_s, rate)
+        falls = Releases(notes, voice.release_s)
     held = falls.begin - first
-    looped = instrument.sustained & (instrument.loop_end[pick] > 0)
-    recorded = np.floor((instrument.length[pick] - phase) / step).astype(np.intp)
+    loop_start, loop_end = instrument.loop_start[pick], instrument.loop_end[pick]
+    looped = instrument.sustained & (loop_end > 0)
+    recorded = np.floor((length - phase) / step).astype(np.intp)
     total = falls.end - first
     total = np.where(looped, total, np.minimum(total, recorded))
     total = np.minimum(total, len(audio) - first)
@@ -190,9 +202,8 @@ def _play(
     vibrato_phase = rng.uniform(0, 2 * np.pi, count)
     vibrato_depth = voice.vibrato_cents * rng.uniform(0.5, 1.0, count) / 1200 * np.log(2)
 
-    longest = int(total.max(initial=0))
-    ramp = np.arange(longest, dtype=np.float64)
-    attack = np.linspace(0, 1, max(2, int(ATTACK_S * rate)), dtype=np.float32)
+    ramp = np.arange(int(total.max(initial=0)), dtype=np.float64)
+    attack = np.linspace(0, 1, int(ATTACK_S * SAMPLE_RATE), dtype=np.float32)
     rising = np.sin(np.linspace(0, np.pi / 2, transition, dtype=np.float32))
     for i in range(count):
         n = int(total[i])
@@ -201,26 +212,27 @@ def _play(
             continue
         position = ramp[:n] * step[i]
         if phrasing.glide[i]:
-            glided(position, float(step[i]), float(phrasing.glide[i]), phrasing.glide_s[i] * rate)
+            constant = phrasing.glide_s[i] * SAMPLE_RATE
+            glided(position, float(step[i]), float(phrasing.glide[i]), constant)
         if vibrato_depth[i]:
-            turn = 2 * np.pi * vibrato_hz[i] / rate
+            turn = 2 * np.pi * vibrato_hz[i] / SAMPLE_RATE
             wobble = np.cos(ramp[:n] * turn + vibrato_phase[i]) - np.cos(vibrato_phase[i])
             position -= wobble * (step[i] * vibrato_depth[i] / turn)
         position += phase[i]
         if phrasing.glide[i] or vibrato_depth[i]:
             np.maximum(position, 0, out=position)
-        if looped[i] and position[-1] >= instrument.loop_end[pick[i]]:
-            start, end = instrument.loop_start[pick[i]], instrument.loop_end[pick[i]]
-            over = position >= end
-            position[over] = start + (position[over] - start) % (end - start)
+        if looped[i] and position[-1] >= loop_end[i]:
+            over = position >= loop_end[i]
+            length_of_loop = loop_end[i] - loop_start[i]
+            position[over] = loop_start[i] + (position[over] - loop_start[i]) % length_of_loop
         else:
-            np.minimum(position, float(instrument.length[pick[i]]), out=position)
+            np.minimum(position, float(length[i]), out=position)
         origin = int(instrument.start[pick[i]])
-        source = bank.samples[origin : origin + int(instrument.length[pick[i]]) + 2]
+        source = bank.samples[origin : origin + int(length[i]) + 2]
         sound = _interpolate(source, position)
         if mistuned[i]:  # struck in phase
             position = phase[i] + (position - phase[i]) * other_string[i]
-            np.minimum(position, float(instrument.length[pick[i]]), out=position)
+            np.minimum(position, float(length[i]), out=position)
             sound += _interpolate(source, position)
             sound *= np.float32(0.5)
         if share[i]:
@@ -242,15 +254,15 @@ def _play(
         sound *= np.float32(gain[i])
         at = int(first[i])
         audio[at + skip : at + n] += sound[skip:]
-    heard = notes.onset + (instrument.audible[pick] - instrument.onset[pick]) / step / rate
+    heard = notes.onset + (instrument.audible[pick] - onset) / step / SAMPLE_RATE
     heard[looped] = np.inf
     if not voice.dampers:
         faded_db = 0.0 if instrument.class_name in BOWED else FADED_DB
         fade_s = faded_db / 20 * np.log(10) * voice.release_s
         again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
         faded_s = np.minimum(notes.offset + fade_s, np.maximum(again_s, notes.offset))
-        notes = notes.lengthened(np.where(phrasing.connected, notes.offset, faded_s))
-    return notes.shortened(np.minimum(notes.offset, np.minimum(heard, falls.gone_s)))
+        notes = notes.ending(np.where(phrasing.connected, notes.offset, faded_s))
+    return notes.ending(np.minimum(notes.offset, np.minimum(heard, falls.gone_s)))
 
 
 def _interpolate(source: NDArray[np.int16], position: F64) -> F32:

@@ -1,8 +1,4 @@
-"""The score corpus as numpy arrays: notes of every piece, its parts and its sustain pedal.
-
-The corpus folder holds bundles: zips of Standard MIDI Files, each with the index that describes
-it.
-"""
+"""The score corpus as arrays, bundles of MIDI files with an index each, and made-up scores."""
 
 import json
 import zipfile
@@ -40,19 +36,34 @@ class Piece:
 
     @property
     def seconds(self) -> float:
-        return float(self.notes.offset.max()) if len(self.notes) else 0.0
+        return float(self.notes.offset.max(initial=0.0))
+
+    @property
+    def group(self) -> str:
+        """The group of ensembles that it belongs to."""
+        if self.ensemble == "solo piano":
+            return "pop piano" if self.collection == "pop909" else "solo piano"
+        if self.ensemble.startswith("orchestra"):
+            return "orchestra"
+        if "voice" in self.ensemble:
+            return "songs"
+        if self.ensemble == "string quartet":
+            return "quartets"
+        if self.ensemble in ("solo violin", "solo viola", "solo cello"):
+            return "solo strings"
+        return "solo winds" if self.ensemble.startswith("solo") else "chamber"
 
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
-    """All pieces of ``split`` ("train", "validation", "test"), by the indexes' order. Raises
-    FileNotFoundError if the first index, or the zip of any, is missing."""
+    """The pieces of ``split`` ("train", "validation", "test") that have notes, by the indexes'
+    order. Raises FileNotFoundError if the first index, or the zip of any, is missing."""
     pieces = []
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
             for entry in index_entries(index):
                 if entry["split"] == split:
                     pieces.append(_piece(entry, bundle.read(entry["file"])))
-    return pieces
+    return [piece for piece in pieces if len(piece.notes)]
 
 
 def indexes(folder: Path) -> list[Path]:
@@ -84,9 +95,8 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
     )
 
 
-OUTER_PROBABILITY = 0.5
+OUTER = 0.5  # fraction of the patterns near the lowest or the highest note
 OUTER_SEMITONES = 16
-"""This share of the patterns lies within this many semitones of the lowest or the highest note."""
 SECTION_S = (2.0, 6.0)  # length of a pattern
 REPEATED = 0.3  # share of the lines that stay on one pitch
 STEPS = ([0, 2, 4, 5, 7, 9, 11], range(12), [0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 8], [0, 7])
@@ -104,7 +114,7 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     while time < seconds:
         span = float(rng.uniform(*SECTION_S))
         centre = float(rng.uniform(low, high))
-        if rng.random() < OUTER_PROBABILITY:
+        if rng.random() < OUTER:
             edge = rng.uniform(0, OUTER_SEMITONES)
             centre = float(low + edge if rng.random() < 0.5 else high - edge)
         pattern = (_line, _clusters, _single)[rng.integers(3)]

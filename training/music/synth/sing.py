@@ -13,9 +13,9 @@ import soxr
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
-from model.config import INSTRUMENTS
+from model.config import INSTRUMENTS, SAMPLE_RATE
 from training.arrays import F64, Rng
-from training.music.notes import Notes
+from training.music.notes import Notes, notes_of
 from training.music.synth.render import REFERENCE_VELOCITY, Rendered
 from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 
@@ -80,17 +80,17 @@ def line(notes: Notes) -> Notes:
             last = onset
     notes = notes.where(np.array(keep, np.intp))
     until = np.append(notes.onset[1:], np.inf)
-    notes = notes.shortened(np.minimum(notes.offset, until))
+    notes = notes.ending(np.minimum(notes.offset, until))
     return notes.where(notes.offset - notes.onset >= SHORTEST_S)
 
 
-def transposed(notes: Notes, singer: Singer, rng: Rng, step: int = 12) -> Notes:
-    """The melody in the singer's range, moved by whole octaves, or other steps."""
+def transposed(notes: Notes, singer: Singer, rng: Rng) -> Notes:
+    """The melody in the singer's range, moved by whole octaves."""
     if not len(notes):
         return notes
     centre = singer.pitch + rng.uniform(*(SUNG if singer.sings else SPOKEN))
-    away = step * round((centre - float(np.median(notes.pitch))) / step)
-    return notes.moved(pitch=(notes.pitch + away).astype(np.int16), released=notes.released)
+    away = 12 * round((centre - float(np.median(notes.pitch))) / 12)
+    return notes.moved(pitch=(notes.pitch + away).astype(np.int16))
 
 
 def random_melody(seconds: float, rng: Rng) -> Notes:
@@ -110,46 +110,31 @@ def random_melody(seconds: float, rng: Rng) -> Notes:
             time += beat * float(rng.choice([1, 2, 4]))  # breath
     count = len(onsets)
     velocity = 80 + 12 * np.sin(np.arange(count) / rng.uniform(1.5, 4)) + rng.normal(0, 4, count)
-    return Notes(
-        np.array(onsets),
-        np.array(offsets),
-        np.array(pitches, np.int16),
-        np.clip(velocity, 20, 120).astype(np.float32),
-        np.zeros(count, np.int16),
-    )
+    return notes_of(onsets, offsets, pitches, np.clip(velocity, 20, 120))
 
 
 def sing(
-    notes: Notes,
-    singer: Singer,
-    habits: Habits,
-    seconds: float,
-    sample_rate: int,
-    tuning_cents: float,
-    rng: Rng,
+    notes: Notes, singer: Singer, habits: Habits, seconds: float, tuning_cents: float, rng: Rng
 ) -> Rendered:
     """The melody (:func:`line`) as audio of ``seconds`` with the notes as they are heard."""
     notes = notes.where((notes.onset >= 0.02) & (notes.onset < seconds - SHORTEST_S))
-    notes = notes.shortened(np.minimum(notes.offset, seconds))
-    length = int(seconds * sample_rate)
+    notes = notes.ending(np.minimum(notes.offset, seconds))
+    out = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     if not len(notes):
-        return Rendered(np.zeros(length, np.float32), notes)
+        return Rendered(out, notes)
     score = _Frames(int(seconds * FRAMES_S) + 1)
     notes = score.write(notes, singer, habits, rng)
     pitch, nearest = score.pitches(notes, habits, habits.tuning + tuning_cents / 100, rng)
-    audio = score.synthesised(singer, pitch, habits, sample_rate)
-    out = np.zeros(length, np.float32)
-    out[: len(audio)] = audio[:length]
-    notes = notes.moved(pitch=nearest, instrument=np.full(len(notes), VOICE, np.int8))
-    return Rendered(out, score.joined(notes))
+    audio = score.synthesised(singer, pitch, habits)[: len(out)]
+    out[: len(audio)] = audio
+    return Rendered(out, score.joined(notes.moved(pitch=nearest).played_by(VOICE)))
 
 
 class _Frames:
     """What is sung in each frame: which frame of the recordings, as which note, how loud."""
 
     def __init__(self, count: int) -> None:
-        self.source = np.full(count, -1.0)
-        """-1 where nothing sounds."""
+        self.source = np.full(count, -1.0)  # -1 where nothing sounds
         self.voiced = np.zeros(count, bool)
         self.gain_db = np.zeros(count)
         self.note = np.zeros(count, np.intp)
@@ -163,12 +148,10 @@ class _Frames:
         last = np.minimum(np.rint(notes.offset * FRAMES_S).astype(int), len(self.source))
         gain_db = DYNAMIC_DB * np.log10(notes.velocity / REFERENCE_VELOCITY)
         words = rng.permutation(len(singer.syllables))
-        word, end = 0, 0
-        groups = self._groups(notes, habits, rng)
+        end = 0
         repeats = np.append(False, np.diff(notes.pitch) == 0)
-        for group in groups:
+        for word, group in enumerate(_by_syllable(notes, habits, rng)):
             syllable = singer.syllables[int(words[word % len(words)])]
-            word += 1
             begin, stop = int(first[group[0]]), int(last[group[-1]])
             # The consonant takes from the note before what it needs, but leaves a half of it.
             earliest = end if not self.vowels else min(end, sum(self.vowels[-1][:2]) // 2)
@@ -179,26 +162,25 @@ class _Frames:
             self.source[places] = syllable.vowel - lead + np.arange(lead)
             self.voiced[places] = self.source[places] >= syllable.voiced
             level_db = np.interp(np.arange(begin, stop), first[group], gain_db[group])
-            self.gain_db[places] = level_db[0] - syllable.level_db
-            consonants = places[~self.voiced[places]]
-            self.gain_db[consonants] += habits.breath
-            tail = min(syllable.end - syllable.release, len(self.source) - stop)
+            level_db -= syllable.level_db
+            self.gain_db[places] = level_db[0] + habits.breath * ~self.voiced[places]
+            end = stop + min(syllable.end - syllable.release, len(self.source) - stop)
             self.source[begin:stop] = _stretched(syllable, stop - begin)
-            self.source[stop : stop + tail] = syllable.release + np.arange(tail)
-            self.voiced[begin : stop + tail] = True
-            self.gain_db[begin:stop] = level_db - syllable.level_db
-            self.gain_db[stop : stop + tail] = level_db[-1] - syllable.level_db
-            self.source[stop + tail :] = -1
-            self.voiced[stop + tail :] = False
-            for place, index in enumerate(group):
-                until = int(first[group[place + 1]]) if place + 1 < len(group) else stop
-                self.vowels.append((int(first[index]), until, place > 0))
-            end = stop + tail
-        for index, (begin, _, _) in enumerate(self.vowels):
-            lead = self.vowels[index - 1][1] if index else 0
+            self.source[stop:end] = syllable.release + np.arange(end - stop)
+            self.voiced[begin:end] = True
+            self.gain_db[begin:stop] = level_db
+            self.gain_db[stop:end] = level_db[-1]
+            self.source[end:] = -1
+            self.voiced[end:] = False
+            bounds = [*(int(frame) for frame in first[group]), stop]
+            slides = [place > 0 for place in range(len(group))]
+            self.vowels += zip(bounds[:-1], bounds[1:], slides, strict=True)
+        lead = 0
+        for index, (begin, stop, _) in enumerate(self.vowels):
             self.note[(lead + begin) // 2 if begin > lead else begin :] = index
-        bounds = np.array([vowel[:2] for vowel in self.vowels]) / FRAMES_S
-        return notes.moved(onset=bounds[:, 0], offset=bounds[:, 1])
+            lead = stop
+        bounds_s = np.array([vowel[:2] for vowel in self.vowels]) / FRAMES_S
+        return notes.moved(onset=bounds_s[:, 0], offset=bounds_s[:, 1])
 
     def _end_before(self, frame: int) -> None:
         """Ends the last vowel there, or in its middle if that is later."""
@@ -208,19 +190,6 @@ class _Frames:
             self.vowels[-1] = begin, stop, slid
             self.source[stop:] = -1
             self.voiced[stop:] = False
-
-    @staticmethod
-    def _groups(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
-        """Notes by syllable."""
-        groups: list[list[int]] = []
-        for index in range(len(notes)):
-            gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
-            step = abs(int(notes.pitch[index]) - int(notes.pitch[index - 1])) if index else 0
-            if gap < CONTIGUOUS_S and step and rng.random() < habits.melisma:
-                groups[-1].append(index)
-            else:
-                groups.append([index])
-        return groups
 
     def pitches(
         self, notes: Notes, habits: Habits, tuning: float, rng: Rng
@@ -255,9 +224,9 @@ class _Frames:
         last = np.append(np.flatnonzero(begins)[1:], len(notes)) - 1
         return notes.where(begins).moved(offset=notes.offset[last])
 
-    def synthesised(self, singer: Singer, pitch: F64, habits: Habits, sample_rate: int) -> NDArray:
-        """Audio at ``sample_rate``. Resonances move with the rate at which audio is read: frames
-        are spaced, and the pitch is lowered, to cancel its other effects."""
+    def synthesised(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
+        """Resonances move with the rate at which audio is read: frames are spaced, and the pitch is
+        lowered, to cancel its other effects."""
         import pyworld  # which warns as it is imported
 
         size, sounding = habits.size, self.source >= 0
@@ -278,16 +247,26 @@ class _Frames:
         hertz = np.where(self.voiced, 440 * 2 ** ((pitch - 69) / 12) / size, 0.0)
         period_ms = 1000 * size / FRAMES_S
         audio = pyworld.synthesize(hertz, envelope, aperiodicity, RATE, period_ms)
-        return soxr.resample(audio, size * RATE, sample_rate)
+        return soxr.resample(audio, size * RATE, SAMPLE_RATE)
+
+
+def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
+    """Indices of the notes that share each syllable."""
+    groups: list[list[int]] = []
+    for index in range(len(notes)):
+        gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
+        moves = index and notes.pitch[index] != notes.pitch[index - 1]
+        if gap < CONTIGUOUS_S and moves and rng.random() < habits.melisma:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return groups
 
 
 def _stretched(syllable: Syllable, length: int) -> F64:
     """Frames of the recording for a vowel of ``length`` frames; its ends keep their pace."""
     natural = syllable.release - syllable.vowel
     edge = min(EDGE, natural // 3, length // 3)
-    middle = np.linspace(
-        syllable.vowel + edge, syllable.release - edge, max(0, length - 2 * edge), endpoint=False
-    )
-    return np.concatenate(
-        [syllable.vowel + np.arange(edge), middle, syllable.release - edge + np.arange(edge)]
-    )
+    begin, end = syllable.vowel + edge, syllable.release - edge
+    middle = np.linspace(begin, end, max(0, length - 2 * edge), endpoint=False)
+    return np.concatenate([np.arange(syllable.vowel, begin), middle, end + np.arange(edge)])

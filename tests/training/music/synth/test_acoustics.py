@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +9,14 @@ import soundfile
 from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
-from training.music.synth.augment import (
-    Surroundings,
-    augment,
-    impulse_response,
-    mp3,
-)
-from training.music.synth.config import RecordingConfig, SynthConfig
-from training.music.synth.noise import background
-from training.music.synth.surroundings import (
-    Backgrounds,
-    load_backgrounds,
-)
+from training.music.synth.augment import Degradation, Surroundings, augment, impulse_response, mp3
+from training.music.synth.noise import KINDS, Backgrounds, background, load_backgrounds
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_direct_sound_is_not_delayed(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    response = impulse_response(SAMPLE_RATE, rng)
+    response = impulse_response(rng)
     # A burst of noise: its cross-correlation with the result peaks at the delay.
     burst = np.zeros(4096, np.float32)
     burst[1000:1400] = np.random.default_rng(0).standard_normal(400)
@@ -35,17 +25,14 @@ def test_direct_sound_is_not_delayed(seed: int) -> None:
     assert abs(int(first) - 1000) < 0.002 * SAMPLE_RATE
 
 
-NOTHING = RecordingConfig(
-    room=0, equaliser=0, compressor=0, saturation=0, quiet=0, clipping=0, noise=0, hum=0, clicks=0,
-    drums=0, voice=0, telephone=0, mp3=0, suppressor=0,
-)  # fmt: skip
+NOTHING = Degradation(*(0 for _ in fields(Degradation)))
 
 
 def differs(name: str, value: float) -> bool:
     """Whether a setting of 1 changes the sound beyond its level, sign and offset."""
     before = np.random.default_rng(0).standard_normal(SAMPLE_RATE).astype(np.float32)
     config = replace(NOTHING, **{name: value})
-    after = augment(before, SAMPLE_RATE, np.random.default_rng(5), config)
+    after = augment(before, np.random.default_rng(5), config)
     return abs(float(np.corrcoef(before, after)[0, 1])) < 0.99999
 
 
@@ -59,13 +46,10 @@ def test_each_setting_does_its_own_part(name: str) -> None:
     assert not differs(name, 0.0)
 
 
-KINDS = SynthConfig(root=Path(), cache=Path()).background_kinds
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_backgrounds(sounds: Backgrounds, kind: str) -> None:
     rng = np.random.default_rng(1)
-    out = background(2 * SAMPLE_RATE, SAMPLE_RATE, {kind: 0.3}, rng, sounds)
+    out = background(kind, 2 * SAMPLE_RATE, rng, sounds)
     assert out.shape == (2 * SAMPLE_RATE,)
     assert out.dtype == np.float32
     assert np.abs(out).max() == pytest.approx(0 if kind == "silence" else 1, abs=1e-5)
@@ -86,7 +70,7 @@ def delay(before: np.ndarray, after: np.ndarray) -> int:
 @pytest.mark.parametrize("samples", [9_999, 600])
 def test_mp3_is_aligned_to_the_sample(compression: float, samples: int) -> None:
     before = noise(samples)
-    after = mp3(before, SAMPLE_RATE, compression)
+    after = mp3(before, compression)
     assert after.shape == before.shape
     assert after.dtype == np.float32
     assert delay(before, after) == 0
@@ -123,19 +107,15 @@ def write_noise(root: Path) -> None:
     (root / "noise.json").write_text(json.dumps(index))
 
 
-def load(root: Path, held_out: bool = False) -> Backgrounds:
-    return load_backgrounds(root, SAMPLE_RATE, held_out)
-
-
 @pytest.fixture
 def sounds(tmp_path: Path) -> Backgrounds:
     write_noise(tmp_path)
-    return load(tmp_path)
+    return load_backgrounds(tmp_path)
 
 
 def test_voices_and_drums_are_held_out(tmp_path: Path) -> None:
     write_noise(tmp_path)
-    training, held_out = load(tmp_path), load(tmp_path, held_out=True)
+    training, held_out = load_backgrounds(tmp_path), load_backgrounds(tmp_path, held_out=True)
     assert set(training.voices) == {"jackson"}
     assert {segment.name for segment in held_out.segments} == {"1_theo_0", "Cowbell"}
     assert len(training.segments) + len(held_out.segments) == len(SEGMENTS)
@@ -143,16 +123,16 @@ def test_voices_and_drums_are_held_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [RecordingConfig(), RecordingConfig(noise=1.0, drums=1.0, voice=1.0, recorded=1.0)],
+    [Degradation(), Degradation(noise=1.0, drums=1.0, voice=1.0)],
     ids=["usual", "recorded sounds beneath"],
 )
 @pytest.mark.parametrize("seed", range(6))
 def test_augmented_audio_is_finite_bounded_and_as_long(
-    sounds: Backgrounds, config: RecordingConfig, seed: int
+    sounds: Backgrounds, config: Degradation, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     audio = rng.standard_normal(3 * SAMPLE_RATE).astype(np.float32)
-    out = augment(audio, SAMPLE_RATE, rng, config, Surroundings(sounds=sounds))
+    out = augment(audio, rng, config, Surroundings(sounds=sounds))
     assert out.shape == audio.shape
     assert out.dtype == np.float32
     assert np.isfinite(out).all()

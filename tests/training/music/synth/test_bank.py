@@ -1,12 +1,12 @@
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from training.music.synth.bank import Bank, load_bank
-from training.music.synth.casting import cast
 from training.music.synth.config import SynthConfig
+from training.music.synth.perform import cast
 from training.music.synth.scores import load_pieces
 
 
@@ -22,13 +22,12 @@ def test_the_cache_is_used_and_gives_the_same(synth_config: SynthConfig, tmp_pat
 
 
 def test_scores_that_keep_their_instruments_get_those_of_their_programs(
-    bank: Bank, synth_config: SynthConfig
+    bank: Bank, synth_config: SynthConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(synth_config, piano_probability=0.0, reorchestrate_probability=0.0)
-    (piece,) = (
-        piece for piece in load_pieces(config.root, "train") if piece.ensemble == "string quartet"
-    )
-    players = cast(
-        piece, piece.notes, list(bank.instruments.values()), config, np.random.default_rng(3)
-    )
+    monkeypatch.setattr("training.music.synth.perform.OTHERS_PIANO", 0.0)
+    monkeypatch.setattr("training.music.synth.perform.REORCHESTRATED", 0.0)
+    pieces = load_pieces(synth_config.root, "train")
+    (piece,) = (piece for piece in pieces if piece.ensemble == "string quartet")
+    usable = list(bank.instruments.values())
+    players = cast(piece, piece.notes, usable, np.random.default_rng(3))
     assert [entry.class_name for entry in players] == ["violin", "cello"]

@@ -4,6 +4,7 @@ import pytest
 from training.music.synth.bank import HELD_OUT, Bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform
+from training.music.synth.pianos import PEDAL_LONGEST_S
 from training.music.synth.scores import Piece, load_pieces
 
 
@@ -15,11 +16,9 @@ def pieces(synth_config: SynthConfig) -> dict[str, Piece]:
 
 @pytest.mark.parametrize("ensemble", ["solo piano", "solo violin", "string quartet"])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_performance_keeps_the_notes(
-    pieces: dict[str, Piece], synth_config: SynthConfig, ensemble: str, seed: int
-) -> None:
+def test_a_performance_keeps_the_notes(pieces: dict[str, Piece], ensemble: str, seed: int) -> None:
     piece = pieces[ensemble]
-    notes, pedal = perform(piece, 5.0, 8.0, synth_config, np.random.default_rng(seed))
+    notes, pedal = perform(piece, 5.0, 8.0, np.random.default_rng(seed))
     per_second = 4 * len(piece.programs)
     assert 0.6 * 7 * per_second < len(notes) < 1.5 * 8 * per_second
     assert notes.onset.min() >= 0
@@ -34,35 +33,35 @@ def test_a_performance_keeps_the_notes(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_held_out_timbres_stay_out_of_training(
-    pieces: dict[str, Piece], bank: Bank, synth_config: SynthConfig, seed: int
+    pieces: dict[str, Piece], bank: Bank, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     for piece in pieces.values():
-        notes, pedal = perform(piece, 0.0, 5.0, synth_config, rng)
-        _, voices, _ = orchestrate(bank, piece, notes, pedal, synth_config, rng)
+        notes, pedal = perform(piece, 0.0, 5.0, rng)
+        _, voices, _ = orchestrate(bank, piece, notes, pedal, rng)
         assert not {v.instrument.name for v in voices} & set(HELD_OUT)
-        out, voices, _ = orchestrate(bank, piece, notes, pedal, synth_config, rng, HELD_OUT)
+        out, voices, _ = orchestrate(bank, piece, notes, pedal, rng, HELD_OUT)
         assert {v.instrument.name for v in voices} <= set(HELD_OUT)
         assert set(out.part.tolist()) <= set(range(len(voices)))
 
 
 def test_the_pedal_holds_piano_notes_alone_and_is_capped(
-    pieces: dict[str, Piece], bank: Bank, synth_config: SynthConfig
+    pieces: dict[str, Piece], bank: Bank
 ) -> None:
     piece = pieces["solo piano"]
     pedalled = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        notes, pedal = perform(piece, 4.0, 10.0, synth_config, rng)
-        played, voices, presses = orchestrate(bank, piece, notes, pedal, synth_config, rng)
+        notes, pedal = perform(piece, 4.0, 10.0, rng)
+        played, voices, presses = orchestrate(bank, piece, notes, pedal, rng)
         length = played.offset - played.onset
         if voices[0].instrument.family == "piano":
             pedalled += 1
             assert length.max() > 1.0
             assert presses is not None
-            assert (presses[:, 1] - presses[:, 0]).max() <= synth_config.pedal_cap_s
+            assert (presses[:, 1] - presses[:, 0]).max() <= PEDAL_LONGEST_S
             longest = (notes.offset - notes.onset).max()
-            assert length.max() <= longest + synth_config.pedal_cap_s + 0.01
+            assert length.max() <= longest + PEDAL_LONGEST_S + 0.01
         else:
             assert length.max() < 1.0
             assert presses is None

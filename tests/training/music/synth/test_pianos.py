@@ -10,12 +10,7 @@ from model.config import SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, next_strokes, notes_of
 from training.music.synth.bank import Bank
-from training.music.synth.dampers import (
-    Dampers,
-    Dampings,
-    contact_time,
-    pedal_depth,
-)
+from training.music.synth.pianos import Dampers, Dampings, contact_time, pedal_depth
 from training.music.synth.render import Rendered, Voice, render
 
 CLEAN = Dampers(residue=1e-3, delay_s=0.0)
@@ -26,8 +21,7 @@ def press(*rows: tuple[float, float, float]) -> NDArray[np.float64]:
 
 
 def contact_s(pedal: NDArray[np.float64], seconds: float) -> NDArray[np.float32]:
-    depth = pedal_depth(pedal, int(seconds * SAMPLE_RATE), SAMPLE_RATE)
-    return contact_time(depth, SAMPLE_RATE)
+    return contact_time(pedal_depth(pedal, int(seconds * SAMPLE_RATE)))
 
 
 def tone(pitch: float, seconds: float) -> NDArray[np.float32]:
@@ -66,7 +60,7 @@ def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
     dampers = Dampers(restrike_s=0.01, restrike_residue=0.3)
     assert next_strokes(notes.pitch, notes.onset).tolist() == [1, 2]
     sound = tone(60, 2.0)
-    ends = Dampings(notes, dampers, contact_s(press(), 2.0), SAMPLE_RATE)
+    ends = Dampings(notes, dampers, contact_s(press(), 2.0))
     assert ends.begin[0] == round(0.5 * SAMPLE_RATE)
     ends.apply(0, sound[ends.begin[0] : ends.end[0]])
     sound[ends.end[0] :] = 0

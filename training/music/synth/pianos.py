@@ -1,0 +1,339 @@
+"""What pianos do beyond recorded notes: dampers, the sustain pedal, keys, strings in sympathy.
+
+How far a sound is damped depends on how long and how firmly its damper has rested on the strings:
+:func:`contact_time` integrates that over an excerpt once, and every note's decay is read from the
+integral. This covers half pedals, late pedals and quick changes.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+from scipy import signal
+
+from model.config import SAMPLE_RATE
+from training.arrays import F32, F64, Rng
+from training.music.notes import Notes, merged, next_strokes, with_pedal
+
+PEDAL_TRAVEL_S = 0.03  # a pedal moves between its depths in this time
+FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
+"""Pedal depths up to which dampers rest fully on the strings, and from which they are clear."""
+SUSTAIN_DEPTH = 0.5  # a pedal counts as down, as in MIDI (controller 64 at 64 or more)
+PEDAL_LONGEST_S = 8.0
+"""Longer presses are split by a change; 1 in 100 human presses is this long."""
+PEDAL_CHANGE_S = 0.12  # a pedal stays up for this long when a long press is changed
+HALF_PEDAL = 0.3  # share of the players who use half the pedal
+FULL_DEPTH = (0.85, 1.0)
+HALF_DEPTH = (0.3, 0.75)
+
+
+def invented_pedal(notes: Notes, rng: Rng) -> F64:
+    """Pedal presses [n, 2] for a score that has none: changed at some onsets, after the note."""
+    changes = [0.0]
+    wanted = rng.uniform(0.4, 3.0, max(1, len(notes)))
+    for onset in notes.onset:
+        if onset - changes[-1] >= wanted[len(changes) % len(wanted)]:
+            changes.append(float(onset))
+    times = np.array(changes)
+    if len(times) < 2:
+        return np.zeros((0, 2))
+    begin = times[:-1] + rng.uniform(0.04, 0.15) * rng.uniform(0.5, 1.5, len(times) - 1)
+    presses = np.stack([begin, times[1:] + rng.uniform(-0.04, 0.015)], axis=1)
+    return presses[rng.random(len(presses)) < rng.uniform(0.4, 1.0)]
+
+
+def changed_pedal(pedal: F64) -> F64:
+    """Presses [n, 2], those of over PEDAL_LONGEST_S changed in between, as a player would."""
+    count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / PEDAL_LONGEST_S)).astype(int)
+    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
+    begin = np.repeat(pedal[:, 0], count) + number * length
+    last = number == np.repeat(count, count) - 1
+    return np.stack([begin, begin + length - np.where(last, 0, PEDAL_CHANGE_S)], axis=1)
+
+
+def pedal_depths(pedal: F64, rng: Rng) -> F64:
+    """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1; some players press
+    halfway for some chords, or let the pedal rise halfway before its end."""
+    half = rng.uniform(0.2, 0.6) if rng.random() < HALF_PEDAL else 0.0
+    rows = []
+    for begin, end in pedal:
+        depth = rng.uniform(*FULL_DEPTH)
+        kind = rng.random()
+        if kind < half / 2:
+            depth = rng.uniform(*HALF_DEPTH)
+        elif kind < half:
+            turn = rng.uniform(begin, end)
+            rows.append((begin, turn, depth))
+            begin, depth = turn, rng.uniform(*HALF_DEPTH)
+        rows.append((begin, end, depth))
+    return np.array(rows).reshape(-1, 3)
+
+
+def held_by_pedal(notes: Notes, pedal: F64) -> Notes:
+    """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release; for
+    one pressed later the note has ended, as MIDI has it."""
+    return with_pedal(notes, merged(pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2]))
+
+
+def pedal_depth(pedal: F64, length: int) -> F64:
+    """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth);
+    it moves linearly for PEDAL_TRAVEL_S after each begin and end."""
+    depth = np.zeros(length)
+    for begin, end, target in pedal:
+        depth[max(0, round(begin * SAMPLE_RATE)) : max(0, round(end * SAMPLE_RATE))] = target
+    travel = round(PEDAL_TRAVEL_S * SAMPLE_RATE)
+    total = np.cumsum(np.concatenate([np.full(travel, depth[0]), depth]))
+    return (total[travel:] - total[:-travel]) / travel
+
+
+def _contact(depth: F64) -> F64:
+    """How firmly dampers rest at a pedal depth 0..1: 1 is fully, 0 clear of the strings."""
+    return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
+
+
+def contact_time(depth: F64) -> F32:
+    """Seconds of full contact that dampers of released keys have had until each sample [length]."""
+    return (np.cumsum(_contact(depth)) / SAMPLE_RATE).astype(np.float32)
+
+
+MIDDLE_PITCH = 60
+LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
+SHORTEST_S = 0.025
+RESIDUE_RATIO = 4  # time constant of the residue, in those of the damper
+SPLIT_PARTIALS = 2.5  # partials above this multiple of the fundamental count as high
+TAIL_DB = 40.0  # a damped note is rendered until it has fallen by this
+TAIL_FADE_S = 0.02
+RESTRIKE_CONSTANTS = 5  # a stroke takes full effect within this many time constants
+FADED = 3.5  # time constants (30 dB) after which a note under half a pedal counts as gone
+
+
+@dataclass(frozen=True)
+class Dampers:
+    """The dampers of one instrument, in one state of regulation."""
+
+    middle_s: float = 0.12  # time constant of the amplitude of the low partials at middle C
+    bass_semitones: float = 14.0  # semitones below middle C over which the time constant doubles
+    treble_semitones: float = 24.0  # semitones above middle C over which it halves
+    treble_power: int = 2  # high partials are damped this much faster
+    residue: float = 0.06
+    """Share of the amplitude that felt does not reach at once: it fades RESIDUE_RATIO times as
+    slowly."""
+    highest: int = 90  # MIDI pitch of the last note that has a damper; the strings above ring on
+    delay_s: float = 0.02  # from the release of the key until the felt touches the string
+    restrike_s: float = 0.015
+    """Time constant with which the hammer of the same note stops the string's old motion."""
+    restrike_residue: float = 0.25
+    """Share of the old motion that the hammer leaves in a string without damper."""
+
+    def time_constants(self, pitch: NDArray[np.integer]) -> F64:
+        """Seconds of full contact in which each note [n] falls by 8.7 dB; inf without damper. The
+        lower a string, the more mass the same felt has to stop."""
+        above = pitch - float(MIDDLE_PITCH)
+        octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
+        constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
+        return np.where(pitch > self.highest, np.inf, constant)
+
+
+def random_dampers(rng: Rng) -> Dampers:
+    """From a concert grand's new felts to an old upright's: middle C falls by 60 dB within 0.4 to
+    2.8 s."""
+    return Dampers(
+        middle_s=float(np.exp(rng.uniform(np.log(0.06), np.log(0.4)))),
+        bass_semitones=float(rng.uniform(7, 16)),
+        treble_semitones=float(rng.uniform(16, 40)),
+        treble_power=int(rng.integers(1, 4)),
+        residue=float(10 ** (rng.uniform(-40, -12) / 20)),
+        highest=int(rng.integers(88, 92)),
+        delay_s=float(rng.uniform(0.0, 0.06)),
+        restrike_s=float(rng.uniform(0.007, 0.02)),
+        restrike_residue=float(rng.uniform(0.1, 0.5)),
+    )
+
+
+class Dampings:
+    """Notes of a piano, each of which ends by its damper, the pedal or its next stroke.
+    ``contact_s`` [samples] is :func:`contact_time` of the excerpt. A string that is struck again
+    while it sounds keeps some of its motion beneath the new note, whose release damps it too."""
+
+    def __init__(self, notes: Notes, dampers: Dampers, contact_s: F32) -> None:
+        last = len(contact_s) - 1
+
+        def sample(time: F64) -> NDArray[np.intp]:
+            return np.rint(np.minimum(time * SAMPLE_RATE, last)).astype(np.intp)
+
+        self._dampers, self._contact_s = dampers, contact_s
+        self._constant_s = dampers.time_constants(notes.pitch)
+        self._frequency = 440 * 2.0 ** ((notes.pitch - 69) / 12)
+        again = next_strokes(notes.pitch, notes.onset)
+        onset = np.append(notes.onset, np.inf)
+        released = np.append(notes.released + dampers.delay_s, np.inf)
+        self._struck = sample(onset[again])
+        self.begin = np.minimum(sample(released[:-1]), self._struck)
+        """Sample at which each note [n] begins to fall."""
+        # The contact it takes to silence each note; some of it comes before the next stroke.
+        fall = TAIL_DB / 20 * np.log(10)
+        tail = float(max(fall, RESIDUE_RATIO * (fall + np.log(dampers.residue))))
+        target = contact_s[self.begin] + tail * self._constant_s
+        end = np.searchsorted(contact_s, target)
+        self._damped_again = sample(released[again])
+        rest = target - contact_s[self._struck] + contact_s[self._damped_again]
+        after_next = np.append(again, len(notes))[again]
+        over = sample(onset[after_next]) + int(
+            RESTRIKE_CONSTANTS * dampers.restrike_s * SAMPLE_RATE
+        )
+        later = np.minimum(np.searchsorted(contact_s, rest), over)
+        end = np.where(end > self._struck, np.maximum(later, self._struck), end)
+        self.end = np.where(end > last, last + 1, end)  # sample at which it is over
+        faded = contact_s[self.begin] + FADED * self._constant_s
+        gone_s = np.searchsorted(contact_s, faded) / SAMPLE_RATE
+        self.gone_s = np.maximum(notes.released, np.where(faded > contact_s[-1], np.inf, gone_s))
+        """Second by which it is inaudible, if that comes before its offset."""
+
+    def apply(self, note: int, sound: F32) -> None:
+        """Let ``sound``, the samples of a note from ``begin`` on, fall in place."""
+        begin = int(self.begin[note])
+        contact_s = self._contact_s[begin : begin + len(sound)]
+        contact_s = contact_s - contact_s[0]
+        struck = int(self._struck[note]) - begin
+        if struck < len(sound):  # the new stroke lifts the damper until its own key is released
+            again = min(int(self._damped_again[note]) - begin, len(sound) - 1)
+            rest = np.maximum(contact_s[struck:] - contact_s[again], 0)
+            contact_s[struck:] = contact_s[struck] + rest
+            self._restrike(sound[struck:])
+        touched = int(np.searchsorted(contact_s, 0, side="right"))
+        if touched < len(sound) and np.isfinite(self._constant_s[note]):
+            self._damp(note, sound[touched:], contact_s[touched:])
+        if begin + len(sound) < len(self._contact_s):
+            fade = min(len(sound), int(TAIL_FADE_S * SAMPLE_RATE))
+            sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
+
+    def _damp(self, note: int, sound: F32, contact_s: F32) -> None:
+        """The low partials follow two exponentials, the damper's and the residue's; those above
+        SPLIT_PARTIALS times the fundamental, split off by a one-pole filter, fall faster, as felt
+        stops short waves first."""
+        constant_s, frequency = float(self._constant_s[note]), float(self._frequency[note])
+        slow = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
+        full = np.square(np.square(slow))
+        high = full**self._dampers.treble_power
+        residue = np.float32(self._dampers.residue)
+        full *= 1 - residue
+        slow *= residue
+        full += slow  # the gain of the low partials
+        pole = float(np.exp(-2 * np.pi * SPLIT_PARTIALS * frequency / SAMPLE_RATE))
+        taps = np.array([1 - pole], np.float32), np.array([1, -pole], np.float32)
+        low = signal.lfilter(*taps, sound)
+        full -= high
+        low *= full
+        sound *= high
+        sound += low
+
+    def _restrike(self, old: F32) -> None:
+        """The hammer stops most of a string's motion; the rest rings on beneath the new note."""
+        restrike_s, left = self._dampers.restrike_s, np.float32(self._dampers.restrike_residue)
+        time = np.arange(int(RESTRIKE_CONSTANTS * restrike_s * SAMPLE_RATE), dtype=np.float32)
+        gain = np.exp(time * np.float32(-1 / (restrike_s * SAMPLE_RATE)))
+        old[: len(gain)] *= left + (1 - left) * gain[: len(old)]
+        old[len(gain) :] *= left
+
+
+LEVEL_DB = (-55.0, -38.0)
+"""Level of a key's noise beside the peak of the music: some 30 to 40 dB below a single note."""
+PEDAL_DB = (-6.0, 6.0)  # level of the pedal's noise beside a key's
+SPREAD_DB = 3.0  # standard deviation of the level of single noises
+
+Mechanics = dict[str, list[tuple[int, F32]]]
+"""Recorded noises by kind ("release", of a key and its damper falling back, "pedal_down",
+"pedal_up"): the MIDI pitch of the key, 0 for pedals, and float32 with a peak of 1."""
+
+
+def load_mechanics(folder: Path) -> Mechanics | None:
+    """Read ``releases/`` of a bank's folder; None if the bank has none."""
+    index = folder / "releases" / "releases.json"
+    if not index.exists():
+        return None
+    noises: Mechanics = {}
+    for entry in json.loads(index.read_text())["sets"].values():
+        audio, _ = soundfile.read(folder / entry["file"], dtype="float32")
+        for note in entry["notes"]:
+            sound = audio[note["start"] : note["start"] + note["length"]]
+            peak = np.float32(max(1e-6, float(np.abs(sound).max())))
+            noises.setdefault(note["kind"], []).append((note["key"] or 0, sound / peak))
+    return noises
+
+
+def random_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rng: Rng) -> F32:
+    """Float32 [length]: the noise of each key at its release and of each press of a pedal [m, 3],
+    relative to music with a peak of 1. The pedal is louder the farther it moves."""
+    out = np.zeros(length, np.float32)
+    keys_db = float(rng.uniform(*LEVEL_DB))
+    pedal_db = keys_db + float(rng.uniform(*PEDAL_DB))
+
+    def add(sound: F32, second: float, level_db: float) -> None:
+        at = int(second * SAMPLE_RATE)
+        if 0 <= at < length:
+            gain = np.float32(10 ** ((level_db + SPREAD_DB * rng.standard_normal()) / 20))
+            sound = sound[: length - at]
+            out[at : at + len(sound)] += gain * sound
+
+    keys = np.array([key for key, _ in mechanics["release"]])
+    nearest = np.abs(notes.pitch[:, None] - keys[None, :]).argmin(axis=1)
+    for which, second in zip(nearest, notes.released, strict=True):
+        add(mechanics["release"][which][1], float(second), keys_db)
+    for begin, end, depth in pedal:
+        level_db = pedal_db + 20 * np.log10(max(0.1, depth))
+        for kind, second in (("pedal_down", begin), ("pedal_up", end)):
+            sounds = mechanics[kind]
+            add(sounds[rng.integers(len(sounds))][1], float(second), level_db)
+    return out
+
+
+STRINGS = range(21, 109)  # MIDI pitches of the strings that sound in sympathy
+STRING_PARTIALS = 6
+RESPONSE_S = 2.0
+SYMPATHY_DB = (-30.0, -15.0)  # level of the resonance
+SYMPATHY_FADE_S = (0.08, 0.4)  # time constant with which the dampers end it
+RESPONSES = 3  # number of different soundboards, each made once per process
+
+
+@lru_cache(RESPONSES)
+def _strings_response(variant: int) -> F32:
+    """Impulse response of all undamped strings of a piano: each resonates at its first partials,
+    with the decay of its register (60 dB in about 15 s in the bass and 1.5 s in the treble)."""
+    rng = np.random.default_rng(variant)
+    time = np.arange(int(RESPONSE_S * SAMPLE_RATE), dtype=np.float32) / SAMPLE_RATE
+    response = np.zeros(len(time), np.float32)
+    for pitch in STRINGS:
+        fundamental = 440 * 2 ** ((pitch - 69 + rng.normal(0, 0.02)) / 12)
+        decay = 6.9 / (15 * 2 ** (-(pitch - STRINGS.start) / 26))
+        envelope = np.exp(-decay * time)
+        for partial in range(1, STRING_PARTIALS + 1):
+            frequency = fundamental * partial
+            if frequency > 0.45 * SAMPLE_RATE:
+                break
+            phase = rng.uniform(0, 2 * np.pi)
+            level = rng.uniform(0.3, 1) / partial
+            response += level * envelope * np.cos(2 * np.pi * frequency * time + phase)
+    return response / np.float32(np.linalg.norm(response))
+
+
+def random_sympathy(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
+    """The other strings, sounding along while a pedal of ``depth`` [n] frees them: float32 [n].
+    ``audio`` [n] drives them as far as the dampers are clear. They are tuned ``tuning_cents`` from
+    440 Hz; their level and how fast they fade once the pedal is up are random."""
+    response = _strings_response(int(rng.integers(RESPONSES)))
+    position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
+    response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
+    level_db, fade_s = rng.uniform(*SYMPATHY_DB), rng.uniform(*SYMPATHY_FADE_S)
+    free = (1 - _contact(depth)).astype(np.float32)
+    driven = audio * free
+    rung = np.asarray(signal.oaconvolve(driven, response)[: len(audio)], np.float32)
+    # Follows ``free`` upwards at once and downwards with the dampers' time constant.
+    fall = np.arange(len(audio)) / (fade_s * SAMPLE_RATE)
+    rung *= np.exp(np.maximum.accumulate(np.log(free + 1e-6) + fall) - fall).astype(np.float32)
+    before, after = float(np.linalg.norm(driven)), float(np.linalg.norm(rung))
+    return rung * np.float32(10 ** (level_db / 20) * before / max(1e-9, after))

@@ -49,8 +49,7 @@ def slots(
 # -- to a worker ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setup:
+class Setup(NamedTuple):
     """The first message: what to load; ``model`` and ``device`` are names, or `auto`."""
 
     load: LoadModel
@@ -102,14 +101,12 @@ class Open:
     beats: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(NamedTuple):
     stream: int
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """No more audio: `stop`, `draining`, or `error` with the code and words of one."""
 
     stream: int
@@ -117,15 +114,13 @@ class End:
     error: tuple[ErrorCode, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(NamedTuple):
     """Nobody waits for this session any more."""
 
     stream: int
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Windows of a recording, whose samples lie in a slot; the answer will lie there too."""
 
     slot: int
@@ -140,8 +135,7 @@ class Ping(NamedTuple):
 # -- from a worker --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(NamedTuple):
     """The model is loaded."""
 
     config: ModelConfig
@@ -149,8 +143,7 @@ class Hello:
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The model cannot be loaded."""
 
     error: str

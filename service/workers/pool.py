@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -62,12 +62,8 @@ class Pool:
         hang_timeout_s: without an answer, after which a worker is replaced.
         processes: whether several workers, or those of a GPU, may be processes.
         """
-        self._setup = setup
-        self._cores = cores
-        self._wanted = workers
-        self._hang_timeout_s = hang_timeout_s
-        self._observer = observer
-        self._processes = processes
+        self._setup, self._cores, self._wanted = setup, cores, workers
+        self._hang_timeout_s, self._observer, self._processes = hang_timeout_s, observer, processes
         self._links: list[Link] = []
         self._unplaced: set[Relay] = set()  # sessions without a worker
         self._numbers = itertools.count(1)
@@ -92,10 +88,9 @@ class Pool:
         self.config: ModelConfig = hello.config
         self.card: Mapping[str, Any] = hello.card
         self.device = hello.device
-        if hello.device.startswith("cuda") and self._wanted is None:
-            count = 1
-        self.workers = count
-        if missing := count - len(self._links):
+        on_gpu = hello.device.startswith("cuda")
+        self.workers = 1 if on_gpu and self._wanted is None else count
+        if missing := self.workers - len(self._links):
             await self._launch_all(missing, in_process)
         self._running = True
         self._keep(self._watch())
@@ -120,8 +115,7 @@ class Pool:
             self._retire(link)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._segments.close()
-        self._give_up(self._unplaced)
-        self._unplaced.clear()
+        self._give_up_unplaced()
 
     @property
     def ready(self) -> bool:
@@ -209,8 +203,7 @@ class Pool:
             except (EngineError, OSError) as error:
                 logger.error("no worker: %s; next attempt in %.0f s", error, pause_s)
                 if not self._links:  # nor may another that is starting go on with them
-                    self._give_up(self._unplaced)
-                    self._unplaced.clear()
+                    self._give_up_unplaced()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         self._segments.share_out()
@@ -218,17 +211,18 @@ class Pool:
         for session in unplaced:
             self._place(session)
 
-    def _give_up(self, sessions: Iterable[Relay]) -> None:
-        for session in sessions:
+    def _give_up_unplaced(self) -> None:
+        for session in self._unplaced:
             session.give_up(internal_error())
+        self._unplaced.clear()
 
     def _retire(self, link: Link) -> None:
-        if link not in self._links:
-            return
-        self._links.remove(link)
-        self._give_up(link.sessions.values())
-        link.kill()
-        self._keep(asyncio.to_thread(link.wait))
+        if link in self._links:
+            self._links.remove(link)
+            for session in link.sessions.values():
+                session.give_up(internal_error())
+            link.kill()
+            self._keep(asyncio.to_thread(link.wait))
 
     async def _watch(self) -> None:
         while True:
@@ -246,11 +240,7 @@ class Pool:
 
 
 class BackgroundPool:
-    """A pool for a program without an event loop: its own runs in a thread.
-
-    Attributes:
-        pool: computes recordings for other threads.
-    """
+    """A ``pool`` for a program without an event loop: its own runs in a thread."""
 
     def __init__(self, pool: Pool) -> None:
         """Returns when the workers have loaded the model. Raises EngineError if one cannot."""

@@ -35,12 +35,10 @@ class Asked:
     def __init__(self, segment: Due) -> None:
         self.segment = segment
         self.future: Future[Probabilities] = Future()
-        self._begun = False
 
     def begin(self) -> bool:
         """Whether somebody waits for it; if so, it cannot be cancelled any more."""
-        self._begun = self._begun or self.future.set_running_or_notify_cancel()
-        return self._begun
+        return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def fail(self, error: str) -> None:
         if self.begin():
@@ -67,7 +65,8 @@ class Segments:
     def share_out(self) -> None:
         """Give waiting segments to workers with a free slot, the freest first."""
         while self._waiting:
-            free = [self._free(link) for link in self._links if link.up]
+            ways = [[(link, slot) for slot in range(SLOTS)] for link in self._links if link.up]
+            free = [[place for place in way if place not in self._computing] for way in ways]
             places = max(free, key=len, default=[])
             if not places:
                 return
@@ -79,10 +78,6 @@ class Segments:
             samples = asked.segment.samples
             link.samples[slot, : len(samples)] = samples
             link.send(Segment(slot, len(samples), replace(asked.segment, samples=_ELSEWHERE)))
-
-    def _free(self, link: Link) -> list[tuple[Link, int]]:
-        slots = [(link, slot) for slot in range(SLOTS)]
-        return [one for one in slots if one not in self._computing]
 
     def computed(self, link: Link, done: Computed) -> None:
         """A worker has written a segment's probabilities into its slot, or failed on it."""

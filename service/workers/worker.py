@@ -131,9 +131,8 @@ class Worker:
         self._batch_windows = self.runner.batch_windows
         if on_cpu:
             self._batch_windows = max(1, min(self._batch_windows, int(LONGEST_STEP_MS / one_ms)))
-        card, device = dict(model.card), str(device_of(model))
-        self.hello = Hello(config=model.config, card=card, device=device)
-        self._settings = TrackerSettings.from_card(card)
+        self.hello = Hello(model.config, dict(model.card), str(device_of(model)))
+        self._settings = TrackerSettings.from_card(model.card)
         self._samples, self._probabilities = slots(model.config, memory)
         self._live: dict[int, LiveSession] = {}
         self._waiting: deque[LiveSession] = deque()  # first due first

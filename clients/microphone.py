@@ -1,6 +1,7 @@
 """Transcribe what an input device hears, live: ``python -m clients.microphone``.
 
-Notes in the terminal, and on a MIDI port with ``--midi-port``; Ctrl-C ends.
+Notes in the terminal, and on a MIDI port with ``--midi-port``; Ctrl-C ends. If the service requires
+an API key, set $RSE_KEY.
 """
 
 import argparse
@@ -16,85 +17,49 @@ from typing import Any
 from pydantic import ValidationError
 
 from clients.client import TranscriptionClient
-from clients.connection.websocket import KEY_HELP
-from clients.errors import TranscriptionError
-from clients.midi.port import VIRTUAL, MidiOut, MidiPortError, MpeOut, open_port
+from clients.events import TranscriptionError
+from clients.midi import VIRTUAL, MidiOut, MidiPortError, MpeOut, open_port
 from service.protocol.client_messages import Start, protocol_error
 from service.protocol.command_line import add_result_options, refuse_existing, write_whole
-from service.protocol.options import Mode
+from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import NoteOn, Pedal
 
 try:
     import soundfile
     from rich.console import Console
 
-    from clients.live.capture import (
-        ENCODING,
-        DeviceError,
-        Microphone,
-        input_devices,
-        load_sounddevice,
-    )
-    from clients.live.terminal import TOO_LATE_S, Terminal
+    from clients.capture import DeviceError, Microphone, load_sounddevice
+    from clients.terminal import TOO_LATE_S, Terminal
     from service.score.analysis import add_beat_options, analyse, wishes_of
     from service.score.beats import Wishes
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-DEFAULT_LOOKAHEAD_MS = 100.0
-ANYTIME_LOOKAHEAD_MS = 200.0
+LOOKAHEAD_MS = {"block": 100.0, "anytime": 200.0}
 # With the 2 s of audio that may be under way unanswered, a line that stalls is noticed within 5 s.
 STALL_TIMEOUT_S = 1.5
 CHECK_S = 0.25
-
-
-class Recorder:
-    """Passes audio to the client, and to a sound file if there is one.
-
-    Attributes:
-        failure: why the rest of the audio is not in the file, if so.
-    """
-
-    def __init__(self, client: TranscriptionClient, file: soundfile.SoundFile | None) -> None:
-        self._client = client
-        self._file = file
-        self.failure: Exception | None = None
-
-    def put(self, pcm: bytes) -> None:
-        self._client.put(pcm)
-        if self._file is None or self.failure is not None:
-            return
-        try:
-            self._file.buffer_write(pcm, dtype="int16")
-        except (soundfile.LibsndfileError, AssertionError) as error:  # such as a full disk
-            self.failure = error
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
-        description=(__doc__ or "").partition("\n\n")[2].replace("``", "") + KEY_HELP,
+        description=(__doc__ or "").partition("\n\n")[2].replace("``", ""),
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=27),
     )
+    usual = f"(default: {LOOKAHEAD_MS['block']:g}; anytime: {LOOKAHEAD_MS['anytime']:g})"
+    modes = "block, or anytime (default for a MIDI port)"
+    port = f"send notes to this MIDI port; {VIRTUAL}: a new one"
     add = parser.add_argument
     add("--list-devices", action="store_true", help="list the input devices and exit")
     add("--device", help="number or part of the name (default: the system's)")
-    channel_help = "the one input to hear (default: the first two)"
-    add("--channel", type=int, metavar="N", help=channel_help)
+    add("--channel", type=int, metavar="N", help="the one input to hear (default: the first two)")
     add("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
-    lookahead_help = (
-        f"audio used after each frame (default: {DEFAULT_LOOKAHEAD_MS:g}; "
-        f"anytime: {ANYTIME_LOOKAHEAD_MS:g})"
-    )
-    add("--lookahead-ms", type=float, metavar="MS", help=lookahead_help)
-    add("--block-frames", type=int, metavar="N", help="frames emitted together")
-    mode_help = "block, or anytime (default for a MIDI port)"
-    add("--mode", choices=list(Mode), metavar="MODE", help=mode_help)
-    add("--model", help="name of the weights")
-    port_help = f"send notes to this MIDI port; {VIRTUAL}: a new one"
-    add("--midi-port", metavar="NAME", help=port_help)
+    add("--lookahead-ms", type=float, metavar="MS", help=f"audio used after each frame {usual}")
+    add("--mode", choices=list(Mode), metavar="MODE", help=modes)
+    add("--midi-port", metavar="NAME", help=port)
     add("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     add("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
     add_result_options(parser)
@@ -118,8 +83,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     try:
         sounddevice = load_sounddevice()
         if args.list_devices:
-            devices = input_devices(sounddevice)
-            print("\n".join(devices) if devices else "no input devices")
+            print(sounddevice.query_devices())  # > marks the default input
             return 0
         return asyncio.run(_listen(args, sounddevice))
     except ValidationError as error:
@@ -135,29 +99,20 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
 async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     device = int(args.device) if args.device and args.device.isdigit() else args.device
     microphone = Microphone(sounddevice, device, args.channel)
-    mode: Any = args.mode or ("anytime" if args.midi_port is not None else None)
-    default_ms = ANYTIME_LOOKAHEAD_MS if mode == "anytime" else DEFAULT_LOOKAHEAD_MS
+    mode: Any = args.mode or ("block" if args.midi_port is None else "anytime")
     options = Start(
-        encoding=ENCODING,
+        encoding=Encoding.PCM_S16LE,
         sample_rate=microphone.sample_rate,
         channels=microphone.channels,
         mode=mode,
-        lookahead_ms=default_ms if args.lookahead_ms is None else args.lookahead_ms,
-        block_frames=args.block_frames,
-        model=args.model,
+        lookahead_ms=LOOKAHEAD_MS[mode] if args.lookahead_ms is None else args.lookahead_ms,
         instruments=args.instruments,
         tuning_hz=args.tuning_hz,
         bends=args.bends,
         updates=True,
     )
     client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)
-    terminal = Terminal(
-        Console(),
-        microphone.name,
-        microphone.sample_rate,
-        lambda: microphone.level_db,
-        lambda: client.behind_s,
-    )
+    terminal = Terminal(Console(), microphone, client)
     with ExitStack() as stack:
         # Closed in reverse order: the device first, then the port with all its notes.
         if args.midi is not None:
@@ -166,19 +121,31 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         if args.midi_port is not None:
             midi_out = (MpeOut if args.bends else MidiOut)(open_port(args.midi_port))
             stack.callback(midi_out.close)
-        recorder = Recorder(client, _sound_file(args.save, microphone, stack))
+        file = None
+        if args.save is not None:
+            file = stack.enter_context(_sound_file(args.save, microphone))
         stack.enter_context(terminal)
         stack.callback(microphone.close)
-        microphone.open(recorder.put, client.finish)
+        incomplete: Exception | None = None  # why the rest of the audio is not in the file
+
+        def put(pcm: bytes) -> None:
+            nonlocal incomplete
+            client.put(pcm)
+            if file is None or incomplete is not None:
+                return
+            try:
+                file.buffer_write(pcm, dtype="int16")
+            except (soundfile.LibsndfileError, AssertionError) as error:  # such as a full disk
+                incomplete = error
+
+        microphone.open(put, client.finish)
 
         async def follow() -> None:
             async for event in client:
-                sent_s = client.sent_samples / microphone.sample_rate
-                match event:
-                    case NoteOn() | Pedal(down=True):
-                        late = sent_s - event.time_s > TOO_LATE_S
-                    case _:
-                        late = False
+                late = False
+                if isinstance(event, NoteOn) or (isinstance(event, Pedal) and event.down):
+                    now_s = client.sent_samples / microphone.sample_rate
+                    late = now_s - event.time_s > TOO_LATE_S
                 if midi_out is not None and not late:  # before the picture
                     midi_out.event(event)
                 terminal.event(event)
@@ -206,17 +173,15 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         finally:
             await client.close()
     print(f"{terminal.notes} notes in {client.sent_samples / microphone.sample_rate:.1f} s")
-    if client.lost_samples or microphone.overflows:
-        print(
-            f"audio was lost: {client.lost_samples / microphone.sample_rate:.1f} s without "
-            f"connection, {microphone.overflows} overflows of the device",
-            file=sys.stderr,
-        )
+    if client.performance.lost_samples or microphone.overflows:
+        lost_s = client.performance.lost_samples / microphone.sample_rate
+        lost = f"{lost_s:.1f} s without connection, {microphone.overflows} overflows of the device"
+        print(f"audio was lost: {lost}", file=sys.stderr)
     if microphone.stopped:
         print(f"{microphone.name} stopped: unplugged, or in use elsewhere", file=sys.stderr)
-    if recorder.failure is not None:
-        print(f"{args.save} is incomplete: {recorder.failure}", file=sys.stderr)
-    return 1 if microphone.stopped or recorder.failure is not None else 0
+    if incomplete is not None:
+        print(f"{args.save} is incomplete: {incomplete}", file=sys.stderr)
+    return 1 if microphone.stopped or incomplete is not None else 0
 
 
 def _end_on_signals(task: asyncio.Task[Any]) -> None:
@@ -236,23 +201,16 @@ def _end_on_signals(task: asyncio.Task[Any]) -> None:
             loop.add_signal_handler(signal.SIGHUP, hang_up)
 
 
-def _sound_file(
-    path: Path | None, microphone: Microphone, stack: ExitStack
-) -> soundfile.SoundFile | None:
-    if path is None:
-        return None
+def _sound_file(path: Path, microphone: Microphone) -> soundfile.SoundFile:
+    rate, channels = microphone.sample_rate, microphone.channels
     try:
-        return stack.enter_context(
-            soundfile.SoundFile(
-                path, "w", microphone.sample_rate, microphone.channels, subtype="PCM_16"
-            )
-        )
+        return soundfile.SoundFile(path, "w", rate, channels, subtype="PCM_16")
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
         raise OSError(f"{path} cannot be written: {error}") from None
 
 
 def _save_midi(client: TranscriptionClient, path: Path, wishes: Wishes) -> None:
-    if not client.sessions:
+    if not client.performance.sessions:
         return  # a take that did not begin replaces none
     notes = client.notes
     write_whole(path, notes.midi(analyse(notes.notes, wishes).tempo))

@@ -1,7 +1,6 @@
 """docker/nginx.conf under a real nginx, before real processes of the service."""
 
 import asyncio
-import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -16,6 +15,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
+from clients import client as client_module
+from clients import session
 from clients.client import TranscriptionClient
 from clients.events import Event
 from service.access.keys import hash_key
@@ -71,14 +72,14 @@ def balanced(servers: Sequence[RunningServer], folder: Path) -> AbstractContextM
 
 
 def client_of(url: str) -> TranscriptionClient:
-    return TranscriptionClient(
-        url,
-        OPTIONS,
-        delays=lambda: itertools.repeat(0.05),
-        open_timeout_s=PATIENCE_S,
-        give_up_s=2 * PATIENCE_S,
-        key=KEY,
-    )
+    return TranscriptionClient(url, OPTIONS, give_up_s=2 * PATIENCE_S)
+
+
+@pytest.fixture(autouse=True)
+def _patient_client_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.05)
+    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setenv(session.KEY_VARIABLE, KEY)
 
 
 async def fill(stack: AsyncExitStack, url: str, count: int) -> None:
@@ -279,8 +280,8 @@ async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_pat
     for client, events in performances:
         assert client.notes.notes == whole.notes.notes
         assert_no_stuck_note(events)
-        assert client.lost_samples == 0
-    assert max(client.sessions for client, _ in performances) >= 2
+        assert client.performance.lost_samples == 0
+    assert max(client.performance.sessions for client, _ in performances) >= 2
     for server in (second, third):
         assert "Traceback" not in server.log
 

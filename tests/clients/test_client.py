@@ -2,28 +2,29 @@
 
 import asyncio
 import json
+import re
 import socket
-import textwrap
 from collections.abc import AsyncIterator
 from http import HTTPStatus
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from clients import client as client_module
 from clients.client import TranscriptionClient
-from clients.errors import (
+from clients.events import (
     ConnectError,
     ConnectionLostError,
+    Event,
     ServerError,
     SessionEndedError,
     TranscriptionError,
 )
-from clients.events import Event
+from clients.session import websocket_url
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, Progress
-from tests.clients.fakes.fake_service import Behaviour, FakeService
+from tests.clients.fake_service import Behaviour, FakeService
+from tests.paths import REPOSITORY
 
 RATE = 8_000
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
@@ -167,24 +168,19 @@ async def test_a_server_that_breaks_the_protocol_ends_the_session(raw: str) -> N
     assert not failure.retryable
 
 
-async def test_the_example_in_the_documentation_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert client_module.__doc__ is not None
-    example = client_module.__doc__.split("\n\n")[1]
-    assert len(example.splitlines()) <= 10
+async def test_the_example_in_the_readme_runs() -> None:
+    readme = (REPOSITORY / "clients" / "README.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.S)
+    names: dict[str, Any] = {}
+
+    async def blocks() -> AsyncIterator[bytes]:
+        for _ in range(30):
+            yield bytes(2 * 48_000 // 10)
+
     async with FakeService().running() as service:
-        names = {**vars(client_module), "Path": Path}
-        exec(textwrap.dedent(example).replace("http://127.0.0.1:8000", service.url), names)
-
-        async def blocks() -> AsyncIterator[bytes]:
-            for _ in range(30):
-                yield bytes(2 * 48_000 // 10)
-
-        monkeypatch.chdir(tmp_path)
-        events = await names["notes_of"](blocks())
-    assert [event.pitch for event in events if isinstance(event, NoteOn)] == [60, 61, 62]
-    assert (tmp_path / "song.mid").read_bytes().startswith(b"MThd")
+        exec(example.replace("http://127.0.0.1:8000", service.url), names)
+        notes = await names["transcribe"](blocks())
+    assert [note.pitch for note in notes] == [60, 61, 62]
 
 
 async def test_an_incomplete_last_sample_is_reported_after_everything_else() -> None:
@@ -195,3 +191,23 @@ async def test_an_incomplete_last_sample_is_reported_after_everything_else() -> 
                 await client.stop()
     assert caught.value.done is not None
     assert caught.value.done.totals.notes == 2
+
+
+@pytest.mark.parametrize(
+    ("given_url", "wanted"),
+    [
+        ("http://host:8000", "ws://host:8000/ws/transcribe"),
+        ("https://host/", "wss://host/ws/transcribe"),
+        ("host:8000", "ws://host:8000/ws/transcribe"),
+        ("https://host/music/", "wss://host/music/ws/transcribe"),
+        ("ws://host/music/ws/transcribe?mode=block", "ws://host/music/ws/transcribe?mode=block"),
+    ],
+)
+def test_any_address_of_the_service_leads_to_its_websocket(given_url: str, wanted: str) -> None:
+    assert websocket_url(given_url) == wanted
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "http://", ""])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="not a service address"):
+        websocket_url(url)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from dataclasses import asdict
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import pytest
 import soundfile
 from websockets.asyncio.client import ClientConnection
 
+from clients import client as client_module
+from clients import session
 from clients.client import TranscriptionClient
-from clients.connection import session
-from clients.connection.websocket import open_socket
+from clients.session import open_socket
 from rse_transcribe import command
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
@@ -76,6 +76,7 @@ async def test_a_cut_connection_changes_nothing(
         return sockets[-1]
 
     monkeypatch.setattr(session, "open_socket", opened)
+    monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.0)
     updates = not asked
     audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
     options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50, **asked)
@@ -83,18 +84,16 @@ async def test_a_cut_connection_changes_nothing(
     kinds = NoteOn | NoteUpdate | NoteOff | Pedal
     step = RATE // 10  # bytes: 50 ms
     for cuts in ([], [18, 35]):
-        async with TranscriptionClient(
-            ensemble.url, options, delays=lambda: repeat(0.0), hold_notes_s=3600
-        ) as client:
+        async with TranscriptionClient(ensemble.url, options) as client:
             for number, start in enumerate(range(0, len(audio), step)):
                 await client.send(audio[start : start + step])
                 if number in cuts:
-                    begun = client.sessions
+                    begun = client.performance.sessions
                     sockets[-1].transport.abort()
-                    await wait_until(lambda: client.sessions > begun)  # noqa: B023
+                    await wait_until(lambda: client.performance.sessions > begun)  # noqa: B023
             done = await client.stop()
             events = [e async for e in client if isinstance(e, kinds)]
-        assert client.sessions == len(cuts) + 1
+        assert client.performance.sessions == len(cuts) + 1
         assert any(isinstance(event, Pedal) for event in events) == updates
         midi = done.midi if updates else b""  # without them only the server knows of the pedal
         results.append((events, midi, done.totals.notes, done.totals.received_samples))

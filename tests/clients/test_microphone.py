@@ -1,6 +1,7 @@
 """The microphone client as a command, with a device and a MIDI port in memory."""
 
 import asyncio
+import importlib
 import os
 import pty
 import resource
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import mido
 import numpy as np
@@ -15,9 +17,11 @@ import pytest
 import soundfile
 
 from clients import client, microphone
+from clients.capture import DeviceError, load_sounddevice
 from clients.microphone import main
-from tests.clients.fakes.fake_devices import RATE, FakePort, FakeSounddevice
-from tests.clients.fakes.fake_service import Behaviour, FakeService
+from tests.clients.fake_devices import RATE, FakePort, FakeSounddevice
+from tests.clients.fake_service import Behaviour, FakeService
+from tests.conftest import require_system
 from tests.paths import REPOSITORY
 
 
@@ -134,6 +138,7 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
         ("--lookahead-ms -5", "lookahead_ms must be greater than 0"),
         ("--instruments kazoo", "not kazoo"),
         ("--device harp", "harp"),
+        ("--channel 3", "2 input channels"),
         ("--save none/take.wav", "none/take.wav cannot be written"),
         ("--bpm 90", "need --midi"),
         ("--midi none/take.mid", "not a file in a folder that exists"),
@@ -169,6 +174,35 @@ def test_an_earlier_take_is_kept(
     assert take.read_bytes() == b"earlier"
 
 
+async def test_a_device_in_use_is_reported(
+    device: FakeSounddevice, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device.opens = False
+    async with FakeService().running() as service:
+        assert await run(service) == 1
+    assert "Device unavailable" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"), [(ImportError(), "pip install"), (OSError(), "apt-get install")]
+)
+def test_missing_libraries_say_what_to_install(
+    error: Exception, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> ModuleType:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(DeviceError, match=advice):
+        load_sounddevice()
+
+
+def test_the_real_library_lists_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    require_system("libportaudio")
+    assert main(["--list-devices"]) == 0
+    assert "Error" not in capsys.readouterr().out
+
+
 async def test_a_full_disk_costs_the_audio_but_no_notes(
     device: FakeSounddevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +226,7 @@ async def test_a_full_disk_costs_the_audio_but_no_notes(
 INTERRUPTED = """
 import os, signal, sys, traceback
 from clients import microphone
-from tests.clients.fakes.fake_devices import FakePort, FakeSounddevice
+from tests.clients.fake_devices import FakePort, FakeSounddevice
 
 url, midi, words = sys.argv[1:]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as from a shell, though these tests ignore it

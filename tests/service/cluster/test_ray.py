@@ -1,7 +1,6 @@
 """The service on a real Ray Serve: the notes of the single process, whichever replica dies."""
 
 import asyncio
-import itertools
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from websockets.sync.client import connect
 
+from clients import session
 from clients.client import TranscriptionClient
 from clients.events import Disconnected
 from model import storage
@@ -88,16 +88,14 @@ def test_the_service_is_that_of_the_single_process(
 
 
 async def test_clients_resume_if_their_replica_dies(
-    cluster: Cluster, expected: list[dict[str, Any]]
+    cluster: Cluster, expected: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", PATIENCE_S)
     client = TranscriptionClient(
         cluster.url,
         Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ),
-        hold_notes_s=PATIENCE_S,
         give_up_s=PATIENCE_S,
-        open_timeout_s=PATIENCE_S,
         stall_timeout_s=PATIENCE_S,
-        delays=lambda: itertools.repeat(0.2),
     )
     client.start()
     heard: list[dict[str, Any]] = []

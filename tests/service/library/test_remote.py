@@ -11,7 +11,7 @@ import soundfile
 
 from rse_transcribe import command, remote
 from service.access.keys import hash_key
-from tests.clients.fakes.fake_service import nobody
+from tests.clients.fake_service import nobody
 from tests.fakes import FakeTranscriber
 from tests.service.apps import RATE_HZ, melody
 from tests.service.servers import TONES, server_starter

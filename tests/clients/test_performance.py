@@ -1,33 +1,39 @@
 """Performances over connections that break: nothing lost, nothing reported twice, nothing stuck."""
 
 import asyncio
-import itertools
-from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from clients import client as client_module
 from clients.client import MAX_FRUITLESS, TranscriptionClient
-from clients.errors import ConnectError, ServerError
-from clients.events import Disconnected, Event, Gap
+from clients.events import (
+    ConnectError,
+    ConnectionLostError,
+    Disconnected,
+    Event,
+    Gap,
+    ServerError,
+)
+from clients.performance import Backlog
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
-from tests.clients.fakes.fake_service import Behaviour, FakeService, nobody
+from tests.clients.fake_service import Behaviour, FakeService, nobody
 from tests.clients.test_client import OPTIONS, RATE, assert_no_stuck_note, collect, seconds
-from tests.service.faults.held import wait_until
 
 
-def at_once() -> Iterator[float]:
-    return itertools.repeat(0.0)
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.0)
 
 
 async def perform(
     behaviour: Behaviour, duration_s: float
 ) -> tuple[FakeService, TranscriptionClient, list[Event], Done]:
-    """A whole performance that must come to its end; no break is so long that it ends notes."""
+    """A whole performance that must come to its end."""
     async with FakeService(behaviour).running() as service:
-        async with TranscriptionClient(
-            service.url, OPTIONS, delays=at_once, hold_notes_s=3600
-        ) as client:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
             reading = asyncio.create_task(collect(client))
             for _ in range(round(duration_s * 10)):
                 await client.send(seconds(0.1))
@@ -50,11 +56,11 @@ async def test_a_lost_connection_changes_no_note(cut_s: float, drops: int) -> No
     assert done.midi == client.notes.midi()
     assert done.totals.received_samples == 5 * RATE
     assert client.notes.notes == whole.notes.notes
-    assert len(service.sessions) == client.sessions == drops + 1
+    assert len(service.sessions) == client.performance.sessions == drops + 1
     assert all("resume" in session.start for session in service.sessions[1:])
     # Nearly nothing is sent twice: only what the service needs to hear again or had not received.
     assert all(session.first_sample >= (cut_s - 2.5) * RATE for session in service.sessions[1:])
-    assert client.lost_samples == 0
+    assert client.performance.lost_samples == 0
     accepted = {"model": "fake", "mode": "block", "lookahead_ms": 100.0, "block_frames": 4}
     assert accepted.items() <= service.sessions[1].start.items()
 
@@ -72,36 +78,6 @@ def pedal_of(events: list[Event]) -> list[bool]:
     return [event.down for event in events if isinstance(event, Pedal)]
 
 
-async def test_what_sounds_is_ended_during_a_long_break_and_the_pedal_pressed_after_it() -> None:
-    behaviour = Behaviour(pedal=True, drop_at_samples=round(1.4 * RATE), drops=1)
-    events: list[Event] = []
-
-    async def read() -> None:
-        async for event in client:
-            events.append(event)
-            if isinstance(event, Disconnected):
-                behaviour.refuse_with = HTTPStatus.SERVICE_UNAVAILABLE
-
-    async with FakeService(behaviour).running() as service:
-        async with TranscriptionClient(
-            service.url, OPTIONS, hold_notes_s=0.01, delays=lambda: itertools.repeat(0.05)
-        ) as client:
-            reading = asyncio.create_task(read())
-            await client.send(seconds(1.5))
-            await wait_until(lambda: pedal_of(events) == [True, False])
-            assert client.notes.pedal_down
-            assert_no_stuck_note(events)
-            behaviour.refuse_with = behaviour.pedal = None
-            await client.send(seconds(1.5))
-            await client.stop()
-            await reading
-    assert pedal_of(events) == [True, False, True, False]
-    assert_no_stuck_note(events)
-    held = [event for event in notes_of(events) if event.note_id == 1]
-    assert [event.time_s for event in held] == [1.25, 1.5]  # ended where it had got to
-    assert client.notes.notes[1].offset_s == 1.75  # and yet known for what it was
-
-
 @pytest.mark.parametrize("code", ["bad_resume", "unknown_model"])
 async def test_a_point_that_is_refused_ends_what_sounds_and_goes_on(code: str) -> None:
     behaviour = Behaviour(
@@ -112,20 +88,17 @@ async def test_a_point_that_is_refused_ends_what_sounds_and_goes_on(code: str) -
     assert service.sessions[2].start == service.sessions[0].start
     assert_no_stuck_note(events)
     assert pedal_of(events) == [True, False, True, False]
-    assert client.lost_samples == 0
+    assert client.performance.lost_samples == 0
     assert [event for event in events if isinstance(event, Gap)] == []
 
 
-async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> None:
+async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_KEPT_S", 3.0)
     behaviour = Behaviour(drop_at_samples=round(2.4 * RATE), drops=1)
     async with FakeService(behaviour).running() as service:
-        client = TranscriptionClient(
-            service.url,
-            OPTIONS,
-            max_kept_s=3,
-            give_up_s=None,
-            delays=lambda: itertools.repeat(0.001),
-        )
+        client = TranscriptionClient(service.url, OPTIONS, give_up_s=None)
         client.start()
         client.put(seconds(2.4))
         events: list[Event] = []
@@ -140,7 +113,7 @@ async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> No
             elif isinstance(event, Gap):
                 client.finish()
     (gap,) = [event for event in events if isinstance(event, Gap)]
-    assert gap.lost_samples == client.lost_samples
+    assert gap.lost_samples == client.performance.lost_samples
     assert gap.time_s == pytest.approx(9.4)  # the last three seconds of 12.4 were kept
     assert "resume" not in service.sessions[-1].start
     assert service.sessions[-1].samples == 3 * RATE
@@ -154,7 +127,7 @@ async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right() -> No
 async def test_a_service_that_keeps_failing_at_the_same_place_is_given_up() -> None:
     behaviour = Behaviour(fail_at_samples=round(1.4 * RATE), fail_retryable=True)
     async with FakeService(behaviour).running() as service:
-        async with TranscriptionClient(service.url, OPTIONS, delays=at_once) as client:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
             await client.send(seconds(2))
             events, failure = await collect(client)
     assert isinstance(failure, ServerError)
@@ -163,12 +136,48 @@ async def test_a_service_that_keeps_failing_at_the_same_place_is_given_up() -> N
     assert_no_stuck_note(events)
 
 
-async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection() -> None:
+async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FIRST_DELAY_S", "LONGEST_DELAY_S"):
+        monkeypatch.setattr(client_module, name, 3600.0)
     with nobody() as url:
-        client = TranscriptionClient(
-            url, OPTIONS, give_up_s=None, delays=lambda: itertools.repeat(3600.0)
-        )
+        client = TranscriptionClient(url, OPTIONS, give_up_s=None)
         client.start()
         client.put(seconds(1))
         with pytest.raises(ConnectError, match="cannot connect"):
             await client.stop()
+
+
+def numbered(start: int, count: int) -> bytes:
+    return b"".join((start + i).to_bytes(2, "little") for i in range(count))
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), max_size=30),
+    first=st.integers(0, 100),
+    most=st.integers(1, 50),
+    max_samples=st.integers(1, 1_000),
+)
+def test_audio_is_read_once_and_in_order_or_known_to_be_dropped(
+    sizes: list[int], first: int, most: int, max_samples: int
+) -> None:
+    async def run() -> None:
+        backlog = Backlog(2, max_samples)
+        for size in sizes:
+            backlog.put(numbered(backlog.end, size))
+            assert backlog.end - backlog.start <= max_samples
+        backlog.finish()
+        assert backlog.end == sum(sizes)
+        backlog.position = position = min(first, backlog.end)
+        if position < min(backlog.start, backlog.end):
+            with pytest.raises(ConnectionLostError, match="dropped"):
+                await backlog.read(most)
+            backlog.position = position = backlog.start
+        heard = b""
+        while (pcm := await backlog.read(most)) is not None:
+            assert len(pcm) <= 2 * most
+            heard += pcm
+        assert heard == numbered(position, sum(sizes) - position)
+
+    asyncio.run(run())

@@ -1,21 +1,93 @@
-"""Live notes to a MIDI port, for another program or an instrument to play."""
+"""Notes as MIDI: gathered from events for a file, or played on a port as they come."""
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import mido
 
 from clients.events import Connected
-from service.protocol.midi_file import CHANNELS, PEDALLED, SUSTAIN
+from service.protocol.midi_file import CHANNELS, PEDALLED, STEADY, SUSTAIN, Tempo, midi_file
 from service.protocol.mpe import MASTER, MEMBERS, bend, setup
-from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, Pedal
+from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
-# mido's names: the computer's own MIDI (ALSA, CoreMIDI, Windows MM), then JACK.
-SYSTEMS = ("mido.backends.rtmidi", "mido.backends.rtmidi/UNIX_JACK")
+BACKEND = "mido.backends.rtmidi"  # the computer's own MIDI: ALSA, CoreMIDI, Windows MM
 ALL_NOTES_OFF = 123  # controller number
+
+
+@dataclass(slots=True)
+class Note:
+    """One note; ``offset_s`` is None while it sounds, ``instrument`` if unknown."""
+
+    note_id: int
+    pitch: int
+    velocity: int
+    confidence: float
+    onset_s: float
+    onset_frame: int
+    offset_s: float | None = None
+    offset_frame: int | None = None
+    instrument: str | None = None
+    instrument_probability: float | None = None
+    bends: list[float] | None = None
+    """Cents above the pitch from ``onset_frame`` on, one per frame, if asked for."""
+
+
+class ReceivedNotes:
+    """Notes in the order of their beginnings.
+
+    Attributes:
+        notes: all of them.
+        pedal: moves of the sustain pedal, in their order.
+        programs: of General MIDI, by instrument, as the service states them.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+        self.pedal: list[Pedal] = []
+        self.programs: Mapping[str, int] = {}
+        self._sounding: dict[int, Note] = {}
+
+    @property
+    def sounding(self) -> list[Note]:
+        """Notes without an end so far."""
+        return list(self._sounding.values())
+
+    @property
+    def pedal_down(self) -> bool:
+        return bool(self.pedal) and self.pedal[-1].down
+
+    def event(self, event: object) -> None:
+        """Process an event; events other than notes and the pedal are ignored."""
+        match event:
+            case NoteOn():
+                same = event.model_dump(exclude={"seq", "type", "time_s", "frame"})
+                note = Note(onset_s=event.time_s, onset_frame=event.frame, **same)
+                self.notes.append(note)
+                self._sounding[event.note_id] = note
+            case NoteUpdate() if event.note_id in self._sounding:
+                note = self._sounding[event.note_id]
+                note.instrument = event.instrument
+                note.instrument_probability = event.instrument_probability
+            case NoteBend() if event.note_id in self._sounding:
+                note = self._sounding[event.note_id]
+                note.bends = [*(note.bends or ()), *event.cents]
+            case NoteOff() if event.note_id in self._sounding:
+                ended = self._sounding.pop(event.note_id)
+                ended.offset_s = max(ended.onset_s, event.time_s)
+                ended.offset_frame = event.frame
+                if ended.bends is not None:  # the last may reach beyond the end
+                    del ended.bends[max(0, event.frame - ended.onset_frame) :]
+            case Pedal():
+                self.pedal.append(event)
+
+    def midi(self, tempo: Tempo = STEADY) -> bytes:
+        """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
+        pedal = [(move.time_s, move.down) for move in self.pedal]
+        return midi_file(self.notes, pedal, self.programs, tempo)
 
 
 class MidiPortError(Exception):
@@ -23,47 +95,33 @@ class MidiPortError(Exception):
 
 
 def open_port(name: str) -> Any:
-    """Open an output port by a part of its name, or a new one with the name ``virtual``.
-
-    Raises:
-        MidiPortError: python-rtmidi is missing, MIDI is unavailable, or no port matches.
-    """
-    there: list[str] = []
-    complaints: list[str] = []
-    for system in SYSTEMS:
-        try:
-            backend = mido.Backend(system, load=True)
-            if name == VIRTUAL:
-                return backend.open_output(VIRTUAL_NAME, virtual=True)
-            names = backend.get_output_names()
-            there += names
-            fitting = [port for port in names if port == name] or [
-                port for port in names if name.lower() in port.lower()
-            ]
-            if fitting:
-                return backend.open_output(fitting[0])
-        except ImportError:
-            raise MidiPortError(
-                "python-rtmidi is missing: pip install mido python-rtmidi "
-                "(Python 3.13 builds it: a C++ compiler and libasound2-dev are needed)"
-            ) from None
-        # What rtmidi raises if the system does not run, has no virtual ports, or is not built
-        # in; its own kinds are kinds of OSError.
-        except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
-            complaints.append(str(error))
-    if name != VIRTUAL and len(complaints) < len(SYSTEMS):
-        known = ", ".join(there) or "none"
-        complaints.append(f"no MIDI output like {name!r}; there are: {known}")
-    raise MidiPortError(f"MIDI port {name}: {'; '.join(complaints)}")
+    """Open an output port by a part of its name, or a new one with the name ``virtual``. Raises
+    MidiPortError if python-rtmidi is missing, MIDI is unavailable, or no port matches."""
+    try:
+        backend = mido.Backend(BACKEND, load=True)
+        if name == VIRTUAL:
+            return backend.open_output(VIRTUAL_NAME, virtual=True)
+        names = backend.get_output_names()
+        fitting = [port for port in names if port == name]
+        fitting += [port for port in names if name.lower() in port.lower()]
+        if fitting:
+            return backend.open_output(fitting[0])
+    except ImportError:
+        raise MidiPortError(
+            "python-rtmidi is missing: pip install mido python-rtmidi "
+            "(Python 3.13 builds it: a C++ compiler and libasound2-dev are needed)"
+        ) from None
+    # What rtmidi raises if the system does not run or has no virtual ports; its own kinds are kinds
+    # of OSError.
+    except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
+        raise MidiPortError(f"MIDI port {name}: {error}") from None
+    known = ", ".join(names) or "none"
+    raise MidiPortError(f"no MIDI output like {name!r}; there are: {known}")
 
 
 class MidiOut:
-    """Sends events to a port, on a channel for each instrument in the order in which they are first
-    heard; from the 16th on they share. ``close`` ends every sounding note.
-
-    Args:
-        port: a mido output port, or one like it: ``send(message)`` and ``close()``.
-    """
+    """Sends events to a mido output port, on a channel for each instrument in the order in which
+    they are first heard; from the 16th on they share. ``close`` ends every sounding note."""
 
     def __init__(self, port: Any) -> None:
         self._port = port

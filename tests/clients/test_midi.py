@@ -1,19 +1,60 @@
-"""MIDI out: every note that begins ends, on every way out."""
+"""Notes gathered for a file, and played on a port: every note that begins ends."""
 
+import io
 import sys
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
 
 import mido
+import pretty_midi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.events import Connected
-from clients.midi.port import VIRTUAL_NAME, MidiOut, MidiPortError, MpeOut, open_port
+from clients.midi import VIRTUAL_NAME, MidiOut, MidiPortError, MpeOut, ReceivedNotes, open_port
+from service.protocol.midi_file import FASTEST_BPM, TICKS_PER_BEAT, Tempo, TempoMap
 from service.protocol.server_messages import NoteBend, Pedal
-from tests.clients.fakes.events import off, on
-from tests.clients.fakes.fake_devices import FakePort
+from tests.clients.fake_devices import FakePort, off, on
+
+
+@given(
+    st.lists(st.floats(0.16, 3.0), min_size=1, max_size=30),
+    st.floats(0, 10),
+    st.floats(0, 100),
+    st.sampled_from([1.0, 1.5]),
+)
+def test_ticks_are_times(
+    periods_s: list[float], first_s: float, time_s: float, quarters: float
+) -> None:
+    """Beats lie on a sequencer's lines, and none is faster than any that may be asked for, not even
+    the one before the first."""
+    periods_s = [quarters * period_s for period_s in periods_s]
+    beats_s = list(accumulate(periods_s, initial=first_s))
+    ticks = TempoMap(Tempo(beats_s, quarters))
+    tick, at_s, before = ticks.tick(time_s), 0.0, (0, 0)
+    for place, us_per_quarter in ticks.changes:
+        at_s += (min(tick, place) - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
+        before = (min(tick, place), us_per_quarter)
+    at_s += (tick - before[0]) / TICKS_PER_BEAT * before[1] / 1e6
+    assert at_s == pytest.approx(time_s, abs=max(periods_s) / TICKS_PER_BEAT + 1e-5)
+    assert all(60e6 / us_per_quarter <= FASTEST_BPM + 0.1 for _, us_per_quarter in ticks.changes)
+    per_beat = TICKS_PER_BEAT * quarters
+    assert all((ticks.tick(beat_s) + 1) % per_beat <= 2 for beat_s in beats_s[1:])
+
+
+@pytest.mark.parametrize("instrument", [None, "piano"])
+def test_a_pedal_that_is_down_to_the_end_is_released_there(instrument: str | None) -> None:
+    notes = ReceivedNotes()
+    for event in (
+        Pedal(down=True, frame=0, time_s=0.0),
+        on(0, 60, 0.5, instrument=instrument),
+        off(0, 60, 1.5),
+    ):
+        notes.event(event)
+    (part,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
+    assert [(c.value, round(c.time, 3)) for c in part.control_changes] == [(127, 0.0), (0, 1.5)]
 
 
 def connected(programs: dict[str, int]) -> Connected:
@@ -110,37 +151,21 @@ def test_a_pitch_sounds_as_long_as_a_note_of_it_and_nothing_after_close(
     assert port.closed
 
 
-class FakeBackend:
-    names = ("Midi Through:0", "Synth A:0", "Synth B:0")
-
-    def get_output_names(self) -> list[str]:
-        return list(self.names)
-
-    def open_output(self, name: str, virtual: bool = False) -> tuple[str, bool]:
+def test_ports_are_found_by_a_part_of_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_output(name: str, virtual: bool = False) -> tuple[str, bool]:
         if name == "Synth B:0":
             raise OSError("port is in use")
         return name, virtual
 
-
-def test_ports_are_found_by_a_part_of_their_name_in_the_first_system_that_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def load(name: str, load: bool) -> FakeBackend:
-        if name == "first":
-            raise OSError("the first does not run")
-        return FakeBackend()
-
-    monkeypatch.setattr(mido, "Backend", load)
-    monkeypatch.setattr("clients.midi.port.SYSTEMS", ["first", "second"])
+    names = ["Midi Through:0", "Synth A:0", "Synth B:0"]
+    backend = SimpleNamespace(get_output_names=lambda: names, open_output=open_output)
+    monkeypatch.setattr(mido, "Backend", lambda name, load: backend)
     assert open_port("virtual") == (VIRTUAL_NAME, True)
     assert open_port("synth a") == ("Synth A:0", False)
-    with pytest.raises(MidiPortError, match="the first does not run.*Synth A:0"):
+    with pytest.raises(MidiPortError, match="organ.*Synth A:0"):
         open_port("organ")
     with pytest.raises(MidiPortError, match="in use"):
         open_port("synth b")
-    monkeypatch.setattr("clients.midi.port.SYSTEMS", ["first"])
-    with pytest.raises(MidiPortError, match="the first does not run"):
-        open_port("virtual")
 
 
 def test_missing_rtmidi_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Audio from an input device of this computer, through PortAudio."""
 
 import asyncio
+import contextlib
 import importlib
 import math
 from collections.abc import Callable
@@ -9,9 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from service.protocol.options import Encoding
-
-ENCODING = Encoding.PCM_S16LE
 FULL_SCALE = 32_768
 BLOCK_S = 0.01
 
@@ -21,11 +19,8 @@ class DeviceError(Exception):
 
 
 def load_sounddevice() -> ModuleType:
-    """The sounddevice module.
-
-    Raises:
-        DeviceError: it or the PortAudio library is not installed; the text says what to do.
-    """
+    """The sounddevice module. Raises DeviceError, with what to do, if it or the PortAudio library
+    is not installed."""
     try:
         return importlib.import_module("sounddevice")
     except ImportError:
@@ -36,35 +31,15 @@ def load_sounddevice() -> ModuleType:
         ) from None
 
 
-def input_devices(sounddevice: ModuleType) -> list[str]:
-    """One line for each device that has inputs: number, name, channels, rate."""
-    default = sounddevice.default.device[0]
-    return [
-        f"{'*' if number == default else ' '} {number:2d}  {device['name']}  "
-        f"({device['max_input_channels']} in, {device['default_samplerate']:.0f} Hz)"
-        for number, device in enumerate(sounddevice.query_devices())
-        if device["max_input_channels"] > 0
-    ]
-
-
 class Microphone:
-    """An input device, given away as 16-bit PCM while it is open.
-
-    Args:
-        sounddevice: the module, or one like it.
-        device: number or a part of the name; None for the system's default.
-        channel: the only one to hear, 1 for the first; None: the first two, interleaved.
-
-    Attributes:
-        channels: of the PCM.
-
-    Raises:
-        DeviceError: no such device or channel.
-    """
+    """An input device, given away as 16-bit PCM of so many ``channels`` while it is open."""
 
     def __init__(
         self, sounddevice: ModuleType, device: int | str | None, channel: int | None
     ) -> None:
+        """device: number or a part of the name; None for the system's default. channel: the only
+        one to hear, 1 for the first; None: the first two, interleaved. Raises DeviceError if there
+        is no such device or channel."""
         self._sounddevice = sounddevice
         self._device = device
         try:
@@ -95,10 +70,7 @@ class Microphone:
 
     def open(self, put: Callable[[bytes], None], finish: Callable[[], None]) -> None:
         """Start to listen: each block is put; when the device ends of itself, that is finished.
-
-        Raises:
-            DeviceError: the device cannot be opened.
-        """
+        Raises DeviceError if it cannot be opened."""
         loop = asyncio.get_running_loop()
 
         def callback(samples: Any, frames: int, moment: Any, status: Any) -> None:
@@ -137,7 +109,5 @@ class Microphone:
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
-    try:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: the device calls after the end
         loop.call_soon_threadsafe(function, *arguments)
-    except RuntimeError:
-        pass  # the loop is closed: the device calls back after the end

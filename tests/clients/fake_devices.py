@@ -1,4 +1,4 @@
-"""An input device and a MIDI port that exist in memory only."""
+"""An input device and a MIDI port that exist in memory only, and events for them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import mido
 import numpy as np
+
+from service.protocol.server_messages import NoteOff, NoteOn
 
 RATE = 16_000
 
@@ -21,9 +23,8 @@ class FakeSounddevice:
     """Stands for the module: one playback device, one input device with two channels.
 
     The last channel that is opened hears a ramp, the others its negative: mixed, they cancel each
-    other. The device ends after
-    ``seconds``; None means that it goes on until it is closed, at the pace of life: a faster one
-    would overrun every buffer wherever the machine stands still for some seconds.
+    other. The device ends after ``seconds``; None: it goes on until it is closed, at the pace of
+    life, as a faster one would overrun every buffer if the machine stands still for some seconds.
     """
 
     PortAudioError = PortAudioError
@@ -120,3 +121,12 @@ class FakePort:
             elif message.type == "note_off":
                 pitches.discard(message.note)
         return pitches
+
+
+def on(note_id: int, pitch: int, time_s: float = 0.0, **more: Any) -> NoteOn:
+    usual = {"velocity": 80, "confidence": 0.5, "frame": int(time_s * 86)}
+    return NoteOn(note_id=note_id, pitch=pitch, time_s=time_s, **{**usual, **more})
+
+
+def off(note_id: int, pitch: int, time_s: float = 2.5) -> NoteOff:
+    return NoteOff(note_id=note_id, pitch=pitch, frame=int(time_s * 86), time_s=time_s)

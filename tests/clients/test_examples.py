@@ -44,7 +44,14 @@ def test_host_of_numpy_and_onnxruntime_alone(live_onnx: Path, tmp_path: Path) ->
             samples += 0.2 * level * np.exp(-3 * (1 + number / 2) * since) * partial
     tune = tmp_path / "tune.wav"
     soundfile.write(tune, samples, RATE_HZ, subtype="PCM_16")
-    host = [sys.executable, "-c", ALONE, EXAMPLES / "onnx_host.py", live_onnx, tune]
+    host: list[str | Path] = [
+        sys.executable,
+        "-c",
+        ALONE,
+        EXAMPLES / "onnx_host.py",
+        live_onnx,
+        tune,
+    ]
     run = subprocess.run(host, capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     rows = [line.split() for line in run.stdout.splitlines()]

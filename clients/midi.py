@@ -8,9 +8,18 @@ from typing import Any
 import mido
 
 from clients.events import Connected
-from service.protocol.midi_file import CHANNELS, PEDALLED, STEADY, SUSTAIN, Tempo, midi_file
-from service.protocol.mpe import MASTER, MEMBERS, bend, setup
-from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
+from service.protocol.midi_file import (
+    CHANNELS,
+    MASTER,
+    MEMBERS,
+    PEDALLED,
+    STEADY,
+    SUSTAIN,
+    Tempo,
+    bend,
+    midi_file,
+    mpe_setup,
+)
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
@@ -198,7 +207,7 @@ class MpeOut(MidiOut):
         super().__init__(port)
         self._members = list(MEMBERS)  # the longest unused first
         self._players: dict[int, str | None] = {}  # by channel
-        for message in setup():
+        for message in mpe_setup():
             port.send(message)
 
     def event(self, event: object) -> None:

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service"
             return 2
     logs.configure(settings.log_format)
     try:
-        app = create_app(settings, on_load_failure=lambda: server.fail())
+        app = create_app(settings)
     except KeysError as error:
         print(f"The API keys cannot be used: {error}", file=sys.stderr)
         return 2
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service"
             runner.run(server.serve())
     except SystemExit as end:  # of uvicorn, which has said why: the port is taken, for one
         return end.code if isinstance(end.code, int) else 1
-    return 1 if server.failed else 0
+    return 1 if app.state.service.load_error else 0
 
 
 if __name__ == "__main__":

@@ -3,19 +3,19 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from service import page
-from service.access import problems
+from service.access import keys
 from service.access.gate import Gate
-from service.access.tokens import token_router
+from service.access.problems import HANDLERS
 from service.engine.load import available_cores, load_shipped
 from service.live import websocket
-from service.ops import health, metrics
+from service.ops import health
 from service.ops.capacity import capacity
 from service.ops.metrics import Metrics
 from service.settings import Settings, unknown_variables
@@ -34,18 +34,17 @@ def create_app(
     *,
     load_model: LoadModel = load_shipped,
     processes: bool = PROCESSES,
-    on_load_failure: Callable[[], None] | None = None,
 ) -> FastAPI:
     """The service as an ASGI application.
 
-    It answers immediately and is ready once its workers have loaded the weights. If that fails,
-    `on_load_failure` is called; without it the application stays up and reports the failure at
-    /readyz. `load_model` is called in each worker; without `processes` there is one, a thread.
+    It answers immediately and is ready once its workers have loaded the weights; if that fails,
+    /readyz says so. `load_model` is called in each worker; without `processes` there is one, a
+    thread.
 
     Raises `service.access.keys.KeysError` if the API keys cannot be read.
     """
-    for warning in unknown_variables(os.environ):
-        logger.warning(warning)
+    for name in unknown_variables(os.environ):
+        logger.warning("the variable %s is not a setting of the service", name)
     numbers = Metrics()
     pool = Pool(
         Setup(load=load_model, model=settings.model, device=settings.device),
@@ -59,7 +58,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(load(state, on_load_failure))
+        loading = asyncio.create_task(load(state))
         try:
             yield
         finally:
@@ -68,17 +67,12 @@ def create_app(
             await asyncio.wait([loading])
             await pool.close()
 
-    app = FastAPI(lifespan=lifespan, openapi_url=None)  # PROTOCOL.md describes it
+    # PROTOCOL.md describes it
+    app = FastAPI(lifespan=lifespan, openapi_url=None, exception_handlers=HANDLERS)
     app.state.service = state
-    problems.install(app)
-    app.include_router(health.health_router(state))
-    app.include_router(token_router(state.tokens))
-    app.include_router(metrics.router)
-    app.include_router(upload.router)
-    app.include_router(score.router)
-    app.include_router(websocket.router)
-    refused = state.metrics.refused
-    app.add_middleware(Gate, app.router, settings, state.keys, state.tokens, refused)
+    for endpoints in (health, keys, upload, score, websocket):
+        app.include_router(endpoints.router)
+    app.add_middleware(Gate, app.router, settings, state.keys, state.tokens, numbers.refused)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -91,7 +85,7 @@ def create_app(
     return app
 
 
-async def load(state: ServiceState, on_failure: Callable[[], None] | None) -> None:
+async def load(state: ServiceState) -> None:
     """Starts the workers, measures their capacity, then declares the service ready."""
     settings, pool = state.settings, state.pool
     try:
@@ -101,8 +95,6 @@ async def load(state: ServiceState, on_failure: Callable[[], None] | None) -> No
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.load_error = f"the model cannot be loaded: {type(error).__name__}"
-        if on_failure is not None:
-            on_failure()
         return
     state.loaded = True
     logger.info("model %s is ready on %s", pool.config.name, pool.device)

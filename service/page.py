@@ -8,7 +8,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.access.problems import deny
+from service.access.problems import answer_to
 from service.protocol.faults import ErrorCode, ProtocolError
 
 STATIC = Path(__file__).parent / "static"
@@ -42,7 +42,7 @@ def serve(app: FastAPI) -> None:
             await files(scope, receive, send)
         elif scope["type"] == "websocket":
             fault = ProtocolError(ErrorCode.NOT_FOUND, "there is no websocket at this address")
-            await deny(WebSocket(scope, receive, send), fault)
+            await WebSocket(scope, receive, send).send_denial_response(answer_to(fault))
         else:
             await not_found(scope, receive, send)
 

@@ -1,9 +1,9 @@
 """A uvicorn server that ends open sessions before it closes their sockets.
 
-On SIGTERM, uvicorn by itself sends a close frame to every websocket before it notifies the
-application, so sessions could not send their last notes. Here the signal first sets `draining`: new
-work is refused, and sessions send their last notes and `done`. When they have finished, or most of
-`drain_timeout_s` has passed, uvicorn shuts down as usual. A second signal skips the wait.
+By itself uvicorn closes every websocket before it notifies the application, so sessions could not
+send their last notes. Here SIGTERM first sets `draining`: new work is refused, and sessions send
+their last notes and `done`. When they have finished, or most of `drain_timeout_s` has passed,
+uvicorn shuts down as usual. A second signal skips the wait.
 """
 
 import asyncio
@@ -25,35 +25,23 @@ from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
-# The application answers a message above MAX_MESSAGE_BYTES with an error; the websocket library
-# closes with 1009 on one too large to hold in memory.
-HARD_SIZE_FACTOR = 4
-
 UNREAD_MS = 30_000  # how long the system keeps what a client does not read
 # What waits in the system for a session that is held back to its pace: a ping behind it is to be
 # answered within the 20 s of many libraries, even at 8 kHz.
 AHEAD_BYTES = 128 * 1024
-MAX_WAITING = 512  # connections without a request: each holds one of the process's files
 
 
 class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """One that asks for nothing ends after a while, or gives way to a newer one."""
+    """One that asks for nothing, or half of a request, ends after a while."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self.since_s = self.loop.time()
         self._end_later()
-        if len(self.connections) <= MAX_WAITING:
-            return
-        waiting = [one for one in self.connections if isinstance(one, HttpConnection) and one.waits]
-        if len(waiting) > MAX_WAITING:
-            oldest = min(waiting, key=lambda one: one.since_s)
-            oldest.transport.write(_TIMED_OUT)
-            oldest.transport.close()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self in self.connections and self.waits:  # for the rest of a request
+        answered = self.cycle is None or self.cycle.response_complete
+        if self in self.connections and answered:  # else it is a websocket's now
             self._end_later()
 
     def _end_later(self) -> None:
@@ -61,17 +49,6 @@ class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
-
-    @property
-    def waits(self) -> bool:
-        closing = self.transport.is_closing()
-        return not closing and (self.cycle is None or self.cycle.response_complete)
-
-
-_TIMED_OUT = (
-    b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\n"
-    b"Content-Length: 33\r\n\r\ntoo many connections ask nothing\n"
-)
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
@@ -89,7 +66,9 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         port=settings.port,
         http=HttpConnection,
         ws=SocketConnection,
-        ws_max_size=HARD_SIZE_FACTOR * MAX_MESSAGE_BYTES,
+        # The application answers a message above MAX_MESSAGE_BYTES with an error; the websocket
+        # library closes with 1009 on one too large to hold in memory.
+        ws_max_size=4 * MAX_MESSAGE_BYTES,
         ws_max_queue=4,
         # PCM does not compress; deflate would only cost time and memory.
         ws_per_message_deflate=False,
@@ -113,7 +92,6 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._state = state
         self._drain: asyncio.Task[None] | None = None
-        self.failed = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accepted sockets inherit that the system drops a client which reads nothing."""
@@ -122,6 +100,10 @@ class DrainingServer(uvicorn.Server):
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, AHEAD_BYTES)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end: also if the model cannot be loaded."""
+        return await super().on_tick(counter) or self._state.load_error is not None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler. It does not re-raise the signal: a drained server exits with 0."""
@@ -133,11 +115,6 @@ class DrainingServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         loop.call_soon_threadsafe(self._begin_drain, context=Context())
 
-    def fail(self) -> None:
-        """Ends the server as failed; called if the model cannot be loaded."""
-        self.failed = True
-        self.should_exit = True
-
     def _begin_drain(self) -> None:
         if self._drain is None:
             self._state.draining.set()
@@ -145,17 +122,17 @@ class DrainingServer(uvicorn.Server):
 
     async def _wait_for_sessions(self) -> None:
         began_s = monotonic()
-        logger.info("draining: %d sessions are open", self._state.sessions.count)
+        sessions, uploads = self._state.sessions, self._state.uploads
+        logger.info("draining: %d sessions are open", sessions.count)
         timeout_s = self._state.settings.drain_timeout_s
         rest_s = min(2.0, timeout_s / 4)  # half for closing sockets, half for ending the worker
         # typed as int, but any number works
         self.config.timeout_graceful_shutdown = rest_s / 2  # type: ignore[assignment]
         try:
             async with asyncio.timeout(timeout_s - rest_s):
-                await self._state.sessions.wait_until_empty()
-                await self._state.uploads.wait_until_empty()
+                while sessions.count or uploads.count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
         except TimeoutError:
-            open_sessions, uploads = self._state.sessions.count, self._state.uploads.count
-            logger.warning("gave up on %d sessions and %d uploads", open_sessions, uploads)
+            logger.warning("gave up on %d sessions and %d uploads", sessions.count, uploads.count)
         logger.info("drained in %.2f s", monotonic() - began_s)
         self.should_exit = True

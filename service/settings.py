@@ -1,6 +1,5 @@
 """Settings, read from the environment: `RSE_<NAME>`."""
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Callable, Iterable
@@ -17,12 +16,9 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach a server on this address."""
-    if address.lower() == "localhost":
-        return True
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return address.lower() == "localhost"
 
 
 def _host(name: str) -> str:
@@ -30,10 +26,7 @@ def _host(name: str) -> str:
     with suppress(ValueError):
         return str(ipaddress.ip_address(name.strip("[]")))
     if _HOST.fullmatch(name) is None:
-        raise ValueError(
-            "expected names without scheme and port, such as music.example.org or *.example.org, "
-            f"got {name!r}"
-        )
+        raise ValueError(f"expected a name without scheme and port, or *.NAME, got {name!r}")
     return name
 
 
@@ -52,9 +45,8 @@ def _proxies(proxies: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _split(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return tuple(name for entry in value.split(",") if (name := entry.strip()))
+    entries = value.split(",") if isinstance(value, str) else value
+    return tuple(name for entry in entries if (name := entry.strip()))
 
 
 def _each(check: Callable[[str], str]) -> AfterValidator:
@@ -101,9 +93,8 @@ class Settings(BaseSettings):
     def _keys_if_reachable(self) -> Self:
         if not (is_loopback(self.host) or self.has_keys or self.allow_open):
             raise ValueError(
-                f"others can reach host {self.host}, and there are no API keys: make one with "
-                "`rse-transcribe keys new NAME >> keys` and set RSE_KEYS_FILE=keys, or serve "
-                "everybody with RSE_ALLOW_OPEN=1"
+                f"others can reach host {self.host} without API keys: set RSE_KEYS_FILE=keys after "
+                "`rse-transcribe keys new NAME >> keys`, or RSE_ALLOW_OPEN=1 to serve everybody"
             )
         return self
 
@@ -114,16 +105,8 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """A warning for each variable `RSE_...` that is not a setting.
-
-    They do not stop the start: some belong to tests, and Kubernetes makes others from the name of a
-    Service.
-    """
-    known = [f"RSE_{name.upper()}" for name in Settings.model_fields]
-    warnings = []
-    for name in sorted(environment):
-        if name.upper().startswith("RSE_") and name.upper() not in {*known, *_OF_CLIENTS}:
-            near = difflib.get_close_matches(name.upper(), known, 1, 0.8)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            warnings.append(f"the variable {name} is not a setting of the service{hint}")
-    return warnings
+    """Variables `RSE_...` that are no settings. They do not stop the start: some belong to tests,
+    and Kubernetes makes others from the name of a Service."""
+    known = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _OF_CLIENTS
+    names = (name for name in environment if name.upper().startswith("RSE_"))
+    return sorted(name for name in names if name.upper() not in known)

@@ -6,17 +6,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import anyio
 
-from service.access.clients import Client, Reservation, Room
-from service.access.keys import KeysError, read_keys
+from service.access.keys import KeysError, Tokens, read_keys
 from service.access.problems import record_refusal
-from service.access.tokens import Tokens
-from service.ops.capacity import SessionRoom
+from service.ops.capacity import Reservation, Room, SessionRoom
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings
 from service.workers.pool import Pool
 
-NOT_RUNNING = "the model is not loaded yet, or has failed"
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
 
@@ -45,36 +42,28 @@ class ServiceState:
         self.draining = asyncio.Event()
         self.loaded = False
         self.load_error: str | None = None
-        self._watch()
-
-    def _watch(self) -> None:
-        """Registers the gauges of this state."""
-        watch, sessions, uploads = self.metrics.watch, self.sessions, self.uploads
+        watch, sessions, uploads = metrics.watch, self.sessions, self.uploads
         watch("sessions", "Live sessions open", lambda: sessions.count)
-        watch(
-            "sessions_limit",
-            "Limit of open live sessions with default options",
-            lambda: sessions.limit,
-        )
+        watch("sessions_limit", "Most live sessions of default options", lambda: sessions.limit)
         watch(
             "sessions_load",
             "Part of the room for live sessions that is taken",
             lambda: sessions.taken / (sessions.total or 1),
         )
         watch("uploads", "Recordings being transcribed", lambda: uploads.count)
-        watch("uploads_limit", "Limit of concurrent recordings", lambda: uploads.total)
-        watch("ready", "1 if new work is accepted", lambda: self.ready)
-        watch("draining", "1 while shutting down", self.draining.is_set)
 
     @property
     def running(self) -> bool:
         """Whether the weights are loaded and a worker is there."""
         return self.loaded and self.pool.ready
 
-    @property
-    def ready(self) -> bool:
-        """Whether new work is accepted."""
-        return self.running and not self.draining.is_set()
+    def check_ready(self) -> None:
+        """Raises ProtocolError unless new work is accepted."""
+        if self.draining.is_set():
+            raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
+        if not self.running:
+            why = self.load_error or "the model is not loaded yet, or has failed"
+            raise ProtocolError(ErrorCode.NOT_READY, why)
 
     def check_model(self, model: str | None) -> None:
         """Raises ProtocolError unless this is the model that is loaded here; None asks for any."""
@@ -82,37 +71,27 @@ class ServiceState:
         if model not in (None, self.settings.model, loaded):
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 
-    def most_sessions(self, client: Client) -> int:
-        """Sessions that a client may have: if nobody set a number, it leaves half to others."""
-        most = client.max_sessions or self.settings.max_sessions_per_client
-        return min(MAX_SESSIONS_PER_CLIENT, _half(self.sessions.limit)) if most == "auto" else most
-
-    def session_place(self, client: Client) -> AbstractContextManager[Reservation]:
+    def session_place(self, client: str) -> AbstractContextManager[Reservation]:
         """Hold a client's place while the block runs. Raises ProtocolError if there is none."""
-        size = self.sessions.first_size
-        return self._place(self.sessions, client, self.most_sessions(client), size)
+        half = max(1, min(MAX_SESSIONS_PER_CLIENT, self.sessions.limit // 2))
+        wished = self.settings.max_sessions_per_client
+        most = half if wished == "auto" else wished
+        return self._place(self.sessions, client, most, self.sessions.first_size)
 
-    def upload_place(self, client: Client) -> AbstractContextManager[Reservation]:
+    def upload_place(self, client: str) -> AbstractContextManager[Reservation]:
         """The same of an upload."""
-        most = min(MAX_UPLOADS_PER_CLIENT, _half(self.settings.max_uploads))
+        most = max(1, min(MAX_UPLOADS_PER_CLIENT, self.settings.max_uploads // 2))
         return self._place(self.uploads, client, most)
 
     @contextmanager
     def _place(
-        self, room: Room, client: Client, most: int, size: float = 1.0
+        self, room: Room, client: str, most: int, size: float = 1.0
     ) -> Iterator[Reservation]:
         with ExitStack() as stack:
             try:
-                if self.draining.is_set():
-                    raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-                if not self.running:
-                    raise ProtocolError(ErrorCode.NOT_READY, NOT_RUNNING)
+                self.check_ready()
                 place = stack.enter_context(room.take(client, most, size))
             except ProtocolError as refusal:
                 record_refusal(self.metrics.refused, refusal, client)
                 raise
             yield place
-
-
-def _half(places: int) -> int:
-    return max(1, places // 2)

@@ -1,13 +1,19 @@
 """The gate before every endpoint: `Host`, `Origin`, key or token.
 
-Plain ASGI, since framework middleware skips websockets. Endpoints get their client from
-`service.access.clients.client_of`.
+A page of any site may open a websocket to any address, and a site whose name resolves to 127.0.0.1
+(DNS rebinding) even has the same origin as a service there. So a service on loopback without keys
+answers only to known names, and any refuses sockets and uploads from pages of other sites. These
+headers are untrusted: what cannot be parsed is not allowed.
 
-The page's files are open to everyone.
+Plain ASGI, since framework middleware skips websockets. The page's files are open to everyone.
 """
 
+import ipaddress
 import logging
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from prometheus_client import Counter
 from starlette.datastructures import Headers
@@ -15,11 +21,8 @@ from starlette.routing import Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.access.clients import SCOPE_KEY, Client, client_of
-from service.access.keys import Keys, hash_key
-from service.access.origins import LOOPBACK_HOSTS, host_allowed, host_is_private, origin_allowed
-from service.access.problems import answer_to, deny, offered_token, record_refusal, refuse
-from service.access.tokens import Tokens
+from service.access.keys import SCOPE_KEY, Keys, Tokens, hash_key
+from service.access.problems import answer_to, record_refusal, refuse
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings, is_loopback
 
@@ -27,9 +30,16 @@ logger = logging.getLogger(__name__)
 
 # Polled by machines under any host name; the answers reveal next to nothing.
 PROBES = frozenset({"/healthz", "/readyz"})
-
 # Any page can make a browser send these, but cannot read the answers.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+TOKEN_SUBPROTOCOL = "rse.token."
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# RFC 3986, section 3.2, without users and escapes, which neither header may have.
+_AUTHORITY = re.compile(
+    r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:(?P<port>[0-9]{1,5}))?", re.IGNORECASE
+)
 
 
 @dataclass
@@ -49,44 +59,38 @@ class Gate:
     refused: Counter
 
     def __post_init__(self) -> None:
-        settings = self.settings
-        self._hosts = settings.allowed_hosts
-        # Without keys, DNS rebinding would give any page access: restrict the host names.
-        self._open = not self.keys and not is_loopback(settings.host)
-        if not self.keys and is_loopback(settings.host):
+        self._hosts = self.settings.allowed_hosts
+        if self.keys:
+            return
+        host = self.settings.host
+        if is_loopback(host):  # DNS rebinding would give any page access: restrict the host names
             self._hosts += LOOPBACK_HOSTS
-        if self._open:
-            logger.warning(
-                "there are no API keys: anyone who can reach %s may use the service, under %s",
-                settings.host,
-                "the names of RSE_ALLOWED_HOSTS" if self._hosts else "any address or private name",
-            )
+        else:
+            logger.warning("without API keys anyone who can reach %s may use the service", host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or scope["path"] in PROBES:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        scope[SCOPE_KEY] = Client.of_address(scope)
-        fault = self._foreign(scope, headers)
-        if fault is not None:
-            await self._answer(fault, scope, receive, send, hidden=True)
+        scope[SCOPE_KEY] = address_of(scope)
+        foreign = self._foreign(scope, headers)
+        fault = foreign or self._authenticate(scope, headers)
+        if fault is None:
+            await self.app(scope, receive, send)
             return
-        # Everything that no route matches is the page.
-        if any(route.matches(scope)[0] is not Match.NONE for route in self.routes.routes):
-            client = self._authenticate(scope, headers)
-            if client is None:
-                fault = ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
-                await self._answer(fault, scope, receive, send)
-                return
-            scope[SCOPE_KEY] = client
-        await self.app(scope, receive, send)
+        record_refusal(self.refused, fault, scope[SCOPE_KEY])
+        if scope["type"] == "http":
+            await answer_to(fault)(scope, receive, send)
+        elif foreign:  # no socket opens to tell its page the reason
+            await WebSocket(scope, receive, send).send_denial_response(answer_to(fault))
+        else:
+            await refuse(WebSocket(scope, receive, send), fault)
 
     def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
         """A fault if the request is meant for another server or comes from a foreign page."""
         host = headers.get("host")
-        any_private = self._open and not self._hosts
-        if not (host_is_private(host) if any_private else host_allowed(host, self._hosts)):
+        if not host_allowed(host, self._hosts):
             message = "this host is not in RSE_ALLOWED_HOSTS"
             return ProtocolError(ErrorCode.HOST_NOT_ALLOWED, message)
         if scope["type"] == "http" and scope["method"] in _HARMLESS_METHODS:
@@ -96,23 +100,64 @@ class Gate:
             return ProtocolError(ErrorCode.ORIGIN_NOT_ALLOWED, message)
         return None
 
-    def _authenticate(self, scope: Scope, headers: Headers) -> Client | None:
-        """The authenticated client; without keys, the address."""
-        if not self.keys:
-            return Client.of_address(scope)
+    def _authenticate(self, scope: Scope, headers: Headers) -> ProtocolError | None:
+        """Names the client by its key or token, if endpoints need one; a fault if it is invalid."""
+        # Everything that no route matches is the page.
+        is_page = all(route.matches(scope)[0] is Match.NONE for route in self.routes.routes)
+        if is_page or not self.keys:
+            return None
+        client = None
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return self.keys.get(hash_key(secret.strip()))
-        token = offered_token(scope)
-        return self.tokens.owner(token) if token is not None else None
-
-    async def _answer(
-        self, fault: ProtocolError, scope: Scope, receive: Receive, send: Send, hidden: bool = False
-    ) -> None:
-        """Refuses; `hidden` does not open a socket to tell a page the reason."""
-        record_refusal(self.refused, fault, client_of(scope))
-        if scope["type"] == "http":
-            await answer_to(fault)(scope, receive, send)
+            client = self.keys.get(hash_key(secret.strip()))
         else:
-            websocket = WebSocket(scope, receive, send)
-            await (deny if hidden else refuse)(websocket, fault)
+            for offered in scope.get("subprotocols", ()):
+                if offered.startswith(TOKEN_SUBPROTOCOL):
+                    client = self.tokens.owner(offered.removeprefix(TOKEN_SUBPROTOCOL))
+        if client is None:
+            return ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
+        scope[SCOPE_KEY] = client
+        return None
+
+
+def address_of(scope: Scope) -> str:
+    """The name of the peer; an IPv6 /64 network, which has one owner, is one client."""
+    peer = scope.get("client")
+    try:
+        address = ipaddress.ip_address(peer[0] if peer else "")
+    except ValueError:
+        return "address unknown"
+    address = getattr(address, "ipv4_mapped", None) or address  # ::ffff:a.b.c.d of a proxy
+    if address.version == 6:
+        network = ipaddress.ip_network((address, 64), strict=False)
+        return f"address {network.network_address}/64"
+    return f"address {address}"
+
+
+def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
+    """Whether a `Host` header, with any port, is allowed; `*.example.org` matches subdomains. An
+    empty list allows every name."""
+    name, _ = _split(host)
+    return not allowed or any(fnmatchcase(name, entry) for entry in allowed)
+
+
+def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
+    """Whether a request with this `Origin` comes from a program, its own page or an allowed one.
+    Programs send no origin. The service's own page has the origin that `Host` names; the scheme is
+    not compared, since a proxy in front may terminate TLS."""
+    if origin is None or origin in allowed:
+        return True
+    scheme, _, authority = origin.partition("://")
+    default = _DEFAULT_PORTS.get(scheme.lower(), 0)
+    name, port = _split(authority)
+    own_name, own_port = _split(host)
+    return bool(name and default) and (name, port or default) == (own_name, own_port or default)
+
+
+def _split(authority: str | None) -> tuple[str, int]:
+    """Host name in lower case, without brackets, and port or 0; no name if it cannot be parsed."""
+    match = _AUTHORITY.fullmatch(authority or "")
+    port = int(match["port"] or 0) if match else 0
+    if match is None or port > 65535:
+        return "", 0
+    return match["name"].lower().strip("[]"), port

@@ -1,10 +1,15 @@
-"""API keys: `rse-transcribe keys new NAME` makes one; the server keeps only hashes.
+"""API keys, and the short-lived tokens with which pages open websockets.
 
-A line of the keys file, or an entry of `RSE_KEYS`, is `NAME:SHA256[:max_sessions=N]`:
+`rse-transcribe keys new NAME` makes a key; the server keeps only hashes. A line of the keys file,
+or an entry of `RSE_KEYS`, is `NAME:SHA256`:
 
-    alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae:max_sessions=4
+    alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
 
 A key has 256 random bits, so a plain hash is safe; slow hashes are for passwords.
+
+A page cannot set headers of a websocket's handshake, and URLs end up in logs and histories. So it
+sends its key to `POST /token` and offers the token as a subprotocol. Tokens are signed with a
+secret that follows from the keys: every process with the same keys accepts them.
 """
 
 import argparse
@@ -15,21 +20,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.access.clients import Client
+from fastapi import APIRouter, Request, Response
+from itsdangerous import BadData, URLSafeTimedSerializer
 
 PREFIX = "rse_"  # recognised by scanners for leaked secrets
+TOKEN_LIFETIME_S = 30
+SCOPE_KEY = "rse.client"  # the name of a request's client, set by the gate
 
-_ENTRY = re.compile(
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63}):(?P<digest>[0-9a-f]{64})"
-    r"(:max_sessions=(?P<max_sessions>[1-9][0-9]{0,5}))?"
-)
+_ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([0-9a-f]{64})")
+
+Keys = dict[bytes, str]  # the names of clients by the SHA-256 of their keys
 
 
 class KeysError(ValueError):
     """The keys file or setting is invalid; names the place, never a key."""
-
-
-Keys = dict[bytes, Client]  # the clients by the SHA-256 of their keys
 
 
 def hash_key(secret: str) -> bytes:
@@ -52,43 +56,60 @@ def read_keys(text: str, path: str) -> Keys:
         entries += [(f"line {n} of the keys file", entry) for n, entry in stripped if entry]
     clients: Keys = {}
     for where, entry in entries:
-        digest, client = _parse(where, entry)
-        if client.name in {known.name for known in clients.values()}:
-            raise KeysError(f"{where}: the name {client.name.removeprefix('key ')} occurs twice")
-        clients[digest] = client
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
+            raise KeysError(f"{where} is not NAME:SHA256, as `rse-transcribe keys new` prints it")
+        name = f"key {match[1]}"
+        if name in clients.values():
+            raise KeysError(f"{where}: the name {match[1]} occurs twice")
+        clients[bytes.fromhex(match[2])] = name
     return clients
-
-
-def _parse(where: str, entry: str) -> tuple[bytes, Client]:
-    match = _ENTRY.fullmatch(entry)
-    if match is None:
-        raise KeysError(
-            f"{where} is not NAME:SHA256[:max_sessions=N], as `rse-transcribe keys new` prints it"
-        )
-    most = match["max_sessions"]
-    return bytes.fromhex(match["digest"]), Client(
-        f"key {match['name']}", int(most) if most else None
-    )
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe keys") -> int:
     """Makes a key; returns the exit status."""
     about = f"`{prog} new NAME >> keys` shows the key and appends its hash to the file."
     parser = argparse.ArgumentParser(prog=prog, description=about)
-    commands = parser.add_subparsers(dest="command", required=True)
-    new = commands.add_parser("new", help="make a key")
-    new.add_argument("name", help="name of its owner; shown in logs")
-    new.add_argument("--max-sessions", metavar="N", help="concurrent live sessions")
-    options = parser.parse_args(arguments)
+    parser.add_argument("command", choices=["new"])
+    parser.add_argument("name", help="name of its owner; shown in logs")
+    name = parser.parse_args(arguments).name
     secret = PREFIX + secrets.token_urlsafe(32)
-    line = f"{options.name}:{hash_key(secret).hex()}"
-    if options.max_sessions is not None:
-        line += f":max_sessions={options.max_sessions}"
-    try:
-        _parse("the new entry", line)
-    except KeysError as error:
-        print(error, file=sys.stderr)
+    line = f"{name}:{hash_key(secret).hex()}"
+    if _ENTRY.fullmatch(line) is None:
+        print(
+            f"a name is up to 64 letters, digits, '.', '_' and '-', not {name!r}", file=sys.stderr
+        )
         return 2
     print(line)
-    print(f"The key of {options.name}, shown only once: {secret}", file=sys.stderr)
+    print(f"The key of {name}, shown only once: {secret}", file=sys.stderr)
     return 0
+
+
+class Tokens:
+    """Issues tokens and tells their owners."""
+
+    def __init__(self, keys: Keys) -> None:
+        # The digests do not reveal the keys, nor a hash of them the digests.
+        secret = hashlib.sha256(b"".join(sorted(keys))).digest() if keys else secrets.token_bytes()
+        self._signer = URLSafeTimedSerializer(secret, salt="token")
+
+    def issue(self, client: str) -> str:
+        # A subprotocol may hold no "=", which the serializer does not use.
+        return str(self._signer.dumps(client))
+
+    def owner(self, token: str) -> str | None:
+        """None if it is forged or expired."""
+        try:
+            return str(self._signer.loads(token, max_age=TOKEN_LIFETIME_S))
+        except (BadData, UnicodeError):
+            return None
+
+
+router = APIRouter()
+
+
+@router.post("/token")
+async def new_token(request: Request, response: Response) -> dict[str, str | int]:
+    response.headers["Cache-Control"] = "no-store"
+    tokens: Tokens = request.app.state.service.tokens
+    return {"token": tokens.issue(request.scope[SCOPE_KEY]), "expires_in_s": TOKEN_LIFETIME_S}

@@ -41,7 +41,7 @@ class AudioDecoder:
 
         Raises:
             ProtocolError: not an audio file of a known kind, or one without a sample.
-            OptionsError: a sample rate that the resampler is not made for.
+            ProtocolError: a sample rate that the resampler is not made for.
         """
         self._max_duration_s = max_duration_s
         size = file.seek(0, io.SEEK_END)

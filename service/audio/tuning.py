@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate from one look to the next; 372 ms at 11,025 Hz
@@ -32,6 +34,7 @@ _KEPT = 0.97  # of the vectors so far, from block to block: half of the sum is 8
 # 0.9 per block, and are followed after 1 to 4 s; singers alone 0.1 to 0.3, noise next to none.
 _LEAST_SUM, _LEAST_AGREEMENT = 3.0, 0.15
 _DIGITS = 6
+_Sum = Annotated[float, Field(ge=-100, le=100)]
 _REMEMBERED = 2048  # boundaries, 13 min: more than the segments of a recording under way
 
 _SPAN = 2048  # samples of a spectrum
@@ -55,10 +58,10 @@ class Tuning:
         shift: bins by which the filterbank is read higher.
     """
 
-    along: float = 0.0
-    across: float = 0.0
-    blocks: float = 0.0
-    shift: int = 0
+    along: _Sum = 0.0
+    across: _Sum = 0.0
+    blocks: Annotated[float, Field(ge=0, le=100)] = 0.0
+    shift: Annotated[int, Field(ge=-2, le=2)] = 0
 
     def after(self, vector: complex, bins_per_semitone: int) -> Tuning:
         """With one more block, which had sound."""

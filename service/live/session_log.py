@@ -3,7 +3,6 @@
 import logging
 from time import monotonic
 
-from service.access.clients import Client
 from service.access.problems import record_refusal
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
@@ -19,7 +18,7 @@ class SessionLog:
     is late by its own audio: a sample arrives when it is received, but never before the earlier
     ones have played, so a stream sent faster than real time is not late because it waits."""
 
-    def __init__(self, metrics: Metrics, client: Client) -> None:
+    def __init__(self, metrics: Metrics, client: str) -> None:
         self._metrics = metrics
         self._client = client
         self._began_s = monotonic()
@@ -57,7 +56,7 @@ class SessionLog:
             # The totals of the sessions that it resumes, which have logged them already.
             self._before = said.opened
             metrics.opened.inc()
-            fields = {"client": self._client.name, **self._fields}
+            fields = {"client": self._client, **self._fields}
             logger.info("session opened", extra={"fields": fields})
         if said.ended is not None:
             self._totals = said.ended[2]
@@ -78,7 +77,7 @@ class SessionLog:
         self._done = True
         about: dict[str, object] = {
             "reason": reason,
-            "client": self._client.name,
+            "client": self._client,
             "duration_s": round(monotonic() - self._began_s, 3),
         }
         if (totals := self._totals) is not None:
@@ -89,6 +88,5 @@ class SessionLog:
                 "notes": totals.notes - before.notes,
                 "dropped_samples": totals.dropped_samples,
             }
-            self._metrics.dropped_samples.inc(totals.dropped_samples)
         self._metrics.closed.labels(reason).inc()
         logger.info("session closed", extra={"fields": about})

@@ -16,9 +16,10 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from service.access.clients import Reservation, client_of
+from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, refuse
 from service.live.session_log import SessionLog
+from service.ops.capacity import Reservation
 from service.protocol.client_messages import (
     Flush,
     Keepalive,
@@ -28,8 +29,7 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.faults import ErrorCode, ProtocolError, internal_error
-from service.protocol.magic import file_format
-from service.protocol.options import AudioFormat, StreamOptions
+from service.protocol.options import AudioFormat, StreamOptions, file_format
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
 from service.workers.link import MAX_BUFFERED_S, Relay
@@ -55,7 +55,7 @@ class VanishedError(Exception):
 async def transcribe_live(websocket: WebSocket) -> None:
     """Admits a client, or refuses it with a reason."""
     state: ServiceState = websocket.app.state.service
-    client = client_of(websocket.scope)
+    client = websocket.scope[SCOPE_KEY]
     with contextlib.ExitStack() as stack:
         try:
             place = stack.enter_context(state.session_place(client))

@@ -17,9 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from model.config import PITCHES, RANGE_CENTS, SCALE_CENTS
 from service.notes.events import BendEvent, Event, NoteEvent
@@ -42,8 +44,8 @@ class Curve:
     """Of a sounding note: the first frame that has not been reported, and the cents of the one
     before, 0 at the beginning."""
 
-    frame: int
-    cents: float = 0.0
+    frame: Annotated[int, Field(ge=0, le=2**53)]
+    cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
 
 
 class Bender:

@@ -26,15 +26,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.frames import LatestFrames
-from service.notes.tracker_settings import TrackerSettings
+from service.notes.tracker_settings import MOST_KEPT, TrackerSettings
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
 # these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
@@ -43,6 +45,7 @@ _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 _FLOOR = np.float32(1e-3)  # least probability, so that one frame excludes no class
 RESET_S = 10.0  # of silence
 _DIGITS = 4  # behind the point, that weights are kept with
+_MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,10 @@ class Belief:
         frame: the last at which a note began or ended.
     """
 
-    weights: Mapping[str, float] = field(default_factory=dict)
-    frame: int = 0
+    weights: Mapping[str, Annotated[float, Field(gt=0, le=_MOST_NOTES)]] = field(
+        default_factory=dict
+    )
+    frame: Annotated[int, Field(ge=0)] = 0
 
     def share(self, names: tuple[str, ...]) -> float:
         """Share of the weights of these classes, 0 to 1; 0 if there are no weights."""

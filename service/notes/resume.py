@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 from service.audio.tuning import UNKNOWN, Tuning
 from service.notes.bends import Curve
 from service.notes.events import NoteEvent
 from service.notes.naming import Belief
 from service.notes.tracker_settings import MAX_VELOCITY
-from service.protocol.faults import ErrorCode
-from service.protocol.options import Mix, OptionsError
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import Mix
 
 MEAN_VELOCITY = 75
 """Geometric mean of the velocities of rendered performances (77 in validation pieces)."""
@@ -45,8 +48,8 @@ class Dynamics:
         notes: how many recent notes that is, at most 1 / (1 - _KEPT).
     """
 
-    level: float = 0.0
-    notes: float = 0.0
+    level: Annotated[float, Field(ge=-20, le=0)] = 0.0
+    notes: Annotated[float, Field(ge=0, le=1 / (1 - _KEPT) + 1)] = 0.0
 
     def after(self, loudness: float) -> Dynamics:
         """With one more note, of this output of the velocity head."""
@@ -60,9 +63,9 @@ class Dynamics:
         return max(1, min(MAX_VELOCITY, math.floor(MEAN_VELOCITY * relative + 0.5)))
 
 
-def impossible(message: str) -> OptionsError:
+def impossible(message: str) -> ProtocolError:
     """A performance cannot continue from the given point."""
-    return OptionsError(ErrorCode.BAD_RESUME, message)
+    return ProtocolError(ErrorCode.BAD_RESUME, message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,7 @@ class ResumePoint:
         mix: of two channels at ``from_sample``.
 
     Raises:
-        OptionsError: these notes are impossible.
+        ProtocolError: these notes are impossible.
     """
 
     from_sample: int = 0
@@ -95,7 +98,9 @@ class ResumePoint:
     pedal: bool = False
     tuning: Tuning = UNKNOWN
     curves: Mapping[int, Curve] = field(default_factory=dict)
-    free: Mapping[int, int] = field(default_factory=dict)
+    free: Mapping[Annotated[int, Field(ge=0, le=127)], Annotated[int, Field(ge=0, le=2**53)]] = (
+        field(default_factory=dict)
+    )
     mix: Mix = Mix.MEAN
 
     def __post_init__(self) -> None:

@@ -1,29 +1,25 @@
-"""How many live sessions this machine can carry on time, measured at start-up.
+"""Room for sessions and uploads.
 
-For about a second, sessions with default options process audio as fast as they can, with all that
-the service does for a session except its socket. Sessions are admitted up to a fraction of it, each
-by the windows per second that it asks for: in anytime mode a window every second hop, twice those
-of default options.
+For about a second of the start, sessions with default options process audio as fast as they can.
+Sessions are admitted up to a fraction of that, each by the windows per second that it asks for.
 """
 
+from __future__ import annotations
+
 import asyncio
+import contextlib
 import logging
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from model.config import HOP
-from service.access.clients import Room
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import (
-    MAX_BLOCK_FRAMES,
-    AudioFormat,
-    Encoding,
-    Mode,
-    StreamOptions,
-)
+from service.protocol.options import MAX_BLOCK_FRAMES, AudioFormat, Encoding, Mode, StreamOptions
 from service.protocol.server_messages import Limits
 from service.workers.link import Relay
 from service.workers.messages import Open
@@ -36,17 +32,11 @@ LOAD = 0.4
 of a recording that runs when a window becomes due, and windows that become due together: on two
 cores of an AMD EPYC (Zen 4), 99 of 100 events then came within 50 ms beyond the stated delay
 (``tests.benchmarks.load``)."""
-
-ALONE = 0.6
-"""The same for a session that has the machine to itself: no other one's windows become due together
-with its own."""
-
+ALONE = 0.6  # the same for a session that has the machine to itself
 ALONE_WORKER = 0.8  # the same of one worker process, where a session stays with one
+SESSION_WINDOWS_PER_S = 2.0  # beside its windows: a socket, which the trial lacks
 
-SESSION_WINDOWS_PER_S = 2.0
-"""What a session asks for beside its windows, in windows: a socket, which the trial lacks.
-It takes the time of half a window with chunks of 20 ms, and of one with chunks of 10 ms."""
-
+_ROUNDING = 1e-6  # of sums of sizes
 _TRIALS = 2  # other load slows a trial down: the best counts
 _TRIAL_S = 0.4
 _SESSIONS = 16  # of a trial, at most as many as others leave room for
@@ -56,7 +46,7 @@ _LEVEL = 0.05  # of the noise that they hear
 
 @dataclass(frozen=True)
 class Capacity:
-    """The capacity of a machine.
+    """What a machine carries.
 
     Attributes:
         windows_per_s: windows of default streams that all cores compute per second.
@@ -114,11 +104,10 @@ async def _windows_per_s(pool: Pool) -> float:
         for session in sessions:
             await session.said()  # that it is ready
         before, began_s = pool.windows, time.monotonic()
-        async with asyncio.timeout(_TRIAL_S):
-            playing = [_play(session, chunk) for session in sessions]
-            await asyncio.gather(*playing, *map(_listen, sessions))
-    except TimeoutError:
-        pass
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TRIAL_S):
+                playing = [_play(session, chunk) for session in sessions]
+                await asyncio.gather(*playing, *map(_listen, sessions))
     finally:
         for session in sessions:
             pool.close_session(session)
@@ -126,7 +115,6 @@ async def _windows_per_s(pool: Pool) -> float:
 
 
 async def _play(session: Relay, chunk: bytes) -> None:
-    """Until it is cancelled."""
     while True:
         await session.room()
         session.send(chunk)
@@ -137,11 +125,63 @@ async def _listen(session: Relay) -> None:
         await session.said()
 
 
+class Room:
+    """Limited room, taken without waiting; each client has its share of it."""
+
+    def __init__(self, total: float) -> None:
+        self.total = total
+        self.taken = 0.0  # of the total
+        self._clients: Counter[str] = Counter()  # reservations of each
+
+    @property
+    def count(self) -> int:
+        """Reservations."""
+        return self._clients.total()
+
+    def has(self, size: float = 1.0, held: float = 0.0) -> bool:
+        """Whether there is room for this size; ``held``: what a reservation takes up already."""
+        return self.taken - held + size <= self.total + _ROUNDING
+
+    @contextlib.contextmanager
+    def take(self, client: str, most: int, size: float = 1.0) -> Iterator[Reservation]:
+        """Hold room while the block runs. Raises ProtocolError if there is not enough, or the
+        client has ``most`` reservations."""
+        if not self.has(size):
+            raise self.refusal()
+        if self._clients[client] >= most:
+            raise ProtocolError(ErrorCode.CLIENT_LIMIT, f"a client may have {most} at a time")
+        place = Reservation(self, size)
+        self._clients[client] += 1
+        self.taken += size
+        try:
+            yield place
+        finally:
+            self._clients[client] -= 1
+            self._clients += Counter()  # forgets those that have none
+            self.taken = self.taken - place.size if self._clients else 0.0
+
+    def refusal(self) -> ProtocolError:
+        """Why there is no room."""
+        return ProtocolError(ErrorCode.TOO_MANY_UPLOADS, "the server is busy with other uploads")
+
+
+class Reservation:
+    def __init__(self, room: Room, size: float) -> None:
+        self._room = room
+        self.size = size
+
+    def resize(self, size: float) -> bool:
+        """Change the room that it takes up; False, and no change, if there is not enough."""
+        if not self._room.has(size, self.size):
+            return False
+        self._room.taken += size - self.size
+        self.size = size
+        return True
+
+
 class SessionRoom(Room):
     """Room for live sessions: for a number that was set, or by the measured ``capacity``, of which
     each takes up the windows per second that it asks for."""
-
-    noun = "session"
 
     def __init__(self, limit: int | Literal["auto"]) -> None:
         """With `auto` there is no room until `admit_by`."""
@@ -180,13 +220,8 @@ class SessionRoom(Room):
 
     def refusal(self, options: StreamOptions | None = None) -> ProtocolError:
         """Why there is no room for a session; None: one whose options are not known yet."""
-        if self.capacity is None:
-            message = f"all {self.total:.0f} sessions are taken"
-            return ProtocolError(ErrorCode.TOO_MANY_SESSIONS, message)
-        size = self.first_size if options is None else self.size(options)
-        asked = "a session asks for %.0f windows per second; %.0f of %.0f are taken"
-        logger.info(asked, size, self.taken, self.total)
-        if options is not None and size > self.capacity.most_each_per_s:
+        capacity = self.capacity
+        if capacity and options and self.size(options) > capacity.most_each_per_s:
             purpose = "to play along" if options.mode is Mode.ANYTIME else "for these options"
             return ProtocolError(ErrorCode.TOO_SLOW, f"this machine is too slow {purpose}")
         message = "the server is busy with other sessions"

@@ -17,40 +17,37 @@ session_id: ContextVar[str] = ContextVar("session_id", default="")
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, module, session, message and the fields of `extra={"fields": ...}`."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    """Time, level, module, message, session and the fields of `extra={"fields": ...}`."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        line = super().formatMessage(record)
+        line = f"{record.asctime} {record.levelname} {record.name}: {record.message}"
         if session := session_id.get():
             line += f" [{session}]"
         fields = getattr(record, "fields", {})
-        line += "".join(f" {name}={value}" for name, value in fields.items())
-        return one_line(line)
+        return one_line(line + "".join(f" {name}={value}" for name, value in fields.items()))
 
     def formatException(self, ei: Any) -> str:
         return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
+
+    def usesTime(self) -> bool:
+        return True
 
 
 class JsonFormatter(logging.Formatter):
     """One object: time (RFC 3339, UTC), level, logger, message, session_id, fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
-            "time": time,
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if session := session_id.get():
             line["session_id"] = session
-        line = {**line, **getattr(record, "fields", {}), **line}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return json.dumps({**line, **getattr(record, "fields", {}), **line}, default=str)
 
 
 def configure(log_format: Literal["text", "json"]) -> None:

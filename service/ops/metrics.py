@@ -5,25 +5,13 @@ Each application has its own registry. Names and meanings are stable.
 
 from collections.abc import Callable
 
-from fastapi import APIRouter, Request, Response
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from service.workers.messages import Stepped
-
-router = APIRouter()
 
 # Around 46 ms, the deadline of a block of four frames of the shipped model.
 STEP_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.046, 0.07, 0.1, 0.2, 0.5, 1, 5, 30)
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
-SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
@@ -33,29 +21,35 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        count, seconds = self._counter, self._histogram
+
+        def count(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(f"rse_{name}", meaning, labels, registry=self.registry)
+
+        def spread(name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(
+                f"rse_{name}", meaning, labels, registry=self.registry, buckets=buckets
+            )
+
         self.opened = count("sessions_opened", "Live sessions admitted")
         self.closed = count("sessions_closed", "Live sessions ended, by reason", "reason")
         self.refused = count("refused", "Requests and sessions refused, by code", "code")
         self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", "outcome")
         self.audio_s = count("audio_seconds", "Audio received, by way", "way")
         self.notes = count("notes", "Notes sent in live sessions")
-        self.dropped_samples = count("dropped_samples", "Samples refused as bad audio")
         self.worker_restarts = count("worker_restarts", "Workers that ended and were replaced")
         self.batch_failures = count("batch_failures", "Batches of the model that failed", "way")
-        self.event_lateness_s = seconds(
+        self.event_lateness_s = spread(
             "event_lateness_seconds",
             "Time of a note's message beyond its sound and the stated delay",
             LATENESS_BUCKETS_S,
         )
-        self.behind_s = seconds(
+        self.behind_s = spread(
             "behind_seconds",
             "Audio received and not transcribed, in each session as it says something",
             LATENESS_BUCKETS_S,
         )
-        self.step_s = seconds("step_seconds", "Time of a batch in the model", STEP_BUCKETS_S, "way")
-        self.windows = seconds("batch_windows", "Windows of a batch", SIZE_BUCKETS, "way")
-        for metric in (self.audio_s, self.batch_failures, self.step_s, self.windows):
+        self.step_s = spread("step_seconds", "Time of a batch in the model", STEP_BUCKETS_S, "way")
+        for metric in (self.audio_s, self.batch_failures, self.step_s):
             for way in ("live", "file"):
                 metric.labels(way)  # rates need a first value
 
@@ -66,26 +60,8 @@ class Metrics:
     def stepped(self, step: Stepped) -> None:
         if step.windows:
             self.step_s.labels(step.way).observe(step.seconds)
-            self.windows.labels(step.way).observe(step.windows)
         else:
             self.batch_failures.labels(step.way).inc()
 
     def worker_ended(self) -> None:
         self.worker_restarts.inc()
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"rse_{name}", meaning, labels, registry=self.registry)
-
-    def _histogram(
-        self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str
-    ) -> Histogram:
-        return Histogram(f"rse_{name}", meaning, labels, registry=self.registry, buckets=buckets)
-
-
-@router.get("/metrics")
-async def metrics(request: Request) -> Response:
-    numbers: Metrics = request.app.state.service.metrics
-    return Response(numbers.text(), media_type=CONTENT_TYPE_LATEST)

@@ -26,7 +26,6 @@ from service.protocol.options import (
     BlockFrames,
     Encoding,
     LookaheadMs,
-    Mix,
     Mode,
     StreamOptions,
     TuningHz,
@@ -39,15 +38,9 @@ class _ClientMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-_OF_STREAM = {"mode", "lookahead_ms", "block_frames", "instruments", "tuning_hz", "bends"}
-
-
 def _known(name: str) -> str:
     check_instruments((name,), INSTRUMENTS)
     return name
-
-
-_Instrument = Annotated[str, AfterValidator(_known)]
 
 
 def _split(value: object) -> object:
@@ -58,6 +51,7 @@ def _split(value: object) -> object:
     return tuple(name.strip() for v in values for name in v.split(","))
 
 
+_Instrument = Annotated[str, AfterValidator(_known)]
 _Names = Annotated[
     tuple[_Instrument, ...], Field(max_length=len(INSTRUMENTS)), BeforeValidator(_split)
 ]
@@ -80,7 +74,8 @@ class Choices(_ClientMessage):
 
         Raises ProtocolError if they do not go together.
         """
-        made = self.model_dump(include=_OF_STREAM, exclude_none=True)
+        of_stream = set(StreamOptions.__dataclass_fields__)
+        made = self.model_dump(include=of_stream, exclude_none=True)
         if self.mode not in (None, defaults.mode):
             made.setdefault("block_frames", None)
         try:
@@ -90,7 +85,6 @@ class Choices(_ClientMessage):
 
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
-_Pitch = Annotated[int, Field(ge=0, le=127)]
 
 
 class _State(_ClientMessage):
@@ -102,7 +96,7 @@ class SoundingNote(_State):
     """A note that has begun and not ended."""
 
     note_id: _Count
-    pitch: _Pitch
+    pitch: int = Field(ge=0, le=127)
     velocity: int = Field(ge=1, le=127)
     confidence: float = Field(ge=0, le=1)
     frame: _Count
@@ -111,54 +105,15 @@ class SoundingNote(_State):
     instrument_probability: float | None = Field(default=None, ge=0, le=1)
 
 
-class BeliefState(_State):
-    """Which instruments have played recently."""
-
-    frame: _Count
-    weights: dict[_Instrument, Annotated[float, Field(gt=0)]]
-
-
-class DynamicsState(_State):
-    """How loud the recent notes were."""
-
-    level: float = Field(ge=-20, le=0)
-    notes: float = Field(ge=0, le=101)
-
-
-_Sum = Annotated[float, Field(ge=-100, le=100)]
-
-
-class TuningState(_State):
-    """How far the performance is from A4 = 440 Hz."""
-
-    along: _Sum
-    across: _Sum
-    blocks: float = Field(ge=0, le=100)
-    shift: int = Field(ge=-2, le=2)
-
-
-class CurveState(_State):
-    """How far the bends of a sounding note have been reported."""
-
-    frame: _Count
-    cents: float = Field(ge=-300, le=300)
-
-
 class Checkpoint(_State):
-    """A resume point: any server with the same model can continue from it."""
+    """A resume point: any server with the same model can continue from it. Only servers read the
+    rest of its state (``service.notes.resume``)."""
 
     session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     from_sample: _Count
     frames: _Count
     notes: _Count
     sounding: tuple[SoundingNote, ...] = Field(max_length=128)
-    belief: BeliefState | None = None
-    dynamics: DynamicsState | None = None
-    tuning: TuningState | None = None
-    curves: dict[_Count, CurveState] = Field(default_factory=dict, max_length=128)
-    pedal: bool = False
-    free: dict[_Pitch, _Count] = Field(default_factory=dict, max_length=128)
-    mix: Mix = Mix.MEAN
 
 
 class Resume(Checkpoint):
@@ -180,9 +135,7 @@ class Start(Choices):
 
     def audio(self) -> AudioFormat:
         return AudioFormat(
-            encoding=self.encoding,
-            sample_rate_hz=self.sample_rate,
-            channels=self.channels,
+            encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
         )
 
     @property
@@ -211,31 +164,28 @@ class Flush(_ClientMessage):
 
 ClientMessage = Start | Stop | Keepalive | Flush
 
-CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
+_CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
 )
 
 
 def to_json(message: ClientMessage) -> str:
     """A message as JSON, without fields left to the server."""
-    return json.dumps(
-        {"type": message.type, **message.model_dump(mode="json", exclude_defaults=True)}
-    )
+    fields = message.model_dump(mode="json", exclude_defaults=True)
+    return json.dumps({"type": message.type, **fields})
 
 
 def parse_message(text: str) -> ClientMessage:
     """Parses a text message of a client; raises `ProtocolError`."""
     try:
-        return CLIENT.validate_json(text)
+        return _CLIENT.validate_json(text)
     except ValidationError as error:
         raise protocol_error(error) from None
 
 
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
-    """Parses a start from the query of the websocket's address; None if there is no query.
-
-    The parameters are the fields of `Start` except `resume`.
-    """
+    """Parses a start from the query of the websocket's address: the fields of `Start` except
+    `resume`. None if there is no query; raises `ProtocolError`."""
     given = list(parameters)
     fields = dict(given)
     if not given:
@@ -254,8 +204,7 @@ def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolEr
     path = [str(part) for part in first["loc"]]
     if not starting:
         # The discriminated union puts the message's type in front of the field's name.
-        starting = path[:1] == ["start"]
-        path = path[1:]
+        starting, path = path[:1] == ["start"], path[1:]
     code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
     if starting and path[:1] == ["resume"]:
         code = ErrorCode.BAD_RESUME

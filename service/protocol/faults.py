@@ -90,8 +90,7 @@ class ProtocolError(ValueError):
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
-        self.code = code
-        self.message = message
+        self.code, self.message = code, message
         self.extra: dict[str, str] = {}
 
     def __str__(self) -> str:

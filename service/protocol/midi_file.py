@@ -6,15 +6,15 @@ from __future__ import annotations
 import io
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import mido
 from pretty_midi import ControlChange, Instrument, Note, PrettyMIDI
 from pretty_midi.pretty_midi import MAX_TICK
 
-from service.protocol.mpe import bent_file, track_of
+from model.config import HOP, SAMPLE_RATE
 
 TICKS_PER_BEAT = 480
 """1.04 ms per tick at 120 BPM; halved until a long file has fewer ticks than readers take."""
@@ -23,6 +23,20 @@ CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percu
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # that may be asked for, or that a file has before its first beat
+
+# MIDI Polyphonic Expression (MPE): a bend moves all notes of its channel, so notes that sound at
+# once are spread over the members of a zone; its master has what concerns all, such as the pedal.
+# Synthesisers without MPE play the bends too, as their range is stated for every channel (RPN 0).
+MASTER = 0
+MEMBERS = CHANNELS[1:]
+RANGE_SEMITONES = 48  # MPE's usual
+_UNITS = 8192 / (100 * RANGE_SEMITONES)  # of pitch bend, in a cent
+_LEAST_CENTS = 1.0  # a smaller change is not written
+FRAME_S = HOP / SAMPLE_RATE
+_ENDS, _SETS, _BEGINS = range(3)  # the order of messages in a tick
+
+Moment = tuple[int, int, Any]
+"""Tick, place in it, and message."""
 
 
 class FileNote(Protocol):
@@ -109,10 +123,6 @@ class TempoMap:
         begin, end = self._grid_us[place : place + 2]
         return round(self._per_beat * (place + (us - begin) / (end - begin)))
 
-    @property
-    def longest_tick_s(self) -> float:
-        return max(us for _, us in self.changes) / self.ticks_per_beat / 1e6
-
     def track(self) -> mido.MidiTrack:
         """Tempo, metre and key."""
         events = [(tick, 0, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in self.changes]
@@ -122,7 +132,7 @@ class TempoMap:
         ]
         if self._key is not None:
             events.append((0, 0, mido.MetaMessage("key_signature", key=self._key)))
-        return track_of(events)
+        return _track_of(events)
 
 
 class WrittenNote(FileNote, Protocol):
@@ -141,7 +151,7 @@ def midi_file(
     """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
     program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
     one track without a name for notes without an instrument. Notes that bend have channels of their
-    own (``service.protocol.mpe``). Every note lasts a tick, as readers drop those that do not.
+    own (MPE). Every note lasts a tick, as readers drop those that do not.
 
     Args:
         pedal: moves of the sustain pedal in order: seconds, and whether it is down. One that is
@@ -156,26 +166,24 @@ def midi_file(
     ticks = TempoMap(tempo)
     while ticks.tick(last_s) > MAX_TICK * 0.99:
         ticks = TempoMap(tempo, ticks.ticks_per_beat // 2)
-    least_s, parts = 1.001 * ticks.longest_tick_s, []
+    least_s = 1.001e-6 * max(us for _, us in ticks.changes) / ticks.ticks_per_beat  # a tick
+    parts = []
     order = {name: place for place, name in enumerate([None, *programs])}
     found = {note.instrument for note in notes} or {None}
     names = sorted(found, key=lambda name: (order.get(name, len(order)), name or ""))
     for name in names:
         part = Instrument(programs.get(name, 0) if name else 0, name=name or "")
-        ended = [
-            (note, end_s)
-            for note in notes
-            if note.instrument == name and (end_s := note.offset_s) is not None
-        ]
-        part.notes = [
-            Note(note.velocity, note.pitch, note.onset_s, max(end_s, note.onset_s + least_s))
-            for note, end_s in ended
-        ]
+        curves = []
+        for note in notes:
+            if note.instrument == name and note.offset_s is not None:
+                end_s = max(note.offset_s, note.onset_s + least_s)
+                part.notes.append(Note(note.velocity, note.pitch, note.onset_s, end_s))
+                curves.append(note.bends)
         if name in PEDALLED or names == [None]:
             part.control_changes = _pedal(pedal, least_s)
-        parts.append((part, [note.bends for note, _ in ended]))
+        parts.append((part, curves))
     if any(note.bends for note in notes):
-        return bent_file(ticks.track(), parts, ticks.ticks_per_beat, ticks.tick)
+        return _bent_file(ticks.track(), parts, ticks.ticks_per_beat, ticks.tick)
     file = PrettyMIDI(
         mido_object=mido.MidiFile(tracks=[ticks.track()], ticks_per_beat=ticks.ticks_per_beat)
     )
@@ -193,3 +201,90 @@ def _pedal(moves: Iterable[tuple[float, bool]], least_s: float) -> list[ControlC
         time_s = max(move_s, time_s + least_s)
         changes.append(ControlChange(SUSTAIN, 127 if down else 0, time_s))
     return changes
+
+
+def _bent_file(
+    conductor: mido.MidiTrack,
+    parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
+    ticks_per_beat: int,
+    tick_of: Callable[[float], int],
+) -> bytes:
+    """A file whose first track is the conductor's, then one for each part.
+
+    Args:
+        parts: each with the bends of its notes, in the same order: cents above the pitch from the
+            onset on, one a frame.
+        tick_of: of a time in seconds.
+    """
+    tracks: list[list[Moment]] = []
+    for part, _ in parts:
+        tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
+        for move in part.control_changes:
+            pedal = _control(MASTER, move.number, move.value)
+            tracks[-1].append((tick_of(move.time), _SETS, pedal))
+    played = [
+        (tick_of(note.start), number, note, bends)
+        for number, (part, curves) in enumerate(parts)
+        for note, bends in zip(part.notes, curves, strict=True)
+    ]
+    program = dict.fromkeys(MEMBERS, 0)
+    silent_from = dict.fromkeys(MEMBERS, 0)
+    for begin, number, note, bends in sorted(played, key=lambda one: one[:2]):
+        track, wanted = tracks[number], parts[number][0].program
+        # The longest silent, of that program if one is free.
+        order = {c: (silent_from[c] > begin, program[c] != wanted, silent_from[c]) for c in MEMBERS}
+        channel = min(MEMBERS, key=order.__getitem__)
+        end = max(tick_of(note.end), begin + 1)
+        silent_from[channel] = max(silent_from[channel], end)
+        if program[channel] != wanted:
+            program[channel] = wanted
+            track.append(
+                (begin, _SETS, mido.Message("program_change", program=wanted, channel=channel))
+            )
+        cents = bends or (0.0,)
+        track.append((begin, _SETS, bend(channel, cents[0])))
+        track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
+        last = cents[0]
+        for frame, value in enumerate(cents):
+            if abs(value - last) >= _LEAST_CENTS:
+                at = max(begin, tick_of(note.start + frame * FRAME_S))
+                track.append((at, _SETS, bend(channel, value)))
+                last = value
+        track.append((end, _ENDS, _note(channel, note.pitch, 0)))
+    conductor[:0] = mpe_setup()
+    file = mido.MidiFile(tracks=[conductor, *map(_track_of, tracks)], ticks_per_beat=ticks_per_beat)
+    written = io.BytesIO()
+    file.save(file=written)
+    return written.getvalue()
+
+
+def _track_of(moments: Iterable[Moment]) -> mido.MidiTrack:
+    """A track of messages at these ticks; those of the same place in a tick stay in their order."""
+    track, now = mido.MidiTrack(), 0
+    for tick, _, message in sorted(moments, key=lambda moment: moment[:2]):
+        track.append(message.copy(time=tick - now))
+        now = tick
+    return track
+
+
+def mpe_setup() -> list[mido.Message]:
+    """The zone of MPE, and the range of its channels' bends."""
+    parameters = [(MASTER, 6, 15), *((channel, 0, RANGE_SEMITONES) for channel in MEMBERS)]
+    return [
+        _control(channel, control, level)
+        for channel, number, value in parameters
+        for control, level in ((101, 0), (100, number), (6, value), (101, 127), (100, 127))
+    ]
+
+
+def _control(channel: int, number: int, value: int) -> mido.Message:
+    return mido.Message("control_change", channel=channel, control=number, value=value)
+
+
+def _note(channel: int, pitch: int, velocity: int) -> mido.Message:
+    return mido.Message("note_on", channel=channel, note=pitch, velocity=velocity)
+
+
+def bend(channel: int, cents: float) -> mido.Message:
+    units = min(8191, max(-8192, round(cents * _UNITS)))
+    return mido.Message("pitchwheel", channel=channel, pitch=units)

@@ -18,11 +18,19 @@ _ROUNDING_HOPS = 1e-3  # 12 us
 MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look-ahead becomes
 MAX_ANYTIME_BLOCK_FRAMES = 8  # fits beside the frames that are read again
 
-MIN_SAMPLE_RATE_HZ = 8_000
-MAX_SAMPLE_RATE_HZ = 384_000
+MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8_000, 384_000
 MAX_CHANNELS = 2
 
-MIN_TUNING_HZ, MAX_TUNING_HZ = 380.0, 480.0  # of A4, from Baroque France to Venice
+LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
+TuningHz = Annotated[float, Field(ge=380, le=480)]  # of A4, from Baroque France to Venice
+
+_FORMATS = {
+    b"\x1aE\xdf\xa3": "WebM or Matroska",
+    b"OggS": "Ogg",
+    b"fLaC": "FLAC",
+    b"ID3": "MP3",
+}
 
 
 class Mode(StrEnum):
@@ -55,13 +63,9 @@ class Mix(StrEnum):
     RIGHT = "right"
 
 
-class OptionsError(ProtocolError):
-    """An impossible option of a stream."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioFormat:
-    """The PCM that a client sends. Raises OptionsError if its rate is not one of those taken."""
+    """The PCM that a client sends. Raises ProtocolError if its rate is not one of those taken."""
 
     encoding: Encoding
     sample_rate_hz: int
@@ -71,7 +75,7 @@ class AudioFormat:
         rate_hz, lowest, highest = self.sample_rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ
         if not isinstance(rate_hz, Integral) or not lowest <= rate_hz <= highest:
             message = f"sample_rate must be a whole number from {lowest} to {highest} Hz"
-            raise OptionsError(ErrorCode.BAD_SAMPLE_RATE, f"{message}, not {rate_hz!r}")
+            raise ProtocolError(ErrorCode.BAD_SAMPLE_RATE, f"{message}, not {rate_hz!r}")
 
     @property
     def frame_bytes(self) -> int:
@@ -83,17 +87,19 @@ class AudioFormat:
         return self.frame_bytes * self.sample_rate_hz
 
 
+def file_format(data: bytes) -> str | None:
+    """The format of a file that begins so; None for what may be PCM, which a WAV nearly is."""
+    if data[4:8] == b"ftyp":
+        return "MP4 or M4A"
+    return next((name for magic, name in _FORMATS.items() if data.startswith(magic)), None)
+
+
 def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raises OptionsError unless all wanted names are known."""
+    """Raises ProtocolError unless all wanted names are known."""
     unknown = [name for name in wanted if name not in known]
     if unknown:
         among = f"instruments must be among {', '.join(known) or 'none'}"
-        raise OptionsError(ErrorCode.BAD_START, f"{among}, not {', '.join(unknown)}")
-
-
-LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
-TuningHz = Annotated[float, Field(ge=MIN_TUNING_HZ, le=MAX_TUNING_HZ)]
+        raise ProtocolError(ErrorCode.BAD_START, f"{among}, not {', '.join(unknown)}")
 
 
 @checked(slots=True, kw_only=True)

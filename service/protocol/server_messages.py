@@ -1,7 +1,7 @@
 """Messages of the server in the live protocol (PROTOCOL.md)."""
 
 import base64
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -176,39 +176,21 @@ class Error(_ServerMessage):
         return cls(code=error.code, message=error.message, retryable=error.code.retryable)
 
 
-ServerMessage = (
-    Ready
-    | NoteOn
-    | NoteUpdate
-    | NoteOff
-    | NoteBend
-    | Pedal
-    | Beat
-    | Frames
-    | Progress
-    | Draining
-    | Flushed
-    | Done
-    | Error
-)
-
-SessionEvent = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal | Beat | Progress
+EventMessage = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal
+SessionEvent = EventMessage | Beat | Progress
 """What a session says while it runs, beside frames."""
+ServerMessage = Ready | SessionEvent | Frames | Draining | Flushed | Done | Error
 
-_EVENTS = {
-    kind.model_fields["type"].default: kind
-    for kind in (NoteOn, NoteUpdate, NoteOff, NoteBend, Pedal)
-}
-
-
-def event_message(event: Any) -> NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal:
-    """The message of an event (``service.notes.events``)."""
-    return _EVENTS[event.kind].model_validate(event, from_attributes=True)
-
-
-SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
+_EVENTS = {kind.model_fields["type"].default: kind for kind in get_args(EventMessage)}
+_SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
     Annotated[ServerMessage, Field(discriminator="type")]
 )
+
+
+def event_message(event: Any) -> EventMessage:
+    """The message of an event (``service.notes.events``)."""
+    message: EventMessage = _EVENTS[event.kind].model_validate(event, from_attributes=True)
+    return message
 
 
 class Unknown(_ServerMessage):
@@ -220,7 +202,7 @@ class Unknown(_ServerMessage):
 def parse_server_message(text: str | bytes) -> ServerMessage | Unknown:
     """Read one text message of the server; raises `pydantic.ValidationError`."""
     try:
-        return SERVER.validate_json(text, strict=True)
+        return _SERVER.validate_json(text, strict=True)
     except ValidationError as error:
         if error.errors(include_url=False)[0]["type"] != "union_tag_invalid":
             raise

@@ -6,7 +6,6 @@ import { LivePanel } from "./panels/live-panel.js";
 import { MidiOut } from "./notes/midi-out.js";
 import { midiPanel } from "./panels/midi-panel.js";
 import { NoteFilter } from "./notes/note-filter.js";
-import { saveAll } from "./notes/saving.js";
 import { ScoreView } from "./score/score-view.js";
 import { Stage } from "./roll/stage.js";
 import { TakeList } from "./panels/takes.js";
@@ -63,7 +62,6 @@ function settle() {
   stage.enable({ busy, following });
   $("file").disabled = following;
   $("takes").inert = busy;
-  $("save-all").disabled = busy;
   say(STATUS[state]);
 }
 
@@ -84,10 +82,6 @@ takes.addEventListener("delete", ({ detail }) => {
 });
 takes.addEventListener("again", ({ detail: { name, recording } }) =>
   uploadsPanel.add([recording.file(name)]),
-);
-$("demo-first").addEventListener("click", () => $("demo").click());
-$("save-all").addEventListener("click", () =>
-  saveAll(takes.all, filter).catch((error) => say(error.message, true)),
 );
 stage.player.addEventListener("trouble", ({ detail }) => say(detail, true));
 stage.player.addEventListener("note", ({ detail }) => {

@@ -17,18 +17,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from pydantic import TypeAdapter, ValidationError
+
 from model.config import WINDOW
+from model.ranges import explained
 from service.audio.resample import RateRatio
-from service.audio.tuning import UNKNOWN, Tuning
-from service.notes.bends import Curve
-from service.notes.events import NoteEvent
-from service.notes.naming import Belief
-from service.notes.resume import Dynamics, ResumePoint, impossible
-from service.notes.tracker_settings import MOST_KEPT
-from service.protocol.client_messages import Checkpoint, SoundingNote
+from service.notes.resume import ResumePoint, impossible
+from service.protocol.client_messages import Checkpoint
 from service.stream.windows import WindowSchedule
 
-_MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
+_POINT = TypeAdapter(ResumePoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Replay:
         )
 
     def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:
-        """Raises OptionsError if the point does not allow this replay or its notes come later."""
+        """Raises ProtocolError if the point does not allow this replay or its notes come later."""
         for note in point.sounding:
             if note.time_s > (point.frames + 1) * frame_s:
                 raise impossible(
@@ -105,21 +103,11 @@ def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
 
 
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
-    """The resume point of a client's message; raises OptionsError if it is impossible."""
-    belief, dynamics, tuning = checkpoint.belief, checkpoint.dynamics, checkpoint.tuning
-    if belief is not None and max(belief.weights.values(), default=0) > _MOST_NOTES:
-        raise impossible(f"no class of a belief weighs more than {_MOST_NOTES:.0f} notes")
-    known = set(SoundingNote.model_fields)
-    return ResumePoint(
-        **checkpoint.model_dump(include={"from_sample", "frames", "notes", "pedal", "free", "mix"}),
-        sounding=tuple(
-            NoteEvent(kind="note_on", **note.model_dump(include=known))
-            for note in checkpoint.sounding
-        ),
-        belief=Belief(belief.weights, belief.frame) if belief else Belief(),
-        dynamics=Dynamics(dynamics.level, dynamics.notes) if dynamics else Dynamics(),
-        curves={note: Curve(c.frame, c.cents) for note, c in checkpoint.curves.items()},
-        tuning=Tuning(tuning.along, tuning.across, tuning.blocks, tuning.shift)
-        if tuning
-        else UNKNOWN,
-    )
+    """The resume point of a client's message; raises ProtocolError if it is impossible."""
+    given = checkpoint.model_dump(exclude_none=True)
+    given["sounding"] = [{"kind": "note_on", **note} for note in given["sounding"]]
+    try:
+        return _POINT.validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise impossible(explained(first)[:300]) from None

@@ -49,7 +49,7 @@ def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
 def set_up(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
 ) -> tuple[Listener, WindowSchedule]:
-    """Both for a stream. Raises OptionsError if the model cannot tell its instruments apart."""
+    """Both for a stream. Raises ProtocolError if the model cannot tell its instruments apart."""
     rate_hz, schedule = config.sample_rate, WindowSchedule.of(options, config)
     last_age = None
     if options.mode is Mode.ANYTIME:

@@ -78,7 +78,7 @@ class Stream:
                 beginning of the performance; ``score`` has what ends in this stream.
 
         Raises:
-            OptionsError: the model does not distinguish the instruments of the options, or a
+            ProtocolError: the model does not distinguish the instruments of the options, or a
                 stream with these options cannot continue from this point.
         """
         self.config = config

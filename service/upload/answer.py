@@ -16,7 +16,6 @@ from urllib.parse import quote
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from service.access.clients import Client
 from service.notes.events import is_update
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
@@ -59,7 +58,7 @@ class UploadLog:
 
 
 @contextmanager
-def counted(metrics: Metrics, client: Client) -> Iterator[UploadLog]:
+def counted(metrics: Metrics, client: str) -> Iterator[UploadLog]:
     """Counts and logs an upload, however it ends; a fault becomes a problem that holds the result
     so far."""
     log, began_s = UploadLog(), monotonic()
@@ -76,7 +75,7 @@ def counted(metrics: Metrics, client: Client) -> Iterator[UploadLog]:
         metrics.audio_s.labels("file").inc(log.audio_s)
         fields = {
             "outcome": str(log.outcome),
-            "client": client.name,
+            "client": client,
             "duration_s": round(monotonic() - began_s, 3),
             "bytes": log.received,
             "audio_s": round(log.audio_s, 3),

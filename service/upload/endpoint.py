@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message
 
 from model.instruments import distinguished_by
-from service.access.clients import client_of
+from service.access.keys import SCOPE_KEY
 from service.protocol.client_messages import Choices
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, check_instruments
@@ -64,7 +64,7 @@ async def transcribe_recording(
 ) -> Response:
     """Transcribes the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
-    client, settings, pool = client_of(request.scope), state.settings, state.pool
+    client, settings, pool = request.scope[SCOPE_KEY], state.settings, state.pool
     async with AsyncExitStack() as stack:
         stack.enter_context(state.upload_place(client))
         config = pool.config

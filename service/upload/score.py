@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
-from service.access.clients import client_of
+from service.access.keys import SCOPE_KEY
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
 from service.score.beats import Wishes
@@ -97,7 +97,7 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
         faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
         raise RequestValidationError(faults) from None
     state: ServiceState = request.app.state.service
-    with state.upload_place(client_of(request.scope)):
+    with state.upload_place(request.scope[SCOPE_KEY]):
         said = None if body.beats is None else [LiveBeat(**dict(beat)) for beat in body.beats]
         score = partial(WrittenScore, body.notes, body.wishes, body.title, said)
         made = await written(state.scores, score, choices.form, choices.width)

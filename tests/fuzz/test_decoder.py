@@ -18,20 +18,12 @@ MOST_S = 2.0
 
 
 TONE = (0.5 * np.sin(np.arange(RATE_HZ // 4) / 5)).astype(np.float32)
+FILES = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("OGG", "VORBIS")]
+FILES += [("MP3", "MPEG_LAYER_III"), ("AIFF", "PCM_24")]
+FILMS = [("ipod", "aac"), ("adts", "aac"), ("webm", "libopus"), ("mpegts", "aac")]
 WHOLE = [
-    sound_file(TONE, *kind, RATE_HZ)
-    for kind in [
-        ("WAV", "PCM_16"),
-        ("WAV", "FLOAT"),
-        ("FLAC", "PCM_16"),
-        ("OGG", "VORBIS"),
-        ("MP3", "MPEG_LAYER_III"),
-        ("AIFF", "PCM_24"),
-    ]
-]
-WHOLE += [
-    encoded(TONE[:, None], *kind, RATE_HZ)
-    for kind in [("ipod", "aac"), ("adts", "aac"), ("webm", "libopus"), ("mpegts", "aac")]
+    *(sound_file(TONE, *kind, RATE_HZ) for kind in FILES),
+    *(encoded(TONE[:, None], *kind, RATE_HZ) for kind in FILMS),
 ]
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -97,23 +96,6 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
         assert code == 1001
     assert exit_code == 0
     assert "Traceback" not in server.log
-
-
-async def test_probes_answer_beside_hundreds_of_silent_connections(
-    start_server: StartServer,
-) -> None:
-    server = start_server(*TONES)
-    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
-    with contextlib.ExitStack() as stack:
-        silent = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-            for _ in range(1200)
-        ]
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
-            for probe in ("/healthz", "/readyz"):
-                assert (await client.get(probe)).status_code == 200
-        assert silent[0].recv(1000).startswith(b"HTTP/1.1 408 ")  # it gave way to a newer one
-        await transcribes(server)
 
 
 async def test_half_a_request_ends_after_a_while_and_a_session_does_not(

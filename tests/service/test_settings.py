@@ -69,11 +69,6 @@ def test_hosts_and_origins_become_what_clients_send() -> None:
     assert settings.trusted_proxies == ("10.0.0.0/8", "::1")
 
 
-def test_unknown_variables_are_named_with_the_nearest_setting() -> None:
-    names = ["RSE_MAX_SESSION", "RSE_PORT", "rse_host", "PATH", "RSE_X"]
-    names.append(KEY_VARIABLE)
-    one, other = unknown_variables(names)
-    assert one.endswith(
-        "RSE_MAX_SESSION is not a setting of the service; did you mean RSE_MAX_SESSIONS?"
-    )
-    assert other.endswith("RSE_X is not a setting of the service")
+def test_unknown_variables_are_named() -> None:
+    names = ["RSE_X", "RSE_MAX_SESSION", "RSE_PORT", "rse_host", "PATH", KEY_VARIABLE]
+    assert unknown_variables(names) == ["RSE_MAX_SESSION", "RSE_X"]

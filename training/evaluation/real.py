@@ -22,7 +22,8 @@ from model.config import HOP
 from service.audio.pcm import BadAudioError
 from service.engine.local import LocalComputer
 from service.engine.runners import EngineModel
-from service.protocol.options import OptionsError, StreamOptions
+from service.protocol.faults import ProtocolError
+from service.protocol.options import StreamOptions
 from service.stream.windows import EngineError
 from training.arrays import F32, F64
 from training.music.metrics import (
@@ -130,7 +131,7 @@ def _attempt(
         for options in streams:
             try:
                 heard = transcribe_array(samples, rate, computer, options)
-            except (BadAudioError, OptionsError, EngineError) as error:
+            except (BadAudioError, ProtocolError, EngineError) as error:
                 return f"{recording.audio}: {error}"
             notes, probabilities = estimated_notes(heard.notes), heard.frame_probabilities
             out.append(score(reference, notes, probabilities, frame_s, heard.known_s))

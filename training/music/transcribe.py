@@ -34,7 +34,7 @@ def transcribe_array(
     options: StreamOptions = FILE_OPTIONS,
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz. Raises BadAudioError for a sample that is
-    not finite, OptionsError for a rate that is out of range and EngineError if the model fails."""
+    not finite, ProtocolError for a rate that is out of range and EngineError if the model fails."""
     heads = computer.config.outputs
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note

@@ -60,7 +60,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
 def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
     """The format of float samples; 44100.0 and numpy's numbers are whole numbers too.
 
-    Raises OptionsError, a ValueError.
+    Raises ProtocolError, a ValueError.
     """
     rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)

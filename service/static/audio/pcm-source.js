@@ -1,8 +1,8 @@
 /**
  * Sound as a stream of PCM chunks, from whatever WebAudio node gives it.
  *
- * Events: `chunk` (what the worklet posts), `notice` (words: something changed, the sound goes on)
- * and `ended` when no more sound will come.
+ * Events: `chunk` (what the worklet posts) and `notice` (words: something changed, the sound goes
+ * on).
  */
 
 const START_MS = 5000;

@@ -1,7 +1,6 @@
-/** Takes as files: MIDI, JSON, WAV, and a ZIP of many. What the filter hides is left out. */
+/** Takes as files: MIDI, JSON and WAV. What the filter hides is left out. */
 
 import { midiFile, toBase64 } from "./midi.js";
-import { zip } from "./zip.js";
 
 const KEEP_URL_MS = 60_000; // a large file is still being written to disk
 
@@ -29,16 +28,6 @@ export function jsonOf(take, filter) {
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 
-/** [{name, blob}] of one take: MIDI, JSON, and the sound if the page recorded it. */
-function filesOf(take, filter, stem = stemOf(take)) {
-  const files = [
-    { name: `${stem}.mid`, blob: midiOf(take, filter) },
-    { name: `${stem}.json`, blob: jsonOf(take, filter) },
-  ];
-  if (take.recording?.wav) files.push({ name: `${stem}.wav`, blob: take.recording.wav() });
-  return files;
-}
-
 /** Let a take be dragged out as a MIDI file, into a DAW or a folder (Chrome and Edge). */
 export function dragOut(element, takeOf, filter) {
   element.draggable = true;
@@ -51,19 +40,6 @@ export function dragOut(element, takeOf, filter) {
   element.addEventListener("dragend", ({ dataTransfer }) => {
     if (dataTransfer.dropEffect !== "none") takeOf().wasSaved();
   });
-}
-
-export async function saveAll(takes, filter) {
-  const used = new Set();
-  const files = takes.flatMap((take) => {
-    const stem = stemOf(take);
-    let name = stem;
-    for (let count = 2; used.has(name); count += 1) name = `${stem} (${count})`;
-    used.add(name);
-    return filesOf(take, filter, name);
-  });
-  save(await zip(files), "takes.zip");
-  for (const take of takes) take.wasSaved();
 }
 
 export function save(blob, name) {

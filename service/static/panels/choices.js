@@ -2,7 +2,6 @@
 
 import { authorization } from "../service/access.js";
 
-const HEAD = "instrument:"; // of the network, before the name
 const FAST_LOOKAHEAD_MS = 200; // longest wait of a doubtful note
 const HINTS = {
   fast: "Each note once it is certain: to play along.",
@@ -88,6 +87,5 @@ export class Choices {
 async function fetchInstruments() {
   const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
   if (!response.ok) return [];
-  const { heads } = await response.json();
-  return heads.filter((head) => head.startsWith(HEAD)).map((head) => head.slice(HEAD.length));
+  return (await response.json()).instruments;
 }

@@ -1,6 +1,5 @@
 /** Listening: what starts and stops it, how late the notes are, and how the stream fares. */
 
-import { Demo } from "../audio/demo.js";
 import { InputPanel } from "./input-panel.js";
 import { LiveTake } from "../service/live.js";
 import { Take } from "../notes/take.js";
@@ -36,9 +35,8 @@ export class LivePanel extends EventTarget {
     $("listen").addEventListener("click", () => {
       if ($("listen").ariaDisabled === "true") return;
       if (this.#live) this.#live.stop();
-      else this.#begin(this.#input.microphone(), "Live");
+      else this.#begin(this.#input.microphone());
     });
-    $("demo").addEventListener("click", () => this.#begin(new Demo(), "Demo"));
     addEventListener("beforeunload", (event) => this.#live && event.preventDefault());
     addEventListener("pagehide", () => this.#midi.silence());
     // The system lets go of the lock as the page is hidden.
@@ -54,13 +52,12 @@ export class LivePanel extends EventTarget {
     $("listen-label").textContent = listening ? "Stop" : "Listen";
     // Not `disabled`: the keyboard's focus stays.
     $("listen").ariaDisabled = this.state === "finishing" || busyElsewhere;
-    $("demo").disabled = $("demo-first").disabled = listening || busyElsewhere;
     this.#input.enabled = this.#choices.enabled = !listening;
   }
 
-  async #begin(source, kind) {
+  async #begin(source) {
     const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    const take = new Take(`${kind}, ${time}`);
+    const take = new Take(`Live, ${time}`);
     const live = new LiveTake(take, source);
     this.#live = live;
     this.#notice = this.#silent = "";

@@ -101,7 +101,6 @@ export class LiveTake extends EventTarget {
     this.#listen(socket);
     source.addEventListener("chunk", ({ detail }) => this.#chunk(detail));
     source.addEventListener("notice", ({ detail }) => this.#say(detail));
-    source.addEventListener("ended", () => this.stop());
     socket.open();
     source.start();
   }

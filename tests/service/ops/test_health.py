@@ -33,15 +33,13 @@ def test_ready_only_when_the_model_is() -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_reported_without_its_path() -> None:
-    failed = threading.Event()
-
     def load(name: str, device: str) -> FakeTranscriber:
         raise OSError("/secret/place/weights.safetensors is damaged")
 
-    app = app_with(load, Settings(), on_load_failure=failed.set)
-    with TestClient(app) as client:
-        assert failed.wait(100)
+    with TestClient(app_with(load, Settings())) as client:
         answer = client.get("/readyz")
+        while "not loaded yet" in answer.json()["detail"]:
+            answer = client.get("/readyz")
         assert answer.status_code == 503
         assert "EngineError" in answer.json()["detail"]
         assert "secret" not in answer.text
@@ -57,7 +55,6 @@ def test_info_has_the_card_and_the_settings_and_no_address() -> None:
     assert info["settings"]["max_sessions"] == 3
     assert "host" not in info["settings"]
     assert "127.0.0.9" not in str(info)
-    assert info["libraries"]["torch"]
 
 
 def test_the_page_forbids_what_comes_from_elsewhere(client: TestClient) -> None:

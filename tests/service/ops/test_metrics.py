@@ -1,19 +1,15 @@
 """What /metrics says of sessions, uploads, refusals and the model."""
 
-import json
 import logging
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from service.access import problems
-from service.access.clients import Client
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
     MELODY,
-    START,
     begin,
     hear,
     perform,
@@ -54,11 +50,8 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
     assert after["rse_sessions_closed_total{reason=stop}"] == 1
     assert after["rse_audio_seconds_total{way=live}"] == pytest.approx(DURATION_S, abs=0.01)
     assert after["rse_notes_total"] == len(MELODY)
-    assert after["rse_dropped_samples_total"] == 0
     assert after["rse_event_lateness_seconds_count"] > 0
     assert after["rse_step_seconds_count{way=live}"] > 0
-    assert after["rse_batch_windows_sum{way=live}"] >= after["rse_batch_windows_count{way=live}"]
-    assert after["rse_ready"] == 1
     assert after["process_open_fds"] > 0
 
 
@@ -69,25 +62,13 @@ def test_a_resumed_session_counts_only_what_it_did_itself(client: TestClient) ->
     assert numbers(client)["rse_notes_total"] == before + len(MELODY)
 
 
-def test_dropped_samples_and_faults_are_counted(client: TestClient) -> None:
-    with client.websocket_connect(ADDRESS) as socket:
-        socket.send_text(json.dumps({**START, "encoding": "pcm_f32le"}))
-        socket.send_bytes(bytes(4 * 100) + b"\x00\x00\xc0\x7f" + bytes(4 * 9))  # a NaN
-        messages, _ = hear(socket)
-    assert messages[-1]["totals"]["dropped_samples"] == 10
-    after = numbers(client)
-    assert after["rse_dropped_samples_total"] == 10
-    assert after["rse_sessions_closed_total{reason=bad_audio}"] == 1
-
-
 def test_refused_requests_are_counted_and_logged_without_their_query(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(problems, "_unlogged", [0.0, 0])
     caplog.set_level(logging.INFO, "service")
     with serving(max_uploads=1) as (client, _):
         client.get("/info?key=rse_secret", headers={"Host": "evil.example"})
-        with state_of(client).upload_place(Client("another")):
+        with state_of(client).upload_place("another"):
             client.post("/transcribe")
         for _ in range(3):
             with client.websocket_connect(ADDRESS) as socket:
@@ -99,8 +80,7 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
     assert after["rse_sessions_opened_total"] == 0
     assert not any(name.startswith("rse_sessions_closed_total") for name in after)
     assert after["rse_refused_total{code=bad_message}"] == 3
-    assert "bad_message" not in caplog.text
-    assert caplog.text.count("refused: ") == 1  # a line a second at most
+    assert caplog.text.count("refused: ") == 5
     assert "rse_secret" not in caplog.text
     assert after["rse_refused_total{code=host_not_allowed}"] == 1
     assert after["rse_refused_total{code=too_many_uploads}"] == 1

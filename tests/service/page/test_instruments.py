@@ -73,9 +73,9 @@ def test_the_legend_mutes_and_plays_alone(page_of: Tab, trio: Path, tmp_path: Pa
 
 def test_chosen_instruments_alone_play_before_and_after(page_of: Tab, trio: Path) -> None:
     tab, page = page_of, page_of.page
+    page.locator("#players summary").click()
     tab.upload(trio)
     assert legend(tab) == LEGEND
-    page.locator("#players summary").click()
     tab.press("viola")
     tab.press("flute")
     expect(page.locator("#players-chosen")).to_have_text("viola, flute")

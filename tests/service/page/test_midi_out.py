@@ -51,26 +51,6 @@ def test_each_instrument_has_a_channel_and_no_note_is_stuck(bench: Tab) -> None:
     assert [message for message, _ in messages] == begun + ends
 
 
-def test_the_pedal_is_of_pianos_and_of_notes_without_an_instrument(bench: Tab) -> None:
-    messages = sent(
-        bench,
-        """
-          out.pedal(true);
-          out.noteOn(1, { pitch: 60, velocity: 90 });
-          out.noteOn(2, { pitch: 61, velocity: 90, instrument: 'violin' });
-          out.noteOn(3, { pitch: 62, velocity: 90, instrument: 'piano' });
-          out.pedal(false, 0.05);
-          while (sent.at(-1)[0][2] !== 0) await pause(10);
-          out.pedal(true, 0.1);
-          out.silence();  // a pause: the pedal is up until it is pressed again
-          await pause(300);
-        """,
-    )
-    pedal = [message for message, _ in messages if message[:1] < [0xC0] and message[1] == 64]
-    down, up = ([[status, 64, value] for status in (0xB0, 0xB2)] for value in (127, 0))
-    assert pedal == [*down, *up, *up]
-
-
 def test_notes_handed_over_early_end_and_are_silenced(bench: Tab) -> None:
     messages = sent(
         bench,

@@ -100,25 +100,3 @@ def test_time_goes_on_while_there_is_no_sound(bench: Tab) -> None:
         }"""
     )
     assert samples == 8000
-
-
-def test_a_connection_that_breaks_during_an_answer_is_told_in_words(bench: Tab) -> None:
-    words = bench.run(
-        """async () => {
-          const { transcribe } = await import('./service/upload.js');
-          const usual = window.fetch;
-          const body = new ReadableStream({
-            pull: (answer) => answer.error(new TypeError('Error in input stream')),
-          });
-          window.fetch = async () => new Response(body);
-          const file = new File(['sound'], 'a.wav');
-          try {
-            await transcribe(file, {}, new AbortController().signal);
-          } catch (error) {
-            return error.message;
-          } finally {
-            window.fetch = usual;
-          }
-        }"""
-    )
-    assert words == "The connection was lost before the end of the recording."

@@ -147,19 +147,3 @@ def test_one_can_scroll_back_while_it_listens(tab: Tab) -> None:
     expect(now).to_be_hidden()
     assert tab.view["start"] > 2
     tab.stop()
-
-
-def test_forced_colours_keep_edges_and_the_meter(tab: Tab, recording: Path) -> None:
-    tab.page.emulate_media(forced_colors="active")
-    tab.upload(recording)
-    tab.page.locator("#listen").focus()
-    bare, outline, bar, paper = tab.run("""() => {
-      const style = (id) => getComputedStyle(document.getElementById(id));
-      const buttons = [...document.querySelectorAll('button')].filter((e) => e.checkVisibility());
-      const bare = buttons.filter((e) => parseFloat(getComputedStyle(e).borderTopWidth) === 0);
-      return [bare.map((e) => e.outerHTML), parseFloat(style('listen').outlineWidth),
-        style('meter-bar').backgroundColor, style('meter').backgroundColor];
-    }""")
-    assert bare == []
-    assert outline >= 2
-    assert bar != paper

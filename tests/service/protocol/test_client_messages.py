@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from model.config import HOP, SAMPLE_RATE
 from service.protocol.client_messages import Start, parse_message, parse_query
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
 from service.protocol.options import Encoding, Mode, StreamOptions
@@ -80,3 +81,15 @@ def test_options_that_do_not_go_together_are_refused() -> None:
     assert isinstance(start, Start)
     with pytest.raises(ProtocolError, match="block_frames must be from 1 to 8, not 9"):
         start.options(StreamOptions())
+
+
+HOP_MS = 1000 * HOP / SAMPLE_RATE
+
+
+@pytest.mark.parametrize(
+    ("lookahead_ms", "hops"),
+    # What `ready` states, to the microsecond, gives the same hops again.
+    [(1, 4), (100, 8), (200, 17), (1e308, 32), *((round(n * HOP_MS, 3), n) for n in range(4, 33))],
+)
+def test_lookahead_in_hops(lookahead_ms: float, hops: int) -> None:
+    assert StreamOptions(lookahead_ms=lookahead_ms).lookahead_hops(SAMPLE_RATE) == hops

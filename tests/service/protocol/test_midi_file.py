@@ -1,7 +1,7 @@
 """MIDI files: the notes that come out of a reader are those that went in."""
 
 import io
-from pathlib import Path
+from dataclasses import dataclass
 
 import mido
 import pretty_midi
@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from model.instruments import PROGRAMS
 from service.notes.events import Note, PedalPress
 from service.notes.score import midi_file
-from service.protocol.midi_file import PEDALLED, TICKS_PER_BEAT, Tempo
+from service.protocol import midi_file as files
+from service.protocol.midi_file import (
+    FRAME_S,
+    MEMBERS,
+    PEDALLED,
+    RANGE_SEMITONES,
+    TICKS_PER_BEAT,
+    Tempo,
+)
 
 TICK_S = 0.5 / TICKS_PER_BEAT
 
@@ -94,22 +102,6 @@ def test_readers_open_the_longest_recordings(hours: float, bpm: float) -> None:
     assert (found.start, found.end) == pytest.approx((end_s - 0.5, end_s), abs=0.01)
 
 
-@pytest.mark.parametrize("names", [["piano"], ["violin", "violin", "viola", "cello"], [None]])
-def test_music21_imports_a_piano_a_quartet_and_notes_without_names(
-    names: list[str | None], tmp_path: Path
-) -> None:
-    music21 = pytest.importorskip("music21")
-    notes = [
-        Note(i, 60 + 2 * i, 80, 1.0, 0, 0, 0.5 * i, 0.5 * i + 0.5, names[i % len(names)])
-        for i in range(8)
-    ]
-    (tmp_path / "a.mid").write_bytes(midi_file(notes, [PedalPress(0.25, 1.5)]))
-    score = music21.converter.parse(tmp_path / "a.mid")
-    found = sorted((n.offset, n.pitch.midi) for n in score.flatten().notes)
-    assert found == [(float(note.onset_s * 2), note.pitch) for note in notes]
-    assert len(score.parts) == len(set(names))
-
-
 def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drums() -> None:
     notes = [
         Note(i, 60 + i, 80, 1.0, 0, 0, 0.1 * i, 0.1 * i + 0.5, name, 0.9)
@@ -133,3 +125,97 @@ def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drum
     for name, track in zip(PROGRAMS, tracks, strict=True):
         values = [m.value for m in track if m.type == "control_change"]
         assert values == ([127, 0, 127, 0] if name in PEDALLED else [])
+
+
+# -- notes that bend: MPE --------------------------------------------------------------------------
+
+
+@dataclass
+class Sung:
+    pitch: int
+    onset_s: float
+    offset_s: float
+    bends: tuple[float, ...] | None
+    instrument: str | None = "voice"
+    velocity: int = 80
+
+
+def heard(file: bytes) -> list[tuple[int, float, float, list[tuple[float, float]]]]:
+    """Each note as a synthesiser plays it: pitch, onset, offset, and its bends as (s, cents)."""
+    cents = dict.fromkeys(range(16), 0.0)
+    sounding: dict[tuple[int, int], tuple[float, list[tuple[float, float]]]] = {}
+    notes, now_s = [], 0.0
+    for message in mido.MidiFile(file=io.BytesIO(file)):
+        now_s += message.time
+        if message.type == "pitchwheel":
+            cents[message.channel] = message.pitch / 8192 * RANGE_SEMITONES * 100
+            for (channel, _), (_, bends) in sounding.items():
+                if channel == message.channel:
+                    bends.append((now_s, cents[channel]))
+        elif message.type == "note_on" and message.velocity:
+            key = message.channel, message.note
+            assert key not in sounding
+            sounding[key] = now_s, [(now_s, cents[message.channel])]
+        elif message.type in ("note_on", "note_off"):
+            onset_s, bends = sounding.pop((message.channel, message.note))
+            notes.append((message.note, onset_s, now_s, bends))
+    assert not sounding
+    return sorted(notes, key=lambda note: note[1])
+
+
+def test_each_note_bends_alone() -> None:
+    rising = tuple(float(i) for i in range(40))
+    notes = [
+        Sung(60, 0.5, 1.5, rising),
+        Sung(64, 0.6, 1.5, None),
+        Sung(67, 0.7, 1.2, (-20.0,) * 30),
+    ]
+    first, second, third = heard(files.midi_file(notes, [], {"voice": 53}))
+    assert [note[0] for note in (first, second, third)] == [60, 64, 67]
+    assert first[1:3] == pytest.approx((0.5, 1.5), abs=0.002)
+    for number, cents in enumerate(rising):
+        at_s = first[1] + number * FRAME_S + 0.002
+        last = [value for time_s, value in first[3] if time_s <= at_s][-1]
+        assert last == pytest.approx(cents, abs=1.01)
+    assert {cents for _, cents in second[3]} == {0.0}
+    assert [cents for _, cents in third[3]] == pytest.approx([-20.0], abs=0.5)
+
+
+def test_the_zone_is_declared_and_programs_follow_the_notes() -> None:
+    notes = [Sung(60, 0.0, 1.0, (5.0,)), Sung(48, 0.1, 1.0, (1.0,), "cello")]
+    midi = mido.MidiFile(file=io.BytesIO(files.midi_file(notes, [], {"cello": 42, "voice": 53})))
+    messages = list(mido.merge_tracks(midi.tracks))
+    controls = [(m.channel, m.control, m.value) for m in messages if m.type == "control_change"]
+    assert controls[:3] == [(0, 101, 0), (0, 100, 6), (0, 6, 15)]
+    programs: dict[int, int] = {}
+    for message in messages:
+        if message.type == "program_change":
+            programs[message.channel] = message.program
+        if message.type == "note_on":
+            assert message.channel in MEMBERS
+            assert programs[message.channel] == {60: 53, 48: 42}[message.note]
+
+
+def test_as_many_notes_as_there_are_channels_never_share_one() -> None:
+    notes = [
+        Sung(40 + number, 0.02 * number + 2 * again, 0.02 * number + 2 * again + 1.9, (number,))
+        for again in range(3)
+        for number in range(len(MEMBERS))
+    ]
+    found = heard(files.midi_file(notes, [], {}))
+    assert [note[0] for note in found] == [note.pitch for note in notes]
+    for pitch, _, _, bends in found:
+        assert [cents for _, cents in bends] == pytest.approx([pitch - 40], abs=0.5)
+
+
+def test_pretty_midi_imports_a_take_with_bends() -> None:
+    notes = [
+        Sung(60 + step, step, step + 1.0, tuple(10.0 * (i % 9) for i in range(80)))
+        for step in range(6)
+    ]
+    parts = pretty_midi.PrettyMIDI(
+        io.BytesIO(files.midi_file(notes, [], {"voice": 53}))
+    ).instruments
+    found = [note for part in parts for note in part.notes]
+    assert sorted(note.pitch for note in found) == [note.pitch for note in notes]
+    assert sum(len(part.pitch_bends) for part in parts) >= 6 * 80

@@ -160,7 +160,7 @@ def test_an_upload_whose_client_leaves_or_does_not_read_is_counted(
 
         upload = scope("http", "/transcribe", TYPE, query=b"block_frames=1&answer=" + answer)
         client.portal.call(client.app, upload, receive, send)
-        numbers = state_of(client).metrics.text().decode()
+        numbers = client.get("/metrics").text
         assert 'rse_uploads_ended_total{outcome="vanished"} 1.0' in numbers
         if heard.is_set():
             assert 'rse_audio_seconds_total{way="file"} 0.0' not in numbers

@@ -20,6 +20,7 @@ from service.protocol.midi_file import (
     midi_file,
     mpe_setup,
 )
+from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"

@@ -34,7 +34,6 @@ from training.evaluation.scores import evaluate_scores
 from training.music.families import validation_passages
 from training.music.recordings import Collection, read_collection
 from training.music.synth.config import CACHE, SynthConfig
-from training.musicnet.layout import TEST
 from training.musicnet.windows import TEST_STRIDE, ArchiveConfig, labelled_test_set, papers_figure
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
@@ -60,52 +59,46 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog,
-        usage="%(prog)s WHAT [options]",
-        description=(__doc__ or "").partition("\n")[0],
-        epilog="Each has its own --help; python -m pydoc training.evaluate says more.",
+        prog=prog, usage="%(prog)s WHAT [options]", epilog="Each has its own --help."
     )
     commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
 
     def command(
-        run: Callable[[argparse.Namespace], Figures], about: str, lookahead_ms: float
+        run: Callable[[argparse.Namespace], Figures], about: str, data: str = ""
     ) -> Callable[..., object]:
         """A sub-command with what all have in common; returns its ``add_argument``."""
         name = run.__name__.removeprefix("_")
         one = commands.add_parser(name, usage=f"{prog} {name} [options]", help=about)
         one.set_defaults(run=run, mode=Mode.BLOCK, label_shift_ms=0.0)
         add = one.add_argument
+        if data:
+            add("--data-dir", type=Path, required=True, help=data)
         add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
-        several = "one or several (default: %(default)s)"
-        add("--lookahead-ms", type=float, nargs="+", default=[lookahead_ms], help=several)
-        add("--block-frames", type=int, help="at once (default: the mode's)")
+        at, several = MIDDLE_MS if run is _musicnet else 200.0, run in (_real, _musicnet)
+        text = f"{'one or several ' if several else ''}(default: {at:g})"
+        add("--lookahead-ms", type=float, nargs="+" if several else 1, default=[at], help=text)
         add("--json", type=Path, help="write all figures to this file")
-        add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")
+        if several:
+            add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")
+        else:
+            add("--synth", type=Path, required=True, help="training data: for held-out sounds")
+            add("--cache", type=Path, default=CACHE, help="its cache (default: %(default)s)")
         return add
 
-    def rendered(add: Callable[..., object], seconds: float) -> None:
-        add("--synth", type=Path, required=True, help="training data: for its held-out sounds")
-        add("--cache", type=Path, default=CACHE, help="its cache (default: %(default)s)")
-        add("--seconds", type=float, default=seconds, help="of each (default: %(default)g)")
-
-    add = command(_real, "recordings with note labels", 200.0)
-    add("--data-dir", type=Path, required=True, help="audio and labels, in any layout")
+    add = command(_real, "recordings with note labels", "audio and labels, in any layout")
     add("--label-shift-ms", type=float, default=0.0, help="added to the labels")
     waits = "block, or anytime (--lookahead-ms is its longest wait)"
     add("--mode", choices=list(Mode), help=waits)
 
-    add = command(_families, "passages of every family, and sounds without notes", 200.0)
-    rendered(add, seconds=20.0)
+    add = command(_families, "passages of every family, and sounds without notes")
     add("--real", type=Path, help="real recordings of training: for their validation split")
     add("--passages", type=int, default=12, help="of each family (default: %(default)s)")
+    add("--seconds", type=float, default=20.0, help="of each (default: %(default)g)")
 
-    add = command(_scores, "scores performed and written again", 200.0)
-    add("--data-dir", type=Path, required=True, help="MusicXML files")
-    rendered(add, seconds=30.0)
+    add = command(_scores, "scores performed and written again", "MusicXML files")
+    add("--seconds", type=float, default=30.0, help="of each (default: %(default)g)")
 
-    add = command(_musicnet, "test recordings of MusicNet", MIDDLE_MS)
-    add("--data-dir", type=Path, required=True, help="the unpacked archive")
-    add("--test", choices=sorted(TEST), default="paper", help="test set")
+    add = command(_musicnet, "test recordings of MusicNet", "the unpacked archive")
     add("--cache", type=Path, help="(default: in --data-dir)")
     between = "samples between windows (default: %(default)s)"
     add("--stride", type=int, default=TEST_STRIDE, help=between)
@@ -119,20 +112,21 @@ def _real(options: argparse.Namespace) -> Figures:
 def _families(options: argparse.Namespace) -> Figures:
     config = SynthConfig(options.synth, options.cache, real_root=options.real)
     passages = validation_passages(config, options.passages, options.seconds)
-    figures = evaluate_families(load(options.model), _stream(options), passages)
+    figures = evaluate_families(load(options.model), _streams(options)[0], passages)
     print(json.dumps({k: v for k, v in figures.items() if k != "families"}, indent=1))
     return figures
 
 
 def _scores(options: argparse.Namespace) -> Figures:
-    config, model = SynthConfig(options.synth, options.cache), load(options.model)
-    figures = evaluate_scores(model, _stream(options), config, options.data_dir, options.seconds)
+    config, stream = SynthConfig(options.synth, options.cache), _streams(options)[0]
+    folder, model = options.data_dir, load(options.model)
+    figures = evaluate_scores(model, stream, config, folder, options.seconds)
     print(json.dumps({k: v for k, v in figures.items() if k != "scores"}, indent=1))
     return figures
 
 
 def _musicnet(options: argparse.Namespace) -> Figures:
-    archive = ArchiveConfig(options.data_dir, options.cache, options.test)
+    archive = ArchiveConfig(options.data_dir, options.cache)
     collection = labelled_test_set(archive)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     paper = papers_figure(load(options.model, device, torch.float32), archive, options.stride)
@@ -149,16 +143,8 @@ def _scored(options: argparse.Namespace, collection: Collection) -> Figures:
 
 
 def _streams(options: argparse.Namespace) -> list[StreamOptions]:
-    mode, block = Mode(options.mode), options.block_frames
-    return [
-        StreamOptions(mode=mode, lookahead_ms=ms, block_frames=block) for ms in options.lookahead_ms
-    ]
-
-
-def _stream(options: argparse.Namespace) -> StreamOptions:
-    if len(options.lookahead_ms) > 1:
-        raise ValueError("--lookahead-ms takes several values for real and musicnet only")
-    return _streams(options)[0]
+    mode = Mode(options.mode)
+    return [StreamOptions(mode=mode, lookahead_ms=ms) for ms in options.lookahead_ms]
 
 
 if __name__ == "__main__":

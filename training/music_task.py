@@ -46,6 +46,7 @@ from training.musicnet.tones import tone_batch, tone_stream
 from training.musicnet.windows import Archive, ArchiveConfig
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
+FARTHEST_HOPS = 48  # of the oldest frame that is trained before the end of the window
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
@@ -63,9 +64,6 @@ class MusicConfig:
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)  # The MusicNet archive
     batch_size: int = 24  # Windows per optimiser step
     workers: int = 1  # Processes that render audio, or threads that read recordings
-    farthest_hops: int = 48
-    """Oldest frame that is trained, in hops before the end of the window; the newest is the newest
-    that has all its filters. Other frames are never used."""
     weights: HeadWeights = field(default_factory=HeadWeights)
     terms: FrameTerms = field(default_factory=FrameTerms)
     """The objective of a network with the frame head alone."""
@@ -97,7 +95,7 @@ class MusicTask:
         if config.model.calibration and not config.terms.calibration:
             self.network.get_parameter("scale").requires_grad_(False)
             self.network.get_parameter("offset").requires_grad_(False)
-        self.frames = usable_frames(config.model, config.farthest_hops)
+        self.frames = usable_frames(config.model)
         self.archive = (
             Archive(config.archive, config.model.sample_rate, config.model.context)
             if config.data == "musicnet"
@@ -193,18 +191,20 @@ class MusicTask:
         settings = {name: value for name, value in synth if not isinstance(value, os.PathLike)}
         settings["held_out"] = HELD_OUT
         made = {"synth": settings} if self.config.data == "synth" else {"tones": "made up"}
-        data = self.archive.card() if self.archive else made
-        data = {"batch_size": self.config.batch_size, **data}
+        data = {
+            "batch_size": self.config.batch_size,
+            **(self.archive.card() if self.archive else made),
+        }
         return {"name": model.name, "config": model.to_json(), "data": data}
 
 
-def usable_frames(model: ModelConfig, farthest_hops: int) -> slice:
-    """Frames of a window with complete filters, up to `farthest_hops` from its end; all that a
+def usable_frames(model: ModelConfig) -> slice:
+    """Frames of a window with complete filters, up to FARTHEST_HOPS from its end; all that a
     network without filters hears."""
     if not isinstance(model.front_end, FilterbankConfig):
         outside = CENTRE_FRAME - (model.front_end.window // HOP - 1) // 2
         return slice(outside, FRAMES - outside)
-    return slice(FRAMES - farthest_hops, FRAMES + 1 - model.front_end.lookahead // HOP)
+    return slice(FRAMES - FARTHEST_HOPS, FRAMES + 1 - model.front_end.lookahead // HOP)
 
 
 def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tensor]]:

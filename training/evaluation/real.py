@@ -10,13 +10,13 @@ reported and listed in the collection's ``failures``; it does not stop the other
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import bootstrap
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError
@@ -38,21 +38,16 @@ from training.music.recordings import AudioError, Collection, Recording, read_au
 from training.music.transcribe import transcribe_array
 
 END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio
-RESAMPLES = 10_000
-CONFIDENCE = 0.95
 
 Report = dict[str, Any]
+MakeTranscriber = Callable[[], EngineModel]
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """The scores of one recording with one way of streaming."""
 
     figures: dict[str, float]  # some of ``metrics.DEFINITIONS``
     onset_errors_s: F64  # delays of matched onsets
-
-
-MakeTranscriber = Callable[[], EngineModel]
 
 
 def evaluate_collection(
@@ -90,9 +85,8 @@ def evaluate_collection(
                 continue
             for options, result, so_far in zip(streams, outcome, results, strict=True):
                 so_far[recording.name] = result
-                print(
-                    row(recording.name, f"{options.lookahead_ms:g} ms", result.figures), flush=True
-                )
+                lookahead = f"{options.lookahead_ms:g} ms"
+                print(row(recording.name, lookahead, result.figures), flush=True)
     reports = []
     for options, so_far in zip(streams, results, strict=True):
         of_all = report(so_far)
@@ -151,19 +145,16 @@ def score(
     figures = scores(reference, estimated, matched, probabilities, frame_s)
     if known_s is not None:
         figures |= note_on_delays(reference, matched, known_s)
-    late_s = estimated.onset[matched[:, 1]] - reference.onset[matched[:, 0]]
-    return Result(figures, late_s)
+    return Result(figures, estimated.onset[matched[:, 1]] - reference.onset[matched[:, 0]])
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % bootstrap interval of the mean over recordings; None for fewer than two. Percentiles of
-    the means of RESAMPLES draws with replacement; the same values give the same interval."""
+    """95 % bootstrap interval of the mean over recordings; None for fewer than two. The same values
+    give the same interval."""
     if len(values) < 2:
         return None
-    draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(np.array(values)[draws].mean(axis=1), [tail, 100 - tail])
-    return float(low), float(high)
+    found = bootstrap((values,), np.mean, method="percentile", rng=0).confidence_interval
+    return float(found.low), float(found.high)
 
 
 def report(results: Mapping[str, Result]) -> Report:
@@ -192,13 +183,8 @@ def table(report: Report) -> str:
         ends = report["interval"][name]
         between = f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-"
         lines.append(f"{name:24}{value:8.3f}    {between}")
-    timing = report["onset_error_ms"]
-    if timing["median"] is not None:
-        low, high = timing["quartiles"]
-        lines.append(
-            f"matched onsets: {timing['median']:+.1f} ms in the median (positive: late), "
-            f"half of them from {low:+.1f} to {high:+.1f} ms"
-        )
+    if (median := report["onset_error_ms"]["median"]) is not None:
+        lines.append(f"matched onsets: {median:+.1f} ms in the median (positive: late)")
     return "\n".join(lines)
 
 

@@ -27,11 +27,7 @@ FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
 SLACK = SOURCE_RATE // 10  # samples that a label may exceed the audio; it is truncated
 
 Use = Literal["train", "validation", "test"]
-TestSet = Literal["paper", "ten"]
-TEST: dict[TestSet, tuple[int, ...]] = {
-    "paper": (2303, 2382, 1819),
-    "ten": (1759, 1819, 2106, 2191, 2298, 2303, 2382, 2416, 2556, 2628),
-}
+TEST = (2303, 2382, 1819)
 VALIDATION = (2131, 2384, 1792, 2514, 2567, 1876)
 
 
@@ -51,10 +47,8 @@ class Source:
 def find(root: Path) -> dict[int, Source]:
     """Every recording of an archive, by number. Raises ArchiveError if there is no archive or audio
     and labels do not correspond."""
-    for base in (root, root / "musicnet"):
-        if all((base / folder).is_dir() for folder in FOLDERS[0]):
-            break
-    else:
+    base = root / "musicnet" if (root / "musicnet").is_dir() else root
+    if not all((base / folder).is_dir() for folder in FOLDERS[0]):
         raise ArchiveError(
             f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
             "Unpack musicnet.tar.gz there (training/PAPER.md says where it is)."
@@ -73,11 +67,11 @@ def find(root: Path) -> dict[int, Source]:
     return found
 
 
-def split(found: dict[int, Source], test: TestSet) -> dict[Use, list[Source]]:
-    """The paper's validation set, one of the test sets, and the rest to train. Missing recordings
-    are skipped. Raises ArchiveError if a set is empty."""
-    rest = sorted(found.keys() - {*TEST[test], *VALIDATION})
-    uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST[test]}
+def split(found: dict[int, Source]) -> dict[Use, list[Source]]:
+    """The paper's validation and test sets, and the rest to train. Missing recordings are skipped.
+    Raises ArchiveError if a set is empty."""
+    rest = sorted(found.keys() - {*TEST, *VALIDATION})
+    uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST}
     sets = {use: [found[n] for n in numbers if n in found] for use, numbers in uses.items()}
     for use, sources in sets.items():
         if not sources:

@@ -39,7 +39,6 @@ from training.musicnet.layout import (
     TEST,
     VALIDATION,
     Source,
-    TestSet,
     Use,
     find,
     read_intervals,
@@ -134,8 +133,6 @@ class ArchiveConfig:
     root: Path = Path("data/musicnet")
     """Folder with train_data, train_labels, test_data and test_labels."""
     cache: Path | None = None  # Folder for the resampled recordings (5 GB); None uses one in `root`
-    test: TestSet = "paper"
-    """Test recordings: the paper's three, or the archive's ten, as in later work."""
 
 
 class Archive:
@@ -146,15 +143,16 @@ class Archive:
         incomplete."""
         self.config, self.rate, self.context = config, rate, context
         found = find(config.root)
-        self.split = split(found, config.test)
-        missing = [n for n in (*VALIDATION, *TEST[config.test]) if n not in found]
+        self.split = split(found)
+        missing = [n for n in (*VALIDATION, *TEST) if n not in found]
         if missing:
             logger.warning("%s lacks the recordings %s", config.root, missing)
 
-    def tracks(self, use: Use) -> list[Track]:
-        """Recordings, resampled on first use."""
+    def windows(self, use: Use, stride: int) -> Windows:
+        """Of recordings that are resampled on first use."""
         folder = self.config.cache or self.config.root
-        return open_tracks(self.split[use], self.rate, folder / f"resampled-{self.rate}")
+        tracks = open_tracks(self.split[use], self.rate, folder / f"resampled-{self.rate}")
+        return Windows(tracks, self.rate, stride, self.context)
 
     def batches(
         self, batch_size: int, seed: int, step: int, readers: int
@@ -162,7 +160,7 @@ class Archive:
         """Endless batches of windows drawn with replacement from the training recordings, a
         function of seed and step. Threads read some batches ahead, so that a slow disk does not
         delay training."""
-        windows = Windows(self.tracks("train"), self.rate, TRAIN_STRIDE, self.context)
+        windows = self.windows("train", TRAIN_STRIDE)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
         ahead = 2 * max(1, readers)
 
@@ -185,7 +183,7 @@ class Archive:
 
     def validation(self, most: int) -> Batch:
         """Up to `most` windows, evenly spread over the validation recordings."""
-        windows = Windows(self.tracks("validation"), self.rate, TEST_STRIDE, self.context)
+        windows = self.windows("validation", TEST_STRIDE)
         return windows.read(windows.spread(most))
 
     def card(self) -> dict[str, Any]:
@@ -203,11 +201,11 @@ BATCH = 64  # windows predicted at once
 def labelled_test_set(config: ArchiveConfig) -> Collection:
     """The test recordings with their notes in seconds. Raises ArchiveError."""
     out = []
-    for source in split(find(config.root), config.test)["test"]:
+    for source in split(find(config.root))["test"]:
         begin, end, pitch = read_intervals(source).T
         notes = notes_of(begin / SOURCE_RATE, end / SOURCE_RATE, pitch, UNKNOWN_VELOCITY)
         out.append(Recording(str(source.number), source.audio, notes))
-    return Collection(f"MusicNet, {config.test} test set", out, {})
+    return Collection("MusicNet, test recordings", out, {})
 
 
 def papers_figure(
@@ -216,14 +214,13 @@ def papers_figure(
     """The paper's figure (section "MusicNet"): average precision of the middle frames of all
     windows, each with its calibration, over all test recordings and for each one. stride: samples
     between windows. Raises ArchiveError, and ValueError for a recording without a single window."""
-    rate = transcriber.config.sample_rate
     device = next(transcriber.parameters()).device
-    archive = Archive(config, rate, transcriber.config.context)
+    archive = Archive(config, transcriber.config.sample_rate, transcriber.config.context)
     predicted: list[F32] = []
     labels: list[Bools] = []
     recordings = {}
-    for track in archive.tracks("test"):
-        windows = Windows([track], rate, stride, archive.context)
+    for track in archive.windows("test", stride).tracks:
+        windows = Windows([track], archive.rate, stride, archive.context)
         first = len(predicted)
         for begin in tqdm(range(0, len(windows), BATCH), desc=str(track.number), unit="batch"):
             batch = windows.read(range(begin, min(begin + BATCH, len(windows))))

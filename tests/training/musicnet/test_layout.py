@@ -16,20 +16,17 @@ from tests.training.musicnet.conftest import (
 from training.musicnet.layout import ArchiveError, find, read_intervals, split
 
 
-def test_the_paper_trains_on_most_of_the_test_folder_and_later_work_on_none(archive: Path) -> None:
-    sets = split(find(archive), "paper")
+def test_the_paper_trains_on_most_of_the_test_folder(archive: Path) -> None:
+    sets = split(find(archive))
     assert [source.number for source in sets["train"]] == [*TRAIN, EXTENDED]
     assert [source.number for source in sets["validation"]] == list(VALIDATION)
     assert [source.number for source in sets["test"]] == list(TEST)
-    sets = split(find(archive), "ten")
-    assert [source.number for source in sets["train"]] == list(TRAIN)
-    assert {source.number for source in sets["test"]} == {*TEST, EXTENDED}
 
 
 def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> None:
     write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]))
     with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):
-        split(find(tmp_path), "paper")
+        split(find(tmp_path))
     write_recording(tmp_path, "train", TRAIN[1], scale(TRAIN[1]))
     (tmp_path / "train_labels" / "1727.csv").unlink()
     (tmp_path / "train_data" / "1728.wav").unlink()

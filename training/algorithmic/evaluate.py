@@ -31,7 +31,6 @@ class Score:
     """How right a network is on examples of one length."""
 
     length: int
-    examples: int
     symbol_accuracy: float
     """Right symbols among positions where target or output is not padding, pooled (released
     code)."""
@@ -60,37 +59,7 @@ def score_examples(network: nn.Module, examples: Examples) -> Score:
         symbols += int(((outputs != PADDING) | (targets != PADDING)).sum())
         wrong += int(mistakes.sum())
         whole += int((mistakes == 0).sum())
-    return Score(length, count, 1 - wrong / max(1, symbols), whole / count)
-
-
-def table(scores: list[Score]) -> str:
-    lines = ["| length | symbols right | sequences right |", "|---:|---:|---:|"]
-    lines += [
-        f"| {s.length} | {100 * s.symbol_accuracy:.2f} % | {100 * s.sequence_accuracy:.2f} % |"
-        for s in scores
-    ]
-    return "\n".join(lines)
-
-
-def evaluate_run(
-    folder: Path, weights: str, lengths: tuple[int, ...], examples: int
-) -> list[Score]:
-    """Scores the weights of a run on fresh examples of each length and keeps the result in its
-    folder. Raises WeightsError."""
-    path = saved_weights(folder, weights)
-    network = load_symbol_network(path)
-    task = read_card(path).get("name")
-    if task not in PROBLEMS:
-        raise WeightsError(f"{path} is of task {task!r}; expected one of {sorted(PROBLEMS)}")
-    network.to("cuda" if torch.cuda.is_available() else "cpu")
-    scores = []
-    for length in lengths:
-        rng = np.random.default_rng((0, length))
-        drawn = draw_examples(PROBLEMS[task], rng, length, examples)
-        scores.append(score_examples(network, drawn))
-    result = {"task": task, "weights": weights, "scores": [*map(asdict, scores)]}
-    write_whole(folder / RESULT, json.dumps(result, indent=1).encode())
-    return scores
+    return Score(length, 1 - wrong / max(1, symbols), whole / count)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,13 +68,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--weights", choices=["best", "last"], default="best")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="symbols")
     parser.add_argument("--examples", type=int, default=EXAMPLES, help="of each length")
-    known = parser.parse_args(arguments)
-    lengths = tuple(length for length in LENGTHS if length <= known.longest)
+    options = parser.parse_args(arguments)
     try:
-        scores = evaluate_run(known.run, known.weights, lengths, known.examples)
+        path = saved_weights(options.run, options.weights)
+        network = load_symbol_network(path).to("cuda" if torch.cuda.is_available() else "cpu")
+        task = read_card(path).get("name")
+        if task not in PROBLEMS:
+            raise WeightsError(f"{path} is of task {task!r}; expected one of {sorted(PROBLEMS)}")
     except WeightsError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
-    print(table(scores))
+    scores = []
+    print("| length | symbols right | sequences right |\n|---:|---:|---:|")
+    for length in LENGTHS:
+        if length <= options.longest:
+            rng = np.random.default_rng((0, length))
+            drawn = draw_examples(PROBLEMS[task], rng, length, options.examples)
+            scores.append(score := score_examples(network, drawn))
+            symbols, sequences = 100 * score.symbol_accuracy, 100 * score.sequence_accuracy
+            print(f"| {length} | {symbols:.2f} % | {sequences:.2f} % |", flush=True)
+    result = {"task": task, "weights": options.weights, "scores": [*map(asdict, scores)]}
+    write_whole(options.run / RESULT, json.dumps(result, indent=1).encode())
     return 0
 
 

@@ -1,7 +1,7 @@
 """Accuracy on a file of LAMBADA: ``python -m training.lambada.evaluate RUN --data FILE``.
 
 RUN is the folder of a training run; FILE has one tokenised passage a line, its last word the one
-to be found, as lambada_test_plain_text.txt. Prints a table with the baselines.
+to be found, as lambada_test_plain_text.txt. Prints a table with a baseline.
 """
 
 import sys
@@ -24,13 +24,7 @@ COMMON = 500
 """Words that the frequent-word baseline leaves out; this many make it strongest on LAMBADA."""
 
 
-def random_word(passages: Sequence[Sequence[str]]) -> float:
-    """Expected accuracy of any distinct word of the passage (Paperno et al. 2016: 1.6 %)."""
-    hits = [(words[-1] in words[:-1]) / len(set(words[:-1])) for words in passages]
-    return sum(hits) / len(hits)
-
-
-def frequent_word(passages: Sequence[Sequence[str]], common: int = 0) -> float:
+def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> float:
     """Accuracy of the passage's most frequent word, the first of equals. common: number of the
     file's most frequent words to leave out. Punctuation does not count."""
     of_all = Counter(word for words in passages for word in words)
@@ -42,32 +36,15 @@ def frequent_word(passages: Sequence[Sequence[str]], common: int = 0) -> float:
     return right / len(passages)
 
 
-def load_reader(folder: Path, weights: str = "best", device: str = "cpu") -> Reader:
+def load_reader(folder: Path, weights: str) -> Reader:
     """A run's network with its vocabulary. Raises WeightsError."""
     path = saved_weights(folder, weights)
     card = read_card(path)
     if card.get("name") != "lambada":
         raise WeightsError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
-    network = load_symbol_network(path)
+    network = load_symbol_network(path).to("cuda" if torch.cuda.is_available() else "cpu")
     vocabulary, data = Vocabulary.load(folder / VOCABULARY), card["data"]
-    return Reader(network.to(device), vocabulary, data["length"], data["votes"])
-
-
-def table(reader: Reader, passages: Sequence[Sequence[str]]) -> str:
-    """The network beside baselines: shares of all passages that are right."""
-    answerable = sum(words[-1] in words[:-1] for words in passages) / len(passages)
-    rows = {
-        "any word of the passage": random_word(passages),
-        "its most frequent word": frequent_word(passages),
-        f"the same without the {COMMON} most frequent words of the file": frequent_word(
-            passages, COMMON
-        ),
-        "network": float(reader.right(passages).mean()),
-        "answer in the passage, the most possible": answerable,
-    }
-    lines = [f"| {len(passages)} passages | right |", "|---|---:|"]
-    lines += [f"| {name} | {100 * share:.2f} % |" for name, share in rows.items()]
-    return "\n".join(lines)
+    return Reader(network, vocabulary, data["length"], data["votes"])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,11 +55,20 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         passages = read_passages(options.data)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        reader = load_reader(options.run, options.weights, device)
-        print(table(reader, passages))
+        right = load_reader(options.run, options.weights).right(passages)
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
+    rows = {
+        f"the passage's most frequent word but for the {COMMON} of the file": frequent_word(
+            passages
+        ),
+        "network": right.mean(),
+        "answer in the passage, the most possible": sum(p[-1] in p[:-1] for p in passages)
+        / len(passages),
+    }
+    print(f"| {len(passages)} passages | right |\n|---|---:|")
+    for name, share in rows.items():
+        print(f"| {name} | {100 * share:.2f} % |")
     return 0
 
 

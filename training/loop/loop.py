@@ -164,7 +164,8 @@ class Trainer:
         values = {name: part.item() for name, part in parts.items()}
         steps_s = self.step / max(1e-9, self.seconds)
         windows_s = steps_s * self.task.windows
-        self.log("train", {**values, "windows_per_s": windows_s})
+        values["windows_per_s"] = windows_s
+        write_metrics(self.folder, "train", self.step, self.seconds, values)
         bar.n = self.progress
         bar.set_postfix_str(
             f"loss {values['loss']:.4f} {steps_s:.2f} steps/s {windows_s:.1f} windows/s"
@@ -198,7 +199,7 @@ class Trainer:
             devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
             with torch.random.fork_rng(devices=devices):  # validation must not influence training
                 metrics = self.task.validate(network)
-            self.log("validation", metrics)
+            write_metrics(self.folder, "validation", self.step, self.seconds, metrics)
         card = {
             **self.task.card(),
             "training": {
@@ -229,9 +230,6 @@ class Trainer:
             state["random_cuda"] = torch.cuda.get_rng_state_all()
         write_state(self.folder, state)
         return metrics
-
-    def log(self, kind: str, values: Mapping[str, float]) -> None:
-        write_metrics(self.folder, kind, self.step, self.seconds, values)
 
 
 @contextlib.contextmanager

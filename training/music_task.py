@@ -7,6 +7,7 @@ usable stride-128 position, the paper's frame-only network by the released code'
 import os
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +24,12 @@ from model.config import (
     INSTRUMENT_HEADS,
     LIVE,
     PITCHES,
+    WINDOW,
     FilterbankConfig,
     ModelConfig,
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
-from training.arrays import F32
+from training.arrays import F32, Rng
 from training.music.families import (
     Windows,
     family_metrics,
@@ -37,15 +39,16 @@ from training.music.families import (
     validation_passages,
 )
 from training.music.losses import ClassShares, DistillationConfig, HeadWeights, Teacher, heads_loss
+from training.music.notes import notes_of
 from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import CACHE, SynthConfig
-from training.music.synth.dataset import Batch, synth_stream
-from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets
+from training.music.synth.dataset import Batch, empty_batch, synth_stream
+from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets, segment_labels
 from training.musicnet.objective import FrameTerms, frame_loss
-from training.musicnet.tones import tone_batch, tone_stream
 from training.musicnet.windows import Archive, ArchiveConfig
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
+TONES = range(48, 84)  # pitches of made-up windows
 FARTHEST_HOPS = 48  # of the oldest frame that is trained before the end of the window
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
@@ -121,7 +124,10 @@ class MusicTask:
             return self.archive.batches(config.batch_size, seed, step, config.workers)
         if config.data == "tones":
             model = config.model
-            return tone_stream(config.batch_size, model.sample_rate, model.context, seed, step)
+            return (
+                tone_batch(np.random.default_rng((seed, at)), config.batch_size, model)
+                for at in count(step)
+            )
         return synth_stream(self.synth, config.batch_size, config.workers, seed + step)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -134,10 +140,9 @@ class MusicTask:
             labels = self.teacher.mixed(audio, labels) if self.teacher else labels
             logits = transcriber(audio)
             pitches = slice(LOWEST, HIGHEST + 1)
+            weights, shares = self.weights, self._shares
             heads = transcriber.config.heads
-            return heads_loss(
-                logits, heads, labels, self.frames, pitches, self.weights, self._shares
-            )
+            return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)
         strided = transcriber.network
         assert isinstance(strided, StridedNetwork)
         raw = strided.raw(strided.heard(audio))
@@ -179,8 +184,8 @@ class MusicTask:
         if self.archive:
             return {"": self.archive.validation(config.validation_windows)}
         if config.data == "tones":
-            rng, rate = np.random.default_rng(7), config.model.sample_rate
-            return {"": tone_batch(rng, config.validation_windows, rate, config.model.context)}
+            rng = np.random.default_rng(7)
+            return {"": tone_batch(rng, config.validation_windows, config.model)}
         passages = validation_passages(self.synth, max(1, config.family_passages))
         return family_windows(passages, self.synth.context)
 
@@ -196,6 +201,30 @@ class MusicTask:
             **(self.archive.card() if self.archive else made),
         }
         return {"name": model.name, "config": model.to_json(), "data": data}
+
+
+def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
+    """Made-up windows for a first try: up to five tones of a few partials at random pitches,
+    moments and lengths, after silence. A filterbank network finds them within a minute; nothing
+    learned from them is of use for music."""
+    batch = empty_batch(size, model.context)
+    time_s = np.arange(WINDOW) / model.sample_rate
+    partials = np.arange(1, 5)
+    for row in range(size):
+        tones = int(rng.integers(1, 6))
+        pitch = rng.choice(TONES, tones, replace=False)
+        onset = np.sort(rng.uniform(0, time_s[-1], tones))
+        offset = onset + rng.uniform(0.1, 0.5, tones)
+        for number, begin, end in zip(pitch, onset, offset, strict=True):
+            sounding = (time_s >= begin) & (time_s < end)
+            since = time_s[sounding] - begin
+            turns = np.outer(partials, since) * 440 * 2 ** ((number - 69) / 12)
+            tone = (np.sin(2 * np.pi * turns) / partials[:, None]).sum(axis=0)
+            batch.audio[row, model.context :][sounding] += 0.1 * np.exp(-3 * since) * tone
+        labels = segment_labels(notes_of(onset, offset, pitch), model.sample_rate)
+        for target, label in zip(batch.targets, labels, strict=True):
+            target[row] = label
+    return batch
 
 
 def usable_frames(model: ModelConfig) -> slice:

@@ -26,8 +26,7 @@ from model.config import (
 from training.algorithmic.data import PROBLEMS
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.loop.config import LoopConfig
-from training.loop.loop import Task
+from training.loop.loop import LoopConfig, Task
 from training.music.losses import DistillationConfig, HeadWeights
 from training.music_task import MusicConfig, MusicTask
 from training.musicnet.objective import TEXT_TERMS

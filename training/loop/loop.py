@@ -14,16 +14,58 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from model.ranges import Count, Flag, FromZero, NotNegative, checked
 from model.storage import WeightsError, fastest_dtype, save_weights
-from training.loop.config import LoopConfig
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.run_folder import read_state, write_metrics, write_state
+
+logger = logging.getLogger(__name__)
+
+_REPORT_S = 30.0  # maximum time between two reports
+_BelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+
+@checked()
+class LoopConfig:
+    """How long, how fast, how often."""
+
+    minutes: NotNegative = 0.0
+    """Length of the whole schedule in minutes of training; 0 counts `steps` instead."""
+    steps: FromZero = 20_000  # Length of the whole schedule in optimiser steps, if `minutes` is 0
+    max_minutes: NotNegative = 0.0
+    """Save and stop after this many minutes, to continue with `resume`; 0 never stops."""
+    max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0 never stops
+    learning_rate: NotNegative = 2e-3  # Peak learning rate
+    warmup: _BelowOne = 0.02
+    """Fraction of the schedule over which the rate rises from zero; then it falls linearly to 0."""
+    weight_decay: NotNegative = 0.01
+    """Decoupled weight decay of matrices and kernels, times the learning rate each step."""
+    optimizer: Literal["radam", "muon", "released"] = "radam"
+    """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
+    "released": the released code's variant, with its own clipping and no warm-up."""
+    gradient_clip: NotNegative = 5.0
+    """Maximum norm of the gradient over all parameters; 0 does not clip."""
+    average: _BelowOne = 0.999
+    """Decay of the running average of the weights, which is validated and saved; 0 for none."""
+    validate_minutes: NotNegative = 10.0  # Minutes of training between validations; each also saves
+    validate_steps: FromZero = 0  # Optimiser steps between validations; 0 uses `validate_minutes`
+    log_steps: Count = 50
+    """Optimiser steps between lines of training loss; at least one line every half minute."""
+    bfloat16: Flag | Literal["auto"] = "auto"
+    """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
+    many times slower than float32."""
+    seed: int = 1  # Seed of weights, data order and dropout
+
+    def __post_init__(self) -> None:
+        if not self.minutes and not self.steps:
+            raise ValueError("steps must be at least 1 if minutes is 0")
 
 
 class Task(Protocol):
@@ -47,11 +89,6 @@ class Task(Protocol):
         """The card of the weights: configuration, data, licences."""
 
 
-logger = logging.getLogger(__name__)
-
-_REPORT_S = 30.0  # maximum time between two reports
-
-
 class Trainer:
     """Trains a task into a folder: last and best weights, state of the run, metrics."""
 
@@ -73,7 +110,8 @@ class Trainer:
             else config.bfloat16
         )
         task.network.to(self.device)
-        self.optimizer = make_optimizer(task.network, config)
+        rate, decay = config.learning_rate, config.weight_decay
+        self.optimizer = make_optimizer(task.network, config.optimizer, rate, decay)
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )

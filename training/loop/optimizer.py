@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 
 from model.rse import ResidualShuffleExchange
 from model.storage import fastest_dtype
-from training.loop.config import LoopConfig
 
 CLIP_FACTOR = 3.0  # of the running root of the squared gradient
 CLIP_FLOOR = 0.01  # norm that is never clipped; the limit for the first gradient
@@ -54,9 +53,7 @@ class ReleasedRAdam(Optimizer):
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
-            state["step"] = 0
-            state["m"] = torch.zeros_like(parameter)
-            state["v"] = torch.zeros_like(parameter)
+            state |= {"step": 0, "m": torch.zeros_like(parameter), "v": torch.zeros_like(parameter)}
         state["step"] += 1
         m, v, step = state["m"], state["v"], state["step"]
         beta1, beta2 = group["betas"]
@@ -164,13 +161,13 @@ def parameter_groups(
     return groups
 
 
-def make_optimizer(network: nn.Module, config: LoopConfig) -> torch.optim.Optimizer:
+def make_optimizer(network: nn.Module, kind: str, rate: float, weight_decay: float) -> Optimizer:
     """The optimiser named by ``LoopConfig.optimizer``, without frozen parameters."""
-    groups = parameter_groups(network, config.weight_decay, config.optimizer)
-    if config.optimizer == "released":
-        return ReleasedRAdam(groups, lr=config.learning_rate)
-    kind = Muon if config.optimizer == "muon" else torch.optim.RAdam
-    return kind(groups, lr=config.learning_rate, decoupled_weight_decay=True)
+    groups = parameter_groups(network, weight_decay, kind)
+    if kind == "released":
+        return ReleasedRAdam(groups, lr=rate)
+    found = Muon if kind == "muon" else torch.optim.RAdam
+    return found(groups, lr=rate, decoupled_weight_decay=True)
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:

@@ -28,7 +28,7 @@ from training.music.families import Passage
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
-from training.shipping.pieces import STREAM, chosen_passages, listened
+from training.shipping.tune import STREAM, chosen_passages, listened
 
 logger = logging.getLogger(__name__)
 

@@ -9,21 +9,31 @@ chosen for each family's classes of instruments, and for all others. Names of in
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.config import HOP, INSTRUMENT_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
+from service.engine.local import LocalComputer
+from service.notes.listener import Listener
+from service.notes.score import Score
 from service.notes.tracker_settings import LineSettings, TrackerSettings
+from service.protocol.options import StreamOptions
 from training.evaluation.families import Tally
-from training.music.families import FAMILIES
-from training.music.metrics import matched_onsets
+from training.evaluation.truth import Truth, known_f1, known_frame_f1, truth_of
+from training.music.families import FAMILIES, Passage, validation_passages
+from training.music.metrics import estimated_notes, matched_onsets
+from training.music.notes import Notes
 from training.music.synth.config import SynthConfig
-from training.shipping.pieces import Pieces, chosen_passages, heard
+from training.music.transcribe import transcribe_array
 
 logger = logging.getLogger(__name__)
+
+STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)  # how passages are heard
+SEED = 11  # of the passages, other than those that training is validated on
 
 Grid = Mapping[str, Sequence[Any]]
 _PROBABILITIES = tuple(i / 20 for i in range(1, 20))
@@ -66,6 +76,61 @@ WIDE_STEP = 4  # of the first pass along a grid
 REACH = 2  # steps from the best that are tried
 ROUNDS = 3
 MAX_CORRECTION = 0.4  # frames
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A passage as a network hears it."""
+
+    passage: Passage
+    truth: Truth
+    probabilities: NDArray[np.float16]  # [heads, frames, PITCHES]
+    heads: tuple[str, ...]
+
+    def listened(self, settings: TrackerSettings) -> Score:
+        return listened(settings, self.probabilities, self.truth.frame_s, self.heads)
+
+    def found(self, settings: TrackerSettings) -> Notes:
+        return estimated_notes(self.listened(settings).notes)
+
+    def score(self, settings: TrackerSettings) -> float:
+        """The mean of onset F1, frame F1 and, if the ends are exact, onset + offset F1."""
+        found = self.found(settings)
+        figures = [known_f1(self.truth, found), known_frame_f1(self.truth, found)]
+        if self.truth.exact:
+            figures.append(known_f1(self.truth, found, offsets=True))
+        return float(np.mean(figures))
+
+
+Pieces = dict[str, list[Piece]]  # by family, of those with notes
+
+
+def heard(transcriber: TranscriptionModel, passages: Mapping[str, Sequence[Passage]]) -> Pieces:
+    families: Pieces = {}
+    heads = transcriber.config.outputs
+    with LocalComputer(transcriber) as computer:
+        for family, some in passages.items():
+            for one in some:
+                if len((truth := truth_of(one)).notes):
+                    found = transcribe_array(one.audio, one.sample_rate, computer, STREAM)
+                    piece = Piece(one, truth, found.probabilities.astype(np.float16), heads)
+                    families.setdefault(family, []).append(piece)
+    return families
+
+
+def chosen_passages(synth: SynthConfig, count: int, seconds: float) -> dict[str, list[Passage]]:
+    """This many passages of each family."""
+    return validation_passages(synth, count, seconds, SEED)
+
+
+def listened(
+    settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
+) -> Score:
+    """What is found in [heads, frames, PITCHES]."""
+    listener, score = Listener(settings, frame_s, heads), Score()
+    score.add(listener.push(0, probabilities.astype(np.float32)))
+    score.add(listener.finish(probabilities.shape[1]))
+    return score
 
 
 def tuned_settings(

@@ -11,8 +11,7 @@ from model.config import RSEConfig
 from model.symbols import load_symbol_network
 from tests.training.conftest import same_weights
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
-from training.loop.config import LoopConfig
-from training.loop.loop import Trainer
+from training.loop.loop import LoopConfig, Trainer
 from training.presets import AlgorithmicRun
 from training.run import train
 

@@ -10,7 +10,7 @@ import pytest
 
 from training.lambada.evaluate import frequent_word, main
 from training.lambada.task import LambadaConfig
-from training.loop.config import LoopConfig
+from training.loop.loop import LoopConfig
 from training.presets import LambadaRun
 from training.run import train
 

@@ -14,7 +14,7 @@ from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
 from training.lambada.task import LambadaConfig, LambadaTask
 from training.lambada.words import FIRST
-from training.loop.config import LoopConfig
+from training.loop.loop import LoopConfig
 from training.loop.symbol_losses import PADDING
 from training.presets import LambadaRun
 from training.run import train

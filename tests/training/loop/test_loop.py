@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.loop.config import LoopConfig
-from training.loop.loop import Trainer, deferred_signals
+from training.loop.loop import LoopConfig, Trainer, deferred_signals
 
 Batches = Generator[Tensor, None, None]
 QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)

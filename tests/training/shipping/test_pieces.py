@@ -13,8 +13,7 @@ from training.evaluation.truth import known_f1, known_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.masks import BOTH
 from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
-from training.shipping.pieces import Piece, heard
-from training.shipping.tune import MAX_CORRECTION, correction_frames
+from training.shipping.tune import MAX_CORRECTION, Piece, correction_frames, heard
 
 TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]
 

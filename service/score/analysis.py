@@ -7,11 +7,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.midi_file import STEADY, FileNote, Tempo
-from service.score.beats import NO_WISHES, SURE, Beats, Wishes
+from service.score.beats import F64, I64, NO_WISHES, SURE, Beats, Wishes
 from service.score.live import LiveBeat, whole
 from service.score.programme import find_beats
 
@@ -72,9 +71,7 @@ class Analysis:
 
 
 def analyse(
-    notes: Sequence[FileNote],
-    wishes: Wishes = NO_WISHES,
-    said: Sequence[LiveBeat] | None = None,
+    notes: Sequence[FileNote], wishes: Wishes = NO_WISHES, said: Sequence[LiveBeat] | None = None
 ) -> Analysis:
     """Beats and key of the notes that have ended. If the wishes name any, there is a beat.
 
@@ -99,7 +96,8 @@ def analyse(
         beats = find_beats(array, wishes)
     else:
         beats = whole(said, float(array[:, 0].min(initial=end_s)), end_s)
-    if beats is not None and (wishes != NO_WISHES or beats.confidence >= SURE):
+    wished = wishes.bpm or wishes.beats_per_bar or first_s is not None or wishes.fixed_tempo
+    if beats is not None and (wished or beats.confidence >= SURE):
         return Analysis(beats, key, steady=True)
     period_s = 60 / wishes.bpm if wishes.bpm else _FREE_BEAT_S
     time_s = np.arange(0, end_s + 1 + 2 * period_s, period_s)
@@ -108,7 +106,7 @@ def analyse(
     return Analysis(free, key, steady=wishes.bpm is not None)
 
 
-def key_of(pitch: NDArray[np.int64], length_s: NDArray[np.float64]) -> Key:
+def key_of(pitch: I64, length_s: F64) -> Key:
     """The key whose profile the pitch classes, weighted by their lengths, correlate with best."""
     weight = np.bincount(pitch % 12, np.minimum(length_s, _LONGEST_S), 12)
     if not weight.any():
@@ -131,8 +129,12 @@ def add_beat_options(parser: ArgumentParser) -> None:
 
 def wishes_of(options: Namespace) -> Wishes:
     """What ``add_beat_options`` took."""
-    first_s = getattr(options, "first_downbeat", None)  # nobody knows it of a take to come
-    return Wishes(options.bpm, options.beats_per_bar, first_s, options.fixed_tempo)
+    return Wishes(
+        bpm=options.bpm,
+        beats_per_bar=options.beats_per_bar,
+        first_downbeat_s=getattr(options, "first_downbeat", None),  # not known of a take to come
+        fixed_tempo=options.fixed_tempo,
+    )
 
 
 def _bpm(text: str) -> float:

@@ -6,6 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 
 SURE = 0.5  # confidence below which a performance is called free
 
@@ -22,8 +28,8 @@ class Beats:
         confidence: 0 to 1; below ``SURE`` the performance keeps to no beat that can be found.
     """
 
-    time_s: NDArray[np.float64]
-    bar: NDArray[np.int64]
+    time_s: F64
+    bar: I64
     beats_per_bar: int
     subdivision: int
     confidence: float
@@ -41,14 +47,14 @@ class Beats:
     def bpm(self) -> float:
         return 60 / float(np.median(np.diff(self.time_s)))
 
-    def position(self, time_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    def position(self, time_s: F64) -> F64:
         """Times in beats; before the first and after the last, at the tempo there."""
         first, last = self.time_s[1] - self.time_s[0], self.time_s[-1] - self.time_s[-2]
         inside = np.interp(time_s, self.time_s, np.arange(len(self.time_s)))
         early = np.minimum(time_s - self.time_s[0], 0) / first
         return inside + early + np.maximum(time_s - self.time_s[-1], 0) / last
 
-    def time(self, position: NDArray[np.float64]) -> NDArray[np.float64]:
+    def time(self, position: F64) -> F64:
         """Seconds of positions in beats: the inverse of ``position``."""
         whole = np.clip(np.floor(position).astype(int), 0, len(self.time_s) - 2)
         begin, end = self.time_s[whole], self.time_s[whole + 1]
@@ -70,12 +76,11 @@ class Beats:
         return [(start + skipped, count - skipped), *rest]
 
 
-@dataclass(frozen=True)
-class Wishes:
+class Wishes(BaseModel):
     """What a listener knows better: beats a minute, beats of a bar, time of a first beat."""
 
-    bpm: float | None = None
-    beats_per_bar: int | None = None
+    bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
+    beats_per_bar: int | None = Field(default=None, ge=2, le=4)
     first_downbeat_s: float | None = None
     fixed_tempo: bool = False
 

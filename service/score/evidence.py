@@ -8,7 +8,8 @@ beat says how likely; its weights were fitted to performances whose beats are kn
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from service.score.beats import F64, I64
 
 CHORD_S = 0.045  # notes that begin within this time are one chord
 MIN_CHORDS = 8  # fewer show no beat
@@ -43,11 +44,11 @@ _AROUND = 24  # chords before and after, to which one is compared
 class Chords(NamedTuple):
     """Chords in order: ``time_s`` [chords], ``features`` [chords, 5], relative to those around."""
 
-    time_s: NDArray[np.float64]
-    features: NDArray[np.float64]
+    time_s: F64
+    features: F64
 
 
-def chord_numbers(onset_s: NDArray[np.float64]) -> NDArray[np.int64]:
+def chord_numbers(onset_s: F64) -> I64:
     """The number of each note's chord, from 0; onsets ascend."""
     numbers = np.zeros(len(onset_s), np.int64)
     first = number = 0
@@ -58,7 +59,7 @@ def chord_numbers(onset_s: NDArray[np.float64]) -> NDArray[np.int64]:
     return numbers
 
 
-def chords_of(notes: NDArray[np.float64]) -> Chords | None:
+def chords_of(notes: F64) -> Chords | None:
     """None if there are fewer than ``MIN_CHORDS``.
 
     Args:
@@ -83,9 +84,7 @@ def chords_of(notes: NDArray[np.float64]) -> Chords | None:
     return Chords(time_s, np.stack([relative(feature) for feature in features], axis=1))
 
 
-def class_logs(
-    features: NDArray[np.float64], subdivision: int, beat_s: float
-) -> NDArray[np.float64]:
+def class_logs(features: F64, subdivision: int, beat_s: float) -> F64:
     """Log probabilities [chords, classes] of a chord's place in beats of a length."""
     weights = np.array(WEIGHTS[subdivision])
     slow = np.log(beat_s / TYPICAL_S)
@@ -94,7 +93,7 @@ def class_logs(
     return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
 
-def relative(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def relative(values: F64) -> F64:
     """Deviations from the mean of the values around, in their standard deviations."""
     box = np.ones(2 * _AROUND + 1) / (2 * _AROUND + 1)
     padded = np.pad(values, _AROUND, mode="reflect" if len(values) > _AROUND else "edge")

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from statistics import mode
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field
 
-from service.score.beats import SURE, Beats
+from service.score.beats import F64, SURE, Beats
 from service.score.evidence import MIN_CHORDS, chords_of
 from service.score.metre import in_bars
 from service.score.programme import LEAD_S, SHORTEST_S, State, best_path, pulse, snapped
@@ -30,20 +30,13 @@ _COVERED = 0.5  # share of a performance that must have beats, or it is called f
 
 @dataclass(frozen=True, slots=True)
 class LiveBeat:
-    """A beat.
+    """A beat: its place in a bar, from 0, the beats of that bar, and as in ``Beats``."""
 
-    Attributes:
-        place: in its bar, from 0.
-        beats_per_bar: of that bar.
-        subdivision: 2 or 3, see ``Beats``.
-        confidence: ``SURE`` to 1.
-    """
-
-    time_s: float
-    place: int
-    beats_per_bar: int
-    subdivision: int
-    confidence: float
+    time_s: Annotated[float, Field(ge=0, le=86_400)]
+    place: Annotated[int, Field(ge=0, le=3)]
+    beats_per_bar: Annotated[int, Field(ge=2, le=4)]
+    subdivision: Annotated[int, Field(ge=2, le=3)] = 2
+    confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
 
 
 class LiveBeats:
@@ -67,7 +60,7 @@ class LiveBeats:
         kept.said = self.said[known:]
         return kept
 
-    def hear(self, notes: NDArray[np.float64], until_s: float) -> list[LiveBeat]:
+    def hear(self, notes: F64, until_s: float) -> list[LiveBeat]:
         """New beats.
 
         Args:
@@ -81,19 +74,18 @@ class LiveBeats:
             self._ticks += 1
         return self.said[known:]
 
-    def finish(self, notes: NDArray[np.float64], end_s: float) -> list[LiveBeat]:
+    def finish(self, notes: F64, end_s: float) -> list[LiveBeat]:
         """The last beats: no more notes come."""
         known = len(self.said)
         self.hear(notes, end_s)
         self._tick(notes, end_s, 0.0)
         return self.said[known:]
 
-    def _tick(self, notes: NDArray[np.float64], now_s: float, lag_s: float) -> None:
-        begin_s = now_s - CONTEXT_S
+    def _tick(self, notes: F64, now_s: float, lag_s: float) -> None:
+        begin_s, last = now_s - CONTEXT_S, self._last
         notes = notes[(notes[:, 0] >= begin_s) & (notes[:, 0] < now_s)]
         notes = notes[np.lexsort((notes[:, 2], notes[:, 0]))]
         notes[:, 1] = np.minimum(notes[:, 1], now_s)
-        last = self._last
         if (chords := chords_of(notes)) is None:
             self._last = None
             return
@@ -107,8 +99,8 @@ class LiveBeats:
         beats = pulse(chords, time_s, divide)
         if last is None:
             self._run = len(self.said)
-        enough = last or len(chords.time_s) >= _CHORDS
-        if beats.confidence < (SURE if last else _CERTAIN) or not enough:
+        begins = beats.confidence >= _CERTAIN and len(chords.time_s) >= _CHORDS
+        if not (beats.confidence >= SURE if last else begins):
             self._last = None
             return
         bars = _continued(before, notes, beats)
@@ -121,9 +113,7 @@ class LiveBeats:
                 self.said.append(LiveBeat(float(beat_s), place, metre, state.subdivision, sure))
 
 
-def _continued(
-    before: Sequence[LiveBeat], notes: NDArray[np.float64], beats: Beats
-) -> list[tuple[int, int]]:
+def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tuple[int, int]]:
     """Place and bar of the beats after those said: the bar that has begun ends as it was said."""
     rest: list[tuple[int, int]] = []
     first = usual = None
@@ -148,12 +138,9 @@ def whole(said: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | Non
         steps = max(1, round(gap_s / period_s))
         if steps > 1:
             missing_s += gap_s
-        for step in range(1, steps):
-            time_s.append(beat.time_s - gap_s * (1 - step / steps))
-            bar.append((bar[-1] + 1) % beat.beats_per_bar)
         period_s = gap_s / steps
-        time_s.append(beat.time_s)
-        bar.append(beat.place)
+        time_s += np.linspace(time_s[-1], beat.time_s, steps + 1)[1:].tolist()
+        bar += [*((bar[-1] + np.arange(1, steps)) % beat.beats_per_bar), beat.place]
     if said[-1].time_s - said[0].time_s - missing_s < _COVERED * (end_s - begin_s):
         return None
     return Beats(

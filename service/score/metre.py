@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.score.beats import Beats
+from service.score.beats import F64, I64, Beats
 from service.score.evidence import chord_numbers, relative
 
 # Likeness of accents after one length and two, longer notes, change of harmony from one length
@@ -65,7 +65,7 @@ _READINGS = {  # of found beats: as they are, twice or half as long, two parts a
 
 
 def in_bars(
-    notes: NDArray[np.float64],
+    notes: F64,
     beats: Beats,
     beats_per_bar: int | None = None,
     first: int | None = None,
@@ -116,7 +116,7 @@ def in_bars(
 class _Units:
     """What begins on each unit of some beats, and what that says of a metre."""
 
-    def __init__(self, notes: NDArray[np.float64], beats: Beats) -> None:
+    def __init__(self, notes: F64, beats: Beats) -> None:
         per = beats.subdivision
         self.count = count = (len(beats.time_s) - 1) * per + 1
         self.unit_s = float(np.median(np.diff(beats.time_s))) / per
@@ -147,7 +147,7 @@ class _Units:
         self._accents = np.stack([relative(values) for values in raw], 1)
         heads = np.append(True, np.diff(chord_numbers(notes[:, 0])) > 0)
         self._chords = np.bincount(begin[heads].clip(0, count - 1), minlength=count)
-        self._changed: dict[int, NDArray[np.float64]] = {}  # by length
+        self._changed: dict[int, F64] = {}  # by length
 
     def prior(self, metre: Metre, window: slice) -> float:
         """What speaks for a metre but for its levels: how usual, fast and full its beats are."""
@@ -155,7 +155,7 @@ class _Units:
         full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
         return float(-RARE[metre[1:]] - _TEMPO * off * off - _FULL * full * full)
 
-    def phases(self, metre: Metre, window: slice) -> NDArray[np.float64]:
+    def phases(self, metre: Metre, window: slice) -> F64:
         """What the levels say, if a bar begins on unit 0, 1, ...: [units of a bar, WEIGHTS]."""
         unit = np.arange(self.count)[window] % metre.bar
         size = np.bincount(unit, minlength=metre.bar)
@@ -173,11 +173,11 @@ class _Units:
             total[:, 2:] += np.sqrt(np.minimum(numbers[0], _AS_MANY)) * (means[0] - means[1])
         return total
 
-    def _marks(self, below: int, length: int) -> NDArray[np.float64]:
+    def _marks(self, below: int, length: int) -> F64:
         """[units, 3]: length of notes, change of harmony by the lengths of two levels."""
         return np.stack([self._accents[:, 0], self._change(below), self._change(length)], 1)
 
-    def _change(self, length: int) -> NDArray[np.float64]:
+    def _change(self, length: int) -> F64:
         """How much harmony changes from a length before each unit to a length after it."""
         if length not in self._changed:
             total = np.vstack([np.zeros((1, 12)), np.cumsum(self._harmony, 0)])
@@ -190,7 +190,7 @@ class _Units:
             self._changed[length] = relative(change)
         return self._changed[length]
 
-    def _alike(self, window: slice, below: int, length: int) -> NDArray[np.float64]:
+    def _alike(self, window: slice, below: int, length: int) -> F64:
         """How like accents are to those one and two lengths later, beside other lags."""
         rows = self._accents[window] - self._accents[window].mean(0)
         power = float((rows * rows).sum(1).mean()) + 1e-6
@@ -202,7 +202,7 @@ class _Units:
                 alike[number] = 4 * (own - np.mean(others))
         return alike
 
-    def places(self, metre: Metre, known: int | None, keep: bool) -> NDArray[np.int64]:
+    def places(self, metre: Metre, known: int | None, keep: bool) -> I64:
         """The place of each unit in its bar: bars are whole unless much speaks against it."""
         at, place = np.arange(self.count), np.arange(metre.bar)
         scores = np.zeros((self.count, metre.bar))
@@ -229,5 +229,5 @@ class _Units:
         return places
 
 
-def _normed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normed(rows: F64) -> F64:
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 0.1)

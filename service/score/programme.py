@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from service.score.beats import NO_WISHES, Beats, Wishes
+from service.score.beats import F64, I64, NO_WISHES, Beats, Wishes
 from service.score.evidence import PLACES, Chords, chords_of, class_logs
 from service.score.metre import in_bars
 
@@ -38,7 +37,7 @@ _SMOOTHED = 2  # beats before and after
 _STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
 
 
-def find_beats(notes: NDArray[np.float64], wishes: Wishes = NO_WISHES) -> Beats | None:
+def find_beats(notes: F64, wishes: Wishes = NO_WISHES) -> Beats | None:
     """The beats of a performance; None if it is too short to have any.
 
     Args:
@@ -128,9 +127,7 @@ def best_path(
         sub, lag = divmod(int(source), count)
 
 
-def _gains(
-    chords: Chords, begin_s: float, steps: int, lags: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
     """What each beat earns, with the time before it: [steps, subdivisions, lags]."""
     place = ((chords.time_s - begin_s) / STEP_S).round().astype(int)
     inside = (place >= 0) & (place < steps)
@@ -154,7 +151,7 @@ def _gains(
     return table
 
 
-def _explained(features: NDArray[np.float64], sub: int, lag: int) -> NDArray[np.float64]:
+def _explained(features: F64, sub: int, lag: int) -> F64:
     """Log likelihood of each chord, 0, 1, ... steps before the end of a beat: [chords, lag]."""
     beat_s = lag * STEP_S
     logs = np.logaddexp(class_logs(features, sub, beat_s), _FLOOR)
@@ -171,7 +168,7 @@ def _explained(features: NDArray[np.float64], sub: int, lag: int) -> NDArray[np.
     return np.log(shapes.max(0) + _ELSEWHERE / beat_s) + classes[:, shapes.argmax(0)]
 
 
-def _lags(bpm: float | None = None) -> NDArray[np.int64]:
+def _lags(bpm: float | None = None) -> I64:
     """Beat lengths in steps."""
     shortest, longest = SHORTEST_S, LONGEST_S
     if bpm is not None:
@@ -182,7 +179,7 @@ def _lags(bpm: float | None = None) -> NDArray[np.int64]:
     return np.array(lags)
 
 
-def snapped(chords: Chords, path: list[State]) -> NDArray[np.float64]:
+def snapped(chords: Chords, path: list[State]) -> F64:
     """Times of beats, [beats] in s: where the nearest chord is, if it is close."""
     time_s = np.array([state.time_s for state in path])
     after = np.searchsorted(chords.time_s, time_s).clip(1, len(chords.time_s) - 1)
@@ -192,7 +189,7 @@ def snapped(chords: Chords, path: list[State]) -> NDArray[np.float64]:
     return np.maximum.accumulate(time_s + np.arange(len(time_s)) * 1e-6)
 
 
-def pulse(chords: Chords, time_s: NDArray[np.float64], subdivision: int) -> Beats:
+def pulse(chords: Chords, time_s: F64, subdivision: int) -> Beats:
     """Beats without bars. They are as sure as the phases of chords agree, in beats or in a half to
     a quarter of them.
 

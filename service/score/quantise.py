@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.score.beats import Beats
+from service.score.beats import F64, I64, Beats
 from service.score.evidence import chord_numbers
 
 GRIDS = {  # parts of a beat, and what using them costs; a beat takes one of them
@@ -26,12 +26,7 @@ class Placed(NamedTuple):
     grace: bool = False
 
 
-def place_notes(
-    onset_s: NDArray[np.float64],
-    offset_s: NDArray[np.float64],
-    pitch: NDArray[np.int64],
-    beats: Beats,
-) -> list[Placed]:
+def place_notes(onset_s: F64, offset_s: F64, pitch: I64, beats: Beats) -> list[Placed]:
     """The notes, in order of onset, on the beats' grid.
 
     Each beat takes the grid with the least error for its chords, finer ones at a price. A note much
@@ -64,13 +59,7 @@ def place_notes(
     return out
 
 
-def _graces(
-    heads: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    offset_s: NDArray[np.float64],
-    pitch: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> NDArray[np.bool_]:
     """Which chords are grace notes; the last is none."""
     grace = np.zeros(len(heads), np.bool_)
     for chord in range(len(heads) - 1):
@@ -83,7 +72,7 @@ def _graces(
     return grace
 
 
-def _on_grid(at: NDArray[np.float64], subdivision: int) -> list[Fraction]:
+def _on_grid(at: F64, subdivision: int) -> list[Fraction]:
     """Places in a beat, of chords at 0 to 1."""
     tried = []
     for parts, price in GRIDS[subdivision]:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import PurePath
 from time import monotonic
 from typing import Any
@@ -24,20 +23,10 @@ from service.stream.recording import FileItem, FileProgress, Performance
 
 logger = logging.getLogger(__name__)
 
-MIDI = "audio/midi"
 NDJSON = "application/x-ndjson"
 MUSICXML = "application/vnd.recordare.musicxml+xml"
 
 SEND_TIMEOUT_S = 10.0  # for a part of an answer that its client does not read
-
-
-class Answer(StrEnum):
-    """The forms of an answer."""
-
-    MIDI = "midi"
-    JSON = "json"
-    NDJSON = "ndjson"
-    MUSICXML = "musicxml"
 
 
 @dataclass
@@ -142,7 +131,7 @@ async def write_lines(
         yield done.model_dump_json(exclude={"seq"}) + "\n"
 
 
-def file_name(uploaded: str | None, ending: str = ".mid") -> dict[str, str]:
+def file_name(uploaded: str | None, ending: str) -> dict[str, str]:
     """Suggests the recording's name with another suffix (RFC 6266)."""
     stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
     name = quote(f"{stem[:100]}{ending}", safe="", errors="replace")

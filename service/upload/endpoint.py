@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, closing, suppress
 from functools import partial
 from pathlib import PurePath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import anyio
 from fastapi import APIRouter, Query, Request
@@ -25,22 +25,21 @@ from service.access.keys import SCOPE_KEY
 from service.protocol.client_messages import Choices
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, check_instruments
+from service.score.beats import Wishes
 from service.score.written import WrittenScore
 from service.state import ServiceState
 from service.stream.recording import FileItem, FileProgress, transcribe_file
 from service.stream.setup import chosen
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
-    MIDI,
     MUSICXML,
-    Answer,
     HoldingResponse,
     UploadLog,
     counted,
     file_name,
     write_lines,
 )
-from service.upload.score import KnownBeats, written
+from service.upload.score import written
 
 router = APIRouter()
 
@@ -52,10 +51,10 @@ MIN_BYTES_PER_S = 2000
 EXPECTED = "expected a multipart form with the recording in the field file"
 
 
-class UploadChoices(Choices, KnownBeats):
+class UploadChoices(Choices, Wishes):
     """The query of an upload."""
 
-    answer: Answer = Answer.MIDI
+    answer: Literal["midi", "json", "ndjson", "musicxml"] = "midi"
 
 
 @router.post("/transcribe")
@@ -83,10 +82,10 @@ async def transcribe_recording(
             options,
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
-            wishes=choices.wishes,
+            wishes=choices,
         )
         steps = await stack.enter_async_context(aclosing(in_thread(recording)))
-        if choices.answer is Answer.NDJSON:
+        if choices.answer == "ndjson":
             # Bad files usually fail at once, while the answer can still have an error status.
             first = await anext(steps)
             held = stack.pop_all()
@@ -98,15 +97,16 @@ async def transcribe_recording(
                 return Response()  # to nobody
         performance = log.performance
         assert performance is not None
-        if choices.answer is Answer.JSON:
+        if choices.answer == "json":
             return JSONResponse({**performance.body, **made})
-        if choices.answer is Answer.MUSICXML:
-            title = PurePath(upload.filename or "").stem
-            score = partial(WrittenScore, performance.notes, choices.wishes, title)
-            xml = await written(state.scores, score, "musicxml")
-            named = file_name(upload.filename, ".musicxml")
-            return Response(xml, media_type=MUSICXML, headers=named)
-        return Response(performance.midi, media_type=MIDI, headers=file_name(upload.filename))
+        if choices.answer == "midi":
+            named = file_name(upload.filename, ".mid")
+            return Response(performance.midi, media_type="audio/midi", headers=named)
+        title = PurePath(upload.filename or "").stem
+        score = partial(WrittenScore, performance.notes, choices, title)
+        xml = await written(state.scores, score, "musicxml")
+        named = file_name(upload.filename, ".musicxml")
+        return Response(xml, media_type=MUSICXML, headers=named)
 
 
 async def receive_file(

@@ -17,7 +17,6 @@ from starlette.responses import JSONResponse, Response
 
 from service.access.keys import SCOPE_KEY
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
 from service.score.beats import Wishes
 from service.score.live import LiveBeat
 from service.score.sheet import ScoreExtraMissing
@@ -31,47 +30,22 @@ _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # of one score: half an hour of dense piano music
 MAX_BYTES = 4 << 20
 
-Seconds = Annotated[float, Field(ge=0, le=86_400)]
-
 
 class ScoreNote(BaseModel):
     """A note as the JSON answer of an upload has it; other fields are ignored."""
 
-    onset_s: Seconds
-    offset_s: Seconds
+    onset_s: float = Field(ge=0, le=86_400)
+    offset_s: float = Field(ge=0, le=86_400)
     pitch: int = Field(ge=0, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
     instrument: str | None = Field(default=None, max_length=40)
 
 
-class SaidBeat(BaseModel):
-    """A beat as a stream's `beat` message has it; other fields are ignored."""
-
-    time_s: Seconds
-    place: int = Field(ge=0, le=3)
-    beats_per_bar: int = Field(ge=2, le=4)
-    subdivision: Literal[2, 3] = 2
-    confidence: float = Field(default=1.0, ge=0, le=1)
-
-
-class KnownBeats(BaseModel):
-    """What a listener knows of the beat."""
-
-    bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
-    beats_per_bar: int | None = Field(default=None, ge=2, le=4)
-    first_downbeat_s: Seconds | None = None
-    fixed_tempo: bool = False
-
-    @property
-    def wishes(self) -> Wishes:
-        return Wishes(self.bpm, self.beats_per_bar, self.first_downbeat_s, self.fixed_tempo)
-
-
-class ScoreRequest(KnownBeats):
+class ScoreRequest(Wishes):
     """Notes and what their listener knows of the beat; ``beats`` are kept as they are."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
-    beats: list[SaidBeat] | None = Field(default=None, max_length=MAX_NOTES)
+    beats: list[LiveBeat] | None = Field(default=None, max_length=MAX_NOTES)
     title: str = Field(default="", max_length=200)
 
 
@@ -98,8 +72,7 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
         raise RequestValidationError(faults) from None
     state: ServiceState = request.app.state.service
     with state.upload_place(request.scope[SCOPE_KEY]):
-        said = None if body.beats is None else [LiveBeat(**dict(beat)) for beat in body.beats]
-        score = partial(WrittenScore, body.notes, body.wishes, body.title, said)
+        score = partial(WrittenScore, body.notes, body, body.title, body.beats)
         made = await written(state.scores, score, choices.form, choices.width)
     if isinstance(made, dict):
         return JSONResponse(made)

@@ -207,8 +207,6 @@ def _transcribe_one(
             transcription = transcribe(sys.stdin.buffer if path == STANDARD else path, say)
         except IncompleteError as error:
             transcription, fault = error.transcription, error
-        if (mix := transcription.performance.totals.mix) in ("left", "right"):
-            say(f"its two channels cancel each other: only the {mix} one is heard")
         if fault is not None:
             say(fault)
         # What broke off before its first note replaces no earlier file.

@@ -3,9 +3,11 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from itertools import chain
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
@@ -91,11 +93,9 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
                 fault = f"{message['message']} ({message['code']})"
             case "done":
                 score.settle()
+                totals, midi = Totals(**message["totals"]), score.midi()
                 performance = Performance(
-                    notes=score.notes,
-                    pedal=score.pedal,
-                    totals=Totals(**message["totals"]),
-                    midi=score.midi(),
+                    notes=score.notes, pedal=score.pedal, totals=totals, midi=midi
                 )
                 nothing = np.zeros((0, PITCHES), np.float32)
                 transcription = Transcription(performance, nothing, 0.0, started)
@@ -124,43 +124,34 @@ def _messages(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[
         hint = "; `rse-transcribe serve` starts a service" if refused else ""
         raise ServiceError(f"cannot connect to {parts.netloc}: {error}{hint}") from error
     try:
-        answer = _ask(connection, f"{parts.path.rstrip('/')}{PATH}?{query}", file)
-        if answer.status != 200:
-            raise _refusal(answer)
-        for line in answer:
-            yield json.loads(line)
+        yield from _answer(connection, f"{parts.path.rstrip('/')}{PATH}?{query}", file)
     except (OSError, HTTPException, ValueError) as error:
         raise ServiceError(f"the connection was lost: {error}") from error
     finally:
         connection.close()
 
 
-def _ask(connection: HTTPConnection, target: str, file: BinaryIO) -> HTTPResponse:
+def _answer(connection: HTTPConnection, target: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
     boundary = uuid4().hex
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
     if key := os.environ.get("RSE_KEY"):
         headers["Authorization"] = f"Bearer {key}"
-    try:
-        connection.request("POST", target, _form(file, boundary), headers)  # sent in chunks
+    disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
+    head = f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
+    pieces = iter(partial(file.read, _PIECE_BYTES), b"")
+    try:  # in chunks
+        form = chain([head], pieces, [f"\r\n--{boundary}--\r\n".encode()])
+        connection.request("POST", target, form, headers)
     except (BrokenPipeError, ConnectionResetError):
         pass  # refused before its end: the answer says why
-    return connection.getresponse()
-
-
-def _form(file: BinaryIO, boundary: str) -> Iterable[bytes]:
-    disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
-    yield f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
-    while piece := file.read(_PIECE_BYTES):
-        yield piece
-    yield f"\r\n--{boundary}--\r\n".encode()
-
-
-def _refusal(answer: HTTPResponse) -> ServiceError:
-    """The error for a refused upload, from its problem document (RFC 9457)."""
-    try:
+    answer = connection.getresponse()
+    if answer.status == 200:
+        yield from map(json.loads, answer)
+        return
+    try:  # a problem document (RFC 9457)
         problem = json.loads(answer.read())
         words = f"{problem['detail']} ({problem['code']})"
     except (ValueError, LookupError, TypeError):
         words = f"the service answered {answer.status} {answer.reason}"
     later = answer.getheader("Retry-After", "")
-    return ServiceError(words, float(later) if later.isdigit() else None)
+    raise ServiceError(words, float(later) if later.isdigit() else None)

@@ -83,15 +83,15 @@ def test_a_busy_service_is_asked_again(
     refusals: int,
     status: int,
 ) -> None:
-    ask, busy = remote._ask, [remote.ServiceError("all places are taken", 0.0)] * refusals
+    ask, busy = remote._answer, [remote.ServiceError("all places are taken", 0.0)] * refusals
 
-    def asked(connection: Any, target: str, file: BinaryIO) -> object:
+    def answer(connection: Any, target: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
         if busy:
             file.read(1000)
             raise busy.pop()
         return ask(connection, target, file)
 
-    monkeypatch.setattr(remote, "_ask", asked)
+    monkeypatch.setattr(remote, "_answer", answer)
     assert command.main([str(song), "--server", url]) == status
     assert not busy
     assert capsys.readouterr().err.count("all places are taken") == 1 + status

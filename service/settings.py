@@ -91,17 +91,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _keys_if_reachable(self) -> Self:
-        if not (is_loopback(self.host) or self.has_keys or self.allow_open):
+        has_keys = self.keys_file or self.keys.get_secret_value()
+        if not (is_loopback(self.host) or has_keys or self.allow_open):
             raise ValueError(
                 f"others can reach host {self.host} without API keys: set RSE_KEYS_FILE=keys after "
                 "`rse-transcribe keys new NAME >> keys`, or RSE_ALLOW_OPEN=1 to serve everybody"
             )
         return self
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether clients need a key."""
-        return bool(self.keys_file or self.keys.get_secret_value())
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:

@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import anyio
 
-from service.access.keys import KeysError, Tokens, read_keys
+from service.access.keys import Tokens, read_keys
 from service.access.problems import record_refusal
 from service.ops.capacity import Reservation, Room, SessionRoom
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import StreamOptions
 from service.settings import Settings
 from service.workers.pool import Pool
 
@@ -32,8 +33,6 @@ class ServiceState:
         self.pool = pool
         self.metrics = metrics
         self.keys = read_keys(settings.keys.get_secret_value(), settings.keys_file)
-        if settings.has_keys and not self.keys:
-            raise KeysError("the keys file has no keys, so every client would be refused")
         self.tokens = Tokens(self.keys)
         self.sessions = SessionRoom(settings.max_sessions)
         self.uploads = Room(settings.max_uploads)
@@ -76,7 +75,7 @@ class ServiceState:
         half = max(1, min(MAX_SESSIONS_PER_CLIENT, self.sessions.limit // 2))
         wished = self.settings.max_sessions_per_client
         most = half if wished == "auto" else wished
-        return self._place(self.sessions, client, most, self.sessions.first_size)
+        return self._place(self.sessions, client, most, self.sessions.size(StreamOptions()))
 
     def upload_place(self, client: str) -> AbstractContextManager[Reservation]:
         """The same of an upload."""

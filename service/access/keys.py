@@ -63,6 +63,8 @@ def read_keys(text: str, path: str) -> Keys:
         if name in clients.values():
             raise KeysError(f"{where}: the name {match[1]} occurs twice")
         clients[bytes.fromhex(match[2])] = name
+    if (text or path) and not clients:
+        raise KeysError("there are no keys in it, so every client would be refused")
     return clients
 
 

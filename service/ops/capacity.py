@@ -19,7 +19,7 @@ import numpy as np
 
 from model.config import HOP
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import MAX_BLOCK_FRAMES, AudioFormat, Encoding, Mode, StreamOptions
+from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.protocol.server_messages import Limits
 from service.workers.link import Relay
 from service.workers.messages import Open
@@ -210,13 +210,6 @@ class SessionRoom(Room):
     def size(self, options: StreamOptions) -> float:
         """Room that a session takes up."""
         return 1.0 if self.capacity is None else self.capacity.asked_per_s(options)
-
-    @property
-    def first_size(self) -> float:
-        """Room that a session takes up until its options are known: that of default options, or
-        what is left if that is enough for the lightest session."""
-        lightest = self.size(StreamOptions(block_frames=MAX_BLOCK_FRAMES))
-        return min(self.size(StreamOptions()), max(lightest, self.total - self.taken))
 
     def refusal(self, options: StreamOptions | None = None) -> ProtocolError:
         """Why there is no room for a session; None: one whose options are not known yet."""

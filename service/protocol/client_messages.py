@@ -186,12 +186,9 @@ def parse_message(text: str) -> ClientMessage:
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
     """Parses a start from the query of the websocket's address: the fields of `Start` except
     `resume`. None if there is no query; raises `ProtocolError`."""
-    given = list(parameters)
-    fields = dict(given)
-    if not given:
+    fields = dict(parameters)
+    if not fields:
         return None
-    if len(fields) < len(given):
-        raise ProtocolError(ErrorCode.BAD_START, "a parameter is given twice")
     try:
         return Start.model_validate_strings(fields)
     except ValidationError as error:

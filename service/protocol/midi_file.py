@@ -182,14 +182,16 @@ def midi_file(
         if name in PEDALLED or names == [None]:
             part.control_changes = _pedal(pedal, least_s)
         parts.append((part, curves))
+    file, memory = mido.MidiFile(ticks_per_beat=ticks.ticks_per_beat), io.BytesIO()
+    file.tracks.append(ticks.track())
     if any(note.bends for note in notes):
-        return _bent_file(ticks.track(), parts, ticks.ticks_per_beat, ticks.tick)
-    file = PrettyMIDI(
-        mido_object=mido.MidiFile(tracks=[ticks.track()], ticks_per_beat=ticks.ticks_per_beat)
-    )
-    file.instruments = [part for part, _ in parts]
-    memory = io.BytesIO()
-    file.write(memory)
+        file.tracks[0][:0] = mpe_setup()
+        file.tracks += _bent_tracks(parts, ticks.tick)
+        file.save(file=memory)
+    else:
+        plain = PrettyMIDI(mido_object=file)
+        plain.instruments = [part for part, _ in parts]
+        plain.write(memory)
     return memory.getvalue()
 
 
@@ -203,19 +205,11 @@ def _pedal(moves: Iterable[tuple[float, bool]], least_s: float) -> list[ControlC
     return changes
 
 
-def _bent_file(
-    conductor: mido.MidiTrack,
+def _bent_tracks(
     parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
-    ticks_per_beat: int,
     tick_of: Callable[[float], int],
-) -> bytes:
-    """A file whose first track is the conductor's, then one for each part.
-
-    Args:
-        parts: each with the bends of its notes, in the same order: cents above the pitch from the
-            onset on, one a frame.
-        tick_of: of a time in seconds.
-    """
+) -> list[mido.MidiTrack]:
+    """A track for each part, which has the bends of its notes in the same order."""
     tracks: list[list[Moment]] = []
     for part, _ in parts:
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
@@ -238,9 +232,8 @@ def _bent_file(
         silent_from[channel] = max(silent_from[channel], end)
         if program[channel] != wanted:
             program[channel] = wanted
-            track.append(
-                (begin, _SETS, mido.Message("program_change", program=wanted, channel=channel))
-            )
+            change = mido.Message("program_change", program=wanted, channel=channel)
+            track.append((begin, _SETS, change))
         cents = bends or (0.0,)
         track.append((begin, _SETS, bend(channel, cents[0])))
         track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
@@ -251,11 +244,7 @@ def _bent_file(
                 track.append((at, _SETS, bend(channel, value)))
                 last = value
         track.append((end, _ENDS, _note(channel, note.pitch, 0)))
-    conductor[:0] = mpe_setup()
-    file = mido.MidiFile(tracks=[conductor, *map(_track_of, tracks)], ticks_per_beat=ticks_per_beat)
-    written = io.BytesIO()
-    file.save(file=written)
-    return written.getvalue()
+    return [_track_of(track) for track in tracks]
 
 
 def _track_of(moments: Iterable[Moment]) -> mido.MidiTrack:

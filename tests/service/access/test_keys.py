@@ -52,6 +52,8 @@ def test_what_is_there_twice_or_not_there(
         read_keys(2 * f"alice:{DIGEST} ", "")
     with pytest.raises(KeysError, match="cannot be read"):
         read_keys("", str(tmp_path / "none"))
+    with pytest.raises(KeysError, match="no keys"):
+        read_keys(" ", "")
     assert main(["new", "two words"]) == 2
     assert capsys.readouterr().out == ""
 

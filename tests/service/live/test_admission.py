@@ -78,17 +78,6 @@ def test_a_session_takes_the_room_that_it_asks_for(client: TestClient) -> None:
     assert state_of(client).sessions.taken == 0
 
 
-def test_room_for_a_lighter_session_only(client: TestClient) -> None:
-    admit(client, StreamOptions(block_frames=8), ANYTIME)
-    with client.websocket_connect(ADDRESS) as first:
-        begin(first, mode="anytime")
-        error, _ = refusal(client, mode="anytime")
-        assert (error["code"], error["retryable"]) == ("too_many_sessions", True)
-        with client.websocket_connect(ADDRESS) as socket:
-            begin(socket, block_frames=8)
-            assert client.get("/readyz").json()["sessions"] == 2
-
-
 def test_a_number_that_was_set_counts_sessions_alike() -> None:
     with serving(max_sessions=2) as (client, _):
         with client.websocket_connect(ADDRESS) as one, client.websocket_connect(ADDRESS) as other:

@@ -12,7 +12,6 @@ from tests.service.apps import (
     MELODY,
     begin,
     hear,
-    perform,
     send,
     serving,
     sound_file,
@@ -53,13 +52,6 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
     assert after["rse_event_lateness_seconds_count"] > 0
     assert after["rse_step_seconds_count{way=live}"] > 0
     assert after["process_open_fds"] > 0
-
-
-def test_a_resumed_session_counts_only_what_it_did_itself(client: TestClient) -> None:
-    ready, _ = perform(client, b"")
-    before = numbers(client)["rse_notes_total"]
-    perform(client, resume={**ready["checkpoint"], "notes": 2**40})
-    assert numbers(client)["rse_notes_total"] == before + len(MELODY)
 
 
 def test_refused_requests_are_counted_and_logged_without_their_query(

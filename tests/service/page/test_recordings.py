@@ -8,7 +8,6 @@ from playwright.sync_api import expect
 
 from tests.fakes import play
 from tests.service.page.browser import (
-    ANNOUNCED,
     IDLE,
     Tab,
     notes_of,
@@ -187,10 +186,3 @@ def test_a_passage_is_looped(tab: Tab, long_recording: Path) -> None:
     expect(loop).to_have_attribute("aria-pressed", "false")
     loop.click()  # what is in view: all of it
     expect(loop).to_have_attribute("aria-pressed", "true")
-
-
-def test_the_state_is_announced_once(tab: Tab, long_recording: Path) -> None:
-    """The status line is a live region: words that are written again are read out again."""
-    tab.run(ANNOUNCED)
-    tab.upload(long_recording)
-    assert tab.run("() => announced") == ["Transcribing…", "Ready"]

@@ -1,23 +1,31 @@
-"""The application: `create_app(settings)` assembles it, its lifespan starts the workers."""
+"""The application: `create_app(settings)` assembles it, its lifespan starts the workers.
+
+The page is at / and beside it, with headers that let it load nothing from elsewhere.
+"""
 
 import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
-from service import page
 from service.access import keys
 from service.access.gate import Gate
-from service.access.problems import HANDLERS
+from service.access.problems import HANDLERS, answer_to
 from service.engine.load import available_cores, load_shipped
 from service.live import websocket
 from service.ops import health
 from service.ops.capacity import capacity
 from service.ops.metrics import Metrics
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
@@ -27,6 +35,18 @@ from service.workers.pool import Pool
 from service.workers.process import PROCESSES
 
 logger = logging.getLogger(__name__)
+
+STATIC = Path(__file__).parent / "static"
+
+PAGE_HEADERS = {
+    "Cache-Control": "no-cache",  # kept, but compared by ETag
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(self), midi=(self)",
+}
 
 
 def create_app(
@@ -81,7 +101,7 @@ def create_app(
             allow_headers=["Authorization"],
             expose_headers=["Retry-After", "Content-Disposition"],
         )
-    page.serve(app)
+    serve_page(app)
     return app
 
 
@@ -98,3 +118,28 @@ async def load(state: ServiceState) -> None:
         return
     state.loaded = True
     logger.info("model %s is ready on %s", pool.config.name, pool.device)
+
+
+class PageFiles(StaticFiles):
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(PAGE_HEADERS)
+        return response
+
+
+def serve_page(app: FastAPI) -> None:
+    """Serves the page at every address that no endpoint has. As the router's fallback, not as a
+    mount at /: that would also answer for endpoints that are asked with the wrong method."""
+    files = PageFiles(directory=STATIC, html=True)
+    not_found = app.router.not_found
+
+    async def page_or_nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await files(scope, receive, send)
+        elif scope["type"] == "websocket":
+            fault = ProtocolError(ErrorCode.NOT_FOUND, "there is no websocket at this address")
+            await WebSocket(scope, receive, send).send_denial_response(answer_to(fault))
+        else:
+            await not_found(scope, receive, send)
+
+    app.router.default = page_or_nothing

@@ -27,7 +27,7 @@ LAYERS = [
     ["service.ops.logs", "service.ops.metrics", "service.ops.capacity"],
     ["service.state"],
     ["service.ops"],
-    ["service.live", "service.upload", "service.page"],
+    ["service.live", "service.upload"],
     ["service.server"],
     ["service.app"],
     ["service.cluster", "service.__main__"],

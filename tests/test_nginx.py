@@ -28,9 +28,8 @@ from tests.conftest import require_system
 from tests.fakes import play
 from tests.paths import REPOSITORY
 from tests.service.apps import MELODY, PITCHES, RATE_HZ, chunks, pcm16, pitches_of
-from tests.service.faults.held import wait_until
 from tests.service.nginx import nginx
-from tests.service.servers import TONES, RunningServer, server_starter
+from tests.service.servers import TONES, RunningServer, server_starter, wait_until
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
 PATIENCE_S = 60.0

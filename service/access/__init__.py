@@ -1,4 +1,1 @@
-"""Access control: keys, tokens, hosts, origins, refusals.
-
-It decides on requests before any endpoint sees them and knows nothing of audio or notes.
-"""
+"""Who may use the service: decided before any endpoint, without knowing of audio or notes."""

@@ -8,7 +8,6 @@ headers are untrusted: what cannot be parsed is not allowed.
 Plain ASGI, since framework middleware skips websockets. The page's files are open to everyone.
 """
 
-import ipaddress
 import logging
 import re
 from collections.abc import Collection
@@ -73,17 +72,15 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        scope[SCOPE_KEY] = address_of(scope)
-        foreign = self._foreign(scope, headers)
-        fault = foreign or self._authenticate(scope, headers)
+        peer = scope.get("client")
+        scope[SCOPE_KEY] = f"address {peer[0] if peer else 'unknown'}"
+        fault = self._foreign(scope, headers) or self._authenticate(scope, headers)
         if fault is None:
             await self.app(scope, receive, send)
             return
         record_refusal(self.refused, fault, scope[SCOPE_KEY])
         if scope["type"] == "http":
             await answer_to(fault)(scope, receive, send)
-        elif foreign:  # no socket opens to tell its page the reason
-            await WebSocket(scope, receive, send).send_denial_response(answer_to(fault))
         else:
             await refuse(WebSocket(scope, receive, send), fault)
 
@@ -118,20 +115,6 @@ class Gate:
             return ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
         scope[SCOPE_KEY] = client
         return None
-
-
-def address_of(scope: Scope) -> str:
-    """The name of the peer; an IPv6 /64 network, which has one owner, is one client."""
-    peer = scope.get("client")
-    try:
-        address = ipaddress.ip_address(peer[0] if peer else "")
-    except ValueError:
-        return "address unknown"
-    address = getattr(address, "ipv4_mapped", None) or address  # ::ffff:a.b.c.d of a proxy
-    if address.version == 6:
-        network = ipaddress.ip_network((address, 64), strict=False)
-        return f"address {network.network_address}/64"
-    return f"address {address}"
 
 
 def host_allowed(host: str | None, allowed: Collection[str]) -> bool:

@@ -7,9 +7,9 @@ or an entry of `RSE_KEYS`, is `NAME:SHA256`:
 
 A key has 256 random bits, so a plain hash is safe; slow hashes are for passwords.
 
-A page cannot set headers of a websocket's handshake, and URLs end up in logs and histories. So it
-sends its key to `POST /token` and offers the token as a subprotocol. Tokens are signed with a
-secret that follows from the keys: every process with the same keys accepts them.
+A page cannot set headers of a websocket's handshake, and URLs end up in logs. So it sends its key
+to `POST /token` and offers the token as a subprotocol. Tokens are signed with a secret that follows
+from the keys: every process with the same keys accepts them.
 """
 
 import argparse

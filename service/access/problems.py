@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.ranges import explained
-from service.protocol.faults import ErrorCode, ProtocolError, internal_error
+from service.protocol.faults import CloseCode, ErrorCode, ProtocolError, internal_error
 from service.protocol.server_messages import Error
 
 logger = logging.getLogger(__name__)
@@ -79,15 +79,17 @@ async def refuse(websocket: WebSocket, error: ProtocolError) -> None:
     """Refuses before the upgrade, or for a browser on an accepted socket. Browsers hide the HTTP
     answer to a handshake from the page; only they send `Origin`. A proxy that can try another
     server asks for a status (docker/nginx.conf)."""
-    full = error.code.status == HTTPStatus.SERVICE_UNAVAILABLE
-    for_proxy = full and websocket.headers.get("x-refuse-with") == "status"
+    code, headers = error.code, websocket.headers
+    foreign = code.close_code == CloseCode.FORBIDDEN  # no socket opens to tell its page the reason
+    full = code.status == HTTPStatus.SERVICE_UNAVAILABLE
+    for_proxy = full and headers.get("x-refuse-with") == "status"
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if "origin" not in websocket.headers or for_proxy:
+        if "origin" not in headers or foreign or for_proxy:
             await websocket.send_denial_response(answer_to(error))
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
         await websocket.send_text(Error.of(error).model_dump_json())
-        await websocket.close(error.code.close_code, error.code)
+        await websocket.close(code.close_code, code)
 
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:

@@ -1,4 +1,1 @@
-"""Operations: health, metrics, logs and the machine's measured capacity.
-
-Nothing here changes a session's notes.
-"""
+"""Operations: health, metrics, logs and the machine's measured capacity."""

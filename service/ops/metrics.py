@@ -4,6 +4,7 @@ Each application has its own registry. Names and meanings are stable.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -21,41 +22,36 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-
-        def count(name: str, meaning: str, *labels: str) -> Counter:
-            return Counter(f"rse_{name}", meaning, labels, registry=self.registry)
-
-        def spread(name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(
-                f"rse_{name}", meaning, labels, registry=self.registry, buckets=buckets
-            )
-
+        count = partial(Counter, namespace="rse", registry=self.registry)
+        spread = partial(Histogram, namespace="rse", registry=self.registry)
         self.opened = count("sessions_opened", "Live sessions admitted")
-        self.closed = count("sessions_closed", "Live sessions ended, by reason", "reason")
-        self.refused = count("refused", "Requests and sessions refused, by code", "code")
-        self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", "outcome")
-        self.audio_s = count("audio_seconds", "Audio received, by way", "way")
+        self.closed = count("sessions_closed", "Live sessions ended, by reason", ["reason"])
+        self.refused = count("refused", "Requests and sessions refused, by code", ["code"])
+        self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", ["outcome"])
+        self.audio_s = count("audio_seconds", "Audio received, by way", ["way"])
         self.notes = count("notes", "Notes sent in live sessions")
         self.worker_restarts = count("worker_restarts", "Workers that ended and were replaced")
-        self.batch_failures = count("batch_failures", "Batches of the model that failed", "way")
+        self.batch_failures = count("batch_failures", "Batches of the model that failed", ["way"])
         self.event_lateness_s = spread(
             "event_lateness_seconds",
             "Time of a note's message beyond its sound and the stated delay",
-            LATENESS_BUCKETS_S,
+            buckets=LATENESS_BUCKETS_S,
         )
         self.behind_s = spread(
             "behind_seconds",
             "Audio received and not transcribed, in each session as it says something",
-            LATENESS_BUCKETS_S,
+            buckets=LATENESS_BUCKETS_S,
         )
-        self.step_s = spread("step_seconds", "Time of a batch in the model", STEP_BUCKETS_S, "way")
+        self.step_s = spread(
+            "step_seconds", "Time of a batch in the model", ["way"], buckets=STEP_BUCKETS_S
+        )
         for metric in (self.audio_s, self.batch_failures, self.step_s):
             for way in ("live", "file"):
                 metric.labels(way)  # rates need a first value
 
     def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
         """A gauge that is evaluated on each scrape."""
-        Gauge(f"rse_{name}", meaning, registry=self.registry).set_function(value)
+        Gauge(name, meaning, namespace="rse", registry=self.registry).set_function(value)
 
     def stepped(self, step: Stepped) -> None:
         if step.windows:

@@ -1,4 +1,1 @@
-"""The messages of the live protocol, both ways, its error codes; MIDI files.
-
-What PROTOCOL.md describes; no torch, sockets or HTTP.
-"""
+"""The messages of the live protocol (PROTOCOL.md), MIDI files; no torch, sockets or HTTP."""

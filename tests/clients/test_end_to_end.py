@@ -19,8 +19,7 @@ from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
 from tests.fakes import play
-from tests.service.faults.held import wait_until
-from tests.service.servers import RunningServer
+from tests.service.servers import RunningServer, wait_until
 
 RATE = 44_100
 # (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.

@@ -3,6 +3,7 @@
 Nothing here may set the environment of the importing process: a benchmark runs as a user would.
 """
 
+import asyncio
 import os
 import signal
 import socket
@@ -114,3 +115,15 @@ def server_starter(folder: Path) -> Iterator[StartServer]:
     finally:
         for server in servers:
             server.close()
+
+
+async def wait_until(
+    holds: Callable[[], bool],
+    what: Callable[[], object] = lambda: "it never came",
+    patience_s: float = STOP_S,
+) -> None:
+    """Asks again and again; `what` says in a failure how it is."""
+    deadline = time.monotonic() + patience_s
+    while not await asyncio.to_thread(holds):
+        assert time.monotonic() < deadline, what()
+        await asyncio.sleep(0.02)

@@ -19,8 +19,7 @@ from service.access.keys import hash_key
 from service.live.websocket import LEAST_PACE_BYTES
 from tests.benchmarks.machine import family
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
-from tests.service.faults.held import wait_until
-from tests.service.servers import TONES, RunningServer, StartServer
+from tests.service.servers import TONES, RunningServer, StartServer, wait_until
 from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 

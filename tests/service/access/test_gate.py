@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from service.access.gate import LOOPBACK_HOSTS, address_of, host_allowed, origin_allowed
+from service.access.gate import LOOPBACK_HOSTS, host_allowed, origin_allowed
 from service.access.keys import hash_key
 from tests.service.apps import begin as start
 from tests.service.apps import hear, serving
@@ -170,20 +170,6 @@ def test_pages_of_allowed_origins_may() -> None:
         assert answer.headers["Access-Control-Allow-Origin"] == origin
         offered = ["rse.v1", f"rse.token.{answer.json()['token']}"]
         assert begin(client, headers={"Origin": origin}, subprotocols=offered) == "rse.v1"
-
-
-@pytest.mark.parametrize(
-    ("peer", "name"),
-    [
-        (("192.0.2.7", 5), "address 192.0.2.7"),
-        (("2001:db8:1:2:3:4:5:6", 5), "address 2001:db8:1:2::/64"),
-        (("::ffff:203.0.113.1", 5), "address 203.0.113.1"),
-        (("testclient", 5), "address unknown"),
-        (None, "address unknown"),
-    ],
-)
-def test_the_name_of_an_address(peer: tuple[str, int] | None, name: str) -> None:
-    assert address_of({"type": "http", "client": peer}) == name
 
 
 # -- Host and Origin, as they are and as an attacker writes them -----------------------------------

@@ -3,9 +3,14 @@
 import asyncio
 import os
 import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
-from tests.service.faults.held import Held, wait_until
-from tests.service.servers import TONES, RunningServer, StartServer
+import httpx
+import pytest
+
+from tests.service.servers import TONES, RunningServer, StartServer, wait_until
 from tests.service.talk import AUDIO, Talk, reach, transcribes
 
 VISITORS = 50
@@ -23,6 +28,36 @@ UPLOAD = (
     "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
     '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 )
+
+
+@dataclass(frozen=True)
+class Held:
+    """Things that a server must give back."""
+
+    sessions: int
+    uploads: int
+    tasks: int  # of the event loop; the server of `tests.service.serve_fake` counts them
+    files: int  # open descriptors: sockets, pipes, spooled uploads
+    threads: int
+
+    @classmethod
+    def by(cls, server: RunningServer) -> Self:
+        """Skips the test on a system without /proc."""
+        process = Path(f"/proc/{server.process.pid}")
+        if not process.exists():
+            pytest.skip("this system does not say what a process holds")
+        metrics = dict(
+            line.rsplit(" ", 1)
+            for line in httpx.get(f"{server.url}/metrics", timeout=60).text.splitlines()
+            if not line.startswith("#")
+        )
+        return cls(
+            sessions=int(float(metrics["rse_sessions"])),
+            uploads=int(float(metrics["rse_uploads"])),
+            tasks=int(float(metrics.get("rse_tasks", 0))),
+            files=len(list((process / "fd").iterdir())),
+            threads=len(list((process / "task").iterdir())),
+        )
 
 
 async def cut_off(server: RunningServer, request: bytes, at: int) -> None:

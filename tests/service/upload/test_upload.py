@@ -265,7 +265,7 @@ def test_each_upload_is_a_line_of_the_log(
     post(client, b"x" * 100, "ndjson")
     lines = [record for record in caplog.records if record.getMessage() == "upload ended"]
     good, bad = (getattr(line, "fields") for line in lines)  # noqa: B009 of `extra`
-    assert (good["outcome"], good["client"]) == ("done", "address unknown")
+    assert (good["outcome"], good["client"]) == ("done", "address testclient")
     assert good["bytes"] > len(wav)
     assert good["audio_s"] == pytest.approx(DURATION_S, abs=0.01)
     assert (bad["outcome"], bad["audio_s"]) == ("undecodable", 0)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.audio.container import Container
-from service.audio.pcm import BadAudioError, RecordingDownmix, check_and_mix
+from service.audio.pcm import BadAudioError, Downmix, check_and_mix
 from service.audio.resample import Resampler
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
@@ -58,7 +58,7 @@ class AudioDecoder:
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=self._container.rate_hz, channels=1
             )
             self._check_duration((self.stated_duration_s or 0.0) * self.audio.sample_rate_hz)
-            self._downmix = RecordingDownmix(self.audio.sample_rate_hz)
+            self._downmix = Downmix(self.audio.sample_rate_hz, recording=True)
             blocks = self._blocks()
             block = next(blocks, None)  # what cannot be decoded at all is known at once
             if block is None:
@@ -70,7 +70,7 @@ class AudioDecoder:
 
     @property
     def mix(self) -> Mix:
-        """How two channels were mixed (``RecordingDownmix.told``)."""
+        """How two channels were mixed (``Downmix.told``)."""
         return self._downmix.told
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:

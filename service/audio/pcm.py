@@ -130,39 +130,28 @@ class PcmDecoder:
             raise
 
 
-class _Told:
-    """Attributes:
-    mix: of two channels at present; ``mean`` of any other number.
-    told: what a user is told: the channel taken because the two cancel each other, if ever, else
-        the mix.
+class Downmix:
+    """Mono samples, bit for bit the same for any chunks. Of a recording, two blocks are held back
+    until ``finish``.
+
+    Attributes:
+        position: index of the next sample.
+        mix: of two channels at present; ``mean`` of any other number.
+        told: what a user is told: the channel taken because the two cancel each other, if ever,
+            else the mix.
     """
 
-    def __init__(self, rate_hz: int, mix: Mix = Mix.MEAN) -> None:
+    def __init__(
+        self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN, recording: bool = False
+    ) -> None:
+        """position, mix: of two channels, where ``resumable`` allows another to begin."""
+        self.position = position
         self.mix = self.told = mix
         self._block = rate_hz // BLOCKS_PER_S  # samples per channel
-
-    def _next(self, weights: _Weights, block: NDArray[np.float32]) -> _Weights:
-        weights = _next(weights, block)
-        self.mix = _MIXES.get(weights, Mix.MEAN)
-        if self.told not in (Mix.LEFT, Mix.RIGHT):
-            self.told = self.mix
-        return weights
-
-
-class Downmix(_Told):
-    """Mono samples of a live stream, bit for bit the same for any chunks.
-
-    position: index of the next sample.
-    """
-
-    def __init__(self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN) -> None:
-        """Args:
-        position, mix: of two channels, where ``resumable`` allows another to begin.
-        """
-        super().__init__(rate_hz, mix)
-        self.position = position
+        self._within = position % self._block
+        self._delay = 2 * self._block if recording else 0
         self._before = self._weights = _WEIGHTS[mix]
-        self._measured = np.empty((0, 2), np.float32)  # of the present block
+        self._held = self._measured = np.empty((0, 2), np.float32)  # held back; of this block
         self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
 
     def resumable(self, sample: int) -> tuple[int, Mix]:
@@ -172,79 +161,66 @@ class Downmix(_Told):
         return begin, self._chosen[max(-len(self._chosen), -1 - back)]
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """[n, channels] -> [n]"""
-        if values.shape[1] == 1:
-            self.position += len(values)
-            return np.ascontiguousarray(values[:, 0])
-        if values.shape[1] != self._measured.shape[1]:
-            self._before = self._weights = _mean(values)
-            self._measured = values[:0]
-        mono = [_NOTHING]
-        while len(values):
-            within = self.position % self._block
-            part, values = np.split(values, [self._block - within])
-            mono.append(_mixed(part, self._before, self._weights, self._block, within))
-            self._measured = np.concatenate([self._measured, part])
-            self.position += len(part)
-            if self.position % self._block == 0:
-                self._before = self._weights
-                self._weights = self._next(self._weights, self._measured)
-                self._measured = self._measured[:0]
-                self._chosen.append(self.mix)
-        return np.concatenate(mono)
-
-
-class RecordingDownmix(_Told):
-    """Mono samples of a recording: up to two blocks are held back until ``finish``."""
-
-    def __init__(self, rate_hz: int) -> None:
-        super().__init__(rate_hz)
-        self._held = np.empty((0, 1), np.float32)
-        self._weights: _Weights | None = None  # of the first block that is held
-
-    def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """[n, channels] -> [m]"""
+        """[n, channels] -> [n], or less of a recording."""
         mono = [_NOTHING]
         if values.shape[1] != self._held.shape[1]:
             mono.append(self.finish())
-            self._held = values[:0]
+            self._restart(values[:0])
+        self.position += len(values)
         if values.shape[1] == 1:
             return np.concatenate([*mono, values[:, 0]])
-        self._held = np.concatenate([self._held, values])
-        if self._weights is None and len(self._held) >= self._block:
-            self._weights = self._next(_mean(values), self._held[: self._block])
-        while self._weights and len(self._held) >= 2 * self._block:
-            block, self._held = np.split(self._held, [self._block])
-            here = self._next(self._weights, self._held[: self._block])
-            mono.append(_mixed(block, self._weights, here, self._block))
-            self._weights = here
+        while len(values):
+            part, values = np.split(values, [self._block - self._within])
+            held = np.concatenate([self._held, part])
+            ready = max(0, len(held) - self._delay)
+            mono.append(self._mixed(held[:ready], self._before, self._within))
+            self._held = held[ready:]
+            self._measured = np.concatenate([self._measured, part])
+            self._within += len(part)
+            if self._within == self._block:
+                self._before = self._weights
+                self._judge(self._measured)
+                self._measured, self._within = self._measured[:0], 0
         return np.concatenate(mono)
 
     def finish(self) -> NDArray[np.float32]:
         """What is held back."""
-        held, here = self._held, self._weights
-        self._held, self._weights = held[:0], None
-        if not len(held):
-            return _NOTHING
-        here = here or self._next(_mean(held), held)
-        return _mixed(held, here, here, self._block)
+        held = self._held
+        if 0 < len(held) < self._block:
+            self._judge(held)
+        moving, rest = np.split(held, [max(0, len(held) - self._block - self._within)])
+        mono = self._mixed(moving, self._before, self._within), self._mixed(rest, self._weights)
+        self._restart(held[:0])
+        return np.concatenate(mono)
+
+    def _restart(self, none: NDArray[np.float32]) -> None:
+        self._before = self._weights = _mean(none.shape[1])
+        self._held = self._measured = none
+        self._within = 0
+
+    def _judge(self, block: NDArray[np.float32]) -> None:
+        self._weights = _next(self._weights, block)
+        self.mix = _MIXES.get(self._weights, Mix.MEAN)
+        if self.told not in (Mix.LEFT, Mix.RIGHT):
+            self.told = self.mix
+        self._chosen.append(self.mix)
+
+    def _mixed(
+        self, values: NDArray[np.float32], there: _Weights, within: int = 0
+    ) -> NDArray[np.float32]:
+        """Part of a block, from sample ``within`` of it on, over which weights move from some."""
+        here = self._weights
+        if there == here == _mean(values.shape[1]):
+            return values.mean(axis=1, dtype=np.float32)
+        moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
+        mono = np.zeros(len(values), np.float32)
+        for channel, (first, last) in enumerate(zip(there, here, strict=True)):
+            mono += values[:, channel] * (np.float32(first) + moved * np.float32(last - first))
+        return mono
 
 
-def _mean(values: NDArray[np.float32]) -> _Weights:
-    return (1 / values.shape[1],) * values.shape[1]
-
-
-def _mixed(
-    values: NDArray[np.float32], there: _Weights, here: _Weights, block: int, within: int = 0
-) -> NDArray[np.float32]:
-    """Part of a block, from sample ``within`` of it on, over which weights move to ``here``."""
-    if there == here == _mean(values):
-        return values.mean(axis=1, dtype=np.float32)
-    moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(block)
-    mono = np.zeros(len(values), np.float32)
-    for channel, (first, last) in enumerate(zip(there, here, strict=True)):
-        mono += values[:, channel] * (np.float32(first) + moved * np.float32(last - first))
-    return mono
+def _mean(channels: int) -> _Weights:
+    return (1 / channels,) * channels
 
 
 def _next(weights: _Weights, block: NDArray[np.float32]) -> _Weights:

@@ -44,6 +44,7 @@ from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
 
 END_AGE = 4  # age in frames at which a frame is weighed as evidence of an end
+EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # by age, if a card has none
 
 
 class AnytimeTracker(Tracker):
@@ -58,9 +59,9 @@ class AnytimeTracker(Tracker):
         super().__init__(settings, frame_seconds, heads, weighed_after=min(END_AGE, last_age))
         self.last_age = last_age
         self.columns = 1 + last_age + ONSET_RADIUS
-        # Oldest first, as the columns of a window are.
-        ages = np.arange(self.columns)[::-1]
-        self._doubt = np.array([settings.early_odds_at(a, last_age) for a in ages])
+        odds = (settings.early_odds or EARLY_ODDS)[:last_age]
+        ages = reversed(range(self.columns))  # oldest first, as the columns of a window are
+        self._doubt = [odds[age] if age < len(odds) else 0.0 for age in ages]
         # A note may begin so late that frames before these are older than those that are weighed.
         self._held_frames = max(settings.min_note_frames, last_age - self._weighed_after)
         self._least_frames = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)

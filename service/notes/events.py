@@ -85,12 +85,6 @@ class Note:
     bends: tuple[float, ...] | None = None
     """Cents above the pitch from ``onset_frame`` on, one per frame, if asked for."""
 
-    @classmethod
-    def of(cls, on: NoteEvent, off: NoteEvent, bends: tuple[float, ...] | None = None) -> Note:
-        times = on.frame, off.frame, on.time_s, off.time_s
-        named = on.instrument, on.instrument_probability
-        return cls(on.note_id, on.pitch, on.velocity, on.confidence, *times, *named, bends)
-
 
 @dataclass(frozen=True, slots=True)
 class PedalPress:

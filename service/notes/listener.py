@@ -12,10 +12,9 @@ from service.notes.base_tracker import ANY_PITCH, Tracker
 from service.notes.bends import HISTORY_FRAMES, Bender
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.frames import as_probabilities
-from service.notes.lines import PIANO
 from service.notes.naming import InstrumentNamer
 from service.notes.resume import ResumePoint
-from service.notes.tracker import NoteTracker
+from service.notes.tracker import PIANO, NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.midi_file import PEDALLED
 

@@ -62,7 +62,10 @@ class Score:
                 on, bends = self._sounding.pop(event.note_id), self._bends.pop(event.note_id, None)
                 if bends is not None:  # a piece may reach beyond the end
                     bends = bends[: event.frame - on.frame]
-                self._ended.append(Note.of(on, event, bends))
+                times = on.frame, event.frame, on.time_s, event.time_s
+                named = on.instrument, on.instrument_probability
+                note = Note(on.note_id, on.pitch, on.velocity, on.confidence, *times, *named, bends)
+                self._ended.append(note)
             else:
                 on = event if event.kind == "note_on" else replace(event, kind="note_on")
                 self._sounding[event.note_id] = on

@@ -14,7 +14,6 @@ MAX_VELOCITY = 127
 DEFAULT_VELOCITY = 80  # without a velocity head
 MOST_KEPT = 0.999  # of a belief by any settings, so that a resumed one can be checked
 MAX_ODDS = 6.0  # log-odds of 0.9975
-EARLY_ODDS = 2.5
 
 _FORMER = (  # settings in older cards that are constants now
     "onset_radius_frames default_velocity second_threshold second_frames memory_frames "
@@ -58,25 +57,22 @@ class TrackerSettings:
         end_bias: added to the log-odds of the frame probability, whose sum decides where a note
             ends (``service.notes.base_tracker``): more lets notes sound longer.
         end_biases: the same for classes of instruments, by name; ``end_bias`` for the others.
-        pedal_end_bias: added to those of instruments with a pedal while it is down (from
-            ``pedal_on_threshold`` on): then strings ring on, which the network hears as doubt.
+        pedal_end_bias: added to those of instruments with a pedal while it is down: then strings
+            ring on, which the network hears as doubt.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
-        pedal_on_threshold: the sustain pedal is down from this probability on...
-        pedal_off_threshold: ... until it falls below this.
+        pedal_on_threshold, pedal_off_threshold: the sustain pedal is down from the first
+            probability on until it falls below the second.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
             press is reported.
-        belief_prior_notes: of ``service.notes.naming``: weight of the prior that all classes share,
-            in notes.
-        belief_trust: 0: every note for itself; 1: the belief counts as much as the note's own
-            evidence.
-        belief_kept: share of the weights kept from note to note; 0.97: half of them is 23 notes old
-            or newer.
+        belief_prior_notes, belief_trust, belief_kept: of ``service.notes.naming``: the weight, in
+            notes, of the prior that all classes share; how much the belief counts beside a note's
+            own evidence; the share of the weights kept from note to note.
         early_odds: for ``service.notes.anytime``: added to the log-odds of the onset threshold for
             a peak whose frame is 0, 1, 2 ... frames older than the newest; nothing after the last
-            of them. Empty: EARLY_ODDS for the newest, half as much every two frames.
+            of them. Empty: its EARLY_ODDS.
         usual_onset_age: median of the frames from a note's time to the newest frame when it is
             decided, if measured; stated in ``ready``.
-        line: of single lines (``service.notes.lines``). None: they are read like polyphony.
+        line: of single lines (``service.notes.tracker``). None: they are read like polyphony.
 
     Raises:
         ValueError: a value out of its range, or no hysteresis.
@@ -134,15 +130,6 @@ class TrackerSettings:
         pedalled = instrument is None or instrument in PEDALLED
         bias = self.end_biases.get(instrument or "", self.end_bias)
         return bias, self.pedal_end_bias if pedalled else 0.0
-
-    def early_odds_at(self, age: int, last_age: int) -> float:
-        """What the log-odds of a peak of this age in frames must have more than one with the full
-        look-ahead, of the age ``last_age``."""
-        if age >= last_age:
-            return 0.0
-        if early := self.early_odds:
-            return early[age] if age < len(early) else 0.0
-        return float(EARLY_ODDS * 2 ** (-age / 2))
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

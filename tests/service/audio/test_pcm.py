@@ -14,7 +14,6 @@ from service.audio.pcm import (
     BadAudioError,
     Downmix,
     PcmDecoder,
-    RecordingDownmix,
 )
 from service.protocol.options import AudioFormat, Encoding, Mix
 
@@ -72,7 +71,7 @@ def test_the_beginning_of_a_recording_is_not_lost(
     silence: int, others: list[NDArray[np.float32]]
 ) -> None:
     sound = np.pad(np.stack([SECOND, *others], axis=1), ((silence, 0), (0, 0)))
-    downmix = RecordingDownmix(RATE_HZ)
+    downmix = Downmix(RATE_HZ, recording=True)
     parts = [downmix(part) for part in np.array_split(sound, 13)]
     mono = np.concatenate([*parts, downmix.finish()])
     np.testing.assert_allclose(mono, np.pad(SECOND, (silence, 0)), atol=1e-6)

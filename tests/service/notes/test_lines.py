@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from service.notes.events import NoteEvent
-from service.notes.lines import PIANO
-from service.notes.tracker import NoteTracker
+from service.notes.tracker import PIANO, NoteTracker
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import (
     ALL_HEADS,

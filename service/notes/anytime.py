@@ -67,7 +67,7 @@ class AnytimeTracker(Tracker):
         self._least_frames = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)
         self._free = np.zeros(PITCHES, np.int64)
         self._windows = np.zeros((self._n_heads, 0, PITCHES), np.float32)
-        self._next = 0  # column where the next window begins
+        self._next = self._shown = 0  # column where the next window begins; columns that are given
         self.history_frames = WAIT + self._weighed_after
         # An onset may lie half a frame before its frame, before its time is corrected.
         self.on_delay_frames = 0.5 - min(0.0, settings.onset_correction_frames)
@@ -84,27 +84,23 @@ class AnytimeTracker(Tracker):
         pitches = np.flatnonzero(self._free >= max(1, oldest)).tolist()
         return {p: int(self._free[p]) for p in pitches if p not in self._sounding}
 
-    @property
-    def decided(self) -> int:
-        return max(self._pushed, self._resumed)
-
     def read(self, block: NDArray[np.float32], new: int) -> None:
         """block: [heads, columns - 1 + new, 128]; the frames before the stream are included, those
         after its end are left out."""
+        self._shown = block.shape[1]
+        before = max(0, self.columns - 1 - self._pushed)
+        missing = self.columns - 1 + new - self._shown
+        if before or missing:
+            block = np.pad(block[:, before:], ((0, 0), (before, missing), (0, 0)))
         self._windows, self._next = block, 0
 
     def step(self) -> list[NoteEvent]:
-        window = self._windows[:, self._next : self._next + self.columns]
+        last = self._next + self.columns - 1
+        self._known = self._windows[:, self._next : last + 1]
         self._next += 1
-        self._known = self._whole(window)
         self._oldest = self._pushed - self.columns + 1
-        if self._oldest < 0:  # before the stream
-            self._known = self._known.copy()
-            self._known[:, : -self._oldest] = 0
-        events: list[NoteEvent] = []
-        if self._pushed >= self._resumed:
-            events = self._begin_all()
-        if self.columns - 1 - self._weighed_after < window.shape[1]:  # not after the stream's end
+        events = self._begin_all() if self._pushed >= self._resumed else []
+        if last - self._weighed_after < self._shown:  # not after the stream's end
             events += self._weigh()
         self._pushed += 1
         return events
@@ -113,7 +109,8 @@ class AnytimeTracker(Tracker):
         """What the window would begin were every threshold ``onset_threshold`` and every frame
         free: frames from n - A to it, its pitch, and the probability that a note begins there. To
         choose the thresholds with, instead of ``step``."""
-        self._known, self._oldest = self._whole(window), 0
+        missing = self.columns - window.shape[1]
+        self._known, self._oldest = np.pad(window, ((0, 0), (0, missing), (0, 0))), 0
         found = self._peaks()
         return [(frame - ONSET_RADIUS, pitch, self._chance(frame, pitch)) for frame, pitch in found]
 
@@ -125,15 +122,6 @@ class AnytimeTracker(Tracker):
         if found.any():
             found &= confirmed(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
         return [(self._oldest + at, pitch) for at, pitch in np.argwhere(found).tolist()]
-
-    def finish(self, end_frame: int) -> list[NoteEvent]:
-        """All windows that show a frame before ``end_frame`` have been read."""
-        return self._end_all(end_frame)
-
-    def _whole(self, window: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The window with all its columns."""
-        missing = self.columns - window.shape[1]
-        return np.pad(window, ((0, 0), (0, missing), (0, 0))) if missing else window
 
     def _begin_all(self) -> list[NoteEvent]:
         events: list[NoteEvent] = []

@@ -13,10 +13,10 @@ more. The first ``min_note_frames`` count as sounding. When its instrument may g
 (``UPDATE_S``), and with it another bias, a note either ends or its sum begins again.
 """
 
-import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch that is h
 _LEAST = 2e-3  # probabilities nearer to 0 or 1 are alike
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Sounding:
     event: NoteEvent
     best: int  # the first frame after the maximum of its evidence
@@ -93,9 +93,9 @@ class Tracker(ABC):
         self.expect({})
 
     @property
-    @abstractmethod
     def decided(self) -> int:
         """Number of frames whose beginnings are decided."""
+        return max(self._pushed, self._resumed)
 
     @property
     def first_free_frames(self) -> dict[int, int]:
@@ -134,24 +134,25 @@ class Tracker(ABC):
         if note is not None and note.event.note_id == event.note_id:
             note.bias, note.pedal_bias = self.settings.biases_of(event.instrument)
 
-    @abstractmethod
     def finish(self, end_frame: int) -> list[NoteEvent]:
         """The stream ends before ``end_frame``: decide the last frames as if silence followed, and
         end all notes there at the latest."""
+        return self.end_all(end_frame)
 
-    def close(self) -> list[NoteEvent]:
-        """End all notes at the first frame whose beginnings are undecided at the latest."""
-        return self._end_all(self.decided)
+    def end_all(self, frame: int) -> list[NoteEvent]:
+        """End all notes at the frame at the latest."""
+        ends = {p: max(frame, note.event.frame + 1) for p, note in self._sounding.items()}
+        return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
 
     def _weigh(self) -> list[NoteEvent]:
         """The note_off of notes whose end is decided by the frame ``weighed_after`` before the
         newest."""
         frame = self._pushed - self._weighed_after
         at = frame - self._oldest
-        probabilities = self._known[self._frame, at]
-        down = self._pedal is not None and (
-            self._known[self._pedal, at, ANY_PITCH] >= self.settings.pedal_on_threshold
-        )
+        probabilities, down = self._known[self._frame, at], False
+        if self._pedal is not None:
+            pressed = self._known[self._pedal, at, ANY_PITCH]
+            down = bool(pressed >= self.settings.pedal_on_threshold)
         over: list[int] = []
         for pitch, note in self._sounding.items():
             onset = note.event.frame
@@ -194,15 +195,9 @@ class Tracker(ABC):
 
     def _begin(self, frame: int, pitch: int, time_frames: float, confidence: float) -> NoteEvent:
         """The note_on."""
-        event = NoteEvent(
-            kind="note_on",
-            note_id=self._notes,
-            pitch=pitch,
-            velocity=self._velocity_at(frame, pitch),
-            confidence=round(confidence, 4),
-            frame=frame,
-            time_s=self._seconds(time_frames),
-        )
+        velocity, confidence = self._velocity_at(frame, pitch), round(confidence, 4)
+        time_s = self._seconds(time_frames)
+        event = NoteEvent("note_on", self._notes, pitch, velocity, confidence, frame, time_s)
         self._notes += 1
         self._hold(event)
         return event
@@ -231,13 +226,7 @@ class Tracker(ABC):
 
     def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
         on = self._sounding.pop(pitch).event
-        return dataclasses.replace(
-            on, kind="note_off", frame=frame, time_s=self._seconds(time_frames)
-        )
-
-    def _end_all(self, frame: int) -> list[NoteEvent]:
-        ends = {p: max(frame, note.event.frame + 1) for p, note in self._sounding.items()}
-        return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
+        return replace(on, kind="note_off", frame=frame, time_s=self._seconds(time_frames))
 
     def _seconds(self, frames: float) -> float:
         return round(frames * self._frame_seconds, 6)

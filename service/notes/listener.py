@@ -65,9 +65,10 @@ class Listener:
             self._tracker = NoteTracker(settings, frame_seconds, tuple(tracked))
         else:
             self._tracker = AnytimeTracker(settings, frame_seconds, tuple(tracked), last_age)
-        self._pedal = _Pedal(settings, frame_seconds)
-        self._presence = settings.pedal_presence_threshold
+        self._settings, self._frame_seconds = settings, frame_seconds
         self._pedal_row = tracked.index("pedal") if "pedal" in heads else None
+        self._presses = deque([0.0] * PEDAL_FRAMES, PEDAL_FRAMES)  # silence precedes a stream
+        self._pressed = False
         self._resumed = 0  # earlier frames were decided elsewhere
         self.columns = self._tracker.columns
         self.on_delay_frames = self._tracker.on_delay_frames
@@ -83,7 +84,7 @@ class Listener:
         return ResumePoint(
             belief=self._namer.belief,
             dynamics=self._tracker.dynamics,
-            pedal=self._pedal.down,
+            pedal=self._pressed,
             curves=dict(self._bender.curves) if self._bender else {},
             free=self._tracker.first_free_frames,
         )
@@ -95,7 +96,7 @@ class Listener:
         self._tracker.resume(first_frame, point)
         self._namer.resume(first_frame, point.frames, point.belief, point.sounding)
         self._tracker.expect(self._namer.belief.weights)
-        self._pedal.down = point.pedal
+        self._pressed = point.pedal
         if self._bender:
             self._bender.resume(first_frame, point.sounding, point.curves)
 
@@ -143,9 +144,9 @@ class Listener:
                 events += self._named(first_frame + i, found)
             frame = first_frame + i - self._tracker.last_age
             if self._pedal_row is not None and frame >= 0:
-                moves = self._pedal.hear(float(settled[self._pedal_row, i, ANY_PITCH]))
-                if moves and not replayed and (self._pedal.down or self._pedal_present()):
-                    events.append(self._pedal.move(max(0, frame - (PEDAL_FRAMES - 1) // 2)))
+                moves = self._pedal_moves(float(settled[self._pedal_row, i, ANY_PITCH]))
+                if moves and not replayed:
+                    events.append(self._move_pedal(max(0, frame - (PEDAL_FRAMES - 1) // 2)))
         return events
 
     def _named(self, frame: int, found: list[NoteEvent]) -> list[Event]:
@@ -158,9 +159,21 @@ class Listener:
                 self._tracker.expect(self._namer.belief.weights)
         return self._bender.step(frame, named) if self._bender else list(named)
 
-    def _pedal_present(self) -> bool:
-        """Whether an instrument with a pedal plays."""
-        return not self.instruments or self._namer.belief.share(PEDALLED) >= self._presence
+    def _pedal_moves(self, probability: float) -> bool:
+        """Whether the mean of the latest PEDAL_FRAMES probabilities, with the next one, presses the
+        pedal, or lifts it below another threshold. It is pressed only if an instrument plays that
+        has one. Both are dated to the middle of these frames, so they are as late as early."""
+        self._presses.append(probability)
+        mean, chosen = sum(self._presses) / PEDAL_FRAMES, self._settings
+        if self._pressed:
+            return mean < chosen.pedal_off_threshold
+        if mean < chosen.pedal_on_threshold or not self.instruments:
+            return mean >= chosen.pedal_on_threshold
+        return self._namer.belief.share(PEDALLED) >= chosen.pedal_presence_threshold
+
+    def _move_pedal(self, frame: int) -> PedalEvent:
+        self._pressed = not self._pressed
+        return PedalEvent(self._pressed, frame, round(frame * self._frame_seconds, 6))
 
     def finish(self, end_frame: int) -> list[Event]:
         """End the stream before ``end_frame``: decide the last frames as if silence followed, and
@@ -169,34 +182,9 @@ class Listener:
 
     def close(self) -> list[Event]:
         """End all notes where they stand."""
-        return self._last(self._tracker.decided, self._tracker.close())
+        frame = self._tracker.decided
+        return self._last(frame, self._tracker.end_all(frame))
 
     def _last(self, frame: int, found: list[NoteEvent]) -> list[Event]:
         events = self._named(frame, found)
-        return [*events, self._pedal.move(frame)] if self._pedal.down else events
-
-
-class _Pedal:
-    """One sustain pedal: the mean of the latest PEDAL_FRAMES probabilities presses it at one
-    threshold and lifts it below another. Both are dated to the middle of these frames, so they are
-    as late as early."""
-
-    def __init__(self, settings: TrackerSettings, frame_seconds: float) -> None:
-        self._settings = settings
-        self._frame_seconds = frame_seconds
-        self._latest = deque([0.0] * PEDAL_FRAMES, PEDAL_FRAMES)  # silence precedes a stream
-        self.down = False
-
-    def hear(self, probability: float) -> bool:
-        """Whether the mean, with the next frame's probability that the pedal is down, is beyond the
-        threshold that ends the pedal's state."""
-        self._latest.append(probability)
-        mean = sum(self._latest) / PEDAL_FRAMES
-        if self.down:
-            return mean < self._settings.pedal_off_threshold
-        return mean >= self._settings.pedal_on_threshold
-
-    def move(self, frame: int) -> PedalEvent:
-        """Press or lift the pedal."""
-        self.down = not self.down
-        return PedalEvent(self.down, frame, round(frame * self._frame_seconds, 6))
+        return [*events, self._move_pedal(frame)] if self._pressed else events

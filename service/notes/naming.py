@@ -67,31 +67,6 @@ class Belief:
         total = sum(self.weights.values())
         return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
-    def posterior(
-        self, classes: tuple[str, ...], evidence: NDArray[np.float64], settings: TrackerSettings
-    ) -> NDArray[np.float64]:
-        """q of the module's equations, from the evidence for each of the classes."""
-        weights = np.array([self.weights.get(name, 0.0) for name in classes])
-        shared = settings.belief_prior_notes
-        prior = (weights + shared / len(classes)) / (weights.sum() + shared)
-        score = evidence + settings.belief_trust * np.log(prior)
-        likely = np.exp(score - score.max())
-        return likely / likely.sum()
-
-    def after(
-        self,
-        classes: tuple[str, ...],
-        posterior: NDArray[np.float64],
-        frame: int,
-        settings: TrackerSettings,
-    ) -> Belief:
-        """The belief after a note with this posterior has begun at the frame."""
-        kept = {
-            name: round(settings.belief_kept * self.weights.get(name, 0.0) + q, _DIGITS)
-            for name, q in zip(classes, posterior.tolist(), strict=True)
-        }
-        return Belief({name: weight for name, weight in kept.items() if weight}, frame)
-
 
 class InstrumentNamer:
     """Names the notes of one stream. Pure: no clock, no input except probabilities and events."""
@@ -160,7 +135,7 @@ class InstrumentNamer:
         for event in [one for one in self._due if one.frame + self._update_frames <= frame]:
             self._due.remove(event)
             if event.note_id in self._sounding:
-                now = self._named(event, frame)[0]
+                now = self._named(event, self._posterior(event, frame))
                 if now.instrument != event.instrument:
                     self._sounding[event.note_id] = now
                     named.append(replace(now, kind="note_update"))
@@ -170,11 +145,16 @@ class InstrumentNamer:
         silent_frames = event.frame - self.belief.frame
         if not self._sounding and silent_frames > self._reset_frames:
             self.belief = Belief()
-        named, posterior = self._named(event, frame)
-        self.belief = self.belief.after(self.classes, posterior, event.frame, self._settings)
-        self._sounding[event.note_id] = named
-        self._due.append(named)
-        return named
+        posterior, kept = self._posterior(event, frame), self._settings.belief_kept
+        weights = {
+            name: round(kept * self.belief.weights.get(name, 0.0) + q, _DIGITS)
+            for name, q in zip(self.classes, posterior.tolist(), strict=True)
+        }
+        self.belief = Belief({name: w for name, w in weights.items() if w}, event.frame)
+        event = self._named(event, posterior)
+        self._sounding[event.note_id] = event
+        self._due.append(event)
+        return event
 
     def _end(self, event: NoteEvent) -> NoteEvent:
         on = self._sounding.pop(event.note_id)
@@ -182,16 +162,22 @@ class InstrumentNamer:
         named, probability = on.instrument, on.instrument_probability
         return replace(event, instrument=named, instrument_probability=probability)
 
-    def _named(self, event: NoteEvent, frame: int) -> tuple[NoteEvent, NDArray[np.float64]]:
-        """The note with its name, and the probability of each class, from the frames around the
-        onset up to ``frame``."""
+    def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
+        """q of the module's equations, from the frames around the onset up to ``frame``."""
         first = max(0, event.frame - REACH)
         stop = min(event.frame + REACH, frame, self._stop - 1) + 1  # no more come at the end
         near = self._recent[:, first - self._first : stop - self._first, event.pitch][self._rows]
         near = np.fmin(np.fmax(near, _FLOOR), 1).astype(np.float64)  # _FLOOR for NaN
-        weights = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]
-        evidence = np.log(near) @ weights / weights.sum()
-        posterior = self.belief.posterior(self.classes, evidence, self._settings)
+        nearness = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]
+        evidence = np.log(near) @ nearness / nearness.sum()
+        weights = np.array([self.belief.weights.get(name, 0.0) for name in self.classes])
+        shared = self._settings.belief_prior_notes
+        prior = (weights + shared / len(self.classes)) / (weights.sum() + shared)
+        score = evidence + self._settings.belief_trust * np.log(prior)
+        likely = np.exp(score - score.max())
+        return likely / likely.sum()
+
+    def _named(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:
         best = int(posterior.argmax())
-        name, probability = self.classes[best], round(float(posterior[best]), 4)
-        return replace(event, instrument=name, instrument_probability=probability), posterior
+        named, probability = self.classes[best], round(float(posterior[best]), 4)
+        return replace(event, instrument=named, instrument_probability=probability)

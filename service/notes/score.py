@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,12 +20,12 @@ _STRAY = 0.03  # share of the notes of a recording below which an instrument doe
 
 @dataclass(slots=True)
 class Kept:
-    """What a score holds beside the notes that sound, to be kept elsewhere."""
+    """What a score holds beside the notes that sound."""
 
     notes: list[Note] = field(default_factory=list)
     pedal: list[PedalPress] = field(default_factory=list)
     pressed: PedalEvent | None = None
-    bends: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # of notes that sound
+    bends: dict[int, tuple[float, ...]] = field(default_factory=dict)  # of notes that sound
 
     def add(self, later: Kept) -> None:
         self.notes += later.notes
@@ -42,52 +42,50 @@ class Score:
         sounding: the note_on of those that have not ended.
         """
         self._sounding = {event.note_id: event for event in sounding}
-        self._ended: list[Note] = []
+        self._kept = Kept()
         self._ended_before = begun - len(self._sounding)
-        self._bends: dict[int, tuple[float, ...]] = {}
-        self._pressed: PedalEvent | None = None
-        self.pedal: list[PedalPress] = []  # in order
         self._news = 0, 0  # notes and presses that ``news`` has given
 
     def add(self, events: Iterable[Event]) -> None:
         """Add events in order; a note_off must follow its note_on."""
+        kept = self._kept
         for event in events:
             if isinstance(event, PedalEvent):
-                if self._pressed is not None and not event.down:
-                    self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
-                self._pressed = event if event.down else None
+                if kept.pressed is not None and not event.down:
+                    kept.pedal.append(PedalPress(kept.pressed.time_s, event.time_s))
+                kept.pressed = event if event.down else None
             elif isinstance(event, BendEvent):
-                self._bends[event.note_id] = self._bends.get(event.note_id, ()) + event.cents
+                kept.bends[event.note_id] = kept.bends.get(event.note_id, ()) + event.cents
             elif event.kind == "note_off":
-                on, bends = self._sounding.pop(event.note_id), self._bends.pop(event.note_id, None)
+                on, bends = self._sounding.pop(event.note_id), kept.bends.pop(event.note_id, None)
                 if bends is not None:  # a piece may reach beyond the end
                     bends = bends[: event.frame - on.frame]
                 times = on.frame, event.frame, on.time_s, event.time_s
                 named = on.instrument, on.instrument_probability
                 note = Note(on.note_id, on.pitch, on.velocity, on.confidence, *times, *named, bends)
-                self._ended.append(note)
+                kept.notes.append(note)
             else:
-                on = event if event.kind == "note_on" else replace(event, kind="note_on")
-                self._sounding[event.note_id] = on
+                self._sounding[event.note_id] = replace(event, kind="note_on")
 
     def news(self) -> Kept:
-        """What has ended since this was last asked."""
-        notes, pedal = self._news
-        self._news = len(self._ended), len(self.pedal)
-        return Kept(self._ended[notes:], self.pedal[pedal:], self._pressed, dict(self._bends))
+        """What has ended since this was last asked, to be kept elsewhere."""
+        kept, (notes, pedal) = self._kept, self._news
+        self._news = len(kept.notes), len(kept.pedal)
+        return Kept(kept.notes[notes:], kept.pedal[pedal:], kept.pressed, dict(kept.bends))
 
     def restore(self, kept: Kept) -> None:
-        """Also hold what another score of this performance had, up to where this one begins."""
-        self._ended = [*kept.notes, *self._ended]
+        """Hold what another score of this performance had, up to where this one begins."""
+        self._kept = replace(kept, notes=[*kept.notes], pedal=[*kept.pedal], bends={**kept.bends})
         self._ended_before -= len(kept.notes)
-        self.pedal = [*kept.pedal, *self.pedal]
-        self._pressed = kept.pressed
-        self._bends = dict(kept.bends)
         self._news = len(kept.notes), len(kept.pedal)
 
     @property
     def begun(self) -> int:
-        return self._ended_before + len(self._ended) + len(self._sounding)
+        return self._ended_before + self.ended + len(self._sounding)
+
+    @property
+    def ended(self) -> int:
+        return len(self._kept.notes)
 
     @property
     def sounding(self) -> tuple[NoteEvent, ...]:
@@ -95,19 +93,19 @@ class Score:
         return tuple(self._sounding.values())
 
     @property
-    def ended(self) -> int:
-        return len(self._ended)
-
-    @property
     def notes(self) -> list[Note]:
         """Those that have ended, by onset time, then pitch."""
-        return sorted(self._ended, key=lambda note: (note.onset_s, note.pitch))
+        return sorted(self._kept.notes, key=lambda note: (note.onset_s, note.pitch))
+
+    @property
+    def pedal(self) -> list[PedalPress]:
+        return self._kept.pedal
 
     def since(self, time_s: float) -> NDArray[np.float64]:
         """[notes, 4] onset and offset in s (infinite while it sounds), pitch, velocity of those
         that sounded then or later."""
         rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
-        for note in reversed(self._ended):
+        for note in reversed(self._kept.notes):
             if note.offset_s < time_s - _LATE_S:
                 break
             rows.append((note.onset_s, note.offset_s, note.pitch, note.velocity))
@@ -116,20 +114,20 @@ class Score:
     def settle(self) -> None:
         """The recording is whole: instruments with next to none of its notes do not play in it, and
         give theirs to the one with most. One piano is one part."""
-        counts = Counter(note.instrument for note in self._ended if note.instrument is not None)
-        if not counts:
-            return
-        (most, _), *_ = counts.most_common(1)
+        notes = self._kept.notes
+        counts = Counter(note.instrument for note in notes if note.instrument is not None)
         strays = {name for name, count in counts.items() if count < _STRAY * counts.total()}
-        self._ended = [
-            replace(note, instrument=most, instrument_probability=None)
-            if note.instrument in strays
-            else note
-            for note in self._ended
-        ]
+        if strays:
+            (most, _), *_ = counts.most_common(1)
+            self._kept.notes = [
+                replace(note, instrument=most, instrument_probability=None)
+                if note.instrument in strays
+                else note
+                for note in notes
+            ]
 
     def midi(self, tempo: files.Tempo = files.STEADY) -> bytes:
-        return midi_file(self._ended, self.pedal, tempo)
+        return midi_file(self._kept.notes, self.pedal, tempo)
 
 
 def midi_file(

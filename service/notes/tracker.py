@@ -240,7 +240,7 @@ class NoteTracker(Tracker):
         bias = None if self._lines is None else self._lines.hear(silence)[1]
         self._take(silence, [self._now_several] * wait, bias)
         events = [event for _ in range(wait) for event in self.step()]
-        return events + self._end_all(end_frame)
+        return events + self.end_all(end_frame)
 
 
 class _LineListener:

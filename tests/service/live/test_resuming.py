@@ -176,7 +176,7 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
             {"frames": 4, "notes": 1, "sounding": [{**NOTE, "time_s": 1e300}]},
             "begins at 1e\\+300 s, after the 4 frames",
         ),
-        ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "note_id": 1}]}, "a pitch cannot"),
+        ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "note_id": 1}]}, "the same pitch"),
         ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "pitch": 70}]}, "same note_id"),
     ],
 )

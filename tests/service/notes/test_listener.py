@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.config import HEADS, INSTRUMENTS
+from model.config import HEADS
 from service.notes.events import UPDATE_S, Event, Note, NoteEvent, PedalEvent
 from service.notes.listener import Listener
-from service.notes.naming import RESET_S, Belief
+from service.notes.naming import RESET_S, InstrumentNamer
 from service.notes.score import Kept, Score
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
@@ -179,16 +179,18 @@ def test_no_probability_is_silence() -> None:
     assert [event.frame for event in hear(probabilities)] == [10, 30]
 
 
-@given(st.lists(st.lists(st.floats(0.001, 1), min_size=18, max_size=18), max_size=40))
+@given(st.integers(0, 40), st.integers(0, 2**32 - 1))
 def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
-    notes: list[list[float]],
+    notes: int, seed: int
 ) -> None:
-    belief, settings = Belief(), TrackerSettings()
-    for frame, probabilities in enumerate(notes):
-        posterior = belief.posterior(INSTRUMENTS, np.log(probabilities), settings)
-        belief = belief.after(INSTRUMENTS, posterior, frame, settings)
-    assert sum(belief.weights.values()) <= 1 / (1 - settings.belief_kept) + 18 * 1e-4
-    for weight in belief.weights.values():
+    chosen, rng = TrackerSettings(), np.random.default_rng(seed)
+    namer = InstrumentNamer(HEADS, FRAME_S, (), chosen)
+    for frame in range(notes):
+        namer.remember(frame, rng.random((len(HEADS), 1, 128), np.float32), 1)
+        namer.step(frame, [NoteEvent("note_on", frame, 60, 80, 0.9, frame, frame * FRAME_S)])
+    weights = namer.belief.weights.values()
+    assert sum(weights) <= 1 / (1 - chosen.belief_kept) + 18 * 1e-4
+    for weight in weights:
         assert weight > 0
         assert float(f"{weight:.4f}") == weight  # as it is sent
 

@@ -207,7 +207,7 @@ def test_events_are_known_within_the_stated_delay(case: Case, cut: int) -> None:
     latest_s = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
     for event in whole[len(early) :]:  # not said by frame cut - 1: too near to it
         assert event.time_s > (cut - 1 - latest_s[event.kind]) * FRAME_S - 1e-6
-    kinds = [event.kind for event in [*early, *tracker.close()]]
+    kinds = [event.kind for event in [*early, *tracker.end_all(tracker.decided)]]
     assert kinds.count("note_on") == kinds.count("note_off")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -36,9 +36,7 @@ STEM_REACH = 2  # columns that the first convolution sees on either side
 KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at most
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
 
-_Kernel = Annotated[int, Field(gt=0, le=WINDOW, multiple_of=HOP)]
 _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
-_LISTED = Field(min_length=1)
 
 
 @checked()
@@ -99,35 +97,25 @@ class StridedConfig:
 class FilterbankConfig:
     """Learnable constant-Q filterbank, harmonic stack and small convolutions."""
 
-    lowest_pitch: Annotated[int, Field(ge=0, lt=PITCHES)] = 21
-    """MIDI note of the lowest filter (A0)."""
-    semitones: Count = 91  # pitches with filters; the highest are just below the Nyquist frequency
-    bins_per_semitone: Count = 3  # filters of each pitch, evenly spaced
-    kernel_lengths: Annotated[tuple[_Kernel, ...], _LISTED] = (1024, 2048, 4096)
-    """Samples; each filter uses the shortest kernel that resolves its semitone."""
-    quality: Positive = 40.0  # periods in a filter's window, if the kernel length allows
-    lookahead: Annotated[int, Field(ge=0, multiple_of=HOP)] = 512
+    lookahead: Annotated[int, Field(ge=0, lt=1024, multiple_of=HOP)] = 512
     """Samples of a kernel after the moment its frame describes."""
-    floor_db: Annotated[float, Field(lt=0)] = -90.0
-    """Power relative to a full-scale sine at which the logarithm flattens."""
-    harmonics: Annotated[tuple[Positive, ...], _LISTED] = (0.5, 1, 2, 3, 4, 5, 6, 7)
-    """Multiples of a pitch's frequency whose filters become its channels."""
-    octaves: Count = 8
-    """Patches of 12 pitches in a column; each is a position of the shuffle-exchange network."""
     channels: Count = 32  # output channels of every convolution
     convolutions: FromZero = 3  # 3 x 3 convolutions over pitch and time after the first convolution
-    frames_per_patch: Count = 2  # adjacent frames that share a position
 
-    def __post_init__(self) -> None:
-        if self.lookahead >= min(self.kernel_lengths):
-            raise ValueError(
-                f"lookahead must be below all of kernel_lengths {self.kernel_lengths}, "
-                f"not {self.lookahead}"
-            )
-        if WINDOW // HOP % self.frames_per_patch:
-            raise ValueError(
-                f"frames_per_patch must divide {WINDOW // HOP}, not {self.frames_per_patch}"
-            )
+    # The same in all networks so far:
+    lowest_pitch: ClassVar = 21  # MIDI note of the lowest filter (A0)
+    semitones: ClassVar = 91  # pitches with filters; the highest are just below 5.5 kHz
+    bins_per_semitone: ClassVar = 3  # filters of each pitch, evenly spaced
+    kernel_lengths: ClassVar = (1024, 2048, 4096)
+    """Samples; each filter uses the shortest kernel that resolves its semitone."""
+    quality: ClassVar = 40.0  # periods in a filter's window, if the kernel length allows
+    floor_db: ClassVar = -90.0
+    """Power relative to a full-scale sine at which the logarithm flattens."""
+    harmonics: ClassVar = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+    """Multiples of a pitch's frequency whose filters become its channels."""
+    octaves: ClassVar = 8
+    """Patches of 12 pitches in a column; each is a position of the shuffle-exchange network."""
+    frames_per_patch: ClassVar = 2  # adjacent frames that share a position
 
     @property
     def halo(self) -> int:
@@ -154,16 +142,15 @@ class ModelConfig:
     sample_rate: Count = 11_000  # Hz of the audio in the window
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
-    heads: Annotated[tuple[str, ...], _LISTED] = ("frame",)
+    heads: Annotated[tuple[str, ...], Field(min_length=1)] = ("frame",)
     """Predictions: "frame" first, then any others of :data:`HEADS`."""
     calibration: Flag = True
     """Per-note scale and offset of the frame logits, trained with the network (released code)."""
 
     def __post_init__(self) -> None:
-        if self.heads[0] != "frame" or not set(self.heads) <= set(HEADS):
-            raise ValueError(f"heads must begin with 'frame' and come from {HEADS}: {self.heads}")
-        if len(set(self.heads)) < len(self.heads):
-            raise ValueError(f"heads must differ from each other: {self.heads}")
+        heads, known = self.heads, set(self.heads) <= set(HEADS)
+        if heads[0] != "frame" or not known or len(set(heads)) < len(heads):
+            raise ValueError(f"heads must be 'frame' and others of {HEADS}, once each: {heads}")
         halved = isinstance(self.front_end, StridedConfig) and self.front_end.convolutions > 1
         if halved and self.rse.maps < 2:  # the first convolution has half as many
             raise ValueError("maps must be at least 2 behind two convolutions, not 1")
@@ -210,19 +197,20 @@ class ModelConfig:
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        if not front.pop("history", True):  # in older cards
-            raise ValueError("a filterbank without the audio before the window")
+        if kind == "filterbank":  # older cards state what is the same in all networks
+            same = vars(FilterbankConfig) | {"history": True}
+            stated = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
+            known = {one.name for one in dataclasses.fields(FilterbankConfig)}
+            front = {k: v for k, v in stated.items() if k in known or same.get(k) != v}
         return cls(**data | {"front_end": kinds[kind](**front)})
 
 
 PAPER = ModelConfig()
 """The paper's MusicNet network: raw waveform, two convolutions, m = 192, two Beneš blocks."""
 
-PAPER_TEXT = ModelConfig(
-    name="paper-text",
-    front_end=StridedConfig(input_noise=0.0),
-    rse=TEXT_RSE,
-    calibration=False,
+_WITHOUT_NOISE = StridedConfig(input_noise=0.0)
+PAPER_TEXT = replace(
+    PAPER, name="paper-text", front_end=_WITHOUT_NOISE, rse=TEXT_RSE, calibration=False
 )
 """The paper's network by its text alone."""
 
@@ -255,5 +243,3 @@ LIGHT = replace(
 )
 """For processors without bfloat16: half of the work of `live`. Its newest frames hear less of what
 follows, so notes can be decided a hop sooner."""
-
-CONFIGS = {config.name: config for config in (PAPER, RELEASED, LIVE, ACCURATE, LIGHT)}

@@ -50,15 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
     frames = "frames of a step (default: %(default)d)"
     add("--block-frames", type=int, metavar="N", default=BLOCK_FRAMES, help=frames)
     options = parser.parse_args(arguments)
-    out: Path = options.out
     logging.disable(logging.WARNING)  # torch.onnx suggests optional packages
     try:
         transcriber = load(options.weights, dtype=torch.float32)
         model = exported(StepGraph(transcriber, options.lookahead_hops, options.block_frames))
         data = model.SerializeToString()
-        write_whole(out, data)
-        write_whole(out.with_name(f"{out.name}.json"), json.dumps(facts(model)).encode())
-        print(f"{out}: {len(data) / 1e6:.1f} MB")
+        write_whole(options.out, data)
+        write_whole(Path(f"{options.out}.json"), json.dumps(facts(model)).encode())
+        print(f"{options.out}: {len(data) / 1e6:.1f} MB")
     except (WeightsError, ValueError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1

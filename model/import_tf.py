@@ -31,10 +31,6 @@ from model.transcriber import TranscriptionModel
 Shape = tuple[int, ...]
 
 SLOTS = ("/RAdam", "/RAdam_1")  # the optimiser's momentum and mean square of a variable
-SCALARS = re.compile(
-    r"Variable(_\d+)?|global_step|step|beta[12]_power|current_loss_scale|good_steps"
-)
-"""Training counters, rates and the loss scale; not part of the network."""
 STEPS = "Variable"  # training steps taken
 LAMBADA_CLASSES = 3
 ROOT = "var_lengths/"
@@ -52,15 +48,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("model.import_tf", __doc__)
     parser.add_argument("prefix", metavar="CHECKPOINT_PREFIX", help="path without .index")
     parser.add_argument("out", metavar="OUT.safetensors", type=Path)
-    parser.add_argument(
-        "--fourier", action="store_true", help="the network reads spectra, not the waveform"
-    )
+    spectra = "the network reads spectra, not the waveform"
+    parser.add_argument("--fourier", action="store_true", help=spectra)
     options = parser.parse_args(arguments)
-    prefix: str = options.prefix.removesuffix(".index")
     try:
         if options.out.suffix != ".safetensors":
             raise WeightsError(f"{options.out} should end in .safetensors")
-        network, card = import_checkpoint(prefix, options.out.stem, options.fourier)
+        network, card = import_checkpoint(
+            options.prefix.removesuffix(".index"), options.out.stem, options.fourier
+        )
         save_weights(network, card, options.out)
     except (WeightsError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -72,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
 def import_checkpoint(
     prefix: str | Path, name: str, fourier: bool = False
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
-    """The network in a checkpoint of the released code, and its card. name: of the network;
-    fourier: as ``StridedConfig.fourier``. Raises WeightsError for missing or damaged files and for
-    variables that are unknown, missing, misshapen or not finite."""
+    """The network in a checkpoint of the released code, and its card. fourier: as of
+    ``StridedConfig``. Raises WeightsError for missing or damaged files and for variables that are
+    unknown, missing, misshapen or not finite."""
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
@@ -107,10 +103,11 @@ def build(
     config = infer_config(shapes, name, fourier)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
-        kind = TranscriptionModel if isinstance(config, ModelConfig) else SymbolNetwork
-        network = kind(config)  # type: ignore[arg-type]
-    found = network_variables(shapes)
-    expected = released_shapes(network)
+        if isinstance(config, ModelConfig):
+            network = TranscriptionModel(config)
+        else:
+            network = SymbolNetwork(config)
+    found, expected = network_variables(shapes), released_shapes(network)
     problems = [
         f"{key} has shape {found.get(key, 'none')}, expected {expected.get(key, 'none')}"
         for key in sorted(expected.keys() | found.keys())
@@ -122,14 +119,11 @@ def build(
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The variables without the optimiser's."""
+    """The variables without the training's: counters and rates lie outside of ROOT."""
     return {
         name: shape
         for name, shape in shapes.items()
-        if not (shape == () and SCALARS.fullmatch(name))
-        and not any(
-            name.endswith(slot) and shapes.get(name.removesuffix(slot)) == shape for slot in SLOTS
-        )
+        if name.startswith(ROOT) and not name.endswith(SLOTS)
     }
 
 

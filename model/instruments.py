@@ -57,18 +57,15 @@ _CLASSES: tuple[tuple[range, str], ...] = (
     (range(104, 108), "plucked"),
     (range(110, 111), "violin"),
 )
-_CLASS_OF = {program: name for programs, name in _CLASSES for program in programs}
-
-
-def instrument_of(program: int) -> str | None:
-    """A program's instrument class; None for sections, synthesisers and noise."""
-    return _CLASS_OF.get(program)
+_CLASS_OF = {
+    program: INSTRUMENTS.index(name) for programs, name in _CLASSES for program in programs
+}
 
 
 def class_of(program: int) -> int:
-    """The number of that class in ``INSTRUMENTS``; -1 if there is none."""
-    name = instrument_of(program)
-    return UNKNOWN if name is None else INSTRUMENTS.index(name)
+    """The number of a program's class in ``INSTRUMENTS``; UNKNOWN of sections, synthesisers and
+    noise."""
+    return _CLASS_OF.get(program, UNKNOWN)
 
 
 def distinguished_by(heads: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,19 +5,16 @@ output of the network's last layer, float32, of shape (batch, positions, classes
 
 - symbol networks: X (batch, length) of integers; Y holds the logits of all classes at each
   position.
-- networks on the waveform: X (batch, samples) of numbers, a multiple of 4 with two convolutions; Y
-  holds all positions, a quarter of the samples, and the 128 notes of each head in turn, before the
-  logit offset of -4 and before calibration.
+- networks on the waveform: X (batch, samples); Y holds all positions, a quarter of the samples with
+  two convolutions, and the 128 notes of each head in turn, before logit offset and calibration.
 """
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from model.commands import documented_parser
 from model.storage import WeightsError, load, read_card, replace_file, resolve
@@ -35,7 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         network = load_any(options.weights)
-        outputs = predict(network, read_array(options.inputs))
+        with options.inputs.open("rb") as file:
+            inputs = np.lib.format.read_array(file, allow_pickle=False)
+        outputs = predict(network, inputs)
         replace_file(options.outputs, lambda file: np.save(file, outputs))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -55,35 +54,21 @@ def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
     return network
 
 
-def read_array(path: Path) -> NDArray:
-    """An .npy file. Raises ValueError if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
-
-
 @torch.inference_mode()
 def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
     """(batch, length) inputs -> (batch, positions, classes) raw outputs. Raises ValueError for
     inputs of the wrong shape or type and for symbols outside the vocabulary."""
-    if inputs.ndim != 2 or not inputs.size or inputs.dtype.kind not in "fiu":
-        raise ValueError(f"expected numbers (batch, length), got {inputs.dtype} {inputs.shape}")
-    run: Callable[[Tensor], Tensor]
+    if inputs.ndim != 2 or not inputs.size or not np.isfinite(inputs).all():
+        raise ValueError(f"expected finite numbers (batch, length), got shape {inputs.shape}")
     if isinstance(network, SymbolNetwork):
-        last = network.config.vocabulary - 1
-        batch = torch.from_numpy(inputs.astype(np.int64))
+        batch, last = torch.from_numpy(inputs.astype(np.int64)), network.config.vocabulary - 1
         if not np.array_equal(batch, inputs) or batch.min() < 0 or batch.max() > last:
             raise ValueError(f"expected symbols 0 ... {last} alone")
-        run = network
-    else:
-        stride = network.front_end.stride
-        if inputs.shape[1] % stride or not np.isfinite(inputs).all():
-            raise ValueError(f"expected finite samples, a multiple of {stride}")
-        batch = torch.from_numpy(inputs.astype(np.float32))
-        run = network.raw
-    return torch.cat([run(part) for part in batch.split(BATCH)]).float().numpy()
+        return torch.cat([network(part) for part in batch.split(BATCH)]).numpy()
+    if inputs.shape[1] % network.front_end.stride:
+        raise ValueError(f"expected samples, a multiple of {network.front_end.stride}")
+    batch = torch.from_numpy(inputs.astype(np.float32))
+    return torch.cat([network.raw(part) for part in batch.split(BATCH)]).numpy()
 
 
 if __name__ == "__main__":

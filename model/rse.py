@@ -7,8 +7,6 @@ last block: 2 * blocks * (b - 1) + 1 switch layers in all, O(n log n) work.
 With gated units this is the original Shuffle-Exchange network.
 """
 
-from typing import Any
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -65,13 +63,6 @@ class ResidualShuffleExchange(nn.Module):
             self.blocks = nn.ModuleList(BenesBlock(config) for _ in range(config.blocks))
             self.last = ResidualSwitchUnit(config)
         self.dropout = config.dropout
-
-    def compile(self, *args: Any, **options: Any) -> None:
-        """Compile the switch units, once for all lengths; the number of layers depends on the
-        length, so a graph of the whole would be compiled for every length again."""
-        for unit in self.modules():
-            if isinstance(unit, ResidualSwitchUnit | GatedSwitchUnit):
-                unit.compile(*args, **options)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence."""

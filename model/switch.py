@@ -85,8 +85,13 @@ def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
     if config.init == "paper":
         keep_amplitude(linear, config.activation)
     else:
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.uniform_(linear.bias, 0, 0.01)
+        initialise(linear)
+
+
+def initialise(linear: nn.Linear) -> None:
+    """Released code: Glorot-uniform weights, small positive biases."""
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.uniform_(linear.bias, 0, 0.01)
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,6 +16,7 @@ from model.config import RSEConfig
 from model.ranges import Count, FromZero, checked
 from model.rse import ResidualShuffleExchange, padded_length
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
+from model.switch import initialise
 
 KIND = "symbols"  # marks these configurations in cards
 EMBEDDING = "embedding.weight"  # the tensor in a separate file with a frozen embedding
@@ -53,22 +53,17 @@ class SymbolNetwork(nn.Module):
         super().__init__()
         maps = config.rse.maps
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.word_features or maps)
-        self.embedding_linear = (
-            nn.Linear(config.word_features, maps) if config.word_features else None
-        )
+        words = config.word_features
+        self.embedding = nn.Embedding(config.vocabulary, words or maps)
+        self.embedding_linear = nn.Linear(words, maps) if words else None
         self.rse = ResidualShuffleExchange(config.rse)
         self.output = nn.Linear(maps, config.classes)
-        nn.init.trunc_normal_(
-            self.embedding.weight,
-            std=EMBEDDING_DEVIATION,
-            a=-2 * EMBEDDING_DEVIATION,
-            b=2 * EMBEDDING_DEVIATION,
-        )
+        std = EMBEDDING_DEVIATION
+        nn.init.trunc_normal_(self.embedding.weight, std=std, a=-2 * std, b=2 * std)
         if self.embedding_linear is not None:
             self.embedding.weight.requires_grad_(False)
-            _initialise(self.embedding_linear)
-        _initialise(self.output)
+            initialise(self.embedding_linear)
+        initialise(self.output)
 
     def embed(self, symbols: Tensor) -> Tensor:
         """(batch, length) -> (batch, length, m)."""
@@ -99,10 +94,3 @@ def load_symbol_network(path: str | Path) -> SymbolNetwork:
         tensors |= read_tensors(path.with_name(Path(str(card["vectors"])).name))
     load_weights(network, tensors, path)
     return network.eval()
-
-
-def _initialise(linear: nn.Linear) -> None:
-    """Released code: Glorot-uniform weights, small positive biases."""
-    nn.init.xavier_uniform_(linear.weight)
-    with torch.no_grad():
-        linear.bias.uniform_(0, 0.01)

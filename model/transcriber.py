@@ -34,22 +34,19 @@ from model.front_end.filterbank import GRID, Filterbank, SpectralPeaks
 from model.front_end.patches import SEMITONES, HarmonicStack, OctavePatches, PitchConvolutions
 from model.front_end.strided import StridedFrontEnd
 from model.rse import ResidualShuffleExchange
+from model.switch import initialise
 
 IMPOSSIBLE = -30.0  # logit of notes outside a network's range
 
 
 class FeatureStream(Protocol):
-    """What is kept of one stream of audio; used by one thread."""
+    """What is kept of one stream of audio; used by one thread. Before the first window there is
+    silence."""
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """The row of a window (WINDOW samples), which moved by `new_hops` since the last call.
-
-        shift: of a performance that is not tuned to 440 Hz: what is new is read as if the filters
-        of the filterbank were so many bins higher. Networks without a filterbank ignore it.
-
-        Before the first window there is silence. Rows go to ``predict_features`` or to the
-        ``predict_rows`` of a ``FastNetwork``.
-        """
+        """The row of a window (WINDOW samples), which moved by `new_hops` since the last call, for
+        ``predict_features`` or the ``predict_rows`` of a ``FastNetwork``. shift: bins by which the
+        filters read what is new higher, of a performance that is not tuned to 440 Hz."""
 
 
 class StridedNetwork(nn.Module):
@@ -62,8 +59,7 @@ class StridedNetwork(nn.Module):
         self.front_end = StridedFrontEnd(front_end, config.rse)
         self.rse = ResidualShuffleExchange(config.rse)
         self.head = nn.Linear(config.rse.maps, len(config.heads) * PITCHES)
-        nn.init.xavier_uniform_(self.head.weight)
-        nn.init.uniform_(self.head.bias, 0, 0.01)
+        initialise(self.head)
 
     def raw(self, window: Tensor) -> Tensor:
         """(batch, samples) -> (batch, positions, heads * PITCHES), before the logit offset."""
@@ -196,8 +192,7 @@ class TranscriptionModel(nn.Module):
 
     def forward(self, window: Tensor) -> Tensor:
         """(batch, samples) -> (batch, heads, frames, PITCHES) uncalibrated logits."""
-        out: Tensor = self.network(window)
-        return out
+        return self.network(window)
 
     def calibrate(self, logits: Tensor) -> Tensor:
         """Scales and shifts the frame logits per note (released code: undoes label smoothing)."""

@@ -1,4 +1,1 @@
-"""The network arranged for inference: folded, pruned, streaming.
-
-Computes the same as the network at the root of `model`; nothing here is trained.
-"""
+"""The network arranged for inference: folded, pruned, streaming; nothing here is trained."""

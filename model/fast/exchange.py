@@ -59,13 +59,15 @@ class FirstHalf:
         layers = patches.positions.bit_length() - 2  # positions are a power of two
         orders = [_pair_order(patches.positions, bit) for bit in range(-1, layers)]
         self._gathers = [
-            [_places(order, before)[first:] for first in range(0, len(order), self._octaves)]
+            [before.argsort()[order][first:] for first in range(0, len(order), self._octaves)]
             for before, order in pairwise(orders)
         ]  # by layer and first patch: which of the layer's inputs the pairs are
         self._spans = [
             max(1, (2 << bit if bit >= 0 else 1) // self._octaves) for bit in range(-1, layers - 1)
         ]  # patches that a layer's pairs span, after those of the input; not of the last layer
-        self._leave = _places(torch.arange(patches.positions).view(2, -1).t().flatten(), orders[-1])
+        self._leave = orders[-1].argsort()[
+            torch.arange(patches.positions).view(2, -1).t().flatten()
+        ]
 
     def open(self) -> list[Kept]:
         """The state of a new stream: the inputs of every layer."""
@@ -136,7 +138,3 @@ def _pair_order(positions: int, bit: int) -> Tensor:
     """The positions in the order of pairs whose addresses differ in this bit; -1: of time."""
     order = torch.arange(positions)
     return order if bit < 0 else order.view(-1, 2, 1 << bit).transpose(1, 2).flatten()
-
-
-def _places(wanted: Tensor, order: Tensor) -> Tensor:
-    return order.argsort()[wanted]  # in an order of all positions

@@ -44,8 +44,7 @@ def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
         return None
     same = {"unit", "shuffle", "norm", "activation", "residual_scale"}
     usual = all(getattr(rse, name) == getattr(LIVE.rse, name) for name in same)
-    positions = network.patches.positions
-    return FastNetwork(transcriber, network) if usual and not positions & (positions - 1) else None
+    return FastNetwork(transcriber, network) if usual else None
 
 
 class FastNetwork:
@@ -206,7 +205,7 @@ class NetworkStream:
         """window: (WINDOW,) -> the middle of the first Beneš block, (positions, m) in the order
         of ``FastShuffleExchange.finish``, and of the frames that are read the columns, (frames,
         pitches, channels), and peaks, (frames, PITCHES); flat float32."""
-        return self._advance([window], new_hops, shift)[0]
+        return self.advance_together([window], new_hops, shift)[0]
 
     def together(self, new_hops: int) -> bool:
         """Whether :meth:`advance_together` takes several windows that move by ``new_hops`` hops."""
@@ -215,14 +214,11 @@ class NetworkStream:
         enough = GRID - changed <= new_hops and changed <= GRID
         return started and enough and self._first_half.together(new_hops)
 
+    @torch.inference_mode()
     def advance_together(
         self, windows: Sequence[Tensor], new_hops: int, shift: int = 0
     ) -> list[Tensor]:
         """The rows of :meth:`advance` for a stream's next windows."""
-        return self._advance(windows, new_hops, shift)
-
-    @torch.inference_mode()
-    def _advance(self, windows: Sequence[Tensor], new_hops: int, shift: int) -> list[Tensor]:
         audio, new, count = windows[0], new_hops, len(windows)
         if self._state is None or not 0 < new_hops <= self._network.longest_slide:
             self._state, self._kept = self._network.open(), self._first_half.open()

@@ -46,10 +46,8 @@ class Filterbank(nn.Module):
         self.columns = config.halo + GRID
         frequencies = bin_frequencies(config)
         if frequencies[-1] >= sample_rate / 2:
-            raise ValueError(
-                f"semitones must leave the highest filter, at {frequencies[-1]:.0f} Hz, below half "
-                f"the sample rate of {sample_rate} Hz"
-            )
+            least = f"{2 * frequencies[-1]:.0f} Hz, twice the highest filter's frequency"
+            raise ValueError(f"sample_rate must be above {least}, not {sample_rate}")
         lengths = [self._window_length(f, sample_rate) for f in frequencies]
         groups = [
             min(k for k in sorted(config.kernel_lengths) if k >= length) for length in lengths

@@ -17,17 +17,6 @@ KERNEL = 4  # samples; stride 2, padded with one zero on each side
 OUTPUT_SCALE = 0.25  # to the amplitude that the switch units preserve
 
 
-def channel_widths(convolutions: int, maps: int) -> list[int]:
-    """Output channels of each convolution (released code); the last has 2m."""
-    match convolutions:
-        case 0:
-            return []
-        case 1:
-            return [2 * maps]
-        case _:
-            return [maps // 2, *[maps] * (convolutions - 2), 2 * maps]
-
-
 class StridedFrontEnd(nn.Module):
     """Samples to the positions of the shuffle-exchange network."""
 
@@ -36,7 +25,9 @@ class StridedFrontEnd(nn.Module):
         self.input_noise = config.input_noise
         self.fourier = config.fourier
         self.activation = rse.activation
-        widths = channel_widths(config.convolutions, rse.maps)
+        count, maps = config.convolutions, rse.maps
+        # Released code: the first has m / 2 channels, the last 2m.
+        widths = [maps // 2] * (count > 1) + [maps] * (count - 2) + [2 * maps] * (count > 0)
         self.stride = 2**config.convolutions
         self.convolutions = nn.ModuleList(
             nn.Conv1d(before, after, KERNEL, stride=2, padding=1, bias=False)

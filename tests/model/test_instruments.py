@@ -1,14 +1,13 @@
 """Classes of instruments and General MIDI's programs."""
 
 from model.config import HEADS, INSTRUMENTS
-from model.instruments import PROGRAMS, distinguished_by, instrument_of
+from model.instruments import PROGRAMS, UNKNOWN, class_of, distinguished_by
 
 
 def test_every_class_is_that_of_its_own_program() -> None:
     assert tuple(PROGRAMS) == INSTRUMENTS
-    assert [instrument_of(program) for program in PROGRAMS.values()] == list(INSTRUMENTS)
-    assert instrument_of(48) is None  # a string section
-    assert instrument_of(127) is None
+    assert [class_of(program) for program in PROGRAMS.values()] == [*range(len(INSTRUMENTS))]
+    assert class_of(48) == class_of(127) == UNKNOWN  # a string section, a gunshot
 
 
 def test_the_heads_determine_the_predicted_classes() -> None:

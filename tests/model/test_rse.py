@@ -1,15 +1,21 @@
 """Residual switch units, the network of Beneš blocks, and what is padded and cut for it."""
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.config import PAPER, RELEASED_RSE, TEXT_RSE, WINDOW, RSEConfig, StridedConfig
+from model.gated import GatedSwitchUnit
 from model.rse import ResidualShuffleExchange
-from model.switch import ResidualSwitchUnit, interleave
+from model.switch import ResidualSwitchUnit, deinterleave, interleave
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
+from tests.paths import REPOSITORY
 
 SMALL = RSEConfig(maps=6, blocks=2)
 FLAVOURS = [
@@ -98,3 +104,69 @@ def test_symbol_0_pads_to_a_power_of_two(length: int, padded: int) -> None:
     symbols = torch.randint(1, 5, (2, length))
     longer = torch.cat([symbols, torch.zeros(2, padded - length, dtype=torch.long)], dim=1)
     torch.testing.assert_close(network(symbols), network(longer)[:, :length])
+
+
+def test_the_pages_examples_run_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (REPOSITORY / "model" / "LAYER.md").read_text()
+    training, exporting = re.findall(r"^ *```python\n(.*?)^ *```$", page, re.DOTALL | re.MULTILINE)
+    torch.manual_seed(1)
+    names: dict[str, Any] = {}
+    exec(training, names)
+    share = re.fullmatch(r"([\d.]+)% of the digits are in their place\n", capsys.readouterr().out)
+    assert share
+    assert float(share[1]) > 90
+    exec(re.sub(r"^  ", "", exporting, flags=re.MULTILINE), names)
+    x = torch.randn(3, 64, 32)
+    torch.testing.assert_close(names["program"].module()(x), names["layer"](x))
+
+
+@given(st.integers(1, 9))
+def test_shuffles_move_an_element_to_its_rotated_address(bits: int) -> None:
+    n = 2**bits
+    addresses = torch.arange(n)[None, :, None]
+    right, left = deinterleave(addresses).flatten(), interleave(addresses).flatten()
+    for address in range(n):
+        assert right[(address >> 1) | ((address & 1) << (bits - 1))] == address
+        assert left[((address << 1) & (n - 1)) | (address >> (bits - 1))] == address
+
+
+def test_the_unit_computes_the_formulas_of_the_paper() -> None:
+    torch.manual_seed(0)
+    unit = GatedSwitchUnit(RSEConfig(maps=4, unit="gated")).double()
+    x = torch.randn(1, 2, 4, dtype=torch.double)
+    s = x.flatten()  # one pair
+    w, b = unit.gates.weight, unit.gates.bias
+    r1, r2, u = (torch.sigmoid(w[i : i + 8] @ s + b[i : i + 8]) for i in (0, 8, 16))
+    c1 = torch.tanh(unit.candidate1.weight @ (r1 * s) + unit.candidate1.bias)
+    c2 = torch.tanh(unit.candidate2.weight @ (r2 * s) + unit.candidate2.bias)
+    swapped = torch.cat([s[:2], s[6:8], s[4:6], s[2:4]])
+    expected = u * swapped + (1 - u) * torch.cat([c1, c2])
+    torch.testing.assert_close(unit(x).flatten(), expected)
+
+
+def test_skip_connections_join_the_same_layers_of_neighbouring_blocks() -> None:
+    network = ResidualShuffleExchange(replace(SMALL, unit="gated", dropout=0.0))
+    scales = [name for name, _ in network.named_parameters() if name.endswith("skip_scale")]
+    assert scales == ["blocks.1.forward_switch.skip_scale", "blocks.1.reverse_switch.skip_scale"]
+    x = torch.randn(1, 16, 6)
+    with_skips = network(x)
+    for name, parameter in network.named_parameters():
+        if name in scales:
+            torch.nn.init.constant_(parameter, -1.0)  # clamped: none
+    assert not torch.allclose(network(x), with_skips)
+    network(x).sum().backward()
+
+
+def test_without_residual_the_unit_puts_out_its_update_alone() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 4, 6)
+    units = {}
+    for scale in ("learned", "one", "none"):
+        torch.manual_seed(1)
+        config = RSEConfig(maps=6, residual_scale=scale)  # type: ignore[arg-type]
+        units[scale] = ResidualSwitchUnit(config)
+    update = units["none"](x)
+    h = units["one"].update_scale
+    torch.testing.assert_close(units["one"](x), x + h * update)
+    torch.testing.assert_close(units["learned"](x), 0.9 * x + h * update)
+    assert "s" not in dict(units["one"].named_parameters())

@@ -8,6 +8,7 @@ from torch import nn
 
 from model.config import FRAMES, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast.network import FastNetwork, fast_network
+from model.fast.pruning import prune
 from model.fast.shuffle_exchange import FastShuffleExchange
 from model.rse import ResidualShuffleExchange
 from model.storage import load, shipped
@@ -50,11 +51,14 @@ def test_the_exchange_network_at_the_positions_that_are_read(length: int) -> Non
         torch.testing.assert_close(fast(x, read), whole[:, list(read)], atol=2e-6, rtol=1e-5)
 
 
+def test_one_position_needs_one_unit_then_two_then_four() -> None:
+    gathers = [layer.gather for layer in prune(8, 1, range(77, 78))]
+    units = [len({place // 2 for place in gather}) if gather else 128 for gather in gathers]
+    assert units == [128] * 8 + [64, 32, 16, 8, 4, 2, 1]
+
+
 SMALL_CONFIGS = {
     "live": replace(LIVE, front_end=FilterbankConfig(channels=6), rse=replace(SMALL, blocks=1)),
-    "four frames a patch": replace(
-        LIVE, front_end=FilterbankConfig(channels=4, frames_per_patch=4, convolutions=1), rse=SMALL
-    ),
     "calibrated": replace(FILTERBANK, rse=SMALL, calibration=True),
 }
 
@@ -78,7 +82,6 @@ def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelCo
         replace(FILTERBANK, rse=replace(SMALL, residual_scale="one")),
         replace(FILTERBANK, rse=replace(SMALL, shuffle="paper")),
         replace(FILTERBANK, rse=replace(SMALL, unit="gated")),
-        replace(FILTERBANK, front_end=FilterbankConfig(octaves=7, channels=2)),
     ],
 )
 def test_others_have_no_arrangement(config: ModelConfig) -> None:

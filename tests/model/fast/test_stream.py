@@ -21,9 +21,6 @@ _SMALL = FilterbankConfig(channels=4, convolutions=2, lookahead=256)
 CONFIGS = {
     "live": replace(LIVE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=1)),
     "accurate": replace(ACCURATE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=2)),
-    "four frames a patch": replace(
-        LIVE, front_end=replace(_SMALL, frames_per_patch=4), rse=RSEConfig(maps=6, blocks=1)
-    ),
     "no look-ahead": replace(
         LIVE,
         front_end=replace(_SMALL, lookahead=128, convolutions=0),

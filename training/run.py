@@ -22,9 +22,8 @@ from typing import Any
 
 import torch
 import tyro
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from model.ranges import explained
 from model.storage import WeightsError, write_whole
 from model.transcriber import TranscriptionModel
 from training.algorithmic.data import PROBLEMS
@@ -106,7 +105,8 @@ def _reading(run: Run, folder: Path) -> Run:
             }
             return replace(run, lambada=replace(data, **paths))
         case MusicRun(music=music):
-            synth, archive = (replace(data, root=folder) for data in (music.synth, music.archive))
+            synth = replace(music.synth, root=folder)
+            archive = replace(music.archive, root=folder)
             return replace(run, music=replace(music, synth=synth, archive=archive))
     return run
 
@@ -117,10 +117,8 @@ def read_run(folder: Path) -> Run:
     try:
         fields = json.loads(path.read_text())
         run: Run = TypeAdapter(COMMANDS[fields.pop("command")]).validate_python(fields)
-    except ValidationError as error:
-        raise WeightsError(f"{path}: {explained(error.errors()[0])}") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise WeightsError(f"{path} is not the configuration of a run: {error!r}") from error
+        raise WeightsError(f"{path} is not the configuration of a run: {error}") from error
     return run
 
 

@@ -133,12 +133,10 @@ class Examples:
         return len(self.inputs)
 
     def padded(self, length: int) -> Examples:
-        """The same with more padding."""
         width = ((0, 0), (0, length - self.inputs.shape[1]))
         return Examples(np.pad(self.inputs, width), np.pad(self.targets, width))
 
     def take(self, rows: NDArray[np.integer] | slice) -> Examples:
-        """Some of the examples."""
         return Examples(self.inputs[rows], self.targets[rows])
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,6 @@ class AlgorithmicTask:
         self.problem = PROBLEMS[config.task]
         self.symbols = SymbolConfig(self.problem.vocabulary, self.problem.classes, config.rse)
         self.network: nn.Module = SymbolNetwork(self.symbols)
-        self._validation: dict[int, Examples] | None = None
 
     def batches(self, seed: int, step: int = 0) -> Generator[dict[int, Examples], None, None]:
         """An endless stream, a function of the seed, that begins at an optimiser step."""
@@ -99,18 +98,12 @@ class AlgorithmicTask:
 
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Accuracy of symbols and of whole sequences on examples of every bin."""
-        if self._validation is None:  # fresh examples of each bin's own length
-            count, seeds = self.config.validation_examples, (self.config.seed, VALIDATION_STREAM)
-            self._validation = {
-                size: draw_examples(
-                    self.problem, np.random.default_rng((*seeds, size)), size, count
-                )
-                for size in self.config.bins
-            }
-        scores = {
-            size: score_examples(network, examples) for size, examples in self._validation.items()
-        }
-        longest = scores[self.config.bins[-1]]
+        config, scores = self.config, {}
+        for size in config.bins:  # fresh examples of each bin's own length
+            rng = np.random.default_rng((config.seed, VALIDATION_STREAM, size))
+            drawn = draw_examples(self.problem, rng, size, config.validation_examples)
+            scores[size] = score_examples(network, drawn)
+        longest = scores[config.bins[-1]]
         return {
             "accuracy": longest.symbol_accuracy,
             "error": 1 - longest.symbol_accuracy,

@@ -33,7 +33,6 @@ from training.music.transcribe import transcribe_array
 STRINGS = {"violin": 40, "viola": 41, "cello": 42, "violoncello": 42}  # other parts: piano
 BEATS_BPM = (60, 120)
 LEAD_S, SPREAD, JITTER_S = 0.5, 0.03, 0.01
-FACTORS = (0.5, 1, 2)  # of the written tempo that "allowed" takes the best of
 ENDINGS = (".musicxml", ".xml", ".mxl")
 
 
@@ -58,10 +57,8 @@ def evaluate_scores(
     seconds: float,
 ) -> dict[str, Any]:
     """Means over the scores, and ``scores``, each with whether ``metre`` and ``key`` (the
-    signature) are right, ``metre_allowed`` if bars of two and of four beats are taken for the
-    same; of the notes found, the shares in the right place of the passage
-    (``place``: the same shift in all) and at the right distance from the note before (``step``),
-    ``_allowed`` also at half and twice the tempo.
+    signature) are right; of the notes found, the shares in the right place of the passage
+    (``place``: the same shift in all) and at the right distance from the note before (``step``).
 
     What cannot be read is reported and left out. Raises ValueError if there is no score.
     """
@@ -148,30 +145,13 @@ def compared(played: Played, found: list[Note]) -> dict[str, float]:
     same_bar = float(beats.beats_per_bar * beats.quarters) == played.bar_quarters
     same_beats = beats.beats_per_bar == played.beats_per_bar
     same_parts = beats.subdivision == played.subdivision
-    metre = same_parts and (same_bar or same_beats)
-    two_or_four = {beats.beats_per_bar, played.beats_per_bar} <= {2, 4}
+    true, own = played.quarter[places], own[rows]
+    shift = np.unique(np.round((own - true) * 24), return_counts=True)[1].max(initial=0)
+    step = np.count_nonzero(np.abs(np.diff(own) - np.diff(true)) < 1 / 48)
     return {
-        "metre": float(analysis.steady and metre),
-        "metre_allowed": float(analysis.steady and same_parts and (metre or two_or_four)),
+        "metre": float(analysis.steady and same_parts and (same_bar or same_beats)),
         "key": float(analysis.key.fifths == played.fifths),
         "notes_found": len(matched) / len(notes),
-        **_shares(played.quarter[places], own[rows]),
+        "place": float(shift / max(1, len(own))),
+        "step": float(step / max(1, len(own) - 1)),
     }
-
-
-def _shares(true: F64, found: F64) -> dict[str, float]:
-    figures = {}
-    for name, kind in (("place", _place), ("step", _step)):
-        figures[name] = kind(true, found)
-        figures[f"{name}_allowed"] = max(kind(true, found * factor) for factor in FACTORS)
-    return figures
-
-
-def _place(true: F64, found: F64) -> float:
-    shift = np.round((found - true) * 24).astype(int)
-    return float(np.unique(shift, return_counts=True)[1].max(initial=0) / max(1, len(shift)))
-
-
-def _step(true: F64, found: F64) -> float:
-    right = np.abs(np.diff(found) - np.diff(true)) < 1 / 48
-    return float(right.sum() / max(1, len(right)))

@@ -25,31 +25,11 @@ SE_LENGTHS, ATTENTION_LENGTHS, SAMPLES = (256, 1024, 4096), (4096, 16_384, 65_53
 PAPERS = {"training": "4", "inference": "2"}  # times as fast as SE
 
 
-class Attention(nn.Module):
-    """One layer of self-attention with its projections."""
+class Attention(nn.MultiheadAttention):
+    """One layer of self-attention with its projections: (batch, n, maps) -> the same shape."""
 
-    def __init__(self, maps: int) -> None:
-        super().__init__()
-        self.inward, self.outward = nn.Linear(maps, 3 * maps), nn.Linear(maps, maps)
-        self.heads = max(1, maps // HEAD)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: (batch, n, maps) -> the same shape."""
-        parts = self.inward(x).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(*parts)
-        return self.outward(mixed.transpose(1, 2).flatten(2))
-
-
-class Waveform(nn.Module):
-    """The paper's MusicNet network on samples, (batch, samples)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network = TranscriptionModel(PAPER).network
-
-    def forward(self, x: Tensor) -> Tensor:
-        assert isinstance(self.network, StridedNetwork)
-        return self.network.raw(x)
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x, x, x, need_weights=False)[0]
 
 
 def network(unit: str, maps: int) -> ResidualShuffleExchange:
@@ -67,7 +47,7 @@ def seconds(network: nn.Module, use: str, *shape: int) -> float:
     def step() -> float:
         began = time.perf_counter()
         with torch.inference_mode(use == "inference"):
-            out = network(x)
+            out = network.raw(x) if isinstance(network, StridedNetwork) else network(x)
             if use == "training":
                 out.square().mean().backward()
         if device.type == "cuda":
@@ -84,9 +64,10 @@ def table(
 ) -> str:
     """The claims as Markdown. wide, maps: features beside SE and beside attention, at these
     lengths."""
+    attention = Attention(maps, max(1, maps // HEAD), batch_first=True)
     rivals = (
         ("SE", wide, lengths, network("gated", wide)),
-        ("a layer of attention", maps, longer, Attention(maps)),
+        ("a layer of attention", maps, longer, attention),
     )
     lines = ["| claim | paper | here |", "|---|---:|---:|"]
     bar = tqdm([(use, rival) for rival in rivals for use in PAPERS])
@@ -98,7 +79,7 @@ def table(
         )
         paper = PAPERS[use] if name == "SE" else "-"
         lines.append(f"| {use}: RSE times as fast as {name} (length) | {paper} | {found} |")
-    took = f"{seconds(Waveform(), 'inference', samples):.1f} s"
+    took = f"{seconds(TranscriptionModel(PAPER).network, 'inference', samples):.1f} s"
     lines.append(f"| {samples:,} samples through the MusicNet network | 3.97 s for 2 M | {took} |")
     return "\n".join(lines)
 

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--weights", choices=["best", "last"], default="best")
     options = parser.parse_args(arguments)
     try:
-        passages = read_passages(options.data)
+        passages = list(read_passages(options.data))
         right = load_reader(options.run, options.weights).right(passages)
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")

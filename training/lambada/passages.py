@@ -52,18 +52,13 @@ class Passages:
         return [self.words[at] for at in np.argsort(-counts, kind="stable")]
 
 
-def read_passages(path: Path) -> list[list[str]]:
-    """A file of LAMBADA: one tokenised passage a line. Raises OSError or TextError."""
-    return list(_lines(path))
-
-
 def read_training_passages(path: Path, longest: int) -> Passages:
     """A file in the form of LAMBADA's as training passages. Passages without their answer or longer
     than `longest` words are left out (released code). Raises OSError or TextError."""
     index: dict[str, int] = {}
     text, begin, answer = array("i"), array("q"), array("q")
     dropped = 0
-    for words in _lines(path):
+    for words in read_passages(path):
         if len(words) > longest or words[-1] not in words[:-1]:
             dropped += 1
             continue
@@ -82,8 +77,9 @@ def read_training_passages(path: Path, longest: int) -> Passages:
     )
 
 
-def _lines(path: Path) -> Iterator[list[str]]:
-    """The words of each passage. Raises OSError, and TextError for anything else in the file."""
+def read_passages(path: Path) -> Iterator[list[str]]:
+    """The words of each passage of a file of LAMBADA's, one a line. Raises OSError, and TextError
+    for anything else in the file."""
     empty = True
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):

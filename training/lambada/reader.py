@@ -104,16 +104,14 @@ class Reader:
     def _right(
         self, passages: Sequence[Sequence[str]], numbers: Sequence[int], length: int
     ) -> list[bool]:
-        offsets = [
-            self._offsets(number, length - len(words))
-            for number, words in zip(numbers, passages, strict=True)
-        ]
-        inputs = [
-            place(encoded, length, offset)[0]
-            for words, places in zip(passages, offsets, strict=True)
-            for encoded in [encode(self.vocabulary, words)]
-            for offset in places
-        ]
+        inputs, offsets = [], []
+        for number, words in zip(numbers, passages, strict=True):
+            encoded, room = encode(self.vocabulary, words), length - len(words)
+            # Of the passage alone, whatever else is in the file before it.
+            rng = np.random.default_rng((0, number))
+            places = rng.integers(0, room + 1, self.votes).tolist() if self.votes else [room]
+            inputs += [place(encoded, length, offset)[0] for offset in places]
+            offsets.append(places)
         device = next(self.network.parameters()).device
         logits = self.network(torch.from_numpy(np.stack(inputs)).to(device))
         scores = iter(logits[:, :, ANSWER].float().cpu().numpy())
@@ -121,9 +119,3 @@ class Reader:
             vote([next(scores) for _ in places], places, words)
             for places, words in zip(offsets, passages, strict=True)
         ]
-
-    def _offsets(self, number: int, room: int) -> list[int]:
-        if not self.votes:
-            return [room]
-        # Of the passage alone, whatever else is in the file before it.
-        return np.random.default_rng((0, number)).integers(0, room + 1, self.votes).tolist()

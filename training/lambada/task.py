@@ -128,7 +128,7 @@ class LambadaTask:
             config = replace(config, train=paths[0], validation=paths[1])
         self.config = config
         self.windows = config.batch_size
-        self._validation = read_passages(config.validation)
+        self._validation = list(read_passages(config.validation))
         self._passages: Passages | None = None
         start: Tensor | None = None
         if resume:

@@ -49,7 +49,7 @@ class LoopConfig:
     """Decoupled weight decay of matrices and kernels, times the learning rate each step."""
     optimizer: Literal["radam", "muon", "released"] = "radam"
     """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
-    "released": the released code's variant, with its own clipping and no warm-up."""
+    "released": the released code's variant, with its own clipping."""
     gradient_clip: NotNegative = 5.0
     """Maximum norm of the gradient over all parameters; 0 does not clip."""
     average: _BelowOne = 0.999
@@ -128,12 +128,10 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        config, progress, warmup = self.config, self.progress, self.config.warmup
-        if config.optimizer == "released":  # it has no warm-up and counts the step to come
-            warmup = 0
-            if not config.minutes:
-                progress = min(1.0, (self.step + 1) / config.steps)
-        return config.learning_rate * schedule(progress, warmup)
+        config, progress = self.config, self.progress
+        if config.optimizer == "released" and not config.minutes:  # it counts the step to come
+            progress = min(1.0, (self.step + 1) / config.steps)
+        return config.learning_rate * schedule(progress, config.warmup)
 
     def resume(self) -> None:
         """Continues from the state saved in the folder. Raises WeightsError if it is missing,
@@ -148,9 +146,8 @@ class Trainer:
         self.earlier, self.best = state["earlier"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
         torch.set_rng_state(state["random"].cpu())
-        if torch.cuda.is_available() and "random_cuda" in state:
-            here = state["random_cuda"][: torch.cuda.device_count()]  # it may have had more
-            torch.cuda.set_rng_state_all([r.cpu() for r in here])
+        if self.device.type == "cuda" and "random_cuda" in state:
+            torch.cuda.set_rng_state(state["random_cuda"].cpu())
 
     def run(self) -> dict[str, float]:
         """Trains to the end of the schedule or of this slice; returns the last metrics, none if
@@ -234,8 +231,7 @@ class Trainer:
         network = self.average.module.eval()
         metrics: dict[str, float] = {}
         if validate:
-            devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
-            with torch.random.fork_rng(devices=devices):  # validation must not influence training
+            with torch.random.fork_rng():  # validation must not influence training
                 metrics = self.task.validate(network)
             write_metrics(self.folder, "validation", self.step, self.seconds, metrics)
         card = {
@@ -264,8 +260,8 @@ class Trainer:
             "earlier": self.earlier,
             "random": torch.get_rng_state(),
         }
-        if torch.cuda.is_available():
-            state["random_cuda"] = torch.cuda.get_rng_state_all()
+        if self.device.type == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state()
         write_state(self.folder, state)
         return metrics
 

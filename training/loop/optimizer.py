@@ -37,14 +37,11 @@ class ReleasedRAdam(Optimizer):
         eps: float = 1e-5,
         weight_decay: float = 0.01,
     ) -> None:
-        super().__init__(
-            params,
-            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "sparse": False},
-        )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "sparse": False})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -107,7 +104,6 @@ class Muon(torch.optim.RAdam):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient; matrices lose theirs."""
         for group in self.param_groups:
             for parameter in group["params"] if group.get("orthogonal") else ():
                 gradient = parameter.grad

@@ -31,14 +31,8 @@ def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -
     entropy = -(1 - smoothing) * right - rest * wrong  # (batch, length)
     weights = torch.where(targets == PADDING, PADDING_WEIGHT, 1.0)
     weights = weights / weights.mean(dim=1, keepdim=True)
-    return ((entropy - least_entropy(classes, smoothing)) * weights).mean()
-
-
-def least_entropy(classes: int, smoothing: float) -> float:
-    """Smallest cross-entropy with a smoothed label, in nats."""
-    rest = smoothing / (classes - 1)
-    kept = (1 - smoothing) * math.log(1 - smoothing)
-    return -(kept + (classes - 1) * rest * math.log(rest + 1e-20))
+    least = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(rest + 1e-20)
+    return ((entropy - least) * weights).mean()
 
 
 def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:

@@ -28,7 +28,7 @@ from tqdm import tqdm
 from model.config import CENTRE_FRAME, HOP, WINDOW
 from model.storage import replace_file
 from model.transcriber import TranscriptionModel
-from training.arrays import F32, I64, Bools
+from training.arrays import F32, I64
 from training.music.metrics import UNKNOWN_VELOCITY, frame_average_precision
 from training.music.notes import Notes, notes_of
 from training.music.recordings import Collection, Recording
@@ -44,6 +44,12 @@ from training.musicnet.layout import (
     read_intervals,
     split,
 )
+
+logger = logging.getLogger(__name__)
+
+TRAIN_STRIDE = 512  # samples (released code)
+TEST_STRIDE = 128
+BATCH = 64  # windows predicted at once
 
 
 @dataclass(frozen=True)
@@ -74,10 +80,6 @@ def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track
     ]
 
 
-TRAIN_STRIDE = 512  # samples (released code)
-TEST_STRIDE = 128
-
-
 class Windows:
     """All windows of some recordings, numbered consecutively."""
 
@@ -86,19 +88,19 @@ class Windows:
         recordings are shorter than a window."""
         self.tracks, self.rate, self.stride, self.context = tracks, rate, stride, context
         counts = [max(0, (len(t.audio) - rate - WINDOW) // stride + 1) for t in tracks]
-        self._ends = np.cumsum(counts)  # numbers of each recording's windows end here
+        self.ends = np.cumsum(counts)  # numbers of each recording's windows end here
         if not len(self):
             raise ValueError(f"recordings are too short for windows of {WINDOW} samples")
 
     def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
+        return int(self.ends[-1])
 
     def read(self, numbers: Sequence[int] | NDArray[np.integer]) -> Batch:
         """Audio and targets of these windows, in order."""
         batch = empty_batch(len(numbers), self.context)
         for row, number in enumerate(numbers):
-            place = int(np.searchsorted(self._ends, number, side="right"))
-            before = int(self._ends[place - 1]) if place else 0
+            place = int(np.searchsorted(self.ends, number, side="right"))
+            before = int(self.ends[place - 1]) if place else 0
             track = self.tracks[place]
             begin = self.rate + (int(number) - before) * self.stride
             heard = track.audio[max(0, begin - self.context) : begin + WINDOW]
@@ -109,10 +111,6 @@ class Windows:
                 target[row] = label
         return batch
 
-    def spread(self, most: int) -> NDArray[np.integer]:
-        """Numbers of up to `most` windows, evenly spread."""
-        return np.linspace(0, len(self) - 1, min(most, len(self))).astype(np.int64)
-
 
 def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
     """The notes that touch a window, including onsets just outside; times in seconds from the start
@@ -121,9 +119,6 @@ def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
     reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
     near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
     return notes_of(near[:, 0] / rate, near[:, 1] / rate, near[:, 2], UNKNOWN_VELOCITY)
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -184,7 +179,8 @@ class Archive:
     def validation(self, most: int) -> Batch:
         """Up to `most` windows, evenly spread over the validation recordings."""
         windows = self.windows("validation", TEST_STRIDE)
-        return windows.read(windows.spread(most))
+        count = len(windows)
+        return windows.read(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
 
     def card(self) -> dict[str, Any]:
         return {
@@ -193,9 +189,6 @@ class Archive:
             "validation": [source.number for source in self.split["validation"]],
             "test": [source.number for source in self.split["test"]],
         }
-
-
-BATCH = 64  # windows predicted at once
 
 
 def labelled_test_set(config: ArchiveConfig) -> Collection:
@@ -213,26 +206,24 @@ def papers_figure(
 ) -> dict[str, Any]:
     """The paper's figure (section "MusicNet"): average precision of the middle frames of all
     windows, each with its calibration, over all test recordings and for each one. stride: samples
-    between windows. Raises ArchiveError, and ValueError for a recording without a single window."""
+    between windows. Raises ArchiveError."""
     device = next(transcriber.parameters()).device
     archive = Archive(config, transcriber.config.sample_rate, transcriber.config.context)
-    predicted: list[F32] = []
-    labels: list[Bools] = []
-    recordings = {}
-    for track in archive.windows("test", stride).tracks:
-        windows = Windows([track], archive.rate, stride, archive.context)
-        first = len(predicted)
-        for begin in tqdm(range(0, len(windows), BATCH), desc=str(track.number), unit="batch"):
-            batch = windows.read(range(begin, min(begin + BATCH, len(windows))))
-            heads = transcriber.predict(torch.from_numpy(batch.audio).to(device))
-            predicted.append(heads[:, 0, CENTRE_FRAME].float().cpu().numpy())
-            labels.append(batch.targets.frame[:, CENTRE_FRAME] > 0)
-        own = np.concatenate(predicted[first:]), np.concatenate(labels[first:])
-        recordings[str(track.number)] = frame_average_precision(*own)
+    windows = archive.windows("test", stride)
+    predicted, labels = [], []
+    for begin in tqdm(range(0, len(windows), BATCH), unit="batch"):
+        batch = windows.read(range(begin, min(begin + BATCH, len(windows))))
+        heads = transcriber.predict(torch.from_numpy(batch.audio).to(device))
+        predicted.append(heads[:, 0, CENTRE_FRAME].float().cpu().numpy())
+        labels.append(batch.targets.frame[:, CENTRE_FRAME] > 0)
     pooled = np.concatenate(predicted), np.concatenate(labels)
+    parts = zip(*(np.split(one, windows.ends[:-1]) for one in pooled), strict=True)
     return {
         "average_precision": frame_average_precision(*pooled),
         "stride": stride,
-        "windows": len(pooled[0]),
-        "recordings": recordings,
+        "windows": len(windows),
+        "recordings": {
+            str(track.number): frame_average_precision(*part)
+            for track, part in zip(windows.tracks, parts, strict=True)
+        },
     }

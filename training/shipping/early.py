@@ -7,14 +7,15 @@ and the full look-ahead would find none either. So early notes are almost as rar
 ones. It never rises with age.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logit
+from tqdm import tqdm
 
 from model.config import INSTRUMENTS, WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
@@ -24,13 +25,11 @@ from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
 from service.stream.windows import Due, WindowSchedule
 from training.arrays import F32, F64, I64, Bools
 from training.evaluation.truth import truth_of
-from training.music.families import Passage
+from training.music.families import Passage, validation_passages
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
-from training.shipping.tune import STREAM, chosen_passages, listened
-
-logger = logging.getLogger(__name__)
+from training.shipping.tune import SEED, STREAM, listened
 
 NEW_FALSE = 0.03
 _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the same
@@ -141,14 +140,12 @@ def early_settings(
 ) -> TrackerSettings:
     """The card's settings with what early notes need, from this many passages of each family."""
     settings = TrackerSettings.from_card(transcriber.card)
-    families = chosen_passages(synth, count, seconds)
-    passages = [passage for family in families.values() for passage in family]
+    families = validation_passages(synth, count, seconds, SEED)
     parts: list[OnsetPeaks] = []
     notes = 0
     with LocalComputer(transcriber) as computer:
-        for passage in passages:
+        for passage in tqdm([*chain(*families.values())], unit="passage"):
             parts.append(gather(computer, passage, settings, notes))
             notes += len(passage.notes)
-            logger.info("passage %d of %d", len(parts), len(passages))
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))
     return choose(peaks, settings, full_age(transcriber.config))

@@ -118,11 +118,6 @@ def heard(transcriber: TranscriptionModel, passages: Mapping[str, Sequence[Passa
     return families
 
 
-def chosen_passages(synth: SynthConfig, count: int, seconds: float) -> dict[str, list[Passage]]:
-    """This many passages of each family."""
-    return validation_passages(synth, count, seconds, SEED)
-
-
 def listened(
     settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
 ) -> Score:
@@ -137,7 +132,7 @@ def tuned_settings(
     transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
 ) -> TrackerSettings:
     """The card's settings with the best of both grids on this many passages of each family."""
-    pieces = heard(transcriber, chosen_passages(synth, count, seconds))
+    pieces = heard(transcriber, validation_passages(synth, count, seconds, SEED))
     start = TrackerSettings.from_card(transcriber.card)
     # What is added by age is chosen for an onset threshold (training.shipping.early).
     start = replace(start, early_odds=(), line=start.line or LineSettings())

@@ -50,7 +50,7 @@ def test_training_files_lose_what_teaches_nothing(tmp_path: Path) -> None:
     passages = read_training_passages(path, longest=4)
     assert texts(passages) == ["a b a", "`` b '' b"]
     assert passages.words_by_frequency()[:2] == ["b", "a"]
-    assert read_passages(path)[1] == ["no", "answer", "here"]
+    assert list(read_passages(path))[1] == ["no", "answer", "here"]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_files_of_another_kind_are_refused(tmp_path: Path, content: bytes, messa
     path = tmp_path / "passages.txt"
     path.write_bytes(content)
     with pytest.raises(TextError, match=message):
-        read_passages(path)
+        list(read_passages(path))

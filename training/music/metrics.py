@@ -15,8 +15,7 @@ from training.music.notes import Notes, notes_of_rows
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"  # for labels with velocities
-INSTRUMENT_FIGURE = "instrument_accuracy"
-"""For labels with instruments and networks that predict them."""
+INSTRUMENT_FIGURE = "instrument_accuracy"  # for labels and networks with instruments
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
 """For transcriptions that record the audio each onset needed."""
 _NEEDED = "from the label's onset to the newest sample of the recording, at its own rate, that the "
@@ -56,8 +55,7 @@ def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
 
 def frame_f1(estimated: NDArray, roll: NDArray) -> float:
     """F1 of the piano roll of the emitted notes; both (frames, PITCHES) of bool."""
-    hits = int((estimated & roll).sum())
-    return 2 * hits / max(1, int(estimated.sum()) + int(roll.sum()))
+    return 2 * int((estimated & roll).sum()) / max(1, int(estimated.sum()) + int(roll.sum()))
 
 
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
@@ -98,12 +96,17 @@ def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) ->
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
+def _mir(notes: Notes) -> tuple[NDArray, NDArray]:
+    ends = np.maximum(notes.offset, notes.onset + SHORTEST_S)
+    return np.stack([notes.onset, ends], axis=1), mir_eval.util.midi_to_hz(notes.pitch)
+
+
 def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
     """[classes, classes]: matched notes by labelled (rows) and predicted instrument. matched: see
     ``matched_onsets``; notes with an unknown instrument are ignored."""
+    out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     played, predicted = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
     known = (played != UNKNOWN) & (predicted != UNKNOWN)
-    out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     np.add.at(out, (played[known], predicted[known]), 1)
     return out
 
@@ -121,14 +124,9 @@ def scores(
         "onset_f1": _f1(matched, reference, estimated),
         "onset_offset_f1": _f1(matched_onsets(reference, estimated, True), reference, estimated),
     }
-    if reference.has_velocities:
+    if len(np.unique(reference.velocity)) > 1:  # without velocities all are the same
         figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)
     counts = confusion(reference, estimated, matched)
     if counts.any():
         figures[INSTRUMENT_FIGURE] = float(counts.trace() / counts.sum())
     return figures
-
-
-def _mir(notes: Notes) -> tuple[NDArray, NDArray]:
-    ends = np.maximum(notes.offset, notes.onset + SHORTEST_S)
-    return np.stack([notes.onset, ends], axis=1), mir_eval.util.midi_to_hz(notes.pitch)

@@ -32,11 +32,6 @@ class Notes:
     def __len__(self) -> int:
         return len(self.onset)
 
-    @property
-    def has_velocities(self) -> bool:
-        """Whether velocities vary: data sets without velocities give all notes the same."""
-        return len(np.unique(self.velocity)) > 1
-
     def where(self, index: NDArray[Any]) -> Notes:
         """The notes that a boolean mask or an index array selects."""
         return Notes(*(column[index] for column in vars(self).values()))
@@ -61,8 +56,7 @@ class Notes:
     def roll(self, frames: int, frame_s: float) -> Bools:
         """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""
         out = np.zeros((frames, PITCHES), dtype=bool)
-        first = np.ceil(self.onset / frame_s - 1e-9).astype(int)
-        last = np.ceil(self.offset / frame_s - 1e-9).astype(int)
+        first, last = (np.ceil(t / frame_s - 1e-9).astype(int) for t in (self.onset, self.offset))
         for begin, end, pitch in zip(first, last, self.pitch, strict=True):
             out[begin:end, pitch] = True
         return out

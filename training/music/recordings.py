@@ -15,9 +15,8 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import soundfile
@@ -40,14 +39,7 @@ from training.music.notes import (
     with_pedal,
 )
 
-COLUMNS = {
-    "onset": ("onset", "start", "begin"),
-    "offset": ("offset", "end", "stop"),
-    "pitch": ("midi_pitch", "midi_note", "pitch", "note"),
-    "velocity": ("velocity", "midi_velocity"),
-    "program": ("program", "midi_program"),
-}
-"""How the names of columns begin, in any case; the last two columns may be missing."""
+HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
 
 
 class LabelError(ValueError):
@@ -56,37 +48,24 @@ class LabelError(ValueError):
 
 def read_table(path: Path) -> Notes:
     """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
-    velocity and program (General MIDI, 0 to 127), in this order unless a header (COLUMNS) names
-    another; a first line after # may be any comment.
-
-    Raises LabelError: naming the line that is not a note, or a header that lacks a column.
-    """
-    rows = [row for row in enumerate(_read_rows(path), start=1) if any(map(str.strip, row[1]))]
-    places = {name: place for place, name in enumerate(COLUMNS)}
-    if rows and not re.match(r"\s*[-+.\d]", rows[0][1][0]):
-        number, names = rows.pop(0)
-        named: dict[str, int] = {}
-        for place, name in enumerate(names):
-            for column, beginnings in COLUMNS.items():
-                if name.strip("# ").lower().startswith(beginnings):
-                    named.setdefault(column, place)
-        if {"onset", "offset", "pitch"} <= named.keys():
-            places = named
-        elif not names[0].lstrip().startswith("#"):
-            raise LabelError(f"{path}:{number}: names no onset, offset and pitch: {names}")
+    velocity and program (General MIDI, 0 to 127); the first line may name them or be a comment.
+    Raises LabelError, naming the line that is not a note."""
     notes = []
-    for number, cells in rows:
-        values: dict[str, float] = {"velocity": UNKNOWN_VELOCITY, "program": UNKNOWN}
+    for number, cells in enumerate(_read_rows(path), start=1):
+        if not "".join(cells).strip() or (number == 1 and HEADER.match(cells[0])):
+            continue
         try:
-            values |= {name: float(cells[at]) for name, at in places.items() if at < len(cells)}
-            if not _is_note(**values):
+            onset, offset, pitch, *more = map(float, cells[:5])
+            velocity, program = [*more, *(UNKNOWN_VELOCITY, UNKNOWN)[len(more) :]]
+            timed = 0 <= onset <= offset < np.inf
+            known = 0 <= program < 128 or program == UNKNOWN
+            if not (timed and 0 <= pitch < 128 and 0 <= velocity < 128 and known):
                 raise ValueError
-        except (TypeError, ValueError):
+        except ValueError:
             words = "not onset, offset, pitch, velocity, program"
             raise LabelError(f"{path}:{number}: {words}: {cells}") from None
-        values["program"] = class_of(int(values["program"]))
-        notes.append([values[name] for name in COLUMNS])
-    return notes_of_rows(np.array(notes).reshape(-1, len(COLUMNS)))
+        notes.append((onset, offset, pitch, velocity, class_of(int(program))))
+    return notes_of_rows(np.array(notes).reshape(-1, 5))
 
 
 def _read_rows(path: Path) -> list[list[str]]:
@@ -96,11 +75,6 @@ def _read_rows(path: Path) -> list[list[str]]:
         return list(csv.reader(text.splitlines(), delimiter="\t" if "\t" in text else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LabelError(f"cannot read {path}: {error}") from None
-
-
-def _is_note(onset: float, offset: float, pitch: float, velocity: float, program: float) -> bool:
-    known = 0 <= program < 128 or program == UNKNOWN
-    return 0 <= onset <= offset < np.inf and 0 <= pitch < 128 and 0 <= velocity < 128 and known
 
 
 def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
@@ -141,9 +115,8 @@ def read_midi(path: Path) -> Notes:
     return held.ending(np.minimum(held.offset, np.maximum(again, held.released)))
 
 
-def read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
-    """Estimated times of a score's notes, row for row, from the start that ``info`` gives. Raises
-    LabelError."""
+def _read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
+    """Estimated times of a score's notes, row for row, from the start that ``info`` gives."""
     aligned, written, starts = (
         [dict(zip(head, cells, strict=False)) for cells in rows if cells]
         for head, *rows in (_read_rows(path) or [[]] for path in (alignment, notes, info))
@@ -171,8 +144,7 @@ class AudioError(ValueError):
     """Audio that cannot be read."""
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """One recording and its notes."""
 
     name: str
@@ -191,56 +163,48 @@ class Collection:
 
 
 def read_collection(folder: Path) -> Collection:
-    """All recordings below a folder; those whose labels cannot be read are failures.
-
-    Raises:
-        LabelError: there is no audio, none with labels, or two recordings of the same stem.
-    """
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    audio = [path for path in files if path.suffix.lower() in AUDIO]
-    audio.sort(key=lambda path: path.stem)
+    """All recordings below a folder; those whose labels cannot be read are failures. Raises
+    LabelError if there is no audio, or none with labels."""
+    audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
-    for path in files:
-        if path.suffix.lower() in MIDI | TABLES:
-            labels.setdefault(path.stem, []).append(path)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for suffixes, found in ((AUDIO, audio), (MIDI | TABLES, labels)):
+            if path.suffix.lower() in suffixes:
+                found.setdefault(path.stem, []).append(path)
     if not audio:
         what = f"below {folder}" if folder.is_dir() else f", {folder} is not a folder"
         raise LabelError(f"no audio ({', '.join(sorted(AUDIO))}) {what}")
-    if not labels.keys() & {path.stem for path in audio}:
+    if not labels.keys() & audio.keys():
         raise LabelError(f"no audio with labels of the same stem below {folder}")
-    for path, following in pairwise(audio):
-        if path.stem == following.stem and path.stem in labels:
-            raise LabelError(f"{path} and {following} have the same stem")
     collection = Collection(str(folder), [], {})
-    for path in audio:
-        if path.stem not in labels:
-            collection.unlabelled.append(path)
+    for stem, paths in sorted(audio.items()):
+        if stem not in labels:
+            collection.unlabelled.extend(paths)
             continue
         try:
-            recording = Recording(path.stem, path, read_labels(labels[path.stem], folder))
+            if len(paths) > 1:
+                raise LabelError(f"{' and '.join(map(str, paths))} have the same stem")
+            notes = _read_labels(labels[stem], folder)
+            collection.recordings.append(Recording(stem, paths[0], notes))
         except LabelError as error:
-            collection.failures[path.stem] = str(error)
-        else:
-            collection.recordings.append(recording)
+            collection.failures[stem] = str(error)
     return collection
 
 
-def read_labels(candidates: list[Path], folder: Path) -> Notes:
-    """Notes from the label files of one recording below a folder: one, or an alignment and its
-    notes. Raises LabelError."""
+def _read_labels(paths: list[Path], folder: Path) -> Notes:
+    """Notes from the label files of one recording: one, or an alignment and its notes."""
     places = {
         parent.name: (path, parent)
-        for path in candidates
+        for path in paths
         for parent in path.parents
         if parent.is_relative_to(folder) and parent.name in ("alignments", "notes")
     }
-    if len(places) == len(candidates) == 2:
+    if len(places) == len(paths) == 2:
         (alignment, parent), (notes, _) = places["alignments"], places["notes"]
-        return read_alignment(alignment, notes, parent.with_name("info.csv"))
-    if len(candidates) > 1:
-        raise LabelError(f"several files of labels: {', '.join(map(str, candidates))}")
-    (path,) = candidates
-    return read_midi(path) if path.suffix.lower() in MIDI else read_table(path)
+        return _read_alignment(alignment, notes, parent.with_name("info.csv"))
+    if len(paths) > 1:
+        raise LabelError(f"several files of labels: {', '.join(map(str, paths))}")
+    return read_midi(paths[0]) if paths[0].suffix.lower() in MIDI else read_table(paths[0])
 
 
 def read_audio(path: Path) -> tuple[F32, int]:

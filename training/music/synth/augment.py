@@ -108,7 +108,7 @@ class Surroundings:
     """Measured rooms and recorded backgrounds; without them rooms and noise are synthesised."""
 
     rooms: tuple[Room, ...] = ()
-    sounds: noise.Backgrounds = noise.Backgrounds(())
+    sounds: noise.Backgrounds = noise.Backgrounds()
 
 
 NOWHERE = Surroundings()
@@ -248,14 +248,6 @@ def _equaliser(rng: Rng) -> F64:
 DIRECT_S = 0.0025  # part of a measured response that counts as direct sound and becomes an impulse
 LONGEST_S = 2.5  # responses are truncated here; those of caves and cathedrals last longer
 FADE_S = 0.25
-RATIO_DB = (-6.0, 14.0)
-"""Direct sound over reflections: from twice the critical distance to a fifth of it (the distance at
-which both are equal; H. Kuttruff, Room Acoustics, section 5.5)."""
-SHORTEST_DECAY = 0.5
-"""Decays are shortened to as little as this fraction, as by curtains and an audience."""
-PREDELAY_S = 0.02  # largest additional delay of reflections, as from more distant walls
-MICROPHONES = 0.3  # share of the recordings mixed from two microphones
-SPACING_S = 0.002  # the second microphone hears the instrument this much later, at most
 _SELDOM = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}
 
 
@@ -286,10 +278,10 @@ def _measured(rooms: tuple[Room, ...], rng: Rng) -> F64:
     weights = np.array([_SELDOM.get(room.kind, 1.0) for room in rooms])
     room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
     response = _response(room, rng)
-    if rng.random() < MICROPHONES:
+    if rng.random() < 0.3:
         others = [other for other in rooms if other.place == room.place]
         second = _response(others[rng.integers(len(others))], rng)
-        late = int(rng.integers(int(SPACING_S * SAMPLE_RATE) + 1))
+        late = int(rng.integers(int(0.002 * SAMPLE_RATE) + 1))  # up to 2 ms
         both = np.zeros(max(len(response), len(second) + late))
         both[: len(response)] = response
         both[late : late + len(second)] += rng.uniform(0.3, 1.0) * second
@@ -299,10 +291,14 @@ def _measured(rooms: tuple[Room, ...], rng: Rng) -> F64:
 
 def _response(room: Room, rng: Rng) -> F64:
     time = np.arange(len(room.reflections)) / SAMPLE_RATE
-    shorter = 1 / rng.uniform(SHORTEST_DECAY, 1.0) - 1  # added to the rate of decay, in T60s
+    # Decays shortened to a half at most, as by curtains and an audience: added, in T60s.
+    shorter = 1 / rng.uniform(0.5, 1.0) - 1
     reflections = room.reflections * np.exp(-6.91 * shorter / room.t60_s * time)
-    level = 10 ** (-rng.uniform(*RATIO_DB) / 20) / max(1e-9, float(np.linalg.norm(reflections)))
-    late = int(rng.uniform(0, PREDELAY_S) * SAMPLE_RATE) if rng.random() < 0.5 else 0
+    # From twice the critical distance, at which direct sound and reflections are equal, to a fifth
+    # of it (H. Kuttruff, Room Acoustics, section 5.5).
+    ratio_db = rng.uniform(-6, 14)
+    level = 10 ** (-ratio_db / 20) / max(1e-9, float(np.linalg.norm(reflections)))
+    late = int(rng.uniform(0, 0.02) * SAMPLE_RATE) if rng.random() < 0.5 else 0  # distant walls
     response = np.concatenate([np.zeros(late), level * reflections])
     response[0] = 1.0
     return response

@@ -129,12 +129,11 @@ def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
     # Frame i describes sample HOP * (i + 1): so many frames describe samples before the cut.
     frames = max(0, -(-cut // HOP) - 1)
     at = cut - WINDOW  # from the end: context may lie before the window
-    silent = empty_batch(1).targets
     before = rng.random() < 0.5
     batch.audio[row, slice(at) if before else slice(at, None)] = 0
     part = slice(frames) if before else slice(frames, None)
-    for target, nothing in zip(batch.targets, silent, strict=True):
-        target[row, part] = nothing[0, part]
+    for name, target in batch.targets._asdict().items():
+        target[row, part] = PEDAL_UNKNOWN if name == "pedal" else 0
 
 
 class _Batches(IterableDataset[Batch]):

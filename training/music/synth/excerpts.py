@@ -34,7 +34,7 @@ from training.music.synth.perform import (
 )
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
-from training.music.synth.sing import line, random_habits, random_melody, sing, transposed
+from training.music.synth.sing import Habits, line, random_melody, sing, transposed
 from training.music.synth.voices import Singer, load_singer, load_singers
 
 ENSEMBLES = {
@@ -107,14 +107,10 @@ def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
     return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
 
 
-VOICE_DB = (-3.0, 9.0)  # level of a singer above the accompaniment
 CHOIR = 0.15
 """Fraction of the singing without accompaniment for which several parts of a score are sung."""
-CHOIR_PARTS = 4
 SINGERS_WEIGHT = 4.0  # of recorded singing, against speech, which is recorded of more people
 MADE_UP = 0.5  # fraction of the solo songs that are no scores
-TUNED = 0.75  # fraction of the excerpts within 10 cents of 440 Hz
-FARTHEST_CENTS = 30.0  # of the others
 _ATTEMPTS = 20
 
 
@@ -123,10 +119,9 @@ class Take:
 
     def __init__(self, material: Material, rng: Rng, seconds: float) -> None:
         self.material, self.rng, self.seconds = material, rng, seconds
-        if rng.random() < TUNED:
-            self.tuning_cents = float(np.clip(rng.normal(0, 5), -10, 10))
-        else:
-            self.tuning_cents = float(rng.uniform(-FARTHEST_CENTS, FARTHEST_CENTS))
+        near, far = (-10, 10), (-30, 30)
+        tuned = rng.random() < 0.75
+        self.tuning_cents = float(np.clip(rng.normal(0, 5), *near) if tuned else rng.uniform(*far))
 
     def of_score(self, only: tuple[str, ...] | None = None, piece: Piece | None = None) -> Rendered:
         """``piece``, or a random one. ``only``: the instruments to use."""
@@ -161,7 +156,7 @@ class Take:
         notes, pedal = self._performed(piece)
         parts = np.unique(notes.part)
         if not accompanied and len(parts) > 1 and rng.random() < CHOIR:
-            some = rng.permutation(parts)[:CHOIR_PARTS]
+            some = rng.permutation(parts)[:4]
             choir, *others = [self._sung(line(notes.where(notes.part == part))) for part in some]
             for other in others:
                 choir = overlaid(choir, other, float(rng.uniform(-4, 4)))
@@ -175,7 +170,7 @@ class Take:
         places = set(zip(melody.onset, melody.pitch, strict=True))
         rest = [at not in places for at in zip(notes.onset, notes.pitch, strict=True)]
         band = self._played(piece, notes.where(np.array(rest, bool)), pedal)
-        return overlaid(band, sung, float(rng.uniform(*VOICE_DB)))
+        return overlaid(band, sung, float(rng.uniform(-3, 9)))
 
     def _performed(self, piece: Piece) -> tuple[Notes, F64]:
         """A random passage of a piece and its pedal."""
@@ -199,7 +194,7 @@ class Take:
         singers, rng = self.material.singers, self.rng
         weights = np.array([SINGERS_WEIGHT if one.sings else 1.0 for one in singers])
         singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
-        melody, habits = transposed(melody, singer, rng), random_habits(rng, alone)
+        melody, habits = transposed(melody, singer, rng), Habits(rng, alone)
         return sing(melody, singer, habits, self.seconds, self.tuning_cents, rng)
 
 
@@ -220,7 +215,6 @@ RANDOM = 0.12  # fraction of chords, scales, arpeggios, repetitions and clusters
 SUNG = 0.2  # fraction of the scores of which a part is sung, if there are voices
 ACCOMPANIED = 0.5  # of these, songs with players; others are sung alone
 OVERLAID = 0.15  # fraction of the other scores with another at the same time: larger ensembles
-OVERLAY_DB = (-8.0, 4.0)
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rendered:
@@ -247,14 +241,11 @@ def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rende
     else:
         rendered = take.of_score()
         if rng.random() < OVERLAID:
-            rendered = overlaid(rendered, take.of_score(), float(rng.uniform(*OVERLAY_DB)))
+            rendered = overlaid(rendered, take.of_score(), float(rng.uniform(-8, 4)))
     return replace(rendered, audio=augment(rendered.audio, rng, how, surroundings))
 
 
 SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the tempo, as on tape
-CENTS = 25.0  # largest additional detuning
-SECOND_ROOM = 0.15
-"""Room probability relative to rendered excerpts, as recordings already have a room."""
 
 
 def recorded_excerpt(
@@ -269,10 +260,10 @@ def recorded_excerpt(
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
     semitones = int(rng.choice(SEMITONES))
-    speed = 2 ** ((semitones + rng.uniform(-CENTS, CENTS) / 100) / 12)
+    speed = 2 ** ((semitones + rng.uniform(-25, 25) / 100) / 12)
     span = min(len(recording.audio), int(seconds * speed * SAMPLE_RATE))
     begin = int(rng.integers(len(recording.audio) - span + 1))
     source, notes, doubts = recording.part(begin, span, speed, semitones)
     audio = soxr.resample(source, speed * SAMPLE_RATE, SAMPLE_RATE)
-    lighter = replace(how, room=SECOND_ROOM * how.room)
+    lighter = replace(how, room=0.15 * how.room)  # it already has a room
     return Rendered(augment(audio, rng, lighter, surroundings), notes, unknown=doubts)

@@ -18,12 +18,7 @@ HELD = (0.5, 1.2)
 written rest they sound for less, beneath a second voice for longer."""
 ALONE_S = 0.04  # notes that begin within this time of each other are a chord, not a line
 WIDEST = 12  # semitones: wider leaps are not slurred
-TRANSITION_S = (0.01, 0.1)
-ATTACK_SKIPPED_S = (0.1, 0.3)  # where a recording is entered without its attack, after its onset
 GLIDE_SEMITONES = 3.0  # the longest glide: from farther away the finger falls on the string
-GLIDE_S = (0.005, 0.03)
-SCOOP_SEMITONES = (0.1, 0.7)
-SCOOP_S = (0.015, 0.05)
 GLIDE_CONSTANTS = 6  # time constants after which a glide has arrived
 
 
@@ -45,7 +40,7 @@ class Phrasing:
     slurred: Bools  # notes without an attack
     left: Bools  # notes that are followed by a slurred one
     transition_s: float  # in which a slurred note replaces the one before it
-    skipped_s: F64  # of the recording of a slurred note
+    skipped_s: F64  # of the recording of a slurred note, after its onset
     glide: F64  # semitones above a note's pitch at which it begins
     glide_s: F64  # time constants of the glides
     slope_db: F64  # change of level from the beginning of a note to its end
@@ -72,17 +67,17 @@ def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
     source = source[(step > 0) & (step <= WIDEST) & (rng.random(len(source)) < line.slurred)]
     slurred, left = np.zeros((2, count), bool)
     slurred[source + 1], left[source] = True, True
-    glide = -rng.uniform(*SCOOP_SEMITONES, count)
+    glide = -rng.uniform(0.1, 0.7, count)
     away = notes.pitch[source] - notes.pitch[source + 1]
     glide[source + 1] = np.clip(away, -GLIDE_SEMITONES, GLIDE_SEMITONES)
     glide *= rng.random(count) < line.gliding
-    glide_s = np.where(slurred, rng.uniform(*GLIDE_S, count), rng.uniform(*SCOOP_S, count))
+    glide_s = np.where(slurred, rng.uniform(0.005, 0.03, count), rng.uniform(0.015, 0.05, count))
     return notes.moved(offset=offset, released=released), Phrasing(
         connected=connected,
         slurred=slurred,
         left=left,
-        transition_s=float(rng.uniform(*TRANSITION_S)),
-        skipped_s=rng.uniform(*ATTACK_SKIPPED_S, count),
+        transition_s=float(rng.uniform(0.01, 0.1)),
+        skipped_s=rng.uniform(0.1, 0.3, count),
         glide=glide,
         glide_s=glide_s,
         slope_db=np.clip(rng.normal(-0.5, 1, count) * line.swell_db, -15, 6),

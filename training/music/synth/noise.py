@@ -1,7 +1,6 @@
 """Sounds without notes, recorded and synthesised: rooms and streets, speech, drums, noise, hum."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -19,51 +18,22 @@ HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
 """Kinds of continuous sounds; others are occasional events."""
 CROSSFADE_S = 0.15
-EVENTS_PER_S = (0.1, 1.5)
-PACE = (0.85, 1.2)  # speeds at which voices are played, which changes pitch and timbre
-PAUSE_S = 0.35  # mean pause between two segments of speech
 STEPS = 16  # of a beat's pattern
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
 """General MIDI keys of bass drum, snare drum, hi-hat and (all others), and how often each plays."""
 
 
-@dataclass(frozen=True)
-class Segment:
-    """A recorded sound."""
-
-    kind: str
-    name: str
-    file: str
-    speech: bool
-    key: int  # General MIDI key of a drum hit; 0 for other sounds
-    samples: NDArray[np.int16]
-
-    @property
-    def held_out(self) -> bool:
-        return any(word in self.name.split("_") or word == self.file for word in HELD_OUT)
-
-    @property
-    def sound(self) -> F32:
-        """The samples, peak near 0.9."""
-        return self.samples.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
+Segment = NDArray[np.int16]
 
 
 class Backgrounds:
-    """The sounds of one split."""
+    """The recorded sounds of one split."""
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self.segments = segments
-        self.voices: dict[str, list[Segment]] = {}
-        self.kits: dict[str, list[Segment]] = {}
-        self.kinds: dict[str, list[Segment]] = {}
-        for one in segments:
-            if one.kind == "drum_hit":
-                self.kits.setdefault(one.file, []).append(one)
-            elif one.speech and one.kind != "crowd":
-                speaker = one.name.split("_")[1] if one.kind == "speech_digits" else one.name
-                self.voices.setdefault(speaker, []).append(one)
-            else:
-                self.kinds.setdefault(one.kind, []).append(one)
+    def __init__(self) -> None:
+        self.voices: dict[str, list[Segment]] = {}  # by speaker
+        self.kits: dict[str, list[tuple[int, Segment]]] = {}
+        """By file: a General MIDI key and a hit."""
+        self.kinds: dict[str, list[Segment]] = {}  # other sounds
 
     def noise(self, length: int, rng: Rng) -> F32:
         """Sounds of a place: steady ones, events, or both; float32 [length]."""
@@ -75,10 +45,10 @@ class Backgrounds:
             out += _steady(self.kinds[steady[rng.integers(len(steady))]], length, rng)
         if sudden and (both > 0.5 or not steady):
             events = self.kinds[sudden[rng.integers(len(sudden))]]
-            per_second = float(np.exp(rng.uniform(*np.log(EVENTS_PER_S))))
+            per_second = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
             for at in rng.integers(0, length, rng.poisson(per_second * length / SAMPLE_RATE)):
                 level = np.float32(rng.lognormal(0, 0.6))
-                _add(out, int(at), level * events[rng.integers(len(events))].sound)
+                _add(out, int(at), level * _sound(events[rng.integers(len(events))]))
         return out
 
     def talk(self, length: int, rng: Rng) -> F32:
@@ -88,16 +58,16 @@ class Backgrounds:
             return out
         # Half of the time long recordings of speech, else single words.
         names = list(self.voices)
-        seconds = [sum(len(one.samples) for one in self.voices[name]) for name in names]
+        seconds = [sum(map(len, self.voices[name])) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
-        pace = float(rng.uniform(*PACE))
-        at = -int(rng.uniform(0, 0.5) * len(voice[0].samples))
+        pace = float(rng.uniform(0.85, 1.2))  # which changes pitch and timbre
+        at = -int(rng.uniform(0, 0.5) * len(voice[0]))
         while at < length:
-            sound = voice[rng.integers(len(voice))].sound
+            sound = _sound(voice[rng.integers(len(voice))])
             places = np.arange(0, len(sound) - 1, pace)
             sound = np.interp(places, np.arange(len(sound)), sound).astype(np.float32)
             _add(out, at, sound)
-            at += len(sound) + int(rng.exponential(PAUSE_S) * SAMPLE_RATE)
+            at += len(sound) + int(rng.exponential(0.35) * SAMPLE_RATE)
         return out
 
     def drums(self, length: int, rng: Rng) -> F32:
@@ -106,10 +76,10 @@ class Backgrounds:
         named = {key for keys, _ in _ROLES for key in keys}
         parts = []
         for keys, share in _ROLES:
-            hits = [hit for hit in kit if (hit.key in keys if keys else hit.key not in named)]
+            hits = [hit for hit in kit if (hit[0] in keys if keys else hit[0] not in named)]
             if hits:
-                one = hits[rng.integers(len(hits))]
-                layers = [hit.sound for hit in hits if hit.key == one.key]
+                chosen, _ = hits[rng.integers(len(hits))]
+                layers = [_sound(hit) for key, hit in hits if key == chosen]
                 parts.append((layers, rng.random(STEPS) < share))
         step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # between two places of the pattern
         out = np.zeros(length, np.float32)
@@ -125,30 +95,37 @@ class Backgrounds:
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
     """The sounds of ``noise.json``; none if it is missing. held_out: the voices and drums kept out
     of training, instead of everything else. Raises ValueError if their rate differs."""
+    found = Backgrounds()
     if not (folder / "noise.json").exists():
-        return Backgrounds(())
+        return found
     read = cache(lambda name: soundfile.read(folder / name, dtype="float32")[0])
-    segments = []
     for entry in read_index(folder / "noise.json")["segments"]:
+        file, words = PurePosixPath(entry["file"]).stem, entry["name"].split("_")
+        if held_out != any(word in words or word == file for word in HELD_OUT):
+            continue
         raw = read(entry["file"])[entry["start"] : entry["start"] + entry["length"]]
-        segment = Segment(
-            kind=entry["kind"],
-            name=entry["name"],
-            file=PurePosixPath(entry["file"]).stem,
-            speech=entry["speech"],
-            key=int(entry.get("gm_key") or 0),
-            samples=np.rint(np.clip(raw, -1, 1) * np.iinfo(np.int16).max).astype(np.int16),
-        )
-        if segment.held_out == held_out:
-            segments.append(segment)
-    return Backgrounds(segments)
+        sound = np.rint(np.clip(raw, -1, 1) * np.iinfo(np.int16).max).astype(np.int16)
+        kind = entry["kind"]
+        if kind == "drum_hit":
+            found.kits.setdefault(file, []).append((int(entry.get("gm_key") or 0), sound))
+        elif entry["speech"] and kind != "crowd":
+            speaker = words[1] if kind == "speech_digits" else entry["name"]
+            found.voices.setdefault(speaker, []).append(sound)
+        else:
+            found.kinds.setdefault(kind, []).append(sound)
+    return found
+
+
+def _sound(segment: Segment) -> F32:
+    """Samples with a peak near 0.9."""
+    return segment.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
 
 
 def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
     """Segments of a kind, crossfaded, at equal loudness."""
     out, at = np.zeros(length, np.float32), 0
     while at < length:
-        sound = kind[int(rng.integers(len(kind)))].sound
+        sound = _sound(kind[int(rng.integers(len(kind)))])
         sound = sound[int(rng.uniform(0, 0.3) * len(sound)) :]
         sound /= np.float32(max(1e-4, float(np.std(sound))) * 6)
         fade = min(len(sound) // 2, int(CROSSFADE_S * SAMPLE_RATE))

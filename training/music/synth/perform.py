@@ -15,11 +15,11 @@ from training.music.notes import Notes
 from training.music.synth.bank import HELD_OUT, Bank, Instrument
 from training.music.synth.lines import random_line
 from training.music.synth.pianos import (
+    Dampers,
     changed_pedal,
     held_by_pedal,
     invented_pedal,
     pedal_depths,
-    random_dampers,
 )
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import Piece
@@ -139,8 +139,6 @@ SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
 VIBRATO = 0.7  # fraction of these that have it
 OTHERS_VIBRATO = 0.4  # relative frequency of vibrato in other voices; organs have none
-RESIZED = 0.4  # fraction of the voices whose instrument is larger or smaller than the recorded one
-MISTUNED = 0.5  # fraction of the pianos whose unisons beat more than the recorded ones
 RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # their notes ring on
 
 
@@ -154,7 +152,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
             gain_db=float(rng.uniform(-3, 3)),
             dynamic_db=float(rng.uniform(25, 45)),
             balance=float(rng.uniform(0, 1)),
-            dampers=random_dampers(rng) if entry.instrument in PIANOS else None,
+            dampers=Dampers(rng) if entry.instrument in PIANOS else None,
             detune_cents=float(rng.uniform(0, 3)),
             size_semitones=_size(rng),
             unison_cents=_mistuning(rng) if entry.instrument == "piano" else 0.0,
@@ -177,13 +175,13 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
 
 
 def _size(rng: Rng) -> float:
-    """Semitones by which the resonances of an instrument are moved."""
-    return float(rng.uniform(-3, 3)) if rng.random() < RESIZED else 0.0
+    """Semitones by which resonances are moved: of some, a larger or smaller instrument."""
+    return float(rng.uniform(-3, 3)) if rng.random() < 0.4 else 0.0
 
 
 def _mistuning(rng: Rng) -> float:
-    """Cents between the strings of a piano: from just tuned to long ago."""
-    return float(np.exp(rng.uniform(np.log(0.3), np.log(6)))) if rng.random() < MISTUNED else 0.0
+    """Cents between the strings of a piano; some were tuned long ago."""
+    return float(np.exp(rng.uniform(np.log(0.3), np.log(6)))) if rng.random() < 0.5 else 0.0
 
 
 COVERAGE = 0.97  # an instrument fits a part if it can play this fraction of the notes

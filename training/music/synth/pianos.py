@@ -6,7 +6,6 @@ integral. This covers half pedals, late pedals and quick changes.
 """
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,11 +22,8 @@ PEDAL_TRAVEL_S = 0.03  # a pedal moves between its depths in this time
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
 """Pedal depths up to which dampers rest fully on the strings, and from which they are clear."""
 SUSTAIN_DEPTH = 0.5  # a pedal counts as down, as in MIDI (controller 64 at 64 or more)
-PEDAL_LONGEST_S = 8.0
-"""Longer presses are split by a change; 1 in 100 human presses is this long."""
+PEDAL_LONGEST_S = 8.0  # longer presses are split by a change; 1 in 100 human presses is this long
 PEDAL_CHANGE_S = 0.12  # a pedal stays up for this long when a long press is changed
-HALF_PEDAL = 0.3  # share of the players who use half the pedal
-FULL_DEPTH = (0.85, 1.0)
 HALF_DEPTH = (0.3, 0.75)
 
 
@@ -59,10 +55,10 @@ def changed_pedal(pedal: F64) -> F64:
 def pedal_depths(pedal: F64, rng: Rng) -> F64:
     """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1; some players press
     halfway for some chords, or let the pedal rise halfway before its end."""
-    half = rng.uniform(0.2, 0.6) if rng.random() < HALF_PEDAL else 0.0
+    half = rng.uniform(0.2, 0.6) if rng.random() < 0.3 else 0.0
     rows = []
     for begin, end in pedal:
-        depth = rng.uniform(*FULL_DEPTH)
+        depth = rng.uniform(HELD_DEPTH, 1.0)
         kind = rng.random()
         if kind < half / 2:
             depth = rng.uniform(*HALF_DEPTH)
@@ -104,7 +100,7 @@ def contact_time(depth: F64) -> F32:
 MIDDLE_PITCH = 60
 LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
 SHORTEST_S = 0.025
-RESIDUE_RATIO = 4  # time constant of the residue, in those of the damper
+RESIDUE_RATIO = 4  # the residue fades this many times as slowly
 SPLIT_PARTIALS = 2.5  # partials above this multiple of the fundamental count as high
 TAIL_DB = 40.0  # a damped note is rendered until it has fallen by this
 TAIL_FADE_S = 0.02
@@ -112,23 +108,24 @@ RESTRIKE_CONSTANTS = 5  # a stroke takes full effect within this many time const
 FADED = 3.5  # time constants (30 dB) after which a note under half a pedal counts as gone
 
 
-@dataclass(frozen=True)
 class Dampers:
-    """The dampers of one instrument, in one state of regulation."""
+    """The dampers of one instrument, in one state of regulation: from a concert grand's new felts
+    to an old upright's, middle C falls by 60 dB within 0.4 to 2.8 s."""
 
-    middle_s: float = 0.12  # time constant of the amplitude of the low partials at middle C
-    bass_semitones: float = 14.0  # semitones below middle C over which the time constant doubles
-    treble_semitones: float = 24.0  # semitones above middle C over which it halves
-    treble_power: int = 2  # high partials are damped this much faster
-    residue: float = 0.06
-    """Share of the amplitude that felt does not reach at once: it fades RESIDUE_RATIO times as
-    slowly."""
-    highest: int = 90  # MIDI pitch of the last note that has a damper; the strings above ring on
-    delay_s: float = 0.02  # from the release of the key until the felt touches the string
-    restrike_s: float = 0.015
-    """Time constant with which the hammer of the same note stops the string's old motion."""
-    restrike_residue: float = 0.25
-    """Share of the old motion that the hammer leaves in a string without damper."""
+    def __init__(self, rng: Rng) -> None:
+        self.middle_s = float(np.exp(rng.uniform(np.log(0.06), np.log(0.4))))
+        """Time constant of the amplitude of the low partials at middle C."""
+        self.bass_semitones = float(rng.uniform(7, 16))  # over which it doubles downwards
+        self.treble_semitones = float(rng.uniform(16, 40))  # over which it halves upwards
+        self.treble_power = int(rng.integers(1, 4))  # high partials are damped this much faster
+        self.residue = float(10 ** (rng.uniform(-40, -12) / 20))
+        """Share of the amplitude that felt does not reach at once."""
+        self.highest = int(rng.integers(88, 92))  # last MIDI pitch with a damper
+        self.delay_s = float(rng.uniform(0.0, 0.06))  # from the key's release to the felt's touch
+        self.restrike_s = float(rng.uniform(0.007, 0.02))
+        """Time constant with which the hammer of the same note stops the string's old motion."""
+        self.restrike_residue = float(rng.uniform(0.1, 0.5))
+        """Share of the old motion that the hammer leaves in a string without damper."""
 
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
         """Seconds of full contact in which each note [n] falls by 8.7 dB; inf without damper. The
@@ -137,22 +134,6 @@ class Dampers:
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
         return np.where(pitch > self.highest, np.inf, constant)
-
-
-def random_dampers(rng: Rng) -> Dampers:
-    """From a concert grand's new felts to an old upright's: middle C falls by 60 dB within 0.4 to
-    2.8 s."""
-    return Dampers(
-        middle_s=float(np.exp(rng.uniform(np.log(0.06), np.log(0.4)))),
-        bass_semitones=float(rng.uniform(7, 16)),
-        treble_semitones=float(rng.uniform(16, 40)),
-        treble_power=int(rng.integers(1, 4)),
-        residue=float(10 ** (rng.uniform(-40, -12) / 20)),
-        highest=int(rng.integers(88, 92)),
-        delay_s=float(rng.uniform(0.0, 0.06)),
-        restrike_s=float(rng.uniform(0.007, 0.02)),
-        restrike_residue=float(rng.uniform(0.1, 0.5)),
-    )
 
 
 class Dampings:
@@ -241,11 +222,6 @@ class Dampings:
         old[len(gain) :] *= left
 
 
-LEVEL_DB = (-55.0, -38.0)
-"""Level of a key's noise beside the peak of the music: some 30 to 40 dB below a single note."""
-PEDAL_DB = (-6.0, 6.0)  # level of the pedal's noise beside a key's
-SPREAD_DB = 3.0  # standard deviation of the level of single noises
-
 Mechanics = dict[str, list[tuple[int, F32]]]
 """Recorded noises by kind ("release", of a key and its damper falling back, "pedal_down",
 "pedal_up"): the MIDI pitch of the key, 0 for pedals, and float32 with a peak of 1."""
@@ -270,13 +246,13 @@ def random_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rn
     """Float32 [length]: the noise of each key at its release and of each press of a pedal [m, 3],
     relative to music with a peak of 1. The pedal is louder the farther it moves."""
     out = np.zeros(length, np.float32)
-    keys_db = float(rng.uniform(*LEVEL_DB))
-    pedal_db = keys_db + float(rng.uniform(*PEDAL_DB))
+    keys_db = float(rng.uniform(-55, -38))  # some 30 to 40 dB below a single note
+    pedal_db = keys_db + float(rng.uniform(-6, 6))
 
     def add(sound: F32, second: float, level_db: float) -> None:
         at = int(second * SAMPLE_RATE)
         if 0 <= at < length:
-            gain = np.float32(10 ** ((level_db + SPREAD_DB * rng.standard_normal()) / 20))
+            gain = np.float32(10 ** ((level_db + 3 * rng.standard_normal()) / 20))
             sound = sound[: length - at]
             out[at : at + len(sound)] += gain * sound
 
@@ -295,8 +271,6 @@ def random_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rn
 STRINGS = range(21, 109)  # MIDI pitches of the strings that sound in sympathy
 STRING_PARTIALS = 6
 RESPONSE_S = 2.0
-SYMPATHY_DB = (-30.0, -15.0)  # level of the resonance
-SYMPATHY_FADE_S = (0.08, 0.4)  # time constant with which the dampers end it
 RESPONSES = 3  # number of different soundboards, each made once per process
 
 
@@ -328,7 +302,7 @@ def random_sympathy(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F3
     response = _strings_response(int(rng.integers(RESPONSES)))
     position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
     response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
-    level_db, fade_s = rng.uniform(*SYMPATHY_DB), rng.uniform(*SYMPATHY_FADE_S)
+    level_db, fade_s = rng.uniform(-30, -15), rng.uniform(0.08, 0.4)
     free = (1 - _contact(depth)).astype(np.float32)
     driven = audio * free
     rung = np.asarray(signal.oaconvolve(driven, response)[: len(audio)], np.float32)

@@ -31,6 +31,7 @@ ATTACK_S = 0.002
 BLENDED = 0.5  # fraction of the pianos that mix recorded layers of dynamics
 ENTRY_LATEST = 0.4  # slurred notes enter their recordings before this fraction of the length
 LOWEST_UNISON = 32  # lower notes of a piano have a single string
+RELEASE_CONSTANTS = 5.0  # time constants until a release is over, 43 dB down
 FADED_DB = 12.0
 """A plucked or blown note ends when its release has fallen this far. Labels of recorded guitars end
 14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
@@ -128,24 +129,6 @@ def render(
     return Rendered(audio, joined(played), pedal if pianos else None)
 
 
-RELEASE_TIME_CONSTANTS = 5.0  # a release is rendered until it is 43 dB down
-
-
-class Releases:
-    """Notes that fade by one exponential from their offset on, as ``Dampings``."""
-
-    def __init__(self, notes: Notes, release_s: float) -> None:
-        length = int(RELEASE_TIME_CONSTANTS * release_s * SAMPLE_RATE)
-        self.begin = np.rint(notes.offset * SAMPLE_RATE).astype(np.intp)
-        self.end = self.begin + length
-        self.gone_s = np.full(len(notes), np.inf)
-        time = np.arange(length + 1, dtype=np.float32)
-        self._gain = np.exp(-time / np.float32(release_s * SAMPLE_RATE))
-
-    def apply(self, _: int, sound: F32) -> None:
-        sound *= self._gain[: len(sound)]
-
-
 def _play(
     bank: Bank,
     notes: Notes,
@@ -183,16 +166,20 @@ def _play(
         other_phase = instrument.onset[other] + (first - begin) * other_step
     mistuned = np.where(notes.pitch >= LOWEST_UNISON, voice.unison_cents, 0)
     other_string = 2 ** (mistuned * rng.standard_normal(count) / 1200)
-    falls: Dampings | Releases
     if voice.dampers:
-        falls = Dampings(notes, voice.dampers, contact_s)
-    else:
-        falls = Releases(notes, voice.release_s)
-    held = falls.begin - first
+        dampings = Dampings(notes, voice.dampers, contact_s)
+        falls, over, gone_s = dampings.begin, dampings.end, dampings.gone_s
+    else:  # by one exponential, from the offset on
+        release = voice.release_s * SAMPLE_RATE
+        fall = np.arange(int(RELEASE_CONSTANTS * release) + 1, dtype=np.float32)
+        fall = np.exp(-fall / np.float32(release))
+        falls, gone_s = np.rint(notes.offset * SAMPLE_RATE).astype(np.intp), np.full(count, np.inf)
+        over = falls + len(fall) - 1
+    held = falls - first
     loop_start, loop_end = instrument.loop_start[pick], instrument.loop_end[pick]
     looped = instrument.sustained & (loop_end > 0)
     recorded = np.floor((length - phase) / step).astype(np.intp)
-    total = falls.end - first
+    total = over - first
     total = np.where(looped, total, np.minimum(total, recorded))
     total = np.minimum(total, len(audio) - first)
     gain_db = voice.dynamic_db * np.log10(notes.velocity / REFERENCE_VELOCITY)
@@ -250,7 +237,10 @@ def _play(
             sound[sustain : sustain + transition] *= rising[::-1][: n - sustain]
             sound[sustain + transition :] = 0
         elif sustain < n:
-            falls.apply(i, sound[sustain:])
+            if voice.dampers:
+                dampings.apply(i, sound[sustain:])
+            else:
+                sound[sustain:] *= fall[: n - sustain]
         sound *= np.float32(gain[i])
         at = int(first[i])
         audio[at + skip : at + n] += sound[skip:]
@@ -262,7 +252,7 @@ def _play(
         again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
         faded_s = np.minimum(notes.offset + fade_s, np.maximum(again_s, notes.offset))
         notes = notes.ending(np.where(phrasing.connected, notes.offset, faded_s))
-    return notes.ending(np.minimum(notes.offset, np.minimum(heard, falls.gone_s)))
+    return notes.ending(np.minimum(notes.offset, np.minimum(heard, gone_s)))
 
 
 def _interpolate(source: NDArray[np.int16], position: F64) -> F32:

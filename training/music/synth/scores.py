@@ -95,10 +95,6 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
     )
 
 
-OUTER = 0.5  # fraction of the patterns near the lowest or the highest note
-OUTER_SEMITONES = 16
-SECTION_S = (2.0, 6.0)  # length of a pattern
-REPEATED = 0.3  # share of the lines that stay on one pitch
 STEPS = ([0, 2, 4, 5, 7, 9, 11], range(12), [0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 8], [0, 7])
 """Scales and chords, whose steps a line goes up and down."""
 
@@ -112,10 +108,10 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
     while time < seconds:
-        span = float(rng.uniform(*SECTION_S))
+        span = float(rng.uniform(2, 6))
         centre = float(rng.uniform(low, high))
-        if rng.random() < OUTER:
-            edge = rng.uniform(0, OUTER_SEMITONES)
+        if rng.random() < 0.5:  # near the lowest or the highest note
+            edge = rng.uniform(0, 16)
             centre = float(low + edge if rng.random() < 0.5 else high - edge)
         pattern = (_line, _clusters, _single)[rng.integers(3)]
         onset, duration, pitch = pattern(span, centre, rng)
@@ -139,7 +135,7 @@ def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F
 def _line(span: float, centre: float, rng: Rng) -> Section:
     """Up and down a scale or a chord, or one note again and again."""
     onset, duration = _pulse(span, rng, 0.07, 0.5)
-    if rng.random() < REPEATED:
+    if rng.random() < 0.3:
         return onset, duration, np.full(len(onset), centre)
     steps = np.array(STEPS[rng.integers(len(STEPS))])
     turn = int(rng.integers(4, 16))

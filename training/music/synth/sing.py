@@ -6,8 +6,6 @@ labelled as a listener would mark it: from where its vowel is loud, or from the 
 from the note before, until the vowel fades; with the pitch nearest to what is sung.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import soxr
 from numpy.typing import NDArray
@@ -31,42 +29,28 @@ DYNAMIC_DB = 30.0  # between velocities 10 and 100
 HUMMED = 0.15  # fraction of the melodies that are hummed
 
 
-@dataclass(frozen=True)
 class Habits:
     """How someone sings."""
 
-    melisma: float  # fraction of the connected notes that share a syllable with the note before
-    glide: float  # frames, standard deviation of the slide between two pitches
-    scoop: float  # fraction of the notes that begin below their pitch
-    fall: float  # fraction of the phrases whose last note falls
-    vibrato: float  # semitones, at most
-    vibrato_hz: float
-    detune: float  # semitones, standard deviation of a note
-    drift: float  # semitones, standard deviation of the drift in a second
-    tuning: float  # semitones above the concert pitch
-    size: float  # resonances are this many times as high as the recorded ones
-    breath: float  # level of consonants, relative to the recorded one, in dB
-    muffled_hz: float  # above it closed lips take 12 dB an octave; infinite for open ones
-
-
-def random_habits(rng: Rng, alone: bool = True) -> Habits:
-    """alone: nobody gives a pitch; untrained singers then begin anywhere."""
-    trained, hums = rng.random() < 0.4, rng.random() < HUMMED
-    tuning = rng.uniform(-0.5, 0.5) if alone and not trained else rng.normal(0, 0.16)
-    return Habits(
-        melisma=float(rng.beta(1, 2)),
-        glide=float(np.exp(rng.uniform(np.log(2), np.log(8)))),
-        scoop=float(rng.beta(1, 2)),
-        fall=float(rng.beta(1, 4)),
-        vibrato=float(rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)),
-        vibrato_hz=float(rng.uniform(4.5, 7)),
-        detune=float(rng.uniform(0.05, 0.15) if trained else rng.uniform(0.1, 0.35)),
-        drift=float(rng.uniform(0.02, 0.1)),
-        tuning=float(tuning),
-        size=float(np.exp(rng.normal(0, 0.07))),
-        breath=-30.0 if hums else float(rng.uniform(-9, 3)),
-        muffled_hz=float(np.exp(rng.uniform(np.log(250), np.log(700)))) if hums else np.inf,
-    )
+    def __init__(self, rng: Rng, alone: bool = True) -> None:
+        """alone: nobody gives a pitch; untrained singers then begin anywhere."""
+        trained, hums = rng.random() < 0.4, rng.random() < HUMMED
+        self.tuning = rng.uniform(-0.5, 0.5) if alone and not trained else rng.normal(0, 0.16)
+        """Semitones above the concert pitch."""
+        self.melisma = rng.beta(1, 2)  # fraction of connected notes that share a syllable
+        self.glide = np.exp(rng.uniform(np.log(2), np.log(8)))
+        """Frames, standard deviation of the slide between two pitches."""
+        self.scoop = rng.beta(1, 2)  # fraction of the notes that begin below their pitch
+        self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note falls
+        self.vibrato = rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)  # semitones
+        self.vibrato_hz = rng.uniform(4.5, 7)
+        self.detune = rng.uniform(0.05, 0.15) if trained else rng.uniform(0.1, 0.35)
+        """Semitones, standard deviation of a note."""
+        self.drift = rng.uniform(0.02, 0.1)  # semitones, standard deviation in a second
+        self.size = np.exp(rng.normal(0, 0.07))  # of the resonances, relative to the recorded ones
+        self.breath_db = -30.0 if hums else rng.uniform(-9, 3)  # of consonants
+        self.muffled_hz = np.exp(rng.uniform(np.log(250), np.log(700))) if hums else np.inf
+        """Above it closed lips take 12 dB an octave."""
 
 
 def line(notes: Notes) -> Notes:
@@ -163,7 +147,7 @@ class _Frames:
             self.voiced[places] = self.source[places] >= syllable.voiced
             level_db = np.interp(np.arange(begin, stop), first[group], gain_db[group])
             level_db -= syllable.level_db
-            self.gain_db[places] = level_db[0] + habits.breath * ~self.voiced[places]
+            self.gain_db[places] = level_db[0] + habits.breath_db * ~self.voiced[places]
             end = stop + min(syllable.end - syllable.release, len(self.source) - stop)
             self.source[begin:stop] = _stretched(syllable, stop - begin)
             self.source[stop:end] = syllable.release + np.arange(end - stop)

@@ -114,12 +114,7 @@ def _part(recordings: list[RealRecording], place: int, seconds: float, rng: Rng)
 
 
 def _rendered(
-    name: str,
-    material: Material,
-    backgrounds: Backgrounds,
-    count: int,
-    seconds: float,
-    rng: Rng,
+    name: str, material: Material, backgrounds: Backgrounds, count: int, seconds: float, rng: Rng
 ) -> Iterator[Passage]:
     classes, groups = FAMILIES[name]
     bank = material.bank.instruments
@@ -132,7 +127,7 @@ def _rendered(
     for place in range(count):
         take = Take(material, rng, seconds)
         if name == "no notes":
-            sound = random_background(int(seconds * SAMPLE_RATE), rng, backgrounds)
+            sound = random_background(int(seconds * SAMPLE_RATE), rng, backgrounds, recorded=1.0)
             dry = Rendered(sound, joined([]))
         elif name == "voice" and material.singers:
             dry = take.of_singing(accompanied=False)

@@ -1,7 +1,5 @@
-"""The loss of the transcription networks, of all heads at every usable stride-128 position.
-
-The paper's network has its own, ``training.musicnet.objective``.
-"""
+"""The loss of the transcription networks, of all heads at every usable stride-128 position. (The
+paper's network has its own, ``training.musicnet.objective``.)"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +21,7 @@ class HeadWeights:
 
     frame: float = 1.0  # That a note sounds
     onset: float = 4.0  # That it begins
-    velocity: float = 10.0
-    """How loud it is. Most of this entropy is that of the labels and cannot be learned away."""
+    velocity: float = 10.0  # How loud it is; most of this entropy is that of the labels
     offset: float = 1.5  # That it ends
     pedal: float = 1.0  # That the pedal is down
     instrument: float = 1.0  # Who plays it
@@ -34,9 +31,8 @@ BATCH_KEPT = 0.99  # of the counts of earlier batches, from batch to batch
 
 
 class ClassShares:
-    """Shares of the instrument classes among the notes of about the last hundred batches. A small
-    batch has notes of few classes, and shares within it would make the rarest of them weigh
-    most."""
+    """Shares of the instrument classes among the notes of about the last hundred batches: within
+    one batch the rarest of few classes would weigh most."""
 
     def __init__(self) -> None:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))
@@ -86,22 +82,18 @@ def heads_loss(
                 raise ValueError(f"no loss for the head {head!r}")
     if classes:
         parts["instrument"] = _instrument_loss(players, labels, cells, shares)
-    total = sum(
-        (getattr(weights, name) * part for name, part in parts.items()), logits.new_zeros(())
-    )
-    return total, parts
+    weighted = [getattr(weights, name) * part for name, part in parts.items()]
+    return torch.stack(weighted).sum(), parts
 
 
 def _instrument_loss(
     logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice], shares: ClassShares
 ) -> Tensor:
     """Binary cross-entropy of each class, since several may play a note; summed over classes,
-    averaged over notes that begin.
+    averaged over notes that begin. logits: (batch, classes, frames, pitches).
 
     A note weighs as the inverse square root of its class's share: pianos play most notes, and a
     head that always says so would be right too often to learn anything else.
-
-    logits: (batch, classes, frames, pitches).
     """
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
@@ -146,9 +138,8 @@ class Teacher:
         self._device: torch.device | None = None
         theirs = self._network.config
         if theirs.context > student.context or theirs.sample_rate != student.sample_rate:
-            raise ValueError(
-                f"teacher {config.teacher} hears more than {student.name}, or at another rate"
-            )
+            name = config.teacher
+            raise ValueError(f"teacher {name} hears more than {student.name}, or at another rate")
         self._samples = theirs.context + WINDOW
 
     def mixed(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:

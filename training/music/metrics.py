@@ -60,14 +60,9 @@ def frame_f1(estimated: NDArray, roll: NDArray) -> float:
 
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
     """mir_eval's note F1 with velocities, without offsets."""
-    if not len(reference) or not len(estimated):
-        return 0.0
-    pairs = mir_eval.transcription_velocity.match_notes(
-        *(*_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity),
-        onset_tolerance=ONSET_TOLERANCE_S,
-        offset_ratio=None,
-    )
-    return _f1(pairs, reference, estimated)
+    both = *_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity
+    judge = mir_eval.transcription_velocity.precision_recall_f1_overlap
+    return float(judge(*both, onset_tolerance=ONSET_TOLERANCE_S, offset_ratio=None)[2])
 
 
 def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import KDTree
 
 from model.config import PITCHES
 from model.instruments import UNKNOWN
@@ -128,13 +129,8 @@ def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
 
 def nearest(onset_s: F64, pitch: NDArray, at_s: F64, at_pitch: I64, within_s: float) -> I64:
     """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
-    found = np.full(len(at_s), -1)
-    for one in np.unique(at_pitch):
-        notes = np.flatnonzero(pitch == one)
-        if len(notes):
-            places = np.flatnonzero(at_pitch == one)
-            distance = np.abs(onset_s[notes] - at_s[places, None])
-            best = distance.argmin(axis=1)
-            near = distance[np.arange(len(places)), best] <= within_s
-            found[places[near]] = notes[best[near]]
-    return found
+    apart = 1e6  # seconds between pitches: farther than any within_s
+    tree = KDTree(np.stack([onset_s, apart * pitch], axis=1))
+    places = np.stack([at_s, apart * at_pitch], axis=1)
+    distance_s, found = tree.query(places, p=np.inf)
+    return np.where(distance_s <= within_s, found, -1)

@@ -20,7 +20,6 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,14 @@ from numpy.typing import NDArray
 
 from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.instruments import UNKNOWN
-from model.storage import load, replace_file
+from model.storage import load
 from service.engine.local import LocalComputer
 from service.notes.frames import peaks
 from training.arrays import F32, F64
 from training.music.aligner import Aligned, align_files
 from training.music.masks import ALL_PITCHES, BOTH, doubts_of, edges, rows
 from training.music.notes import Notes, notes_of
-from training.music.recordings import PCM_SCALE, read_table, stored_audio
+from training.music.recordings import PCM_SCALE, read_table, stored_arrays, stored_audio
 from training.music.transcribe import transcribe_array
 
 logger = logging.getLogger(__name__)
@@ -90,38 +89,33 @@ def load_scored(
 ) -> list[RealRecording]:
     """The recordings of a split that have a score, in index order, without those of the IDs
     ``left_out``. Raises ValueError or OSError for files that cannot be read."""
-    entries = [e for e in _entries(root, split) if e.get("score") and e["id"] not in left_out]
-    places = [_place(root, cache, entry) for entry in entries]
-    missing = [pair for pair in zip(entries, places, strict=True) if not pair[1].exists()]
-    if missing:
+    return [
+        _scored(root, cache, entry)
+        for entry in _entries(root, split)
+        if entry.get("score") and entry["id"] not in left_out
+    ]
+
+
+def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
+    audio, score = root / entry["audio"], root / entry["score"]
+
+    def aligned_now() -> dict[str, Any]:
         with LocalComputer(load(MODEL)) as computer:
-            for entry, place in missing:
-                aligned = align_files(root / entry["audio"], root / entry["score"], computer)
-                logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
-                replace_file(place, partial(np.savez, **vars(aligned)))
-    return [_scored(root, cache, *pair) for pair in zip(entries, places, strict=True)]
+            aligned = align_files(audio, score, computer)
+        logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
+        return vars(aligned)
 
-
-def _place(root: Path, cache: Path, entry: dict[str, Any]) -> Path:
-    """Where the alignment of a recording is kept."""
-    digest = hashlib.sha256(str(ALIGNED_VERSION).encode())
-    for kind in ("audio", "score"):
-        digest.update((root / entry[kind]).read_bytes())
-    return cache / f"scored-{entry['id']}-{digest.hexdigest()[:12]}" / "labels.npz"
-
-
-def _scored(root: Path, cache: Path, entry: dict[str, Any], place: Path) -> RealRecording:
-    with np.load(place) as stored:
-        aligned = Aligned(**stored)
+    key = hashlib.sha256(str(ALIGNED_VERSION).encode() + audio.read_bytes() + score.read_bytes())
+    folder = cache / f"scored-{entry['id']}-{key.hexdigest()[:12]}"
+    aligned = Aligned(**stored_arrays(folder / "labels.npz", aligned_now))
     # The class of a soloist; unknown for several players or other instruments.
     words = str(entry.get("instruments", "")).lower()
     solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
     signs, signs_s = root / "ornaments" / f"{entry['id']}.tsv", np.zeros(0)
     if signs.exists():
         signs_s = np.loadtxt(signs, delimiter="\t", skiprows=1, usecols=0, ndmin=1)
-    ornamented = bool(entry.get("ornaments", len(signs_s) > 0))
-    notes, audio = aligned.notes.played_by(next(solo, UNKNOWN)), root / entry["audio"]
-    doubts = doubts_of(aligned, signs_s, ornamented)
+    doubts = doubts_of(aligned, signs_s, bool(entry.get("ornaments", len(signs_s))))
+    notes = aligned.notes.played_by(next(solo, UNKNOWN))
     return RealRecording(entry["id"], stored_audio(audio, cache), notes, doubts)
 
 
@@ -178,22 +172,20 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
         return []
     entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in KEPT_OUT]
     key = hashlib.sha256(index.read_bytes() + bytes([PHRASES_VERSION])).hexdigest()[:12]
-    place = cache / f"phrases-{key}.npz"
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
-    if not place.exists():
+
+    def heard() -> dict[str, F64]:
         with LocalComputer(load(MODEL)) as computer:
-            found: dict[str, Any] = {
-                name: _onsets(computer, sound) for name, sound in audio.items()
-            }
-        replace_file(place, partial(np.savez, **found))
+            return {name: _onsets(computer, sound) for name, sound in audio.items()}
+
+    onsets = stored_arrays(cache / f"phrases-{key}.npz", heard)
     clips = []
-    with np.load(place) as stored:
-        for entry in entries:
-            sound, (onset, pitch) = audio[entry["file"]], stored[entry["file"]]
-            number = INSTRUMENTS.index(entry["class"])
-            notes = notes_of(onset, onset + SOUNDS_S, pitch, instrument=number)
-            doubts = rows(np.zeros(1), len(sound) / SAMPLE_RATE, ALL_PITCHES, BOTH)
-            clips.append(RealRecording(Path(entry["file"]).stem, sound, notes, doubts))
+    for entry in entries:
+        sound, (onset, pitch) = audio[entry["file"]], onsets[entry["file"]]
+        number = INSTRUMENTS.index(entry["class"])
+        notes = notes_of(onset, onset + SOUNDS_S, pitch, instrument=number)
+        doubts = rows(np.zeros(1), len(sound) / SAMPLE_RATE, ALL_PITCHES, BOTH)
+        clips.append(RealRecording(Path(entry["file"]).stem, sound, notes, doubts))
     return clips
 
 

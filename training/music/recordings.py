@@ -13,6 +13,7 @@ acts on the notes of its own track.
 import csv
 import hashlib
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -214,6 +215,14 @@ def read_audio(path: Path) -> tuple[F32, int]:
     except (soundfile.SoundFileError, OSError) as error:
         raise AudioError(f"cannot read {path}: {error}") from None
     return samples.mean(axis=1), rate
+
+
+def stored_arrays(place: Path, made: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """The arrays in a file of the cache, made on first use."""
+    if not place.exists():
+        replace_file(place, partial(np.savez, **made()))
+    with np.load(place) as stored:
+        return dict(stored)
 
 
 def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:

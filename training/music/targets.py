@@ -57,37 +57,34 @@ def segment_labels(
     unknown: F64 | None = None,
 ) -> Targets[NDArray[np.uint8]]:
     """The targets of a segment. ``pedal`` and ``unknown`` are as in ``render.Rendered``."""
+
+    def position(seconds: F64) -> F64:  # in frames
+        return seconds * (sample_rate / HOP) - (start_sample / HOP + 1)
+
+    def span(begin_s: float, end_s: float) -> slice:
+        # A tiny tolerance: a note exactly on a frame survives the rounding of its seconds.
+        within = np.clip(np.ceil(position(np.array([begin_s, end_s])) - 1e-6), 0, frames)
+        return slice(*within.astype(int))
+
     frame = np.zeros((frames, PITCHES), np.uint8)
-    # In units of frames: note positions become comparable with frame numbers directly.
-    scale = sample_rate / HOP
-    shift = start_sample / HOP + 1
-    begin = notes.onset * scale - shift
-    end = notes.offset * scale - shift
     pitch = notes.pitch.astype(np.intp)
-    # a tiny tolerance, so that a note exactly on a frame survives the rounding of its seconds.
-
-    def index(position: F64) -> NDArray[np.intp]:
-        return np.clip(np.ceil(position - 1e-6), 0, frames).astype(np.intp)
-
-    first, last = index(begin), index(end)
-    for i in np.flatnonzero(last > first):
-        frame[first[i] : last[i], pitch[i]] = 1
-    onset, note = _triangles(begin, pitch, frames)
-    offset, _ = _triangles(end, pitch, frames)
+    for begin_s, end_s, at in zip(notes.onset, notes.offset, pitch, strict=True):
+        frame[span(begin_s, end_s), at] = 1
+    onset, note = _triangles(position(notes.onset), pitch, frames)
+    offset, _ = _triangles(position(notes.offset), pitch, frames)
     # One more element, for cells without a note.
     velocity = np.append(np.clip(np.rint(notes.velocity), 0, VELOCITY_SCALE), 0).astype(np.uint8)
     instrument = np.append(notes.instrument + 1, 0).astype(np.uint8)
     depth = np.full(frames, PEDAL_UNKNOWN if pedal is None else 0, np.uint8)
     for begin_s, end_s, down in () if pedal is None else pedal:
-        span = slice(*index(np.array([begin_s, end_s]) * scale - shift))
-        depth[span] = np.maximum(depth[span], np.uint8(np.rint(down * PEDAL_SCALE)))
+        held = depth[span(begin_s, end_s)]
+        np.maximum(held, np.uint8(np.rint(down * PEDAL_SCALE)), out=held)
     doubts = np.zeros((2, frames, PITCHES), np.uint8)
     for begin_s, end_s, at, what in () if unknown is None else unknown:
-        span = slice(*index(np.array([begin_s, end_s]) * scale - shift))
-        pitches = slice(None) if at < 0 else slice(int(at), int(at) + 1)
+        pitches = slice(None) if at < 0 else int(at)
         for row, bit in enumerate((FRAME_UNKNOWN, ONSET_UNKNOWN)):
             if int(what) & bit:
-                doubts[row, span, pitches] = 1
+                doubts[row, span(begin_s, end_s), pitches] = 1
     return Targets(frame, onset, velocity[note], offset, instrument[note], depth, *doubts)
 
 

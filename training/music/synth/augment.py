@@ -78,7 +78,7 @@ class Degradation:
     noise: float = 0.9  # steady noise, 10 to 60 dB below the music
     hum: float = 0.12  # mains hum with overtones, 15 to 50 dB below the music
     clicks: float = 0.08  # as of old records, 10 to 35 dB below the music
-    drums: float = 0.08  # a recorded kit, or bursts of noise, -15 to 5 dB relative to the music
+    drums: float = 0.08  # a recorded kit, -15 to 5 dB relative to the music
     voice: float = 0.08  # recorded speech, -20 to 5 dB relative to the music
     telephone: float = 0.04
     suppressor: float = 0.06
@@ -89,7 +89,6 @@ EVERYDAY = Degradation()
 PRODUCED = Degradation(drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
 """How songs are mixed and passed on."""
 QUIETEST_DB = -40.0  # peak below full scale
-RECORDED = 0.7  # fraction of the noise that is recorded, if any exists
 MEASURED = 0.5  # fraction of the rooms that are measured, if any exist
 
 
@@ -172,7 +171,7 @@ def _with_noise(audio: F32, rng: Rng, config: Degradation, sounds: noise.Backgro
 
     if rng.random() < config.noise:
         lowest, highest = (-60, -25) if rng.random() < 0.7 else (-25, -10)
-        if sounds.kinds and rng.random() < RECORDED:
+        if sounds.kinds and rng.random() < noise.RECORDED:
             add(sounds.noise(length, rng), lowest, highest)
         else:
             add(noise.coloured(length, str(rng.choice(list(noise.COLOURS))), rng), lowest, highest)
@@ -181,7 +180,7 @@ def _with_noise(audio: F32, rng: Rng, config: Degradation, sounds: noise.Backgro
     if rng.random() < config.clicks:
         add(noise.clicks(length, rng), -35, -10)
     if rng.random() < config.drums:
-        add(noise.percussion(length, rng, sounds), -15, 5)
+        add(sounds.drums(length, rng), -15, 5)
     if rng.random() < config.voice:
         add(sounds.talk(length, rng), -20, 5)
     return audio

@@ -35,12 +35,8 @@ _CLASSES = {
 OVERSAMPLING = 2  # keeps the images of linear interpolation 26 dB down at 4 kHz
 STORED_RATE = OVERSAMPLING * SAMPLE_RATE
 SILENCE_DB = -45.0  # a decaying note ends once its envelope stays this far below its peak
-LOOP_CROSSFADE_S = 0.05
 GUARD = 4  # zero samples after each note, so that interpolation may read one past the end
 CACHE_VERSION = 4
-ATTACK_WINDOW_S = 0.15
-ATTACK_LEVEL = 0.2  # a note begins at this fraction of the peak of its attack window
-ENVELOPE_BLOCK_S = 0.02
 BALANCE_LIMIT_DB = 8.0  # of the natural differences in loudness between the notes of a layer
 NORMALISED = "normalised"  # in the remark of entries whose ``orig_peak_db`` is meaningless
 CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 99.0}
@@ -52,9 +48,8 @@ HELD_OUT = tuple(
     "flute_vsco2 oboe_msgeneral clarinet_vsco2 bassoon_vsco2 sax_tenor_vcsl horn_vsco2 "
     "horn_vsco2_sus trombone_vsco2 choir_male_berklee vibraphone_vcsl".split()
 )
-"""Entries held out of training, for validation on unseen instruments: one independent set of
-samples for each class with at least two, recorded if possible, together with all other entries of
-the same instrument. For viola and oboe only sound fonts exist."""
+"""Entries for validation on unseen instruments: of each class with at least two an independent set
+of samples, recorded if there is one, with all other entries of the same instrument."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +79,9 @@ class Instrument:
         return "" if self.number == UNKNOWN else INSTRUMENTS[self.number]
 
     @property
-    def low(self) -> int:
-        """Lowest recorded MIDI note."""
-        return int(np.rint(self.midi.min()))
-
-    @property
-    def high(self) -> int:
-        """Highest recorded MIDI note."""
-        return int(np.rint(self.midi.max()))
+    def range(self) -> tuple[int, int]:
+        """Lowest and highest recorded MIDI note."""
+        return int(np.rint(self.midi.min())), int(np.rint(self.midi.max()))
 
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
@@ -169,7 +159,7 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
 def _make_seamless(sound: F32, start: int, end: int) -> None:
     """Blends the samples before ``end`` into those before ``start``, in place, so that reading can
     jump from ``end`` to ``start`` without a click."""
-    fade = min(int(LOOP_CROSSFADE_S * STORED_RATE), start, end - start)
+    fade = min(int(0.05 * STORED_RATE), start, end - start)
     angle = np.linspace(0, np.pi / 2, fade, dtype=np.float32)
     sound[end - fade : end] *= np.cos(angle)
     sound[end - fade : end] += sound[start - fade : start] * np.sin(angle)
@@ -178,14 +168,14 @@ def _make_seamless(sound: F32, start: int, end: int) -> None:
 def _onset(sound: F32, indexed_s: float) -> int:
     """Sample of the onset: the index's, or where a bowed or blown note is first heard, up to 25 ms
     earlier."""
-    attack = np.abs(sound[: int(ATTACK_WINDOW_S * STORED_RATE)])
-    heard = int(np.argmax(attack >= ATTACK_LEVEL * attack.max(initial=0))) if len(attack) else 0
+    attack = np.abs(sound[: int(0.15 * STORED_RATE)])
+    heard = int(np.argmax(attack >= 0.2 * attack.max(initial=0))) if len(attack) else 0
     return min(heard, round(indexed_s * STORED_RATE))
 
 
 def _audible_length(sound: F32) -> int:
     """Samples until the envelope stays below SILENCE_DB of its peak."""
-    block = int(ENVELOPE_BLOCK_S * STORED_RATE)
+    block = int(0.02 * STORED_RATE)
     envelope = np.maximum.reduceat(np.abs(sound), np.arange(0, len(sound), block))
     loud = np.flatnonzero(envelope > envelope.max() * 10 ** (SILENCE_DB / 20))
     return min(len(sound), (int(loud[-1]) + 1) * block) if len(loud) else 0
@@ -220,18 +210,15 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
 def _class_number(entry: dict[str, Any]) -> int:
     """Class of a bank entry; UNKNOWN if it is unclear, as of mixed strings. A pizzicato counts as
     plucked, a section of one instrument as that."""
-    name = entry["instrument"]
-    if "class" in entry:
-        name = entry["class"]
-    elif "sections" in entry.get("source", ""):  # one entry made of several instruments
-        return UNKNOWN
-    elif entry["family"] in ("plucked", "mallets"):
-        name = entry["family"]
-    elif entry["family"] == "strings" and entry["kind"] == "decaying":
-        name = "plucked"
-    elif name.endswith("_sax"):
-        name = "saxophone"
-    name = _CLASSES.get(name, name)
+    name = entry.get("class", entry["instrument"])
+    if "class" not in entry:
+        if "sections" in entry.get("source", ""):  # one entry made of several instruments
+            return UNKNOWN
+        if entry["family"] in ("plucked", "mallets"):
+            name = entry["family"]
+        elif entry["family"] == "strings" and entry["kind"] == "decaying":
+            name = "plucked"
+    name = "saxophone" if name.endswith("_sax") else _CLASSES.get(name, name)
     return INSTRUMENTS.index(name) if name in INSTRUMENTS else UNKNOWN
 
 
@@ -244,12 +231,9 @@ COMPARED = 4096  # samples over which the correlation is computed
 def neighbours(
     instrument: Instrument, pick: NDArray[np.intp], velocity: NDArray[np.floating[Any]]
 ) -> tuple[NDArray[np.intp], F32]:
-    """For n notes that play recording ``pick``: the recording to mix with it, and its share, [n].
-
-    It is of the same pitch, from the layer next to the picked one on the side of the note's
-    velocity. The share grows in proportion from 0 at the picked layer to 1 at the other, and is 0
-    where there is no such recording.
-    """
+    """For n notes that play recording ``pick``: the recording to mix with it, of the same pitch and
+    the next layer towards the note's velocity, and its share, [n]: from 0 at the picked layer to 1
+    at the other, 0 if there is none."""
     recorded = instrument.velocity
     away = velocity - recorded[pick]
     # Distance of every recording from the picked one, in the direction of the note's velocity.

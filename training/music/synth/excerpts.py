@@ -15,7 +15,6 @@ from training.music.synth.augment import (
     EVERYDAY,
     NOWHERE,
     PRODUCED,
-    RECORDED,
     Degradation,
     Surroundings,
     augment,
@@ -24,14 +23,7 @@ from training.music.synth.augment import (
 from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.noise import load_backgrounds, random_background
-from training.music.synth.perform import (
-    PITCH_HIGH,
-    PITCH_LOW,
-    choose,
-    orchestrate,
-    perform,
-    voice_for,
-)
+from training.music.synth.perform import choose, orchestrate, perform, voice_for
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
 from training.music.synth.sing import Habits, line, random_melody, sing, transposed
@@ -138,8 +130,8 @@ class Take:
         entries = [entry for name, entry in instruments.items() if name not in HELD_OUT]
         keyboards = [entry for entry in entries if entry.family == "piano"]
         entry = choose(keyboards if keyboards and rng.random() < 0.6 else entries, rng)
-        low, high = max(PITCH_LOW, entry.low - 2), min(PITCH_HIGH, entry.high + 2)
-        notes = random_notes(self.seconds, low, high, rng)
+        low, high = entry.range
+        notes = random_notes(self.seconds, low - 2, high + 2, rng)
         voice = voice_for(entry, rng)
         pedal = np.zeros((0, 3))
         if voice.dampers and rng.random() < 0.3:
@@ -185,7 +177,7 @@ class Take:
         bank = self.material.bank
         return self._rendered(*orchestrate(bank, piece, notes, pedal, self.rng, only))
 
-    def _rendered(self, notes: Notes, voices: list[Voice], pedal: F64 | None) -> Rendered:
+    def _rendered(self, notes: Notes, voices: list[Voice], pedal: F64) -> Rendered:
         bank, mechanics = self.material.bank, self.material.mechanics
         how = self.seconds, self.tuning_cents, self.rng
         return render(bank, notes, voices, *how, pedal, mechanics)
@@ -229,7 +221,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rende
     kind = rng.random()
     if kind < BACKGROUND:
         length = int(seconds * SAMPLE_RATE)
-        sound = random_background(length, rng, surroundings.sounds, RECORDED)
+        sound = random_background(length, rng, surroundings.sounds)
         return Rendered(augment(sound, rng, how, surroundings), joined([]))
     take = Take(material, rng, seconds)
     if kind < BACKGROUND + RANDOM:

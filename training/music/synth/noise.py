@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
-from scipy import fft, signal
+from scipy import fft
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, Rng
@@ -19,6 +19,7 @@ CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss"
 """Kinds of continuous sounds; others are occasional events."""
 CROSSFADE_S = 0.15
 STEPS = 16  # of a beat's pattern
+RECORDED = 0.7  # fraction of the noise that is recorded, if any exists
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
 """General MIDI keys of bass drum, snare drum, hi-hat and (all others), and how often each plays."""
 
@@ -71,7 +72,10 @@ class Backgrounds:
         return out
 
     def drums(self, length: int, rng: Rng) -> F32:
-        """One of the kits plays a beat; float32 [length]."""
+        """One of the kits plays a beat; float32 [length], silent without kits."""
+        out = np.zeros(length, np.float32)
+        if not self.kits:
+            return out
         kit = self.kits[list(self.kits)[rng.integers(len(self.kits))]]
         named = {key for keys, _ in _ROLES for key in keys}
         parts = []
@@ -82,7 +86,6 @@ class Backgrounds:
                 layers = [_sound(hit) for key, hit in hits if key == chosen]
                 parts.append((layers, rng.random(STEPS) < share))
         step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # between two places of the pattern
-        out = np.zeros(length, np.float32)
         for place, begin in enumerate(range(int(rng.integers(step)), length, step)):
             for layers, pattern in parts:
                 if pattern[place % STEPS] and rng.random() < 0.95:
@@ -147,7 +150,6 @@ def _add(out: F32, at: int, sound: F32) -> None:
 TABLE_S = 47.0  # length of the noise tables that excerpts take random slices from
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
 """Noise colours: amplitude falls with frequency to this power."""
-CLICKS_PER_S, BURSTS_PER_S = 1.0, 2.5
 
 
 @lru_cache(maxsize=len(COLOURS))
@@ -184,27 +186,11 @@ def hum(length: int, rng: Rng) -> F32:
 def clicks(length: int, rng: Rng) -> F32:
     """Single loud samples and short bursts, as of switches, keys and bad contacts."""
     out = np.zeros(length, np.float32)
-    for at in rng.integers(0, length, rng.poisson(CLICKS_PER_S * length / SAMPLE_RATE)):
+    for at in rng.integers(0, length, rng.poisson(length / SAMPLE_RATE)):
         size = min(int(rng.integers(1, 40)), length - int(at))
         burst = rng.standard_normal(size) * np.exp(-np.arange(size) / rng.uniform(1, 12))
         out[at : at + size] += (burst * rng.lognormal(0, 0.7)).astype(np.float32)
     return out
-
-
-def percussion(length: int, rng: Rng, sounds: Backgrounds) -> F32:
-    """A recorded kit that plays a beat; without one, decaying noise, band-limited at random."""
-    if sounds.kits:
-        return sounds.drums(length, rng)
-    out = np.zeros(length, np.float32)
-    edge = np.exp(rng.uniform(np.log(150), np.log(0.4 * SAMPLE_RATE), 2))
-    high = float(edge.max())  # below the Nyquist frequency
-    low = min(float(edge.min()), high / 1.5)
-    band = signal.butter(1, [low, high], "bandpass", fs=SAMPLE_RATE, output="sos")
-    for at in rng.integers(0, length, rng.poisson(BURSTS_PER_S * length / SAMPLE_RATE)):
-        size = min(int(rng.uniform(0.03, 0.5) * SAMPLE_RATE), length - int(at))
-        shape = np.exp(-np.arange(size) / (SAMPLE_RATE * rng.uniform(0.005, 0.12)))
-        out[at : at + size] += (rng.standard_normal(size) * shape).astype(np.float32)
-    return np.asarray(signal.sosfilt(band, out), np.float32)
 
 
 def sweep(length: int, rng: Rng) -> F32:
@@ -228,16 +214,14 @@ KINDS = {
 """Relative frequency of each kind of excerpt without notes."""
 
 
-def random_background(length: int, rng: Rng, sounds: Backgrounds, recorded: float = 1.0) -> F32:
-    """A whole excerpt without notes, of one of KINDS. recorded: the share of noise that comes from
-    ``sounds``, if there is any; all speech does."""
+def random_background(
+    length: int, rng: Rng, sounds: Backgrounds, recorded: float = RECORDED, kind: str = ""
+) -> F32:
+    """A whole excerpt without notes, float32 [length]: peak 1 or digital silence. kind: instead of
+    a random one of KINDS; recorded: the share of noise that comes from ``sounds``, if there is any.
+    """
     shares = np.array(list(KINDS.values()))
-    kind = str(rng.choice(list(KINDS), p=shares / shares.sum()))
-    return background(kind, length, rng, sounds, recorded)
-
-
-def background(kind: str, length: int, rng: Rng, sounds: Backgrounds, recorded: float = 1.0) -> F32:
-    """An excerpt of this kind, float32 [length]: peak 1 or digital silence."""
+    kind = kind or str(rng.choice(list(KINDS), p=shares / shares.sum()))
     out = np.zeros(length, np.float32)
     if kind in ("noise", "mixture"):
         from_life = bool(sounds.kinds) and rng.random() < recorded
@@ -249,7 +233,7 @@ def background(kind: str, length: int, rng: Rng, sounds: Backgrounds, recorded: 
     if kind in ("hum", "mixture"):
         out += np.float32(rng.uniform(0.2, 1)) * hum(length, rng)
     if kind in ("percussion", "mixture"):
-        out += percussion(length, rng, sounds)
+        out += sounds.drums(length, rng)
     if kind == "percussion":
         out += np.float32(0.3) * clicks(length, rng)
     if kind == "sweep":

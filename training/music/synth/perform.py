@@ -22,19 +22,16 @@ from training.music.synth.pianos import (
     pedal_depths,
 )
 from training.music.synth.render import Voice, shorten_repeats
-from training.music.synth.scores import Piece
+from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
 
-PITCH_LOW, PITCH_HIGH = 21, 108  # the piano's range; all labels lie in it
-TEMPO = (0.7, 1.4)  # relative to the written one
 MIN_NOTE_S = 0.04
-VELOCITY_MIN, VELOCITY_MAX = 12, 122
 
 
 def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
     """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses. Times
     count from the start of the excerpt. Parts stay as in the score; the pedal is not applied yet,
     as it affects only pianos."""
-    tempo = float(np.exp(rng.uniform(*np.log(TEMPO))))
+    tempo = float(np.exp(rng.uniform(np.log(0.7), np.log(1.4))))  # relative to the written one
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))
     lead = float(rng.uniform(0.0, 0.8))
@@ -85,7 +82,7 @@ def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: R
         parts = rng.normal(0, 7, int(notes.part.max(initial=0)) + 1)
         velocity = np.interp(onset, knots, level) + parts[notes.part]
         velocity = velocity + rng.normal(0, rng.uniform(2, 8), len(onset))
-    return np.clip(velocity, VELOCITY_MIN, VELOCITY_MAX).astype(np.float32)
+    return np.clip(velocity, 12, 122).astype(np.float32)
 
 
 def orchestrate(
@@ -95,13 +92,10 @@ def orchestrate(
     pedal: F64,
     rng: Rng,
     only: tuple[str, ...] | None = None,
-) -> tuple[Notes, list[Voice], F64 | None]:
-    """Assigns an instrument to each part: notes, whose ``part`` indexes the voices, and the pedal.
-
-    The pedal is [presses, 3] of begin s, end s and depth, or None if no piano plays. HELD_OUT is
-    not used; for validation, ``only`` names the entries to use instead. Notes outside an
-    instrument's range are dropped when rendered.
-    """
+) -> tuple[Notes, list[Voice], F64]:
+    """Assigns an instrument to each part: notes, whose ``part`` indexes the voices, and the pedal,
+    [presses, 3] of begin s, end s and depth. HELD_OUT is not used; for validation, ``only`` names
+    the entries to use instead. Notes outside an instrument's range are dropped when rendered."""
     usable = [
         entry
         for name, entry in bank.instruments.items()
@@ -124,7 +118,7 @@ def orchestrate(
     notes = notes.moved(part=voice_of, instrument=numbers[voice_of])
     piano_voices = [i for i, voice in enumerate(voices) if voice.dampers]
     if not piano_voices:
-        return shorten_repeats(notes), voices, None
+        return shorten_repeats(notes), voices, np.zeros((0, 3))
     if not len(pedal) and rng.random() < 0.5:
         pedal = invented_pedal(notes, rng)
     presses = pedal_depths(changed_pedal(pedal), rng)
@@ -252,7 +246,8 @@ def _fitting(
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
-    reached = (pitch >= entry.low - REACH) & (pitch <= entry.high + REACH)
+    low, high = entry.range
+    reached = (pitch >= low - REACH) & (pitch <= high + REACH)
     return float(reached.mean()) if len(pitch) else 1.0
 
 

@@ -101,7 +101,7 @@ def render(
     seconds: float,
     tuning_cents: float,
     rng: Rng,
-    pedal: F64 | None = None,
+    pedal: F64,
     mechanics: Mechanics | None = None,
 ) -> Rendered:
     """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio. ``pedal``,
@@ -111,7 +111,6 @@ def render(
     audio = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     played: list[Notes] = []
     pianos = any(voice.dampers for voice in voices)
-    pedal = np.zeros((0, 3)) if pedal is None else pedal
     depth = pedal_depth(pedal, len(audio))
     contact_s = contact_time(depth)
     ringing = np.zeros_like(audio) if pianos and len(pedal) else audio

@@ -18,8 +18,8 @@ BUNDLES = {
     "scores_hauptstimme_index.json": "scores_hauptstimme.zip",
 }
 """Index and zip of each bundle; only the first is required."""
-TRANSCRIBED = "GiantMIDI-Piano"
-"""Source of pieces transcribed by another system: excluded from training."""
+TRANSCRIBED = "GiantMIDI-Piano"  # source that another system transcribed: not trained on
+PITCH_LOW, PITCH_HIGH = 21, 108  # the piano's range; all labels lie in it
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     """Patterns one after another, all in part 0, with pitches within ``low``..``high``. Scores
     rarely leave the middle of the keyboard and follow harmony: with these, every pitch and interval
     is trained."""
+    low, high = max(PITCH_LOW, low), min(PITCH_HIGH, high)
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
     while time < seconds:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from model.storage import replace_file
 from training.arrays import F32
-from training.music.recordings import read_audio
+from training.music.recordings import read_audio, stored_arrays
 
 RATE = 16_000  # samples per second of the analysis
 FRAMES_S = 200  # frames of the analysis per second
@@ -88,19 +87,17 @@ def load_singer(
     for file in files:
         digest.update(file.read_bytes())
     place = cache / f"voice-{name.replace(' ', '_')}-{digest.hexdigest()[:12]}.npz"
-    if not place.exists():
+
+    def made() -> dict[str, NDArray]:
         parts = [analysed(file) for file in files]
-        arrays: dict[str, Any] = {
-            key: np.concatenate([part[key] for part in parts]) for key in parts[0]
-        }
-        replace_file(place, partial(np.savez, **arrays))
-    with np.load(place) as stored:
-        f0, level_db = stored["f0"], stored["level_db"]
-        envelope, aperiodicity = stored["envelope"], stored["aperiodicity"]
-    voiced = f0 > 0
-    pitch = 69 + 12 * np.log2(np.median(f0[voiced]) / 440) if voiced.any() else 60.0
-    found = syllables(f0, level_db)
-    return Singer(name, held_out, sings, envelope, aperiodicity, found, float(pitch))
+        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+    stored = stored_arrays(place, made)
+    f0 = stored["f0"]
+    voiced = f0[f0 > 0]
+    pitch = 69 + 12 * np.log2(np.median(voiced) / 440) if len(voiced) else 60.0
+    coded, found = (stored["envelope"], stored["aperiodicity"]), syllables(f0, stored["level_db"])
+    return Singer(name, held_out, sings, *coded, found, float(pitch))
 
 
 def analysed(file: Path) -> dict[str, NDArray]:

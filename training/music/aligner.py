@@ -22,8 +22,7 @@ from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.transcribe import transcribe_array
 
 TOLERANCE_S = 0.06  # how far a note may lie from its chord
-ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)
-"""Search widths around the chords' initial times, one after the other."""
+ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # around the chords' initial times
 FOUND = 0.2  # smallest onset probability, weighted by distance, of a note that is heard
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5  # weight of the neighbours relative to a note of onset probability 1 in the chord
@@ -73,13 +72,8 @@ def _mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
 
 
 def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
-    """The score's notes moved to where they are heard.
-
-    Args:
-        score: written notes, by onset.
-        sounding, onset: probabilities, (frames, PITCHES).
-        frame_s: from one frame to the next.
-    """
+    """The score's notes, by onset, moved to where they are heard. sounding, onset: probabilities,
+    (frames, PITCHES); frame_s: from one frame to the next."""
     first = np.concatenate([[True], np.diff(score.onset) > CHORD_S])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
@@ -100,17 +94,9 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     order = np.lexsort((score.pitch, onset_s))
     begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
     notes = notes_of(begin_s, end_s, score.pitch[order])
-    return Aligned(
-        notes.onset,
-        notes.offset,
-        notes.pitch,
-        confidence[order],
-        heard[order],
-        written_s,
-        chord_s,
-        _unwritten(notes, onset, frame_s),
-        _ringing(notes, sounding, frame_s),
-    )
+    known = notes.onset, notes.offset, notes.pitch, confidence[order], heard[order]
+    more = _unwritten(notes, onset, frame_s), _ringing(notes, sounding, frame_s)
+    return Aligned(*known, written_s, chord_s, *more)
 
 
 def _peaks(

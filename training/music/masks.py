@@ -50,12 +50,8 @@ def edges(notes: Notes) -> F64:
 
 
 def doubts_of(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
-    """What a score leaves open.
-
-    Args:
-        signs_s: [k], score times of ornament signs that the score does not play out.
-        ornamented: whether the player adds notes.
-    """
+    """What a score leaves open. signs_s: [k], score times of ornament signs that the score does not
+    play out; ornamented: whether the player adds notes."""
     release_s = RINGING_RELEASE_S if aligned.ringing >= RINGING else RELEASE_S
     least = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
     at_s, pitch, _ = aligned.unwritten[aligned.unwritten[:, 2] >= least].T

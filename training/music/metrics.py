@@ -60,6 +60,8 @@ def frame_f1(estimated: NDArray, roll: NDArray) -> float:
 
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
     """mir_eval's note F1 with velocities, without offsets."""
+    if not len(reference) or not len(estimated):  # of which mir_eval warns
+        return 0.0
     both = *_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity
     judge = mir_eval.transcription_velocity.precision_recall_f1_overlap
     return float(judge(*both, onset_tolerance=ONSET_TOLERANCE_S, offset_ratio=None)[2])

@@ -57,7 +57,8 @@ def read_table(path: Path) -> Notes:
             continue
         try:
             onset, offset, pitch, *more = map(float, cells[:5])
-            velocity, program = [*more, *(UNKNOWN_VELOCITY, UNKNOWN)[len(more) :]]
+            velocity = more[0] if more else UNKNOWN_VELOCITY
+            program = more[1] if len(more) > 1 else UNKNOWN
             timed = 0 <= onset <= offset < np.inf
             known = 0 <= program < 128 or program == UNKNOWN
             if not (timed and 0 <= pitch < 128 and 0 <= velocity < 128 and known):

@@ -10,6 +10,7 @@ import soundfile
 from model.config import INSTRUMENTS
 from training.music.recordings import LabelError, read_collection, read_midi, read_table
 
+
 def text(path: Path, content: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)

@@ -22,8 +22,6 @@ MU = 255.0  # ITU-T G.711
 MP3_DELAY = 576 + 529
 """Samples that an MP3 encoder and decoder put before a sound, if the file is too small to
 say so (LAME leaves out its header below about 24 kbit/s); else the decoder removes them."""
-SUPPRESSOR_S = 0.032  # length of the blocks in which a suppressor looks for noise
-QUIET = 20  # percentile of a frequency's levels that is taken for noise
 
 
 def telephone(audio: F32) -> F32:
@@ -38,12 +36,12 @@ def telephone(audio: F32) -> F32:
 def suppressed(audio: F32, over_db: float, lowest_db: float) -> F32:
     """A spectral gate, as of phones and browsers: frequencies less than ``over_db`` above their
     noise are turned down, to ``lowest_db`` at most; same length."""
-    length = int(SUPPRESSOR_S * SAMPLE_RATE)
+    length = int(0.032 * SAMPLE_RATE)
     if len(audio) < 2 * length:
         return audio
     _, _, spectrum = signal.stft(audio, SAMPLE_RATE, nperseg=length)
     level = np.abs(spectrum)
-    noise_level = np.percentile(level, QUIET, axis=1, keepdims=True) * 10 ** (over_db / 20)
+    noise_level = np.percentile(level, 20, axis=1, keepdims=True) * 10 ** (over_db / 20)
     gain = np.clip((level / np.maximum(noise_level, 1e-9)) ** 2, 10 ** (lowest_db / 20), 1)
     gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # as fast as a syllable
     _, out = signal.istft(spectrum * gain, SAMPLE_RATE, nperseg=length)
@@ -59,10 +57,8 @@ def mp3(audio: F32, compression: float) -> F32:
     file.seek(0)
     decoded, _ = soundfile.read(file, dtype="float32")
     delay = MP3_DELAY if len(decoded) != len(audio) else 0
-    out = np.zeros_like(audio)
     kept = decoded[delay : delay + len(audio)]
-    out[: len(kept)] = kept
-    return out
+    return np.pad(kept, (0, len(audio) - len(kept)))
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,7 @@ def _with_noise(audio: F32, rng: Rng, config: Degradation, sounds: noise.Backgro
 
 
 TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # of the equaliser
-IMPULSE_MIN_S = 0.1  # space for the ringing of the equaliser without reverberation
+IMPULSE_LEAST = int(0.1 * SAMPLE_RATE)  # samples for the ringing of the equaliser
 
 
 def impulse_response(rng: Rng, config: Degradation = EVERYDAY, rooms: tuple[Room, ...] = ()) -> F32:
@@ -197,8 +193,7 @@ def impulse_response(rng: Rng, config: Degradation = EVERYDAY, rooms: tuple[Room
     in_room = rng.random() < config.room
     if in_room and rooms and rng.random() < MEASURED:
         response = _measured(rooms, rng)
-        missing = int(IMPULSE_MIN_S * SAMPLE_RATE) - len(response)
-        response = np.pad(response, (0, max(0, missing)))
+        response = np.pad(response, (0, max(0, IMPULSE_LEAST - len(response))))
     else:
         response = _made_up(in_room, rng)
     if rng.random() < config.equaliser:
@@ -209,7 +204,7 @@ def impulse_response(rng: Rng, config: Degradation = EVERYDAY, rooms: tuple[Room
 def _made_up(in_room: bool, rng: Rng) -> F64:
     """Direct sound, some early reflections and decaying noise; the direct sound alone outdoors."""
     rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5)))) if in_room else 0.0
-    length = int(SAMPLE_RATE * max(IMPULSE_MIN_S, rt60))
+    length = max(IMPULSE_LEAST, int(SAMPLE_RATE * rt60))
     response = np.zeros(length)
     response[0] = 1.0
     if in_room:
@@ -244,9 +239,7 @@ def _equaliser(rng: Rng) -> F64:
     return np.asarray(signal.minimum_phase(taps, n_fft=8192))
 
 
-DIRECT_S = 0.0025  # part of a measured response that counts as direct sound and becomes an impulse
 LONGEST_S = 2.5  # responses are truncated here; those of caves and cathedrals last longer
-FADE_S = 0.25
 _SELDOM = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}
 
 
@@ -262,8 +255,8 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
             continue
         response, _ = soundfile.read(folder / entry["file"], dtype="float32")
         reflections = response[entry["direct_sample"] :][: int(LONGEST_S * SAMPLE_RATE)].copy()
-        reflections[: int(DIRECT_S * SAMPLE_RATE)] = 0
-        fade = min(len(reflections), int(FADE_S * SAMPLE_RATE))
+        reflections[: int(0.0025 * SAMPLE_RATE)] = 0  # direct sound, which becomes an impulse
+        fade = min(len(reflections), int(0.25 * SAMPLE_RATE))
         reflections[-fade:] *= np.linspace(1, 0, fade, dtype=np.float32)
         place = entry["name"].split("_")[0]
         rooms.append(Room(place, entry["kind"], float(entry["t60_s"]), reflections))
@@ -281,8 +274,7 @@ def _measured(rooms: tuple[Room, ...], rng: Rng) -> F64:
         others = [other for other in rooms if other.place == room.place]
         second = _response(others[rng.integers(len(others))], rng)
         late = int(rng.integers(int(0.002 * SAMPLE_RATE) + 1))  # up to 2 ms
-        both = np.zeros(max(len(response), len(second) + late))
-        both[: len(response)] = response
+        both = np.pad(response, (0, max(0, late + len(second) - len(response))))
         both[late : late + len(second)] += rng.uniform(0.3, 1.0) * second
         response = both / both[0]
     return response

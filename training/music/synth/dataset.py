@@ -28,23 +28,20 @@ DYNAMIC_DB = Voice.dynamic_db
 TYPICAL_DB = -10.0
 """Level of a passage played at REFERENCE_VELOCITY: played velocities are heard as they are."""
 _BLOCK = int(0.1 * SAMPLE_RATE)
-_LOUD = 90  # percentile of the blocks that gives the level, for music has rests
 
 
 def heard_velocities(audio: F32, velocity: F32) -> F32:
-    """Velocities, [notes], 1 to 127, of an excerpt as they are heard; 0, unknown, stays 0.
-
-    The gain of a recording is unknown, so a short window does not show the velocity that was
-    played, and a network trained on it predicts nearly the same for every note. It can only hear
-    how loud a note arrives. So labels shift all velocities of an excerpt by its level; the
-    differences between its notes stay as played.
-    """
+    """Velocities, [notes], 1 to 127, of an excerpt as they are heard; 0, unknown, stays 0. Since
+    the gain of a recording is unknown, a short window does not show the velocity that was played,
+    but how loud a note arrives. So labels shift all velocities of an excerpt by its level; the
+    differences between its notes stay as played."""
     known = velocity > 0
     count = len(audio) // _BLOCK
     if not known.any() or not count:
         return velocity
     power = np.square(audio[: count * _BLOCK].reshape(count, _BLOCK)).mean(axis=1)
-    level_db = 10 * np.log10(max(float(np.percentile(power, _LOUD)), 1e-12))
+    loud = float(np.percentile(power, 90))  # for music has rests
+    level_db = 10 * np.log10(max(loud, 1e-12))
     played_db = DYNAMIC_DB * np.log10(float(velocity[known].mean()) / REFERENCE_VELOCITY)
     factor = 10 ** ((level_db - played_db - TYPICAL_DB) / DYNAMIC_DB)
     heard = np.clip(velocity * factor, 1, VELOCITY_SCALE)
@@ -157,12 +154,9 @@ def _prepare_worker(worker: int) -> None:
 def synth_stream(
     config: SynthConfig, batch_size: int, workers: int, seed: int
 ) -> Generator[Batch, None, None]:
-    """Endless training batches from worker processes, which stop when the stream is closed.
-
-    Raises what a worker raised, with its traceback, or RuntimeError if one died silently.
-    ``workers = 0`` makes the batches in this process. A script that uses workers needs the usual
-    ``if __name__ == "__main__"`` guard, as they start with "spawn".
-    """
+    """Endless training batches from worker processes, which stop when the stream is closed; of this
+    process if ``workers`` is 0. Raises what a worker raised, or RuntimeError if one died silently.
+    A script with workers needs the guard ``if __name__ == "__main__"``, as they are spawned."""
     # Decode the bank once here: otherwise every worker would, at the same time.
     load_material(config, "train")
     loader = DataLoader(

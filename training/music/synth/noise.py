@@ -17,7 +17,6 @@ HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 """Voices (parts of a segment's name) and drums (its file) held out for evaluation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
 """Kinds of continuous sounds; others are occasional events."""
-CROSSFADE_S = 0.15
 STEPS = 16  # of a beat's pattern
 RECORDED = 0.7  # fraction of the noise that is recorded, if any exists
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
@@ -131,7 +130,7 @@ def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
         sound = _sound(kind[int(rng.integers(len(kind)))])
         sound = sound[int(rng.uniform(0, 0.3) * len(sound)) :]
         sound /= np.float32(max(1e-4, float(np.std(sound))) * 6)
-        fade = min(len(sound) // 2, int(CROSSFADE_S * SAMPLE_RATE))
+        fade = min(len(sound) // 2, int(0.15 * SAMPLE_RATE))
         ramp = np.linspace(0, 1, fade, dtype=np.float32)
         sound[:fade] *= ramp
         sound[len(sound) - fade :] *= ramp[::-1]
@@ -147,15 +146,13 @@ def _add(out: F32, at: int, sound: F32) -> None:
     out[at : at + len(sound)] += sound
 
 
-TABLE_S = 47.0  # length of the noise tables that excerpts take random slices from
-COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
-"""Noise colours: amplitude falls with frequency to this power."""
+COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}  # powers by which amplitudes fall
 
 
 @lru_cache(maxsize=len(COLOURS))
 def _table(colour: str) -> F32:
     """Unit-variance noise, equal in every process; generating it each time would be slow."""
-    size = fft.next_fast_len(int(TABLE_S * SAMPLE_RATE))
+    size = fft.next_fast_len(47 * SAMPLE_RATE)
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
     spectrum = fft.rfft(rng.standard_normal(size))
     frequency = np.maximum(np.arange(len(spectrum)) * SAMPLE_RATE / size, 15.0)

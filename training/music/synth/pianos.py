@@ -97,13 +97,11 @@ def contact_time(depth: F64) -> F32:
     return (np.cumsum(_contact(depth)) / SAMPLE_RATE).astype(np.float32)
 
 
-MIDDLE_PITCH = 60
 LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
 SHORTEST_S = 0.025
 RESIDUE_RATIO = 4  # the residue fades this many times as slowly
 SPLIT_PARTIALS = 2.5  # partials above this multiple of the fundamental count as high
 TAIL_DB = 40.0  # a damped note is rendered until it has fallen by this
-TAIL_FADE_S = 0.02
 RESTRIKE_CONSTANTS = 5  # a stroke takes full effect within this many time constants
 FADED = 3.5  # time constants (30 dB) after which a note under half a pedal counts as gone
 
@@ -130,7 +128,7 @@ class Dampers:
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
         """Seconds of full contact in which each note [n] falls by 8.7 dB; inf without damper. The
         lower a string, the more mass the same felt has to stop."""
-        above = pitch - float(MIDDLE_PITCH)
+        above = pitch - 60.0
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
         return np.where(pitch > self.highest, np.inf, constant)
@@ -164,9 +162,8 @@ class Dampings:
         self._damped_again = sample(released[again])
         rest = target - contact_s[self._struck] + contact_s[self._damped_again]
         after_next = np.append(again, len(notes))[again]
-        over = sample(onset[after_next]) + int(
-            RESTRIKE_CONSTANTS * dampers.restrike_s * SAMPLE_RATE
-        )
+        replaced = int(RESTRIKE_CONSTANTS * dampers.restrike_s * SAMPLE_RATE)
+        over = sample(onset[after_next]) + replaced
         later = np.minimum(np.searchsorted(contact_s, rest), over)
         end = np.where(end > self._struck, np.maximum(later, self._struck), end)
         self.end = np.where(end > last, last + 1, end)  # sample at which it is over
@@ -190,7 +187,7 @@ class Dampings:
         if touched < len(sound) and np.isfinite(self._constant_s[note]):
             self._damp(note, sound[touched:], contact_s[touched:])
         if begin + len(sound) < len(self._contact_s):
-            fade = min(len(sound), int(TAIL_FADE_S * SAMPLE_RATE))
+            fade = min(len(sound), int(0.02 * SAMPLE_RATE))
             sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
 
     def _damp(self, note: int, sound: F32, contact_s: F32) -> None:
@@ -269,8 +266,6 @@ def random_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rn
 
 
 STRINGS = range(21, 109)  # MIDI pitches of the strings that sound in sympathy
-STRING_PARTIALS = 6
-RESPONSE_S = 2.0
 RESPONSES = 3  # number of different soundboards, each made once per process
 
 
@@ -279,13 +274,13 @@ def _strings_response(variant: int) -> F32:
     """Impulse response of all undamped strings of a piano: each resonates at its first partials,
     with the decay of its register (60 dB in about 15 s in the bass and 1.5 s in the treble)."""
     rng = np.random.default_rng(variant)
-    time = np.arange(int(RESPONSE_S * SAMPLE_RATE), dtype=np.float32) / SAMPLE_RATE
+    time = np.arange(2 * SAMPLE_RATE, dtype=np.float32) / SAMPLE_RATE
     response = np.zeros(len(time), np.float32)
     for pitch in STRINGS:
         fundamental = 440 * 2 ** ((pitch - 69 + rng.normal(0, 0.02)) / 12)
         decay = 6.9 / (15 * 2 ** (-(pitch - STRINGS.start) / 26))
         envelope = np.exp(-decay * time)
-        for partial in range(1, STRING_PARTIALS + 1):
+        for partial in range(1, 7):
             frequency = fundamental * partial
             if frequency > 0.45 * SAMPLE_RATE:
                 break
@@ -296,9 +291,8 @@ def _strings_response(variant: int) -> F32:
 
 
 def random_sympathy(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
-    """The other strings, sounding along while a pedal of ``depth`` [n] frees them: float32 [n].
-    ``audio`` [n] drives them as far as the dampers are clear. They are tuned ``tuning_cents`` from
-    440 Hz; their level and how fast they fade once the pedal is up are random."""
+    """The other strings, which ``audio`` [n] drives as far as a pedal of ``depth`` [n] clears the
+    dampers: float32 [n]. They are tuned ``tuning_cents`` from 440 Hz."""
     response = _strings_response(int(rng.integers(RESPONSES)))
     position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
     response = np.interp(position, np.arange(len(response)), response).astype(np.float32)

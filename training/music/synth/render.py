@@ -35,10 +35,9 @@ RELEASE_CONSTANTS = 5.0  # time constants until a release is over, 43 dB down
 FADED_DB = 12.0
 """A plucked or blown note ends when its release has fallen this far. Labels of recorded guitars end
 14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
-BOWED = frozenset({"violin", "viola", "cello", "contrabass"})
+BOWED = ("violin", "viola", "cello", "contrabass")
 """Their notes end where the bow leaves the string: what comes after it is the room's."""
-PICK_SPREAD = 12.0
-"""Largest random cost of a recorded note: neighbours up to 1.5 semitones away take turns."""
+PICK_SPREAD = 12.0  # largest random cost of a recorded note: neighbours take turns
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class Voice:
 
     instrument: Instrument
     gain_db: float = 0.0
-    dynamic_db: float = 35.0
-    """Loudness between velocity 10 and 100: gain is ``dynamic_db * log10(velocity / 100)``."""
+    dynamic_db: float = 35.0  # gain between velocity 10 and 100, by its logarithm
     balance: float = 0.5  # how much of recorded differences in loudness is kept, 0 to 1
     release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
     dampers: Dampers | None = None  # of a piano, whose notes end by them and not by ``release_s``
@@ -56,8 +54,7 @@ class Voice:
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
     line: Line = Line()  # phrasing of an instrument that sustains its notes
-    size_semitones: float = 0.0
-    """Notes are recordings of notes this much higher: the body of a larger instrument."""
+    size_semitones: float = 0.0  # of the notes whose recordings are used, above those played
     unison_cents: float = 0.0  # standard deviation between the strings of a piano's note
 
 
@@ -104,10 +101,9 @@ def render(
     pedal: F64,
     mechanics: Mechanics | None = None,
 ) -> Rendered:
-    """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds`` of audio. ``pedal``,
-    [presses, 3] as in :class:`Rendered`, lifts the dampers of pianos, whose keys sound like
-    ``mechanics``. Notes that begin outside 0..seconds or that no recording reaches are omitted,
-    also from the returned notes."""
+    """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds``. ``pedal``, as in
+    :class:`Rendered`, lifts the dampers of pianos, whose keys sound like ``mechanics``. Notes that
+    begin outside 0..seconds or that no recording reaches are omitted, also from the labels."""
     audio = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     played: list[Notes] = []
     pianos = any(voice.dampers for voice in voices)

@@ -23,7 +23,8 @@ def melody(*pitches: int, held: float = 0.3, every: float = 0.5) -> Notes:
 
 def play(bank: Bank, line: Line, notes: Notes, seconds: float = 2.0) -> NDArray[np.float32]:
     voice = Voice(bank.instruments["violin_one"], release_s=0.02, detune_cents=0.0, line=line)
-    return render(bank, notes, [voice], seconds, 0.0, np.random.default_rng(0)).audio
+    rng = np.random.default_rng(0)
+    return render(bank, notes, [voice], seconds, 0.0, rng, np.zeros((0, 3))).audio
 
 
 def around(audio: NDArray[np.float32], at_s: float, width_s: float = 0.03) -> Any:

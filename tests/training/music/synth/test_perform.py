@@ -1,11 +1,14 @@
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from training.music.synth.bank import HELD_OUT, Bank
+from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
-from training.music.synth.perform import PITCH_HIGH, PITCH_LOW, orchestrate, perform
+from training.music.synth.perform import cast, orchestrate, perform
 from training.music.synth.pianos import PEDAL_LONGEST_S
-from training.music.synth.scores import Piece, load_pieces
+from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece, load_pieces
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +61,30 @@ def test_the_pedal_holds_piano_notes_alone_and_is_capped(
         if voices[0].instrument.family == "piano":
             pedalled += 1
             assert length.max() > 1.0
-            assert presses is not None
             assert (presses[:, 1] - presses[:, 0]).max() <= PEDAL_LONGEST_S
             longest = (notes.offset - notes.onset).max()
             assert length.max() <= longest + PEDAL_LONGEST_S + 0.01
         else:
             assert length.max() < 1.0
-            assert presses is None
+            assert not len(presses)
     assert pedalled > 6
+
+
+def test_the_cache_is_used_and_gives_the_same(
+    bank: Bank, synth_config: SynthConfig, tmp_path: Path
+) -> None:
+    shutil.copy(synth_config.root / "bank_index.json", tmp_path)  # but no sounds
+    again = load_bank(tmp_path, synth_config.cache)
+    np.testing.assert_array_equal(bank.samples, again.samples)
+    for name, entry in bank.instruments.items():
+        np.testing.assert_array_equal(entry.audible, again.instruments[name].audible)
+
+
+def test_scores_that_keep_their_instruments_get_those_of_their_programs(
+    bank: Bank, pieces: dict[str, Piece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.music.synth.perform.OTHERS_PIANO", 0.0)
+    monkeypatch.setattr("training.music.synth.perform.REORCHESTRATED", 0.0)
+    piece, usable = pieces["string quartet"], list(bank.instruments.values())
+    players = cast(piece, piece.notes, usable, np.random.default_rng(3))
+    assert [entry.class_name for entry in players] == ["violin", "cello"]

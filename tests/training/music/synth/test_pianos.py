@@ -13,7 +13,13 @@ from training.music.synth.bank import Bank
 from training.music.synth.pianos import Dampers, Dampings, contact_time, pedal_depth
 from training.music.synth.render import Rendered, Voice, render
 
-CLEAN = Dampers(residue=1e-3, delay_s=0.0)
+
+def dampers(**settings: float) -> Dampers:
+    """As of a grand, without residue and delay."""
+    made = Dampers(np.random.default_rng(0))
+    vars(made).update(middle_s=0.12, bass_semitones=14, treble_semitones=24, treble_power=2)
+    vars(made).update(residue=1e-3, delay_s=0.0, highest=90, **settings)
+    return made
 
 
 def press(*rows: tuple[float, float, float]) -> NDArray[np.float64]:
@@ -40,7 +46,7 @@ def held(pitch: int, onset: float, released: float) -> Notes:
 
 
 def piano_sound(bank: Bank, notes: Notes, pedal: NDArray[np.float64], **voice: Any) -> Rendered:
-    settings: dict[str, Any] = {"dampers": CLEAN, "detune_cents": 0.0, **voice}
+    settings: dict[str, Any] = {"dampers": dampers(), "detune_cents": 0.0, **voice}
     voices = [Voice(bank.instruments["piano_one"], **settings)]
     return render(bank, notes, voices, 2.0, 0.0, np.random.default_rng(0), pedal)
 
@@ -57,10 +63,10 @@ def test_a_late_pedal_catches_the_sound_but_not_the_label(bank: Bank) -> None:
 
 def test_a_string_struck_again_rings_beneath_the_new_note() -> None:
     notes = notes_of([0.0, 0.5], [0.5, 1.0], [60, 60], 90)
-    dampers = Dampers(restrike_s=0.01, restrike_residue=0.3)
+    again = dampers(restrike_s=0.01, restrike_residue=0.3)
     assert next_strokes(notes.pitch, notes.onset).tolist() == [1, 2]
     sound = tone(60, 2.0)
-    ends = Dampings(notes, dampers, contact_s(press(), 2.0))
+    ends = Dampings(notes, again, contact_s(press(), 2.0))
     assert ends.begin[0] == round(0.5 * SAMPLE_RATE)
     ends.apply(0, sound[ends.begin[0] : ends.end[0]])
     sound[ends.end[0] :] = 0

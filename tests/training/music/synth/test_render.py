@@ -12,6 +12,8 @@ from training.music.synth.bank import SILENCE_DB, Bank
 from training.music.synth.lines import Line
 from training.music.synth.render import FADED_DB, Rendered, Voice, render, shorten_repeats
 
+NO_PEDAL = np.zeros((0, 3))
+
 
 def notes(*events: tuple[float, float, int, float, int]) -> Notes:
     return notes_of(*np.array(events, float).reshape(-1, 5).T)
@@ -26,7 +28,8 @@ def play(
     **voice: Any,
 ) -> Rendered:
     voices = [Voice(bank.instruments[name], **{"detune_cents": 0.0, **voice})]
-    return render(bank, notes(*events), voices, seconds, tuning, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    return render(bank, notes(*events), voices, seconds, tuning, rng, NO_PEDAL)
 
 
 def fundamental(audio: NDArray[np.float32]) -> float:
@@ -71,7 +74,7 @@ def test_a_decayed_note_ends_its_label_and_a_looped_one_lasts(bank: Bank) -> Non
 def test_a_blown_note_lasts_until_it_has_faded(bank: Bank) -> None:
     flute = replace(bank.instruments["violin_one"], number=INSTRUMENTS.index("flute"))
     held = notes((0.1, 2.0, 67, 90, 0))
-    out = render(bank, held, [Voice(flute)], 3.0, 0.0, np.random.default_rng(0))
+    out = render(bank, held, [Voice(flute)], 3.0, 0.0, np.random.default_rng(0), NO_PEDAL)
     fade_s = FADED_DB / 20 * np.log(10) * Voice.release_s
     assert out.notes.offset[0] == pytest.approx(2.0 + fade_s)
 
@@ -82,7 +85,7 @@ def test_a_recording_may_end_near_a_slur(bank: Bank) -> None:
     voices = [Voice(short, line=Line(connected=1, slurred=1))]
     for end in np.arange(1.7, 2.4, 0.02):  # recorded for about 2 s
         held = notes((0.1, end, 67, 90, 0), (end, 4.0, 69, 90, 0))
-        out = render(bank, held, voices, 5.0, 0.0, np.random.default_rng(0))
+        out = render(bank, held, voices, 5.0, 0.0, np.random.default_rng(0), NO_PEDAL)
         assert 1.0 < out.notes.offset[0] <= end
 
 

@@ -1,7 +1,6 @@
 """A made-up speaker, analysed and made to sing."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from training.music.notes import Notes, notes_of
 from training.music.synth.sing import (
     CHORD_S,
     SHORTEST_S,
+    Habits,
     line,
-    random_habits,
     random_melody,
     sing,
     transposed,
@@ -43,6 +42,12 @@ def speech() -> np.ndarray:
     return np.tile(np.concatenate([rest, hiss, vowel]), SYLLABLES)
 
 
+def habits(rng: np.random.Generator, **settings: float) -> Habits:
+    made = Habits(rng)
+    vars(made).update(settings)
+    return made
+
+
 @pytest.fixture(scope="module")
 def singer(tmp_path_factory: pytest.TempPathFactory) -> Singer:
     root = tmp_path_factory.mktemp("voices")
@@ -65,7 +70,7 @@ def test_syllables_of_a_speaker_are_found(singer: Singer) -> None:
 def test_a_melody_is_sung_as_labelled(singer: Singer) -> None:
     rng = np.random.default_rng(3)
     written = notes_of([0.5, 1.5, 2.0, 3.5], [1.4, 2.0, 3.0, 4.5], [52, 55, 55, 50], 90)
-    steady = replace(random_habits(rng), vibrato=0, detune=0, drift=0, tuning=0, scoop=0, fall=0)
+    steady = habits(rng, vibrato=0, detune=0, drift=0, tuning=0, scoop=0, fall=0)
     sung = sing(written, singer, steady, 5.0, 0.0, rng)
     assert sung.notes.pitch.tolist() == written.pitch.tolist()
     assert np.abs(sung.notes.onset - written.onset).max() < 0.01
@@ -86,7 +91,7 @@ def test_a_melody_is_sung_as_labelled(singer: Singer) -> None:
 def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
     rng = np.random.default_rng(seed)
     melody = transposed(line(random_melody(SECONDS, rng)), singer, rng)
-    sung = sing(melody, singer, random_habits(rng), SECONDS, 20.0, rng)
+    sung = sing(melody, singer, Habits(rng), SECONDS, 20.0, rng)
     assert len(sung.notes)
     assert np.isfinite(sung.audio).all()
     assert (sung.notes.offset > sung.notes.onset).all()
@@ -97,10 +102,10 @@ def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
 def test_notes_have_the_nearest_pitch(singer: Singer) -> None:
     rng = np.random.default_rng(4)
     written = notes_of([0.5, 1.5, 2.5], [1.4, 2.4, 3.4], [52, 55, 50], 90)
-    habits = replace(random_habits(rng), detune=0, drift=0, melisma=0)
-    flat = sing(written, singer, replace(habits, tuning=-0.4), 4.0, -20.0, rng)
+    steady = {"detune": 0, "drift": 0, "melisma": 0}
+    flat = sing(written, singer, habits(rng, tuning=-0.4, **steady), 4.0, -20.0, rng)
     assert (flat.notes.pitch == written.pitch - 1).all()
-    sharp = sing(written, singer, replace(habits, tuning=0.4), 4.0, 0.0, rng)
+    sharp = sing(written, singer, habits(rng, tuning=0.4, **steady), 4.0, 0.0, rng)
     assert (sharp.notes.pitch == written.pitch).all()
 
 
@@ -108,8 +113,7 @@ def test_a_slide_to_the_same_pitch_is_no_note(singer: Singer) -> None:
     rng = np.random.default_rng(5)
     onsets = np.arange(0.5, 8.5, 0.5)
     written = notes_of(onsets, onsets + 0.5, [52, 53] * 8, 90)
-    habits = replace(random_habits(rng), detune=0.5, melisma=1)
-    notes = sing(written, singer, habits, 9.0, 0.0, rng).notes
+    notes = sing(written, singer, habits(rng, detune=0.5, melisma=1), 9.0, 0.0, rng).notes
     assert len(notes) < len(written)
     assert (np.diff(notes.pitch) != 0).all()
     assert notes.offset[:-1] == pytest.approx(notes.onset[1:])

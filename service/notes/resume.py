@@ -108,10 +108,8 @@ class ResumePoint:
             if len({getattr(note, what) for note in self.sounding}) < len(self.sounding):
                 raise impossible(f"two notes that sound have the same {what}")
         for note in self.sounding:
-            if note.note_id >= self.notes:
-                raise impossible(f"of {self.notes} notes none has the note_id {note.note_id}")
-            if note.frame >= self.frames:
+            if note.note_id >= self.notes or note.frame >= self.frames:
                 raise impossible(
-                    f"note {note.note_id} begins at frame {note.frame}, which is not among the "
-                    f"{self.frames} frames before this point"
+                    f"note {note.note_id} of frame {note.frame} is not among the {self.notes} notes "
+                    f"in the {self.frames} frames before this point"
                 )

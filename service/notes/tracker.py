@@ -88,10 +88,10 @@ class NoteTracker(Tracker):
     ) -> None:
         """With ``TrackerSettings.line``, single lines are read as such."""
         super().__init__(settings, frame_seconds, heads, weighed_after=ONSET_RADIUS)
-        self._lines = None
+        self._lines, self._line = None, settings.line or LineSettings()
         self._ahead, self.history_frames = ONSET_RADIUS, WAIT
         if settings.line is not None:
-            self._lines = _LineListener(settings.line, heads)
+            self._lines = _LineListener(self._line, heads)
             self._ahead, self.history_frames = AHEAD_FRAMES, MEMORY_FRAMES + SECOND_FRAMES
         # A line's note begins so late that frames before these would not be weighed.
         self._held_frames = max(settings.min_note_frames, self._ahead - ONSET_RADIUS)
@@ -140,9 +140,8 @@ class NoteTracker(Tracker):
             for at, pitch in np.argwhere(struck).tolist():
                 self._struck.setdefault(at, []).append(pitch)
         if bias is not None and not all(several):
-            assert self.settings.line is not None
             first = self._past - self._ahead
-            self._paths = _best_paths(self.settings.line, frame[first:], onset[first:], bias)
+            self._paths = _best_paths(self._line, frame[first:], onset[first:], bias)
 
     def step(self) -> list[NoteEvent]:
         i = self._pushed - self._oldest - self._past
@@ -191,7 +190,7 @@ class NoteTracker(Tracker):
         if self._paths is None:
             return [self._end(pitch, frame, frame) for pitch in sorted(self._sounding)]
         pitches, sounding, silents, begun = self._paths
-        silent, best = silents[i], int(begun[i].argmax())
+        silent, best, again = silents[i], int(begun[i].argmax()), self._line.again_threshold
         if not self._sounding:
             begins = begun[i, best] > silent and self._heard(frame, pitches[best])
             return self._begin_after(frame, pitches[best]) if begins else []
@@ -204,7 +203,7 @@ class NoteTracker(Tracker):
             events += self._begin_after(frame, pitches[best])
         elif silent > gains[held]:
             events.append(self._end(held, frame, frame))
-        elif self._struck_again(frame, held):
+        elif peaks(self._onsets(frame, held)[:, None], ONSET_RADIUS, again)[ONSET_RADIUS]:
             events += self._begin_after(frame, held)
         return events
 
@@ -214,11 +213,6 @@ class NoteTracker(Tracker):
         near = slice(max(0, pitch - 1), pitch + 2)
         values = self._known[self._frame, at : at + self._ahead + 1, near]
         return bool(values.max(axis=1).mean() >= LEAST_MEAN)
-
-    def _struck_again(self, frame: int, pitch: int) -> bool:
-        assert self.settings.line is not None
-        onset = self._onsets(frame, pitch)[:, None]
-        return bool(peaks(onset, ONSET_RADIUS, self.settings.line.again_threshold)[ONSET_RADIUS])
 
     def _begin_after(self, frame: int, pitch: int) -> list[NoteEvent]:
         """The note_on at the onset soon after a frame, or else there, and before it the note_off of

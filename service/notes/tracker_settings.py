@@ -100,8 +100,6 @@ class TrackerSettings:
         low, high = self.pedal_off_threshold, self.pedal_on_threshold
         if low > high:
             raise ValueError(f"pedal_off_threshold {low} is above pedal_on_threshold {high}")
-        if list(self.early_odds) != sorted(self.early_odds, reverse=True):
-            raise ValueError(f"early_odds must not rise, as {self.early_odds} do")
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:

@@ -2,8 +2,6 @@
 
 import io
 import struct
-import tempfile
-from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -69,15 +67,12 @@ def test_samples_are_those_of_libsndfile(container: str, subtype: str, channels:
 @pytest.mark.parametrize("channels", [1, 3, 6, 64])
 def test_blocks_are_short(channels: int) -> None:
     sound = noise()[:, :1] * np.linspace(0.5, 1, channels, dtype=np.float32)
-    with tempfile.SpooledTemporaryFile(max_size=1_000) as file:
-        file.write(sound_file(sound, "WAV", "FLOAT", RATE_HZ))
-        file.seek(0)
-        with AudioDecoder(file) as decoder:  # type: ignore[arg-type]
-            assert decoder.audio.sample_rate_hz == RATE_HZ
-            assert decoder.stated_duration_s == pytest.approx(2.0)
-            blocks = list(decoder)
-        assert not file.closed
-    assert max(map(len, blocks)) < 6_000
+    file = io.BytesIO(sound_file(sound, "WAV", "FLOAT", RATE_HZ))
+    with AudioDecoder(file) as decoder:
+        assert (decoder.audio.sample_rate_hz, decoder.stated_duration_s) == (RATE_HZ, 2.0)
+        blocks = list(decoder)
+    assert not file.closed
+    assert max(map(len, blocks)) < 10_000
     np.testing.assert_allclose(np.concatenate(blocks), sound.mean(axis=1), atol=1e-6)
 
 
@@ -121,13 +116,6 @@ JOINED = [MP3, ("adts", "aac"), ("mp2", "mp2"), ("OGG", "VORBIS"), ("ogg", "libo
 @pytest.mark.parametrize("kind", JOINED)
 def test_streams_that_were_joined_are_read_to_the_end(kind: tuple[str, str]) -> None:
     assert len(decoded(FILES[kind] * 2)) == pytest.approx(4 * RATE_HZ, abs=0.1 * RATE_HZ)
-
-
-def test_adts_whose_beginning_is_of_few_bits_is_whole() -> None:
-    sound = np.concatenate([np.zeros_like(noise()), noise()])
-    assert len(decoded(encoded(sound, "adts", "aac", RATE_HZ))) == pytest.approx(
-        4 * RATE_HZ, abs=2000
-    )
 
 
 @pytest.mark.parametrize("picture", [bytes(128), np.random.default_rng(0).bytes(100 << 14)])
@@ -263,14 +251,4 @@ PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001
 def test_what_is_no_audio_is_refused(data: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ProtocolError, match="not a readable audio file"):
         AudioDecoder(io.BytesIO(data))
-    assert capfd.readouterr() == ("", "")
-
-
-def test_libraries_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    rng = np.random.default_rng(5)
-    for data in map(bytearray, FILES.values()):
-        for at in rng.integers(0, len(data), 20):
-            data[at] ^= 0xFF
-        with suppress(ProtocolError):
-            decoded(data)
     assert capfd.readouterr() == ("", "")

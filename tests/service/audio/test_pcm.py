@@ -77,15 +77,6 @@ def test_the_beginning_of_a_recording_is_not_lost(
     np.testing.assert_allclose(mono, np.pad(SECOND, (silence, 0)), atol=1e-6)
 
 
-@pytest.mark.parametrize("other", [NOTHING, -SECOND])
-def test_a_live_channel_is_known_by_its_noise_before_the_first_sound(
-    other: NDArray[np.float32],
-) -> None:
-    sound = stereo((SECOND, other))
-    mono = Downmix(RATE_HZ)(np.concatenate([np.float32(1e-3) * sound, sound]))
-    np.testing.assert_array_equal(mono[RATE_HZ:], SECOND)
-
-
 def test_a_silence_changes_nothing_and_a_channel_that_enters_is_heard_at_once() -> None:
     sound = stereo((SECOND, -SECOND), (NOTHING, NOTHING), (SECOND, -SECOND))
     assert np.array_equal(Downmix(RATE_HZ)(sound)[2 * RATE_HZ :], SECOND)

@@ -170,8 +170,8 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
     [
         ({"frames": 401}, "401 frames are not a whole number of blocks of 4"),
         ({"frames": 4, "from_sample": 1}, "the audio from sample 0 on is needed"),
-        ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "of 0 notes none has the note_id 0"),
-        ({"frames": 0, "notes": 1, "sounding": [NOTE]}, "not among the 0 frames"),
+        ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "not among the 0 notes"),
+        ({"frames": 0, "notes": 1, "sounding": [NOTE]}, "in the 0 frames"),
         (
             {"frames": 4, "notes": 1, "sounding": [{**NOTE, "time_s": 1e300}]},
             "begins at 1e\\+300 s, after the 4 frames",

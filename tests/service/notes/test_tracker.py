@@ -1,5 +1,6 @@
 """Note tracking: the notes that were drawn are found, each for its reason."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from service.notes.anytime import AnytimeTracker
 from service.notes.events import NoteEvent
 from service.notes.listener import Listener
 from service.notes.resume import MEAN_VELOCITY
-from service.notes.tracker import NoteTracker
+from service.notes.tracker import PIANO, NoteTracker
 from service.notes.tracker_settings import DEFAULT_VELOCITY, LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import (
     ALL_HEADS,
@@ -30,6 +31,10 @@ from tests.service.notes.drawn_notes import (
     track,
     tracker_settings,
     wild_probabilities,
+)
+
+both = pytest.mark.parametrize(
+    "tracker", [NoteTracker, partial(AnytimeTracker, last_age=8)], ids=["block", "anytime"]
 )
 
 
@@ -88,9 +93,7 @@ def fading() -> Probabilities:
     return drawn
 
 
-@pytest.mark.parametrize(
-    "tracker", [NoteTracker, partial(AnytimeTracker, last_age=8)], ids=["block", "anytime"]
-)
+@both
 @pytest.mark.parametrize("bias", [-2.0, 0.0, 2.0])
 def test_a_note_ends_where_its_evidence_is_greatest(tracker: Any, bias: float) -> None:
     drawn = fading()
@@ -98,6 +101,17 @@ def test_a_note_ends_where_its_evidence_is_greatest(tracker: Any, bias: float) -
     *_, off = hear(tracker(TrackerSettings(end_bias=bias), FRAME_S, HEADS), drawn)
     even = 1 / (1 + np.exp(bias))  # log-odds of -bias
     assert drawn[0, off.frame, 60] < even <= drawn[0, off.frame - 1, 60]
+
+
+@both
+def test_an_overtone_needs_more_than_a_note(tracker: Any) -> None:
+    drawn = silence(80)
+    draw(drawn, 48, 10, 40, height=0.95)
+    draw(drawn, 60, 11, 40, height=0.55)  # with its octave below
+    draw(drawn, 60, 50, 70, height=0.55)
+    events = hear(tracker(TrackerSettings(onset_threshold=0.5), FRAME_S, HEADS), drawn)
+    begins = [(event.pitch, event.frame) for event in events if event.kind == "note_on"]
+    assert begins == [(48, 10), (60, 50)]
 
 
 def named(chosen: TrackerSettings, name: str, drawn: Probabilities, kind: str = "note_on") -> Any:
@@ -154,11 +168,105 @@ def test_a_model_without_onset_head() -> None:
 def test_a_card_sets_what_it_names() -> None:
     card = {"tracker": {"onset_threshold": 0.31, "onset_radius_frames": 2}}
     assert TrackerSettings.from_card(card) == TrackerSettings(onset_threshold=0.31)
-    card = {"tracker": {"line": {"cost": 12.0, "ahead_frames": 8}}}
-    assert TrackerSettings.from_card(card).line == LineSettings(cost=12.0)
+    lined = {"tracker": {"line": {"cost": 12.0, "ahead_frames": 8}}}
+    assert TrackerSettings.from_card(lined).line == LineSettings(cost=12.0)
     assert TrackerSettings.from_card({}) == TrackerSettings()
     with pytest.raises(ValueError, match="^unknown field: onset$"):
         TrackerSettings.from_card({"tracker": {"onset": 0.31}})
+
+
+# -- a single line ---------------------------------------------------------------------------------
+
+LINE = TrackerSettings(line=LineSettings())
+NO_LINE = replace(LINE, line=None)
+
+
+def line(drawn: Probabilities, chosen: TrackerSettings = LINE) -> list[NoteEvent]:
+    return track(drawn, chosen, (*HEADS, PIANO)[: len(drawn)])
+
+
+def notes(events: list[NoteEvent]) -> list[tuple[int, int, int]]:
+    """Pitch, first frame and end of each note."""
+    ends = {event.note_id: event.frame for event in events if event.kind == "note_off"}
+    begins = [event for event in events if event.kind == "note_on"]
+    return [(on.pitch, on.frame, ends[on.note_id]) for on in begins]
+
+
+def sung(pitches: list[int], frames: int = 30, sureness: float = 0.3) -> Probabilities:
+    """Connected notes that a network hardly hears, without onsets, after 20 silent frames."""
+    drawn = silence(20 + frames * len(pitches) + 40)
+    for number, pitch in enumerate(pitches):
+        drawn[0, 20 + frames * number :][:frames, pitch] = sureness
+    return drawn
+
+
+def test_doubtful_connected_notes_are_found_that_have_no_onsets() -> None:
+    drawn = sung([60, 62, 59])
+    found = notes(line(drawn))
+    assert [pitch for pitch, *_ in found] == [60, 62, 59]
+    assert [onset for _, onset, _ in found] == pytest.approx([20, 50, 80], abs=2)
+    assert found[-1][2] == pytest.approx(110, abs=2)
+    assert line(drawn, NO_LINE) == []
+
+
+def test_what_is_hardly_heard_is_no_note() -> None:
+    assert line(sung([60], sureness=0.12)) == []
+    assert len(line(sung([60], sureness=0.2))) == 2
+
+
+def test_vibrato_is_one_note() -> None:
+    drawn = sung([60], frames=96)
+    for at in range(26, 116, 16):  # a semitone up for 8 of 16 frames
+        drawn[0, at : at + 8, 61], drawn[0, at : at + 8, 60] = 0.3, 0.15
+    assert [pitch for pitch, *_ in notes(line(drawn))] == [60]
+
+
+def test_a_note_begins_at_its_onset_and_is_struck_again() -> None:
+    drawn = silence(140)
+    draw(drawn, 60, 20.3, 50)
+    draw(drawn, 60, 50, 90)
+    draw(drawn, 67, 90.4, 120)
+    events = line(drawn)
+    assert notes(events) == [(60, 20, 50), (60, 50, 90), (67, 90, pytest.approx(120, abs=2))]
+    begins = [event.time_s / FRAME_S for event in events if event.kind == "note_on"]
+    assert begins == pytest.approx([20.3, 50, 90.4], abs=0.15)
+
+
+def test_who_is_surely_heard_is_believed_to_stop() -> None:
+    """The bias follows the doubt of the latest frames."""
+    ends = []
+    for sureness in (0.9, 0.3):
+        drawn = sung([60, 64, 60, 64], frames=50, sureness=sureness)
+        drawn[0, 220:232, 64] = 0.15  # a room, or doubt
+        ends.append(notes(line(drawn))[-1][2])
+    assert ends[0] == pytest.approx(220, abs=3)
+    assert ends[1] == pytest.approx(232, abs=3)
+
+
+def duet() -> Probabilities:
+    """A line, two lines with the first, and a line again."""
+    drawn = silence(300)
+    for number in range(12):
+        draw(drawn, 60 + 2 * (number % 3), 10 + 20 * number, 30 + 20 * number)
+    for number in range(4):
+        draw(drawn, 77 + number, 75 + 20 * number, 93 + 20 * number)
+    return drawn
+
+
+def test_a_second_line_takes_nothing_from_either() -> None:
+    found = notes(line(duet()))
+    assert len(found) == 16
+    expected = [(60 + 2 * (n % 3), 10 + 20 * n) for n in range(12)]
+    expected += [(77 + n, 75 + 20 * n) for n in range(4)]
+    assert sorted((onset, pitch) for pitch, onset, _ in found) == sorted(
+        (onset, pitch) for pitch, onset in expected
+    )
+
+
+def test_a_piano_is_read_like_several_lines() -> None:
+    drawn = np.concatenate([duet(), np.full((1, 300, 128), 0.9, np.float32)])
+    assert line(drawn) == line(drawn, NO_LINE)
+    assert line(duet()) != line(duet(), NO_LINE)
 
 
 # -- what holds for any probabilities -------------------------------------------------------------
@@ -211,14 +319,11 @@ def test_events_are_known_within_the_stated_delay(case: Case, cut: int) -> None:
     assert kinds.count("note_on") == kinds.count("note_off")
 
 
-@pytest.mark.parametrize(
-    "tracker", [NoteTracker, partial(AnytimeTracker, last_age=8)], ids=["block", "anytime"]
-)
-def test_an_overtone_needs_more_than_a_note(tracker: Any) -> None:
-    drawn = silence(80)
-    draw(drawn, 48, 10, 40, height=0.95)
-    draw(drawn, 60, 11, 40, height=0.55)  # with its octave below
-    draw(drawn, 60, 50, 70, height=0.55)
-    events = hear(tracker(TrackerSettings(onset_threshold=0.5), FRAME_S, HEADS), drawn)
-    begins = [(event.pitch, event.frame) for event in events if event.kind == "note_on"]
-    assert begins == [(48, 10), (60, 50)]
+@settings(max_examples=40)
+@given(lines(), line_settings)
+def test_a_line_has_one_note_at_a_time(drawn: Probabilities, chosen: TrackerSettings) -> None:
+    drawn[0] = np.where(drawn[0] == drawn[0].max(axis=1, keepdims=True), drawn[0], 0)
+    drawn[4] = 0
+    events = hear(NoteTracker(chosen, FRAME_S, ALL_HEADS), drawn)
+    kinds = [event.kind for event in events]
+    assert kinds == ["note_on", "note_off"] * (len(kinds) // 2)

@@ -34,7 +34,7 @@ from training.evaluation.scores import evaluate_scores
 from training.music.families import validation_passages
 from training.music.recordings import Collection, read_collection
 from training.music.synth.config import CACHE, SynthConfig
-from training.musicnet.windows import TEST_STRIDE, ArchiveConfig, labelled_test_set, papers_figure
+from training.musicnet.windows import TEST_STRIDE, labelled_test_set, papers_figure
 
 MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
 PROG = "python -m training.evaluate"
@@ -99,7 +99,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--seconds", type=float, default=30.0, help="of each (default: %(default)g)")
 
     add = command(_musicnet, "test recordings of MusicNet", "the unpacked archive")
-    add("--cache", type=Path, help="(default: in --data-dir)")
     between = "samples between windows (default: %(default)s)"
     add("--stride", type=int, default=TEST_STRIDE, help=between)
     return parser
@@ -126,10 +125,10 @@ def _scores(options: argparse.Namespace) -> Figures:
 
 
 def _musicnet(options: argparse.Namespace) -> Figures:
-    archive = ArchiveConfig(options.data_dir, options.cache)
-    collection = labelled_test_set(archive)
+    collection = labelled_test_set(options.data_dir)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    paper = papers_figure(load(options.model, device, torch.float32), archive, options.stride)
+    model = load(options.model, device, torch.float32)
+    paper = papers_figure(model, options.data_dir, options.stride)
     print(f"average precision of middle frames: {paper['average_precision']:.4f}")
     return {"paper": paper, **_scored(options, collection)}
 

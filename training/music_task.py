@@ -45,7 +45,7 @@ from training.music.synth.config import CACHE, SynthConfig
 from training.music.synth.dataset import Batch, empty_batch, synth_stream
 from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets, segment_labels
 from training.musicnet.objective import FrameTerms, frame_loss
-from training.musicnet.windows import Archive, ArchiveConfig
+from training.musicnet.windows import Archive
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
 TONES = range(48, 84)  # pitches of made-up windows
@@ -64,7 +64,8 @@ class MusicConfig:
     """The note bank and the scores that audio is rendered from."""
     data: Literal["synth", "musicnet", "tones"] = "synth"
     """Rendered audio, the recordings of the MusicNet archive, or made-up tones for a first try."""
-    archive: ArchiveConfig = field(default_factory=ArchiveConfig)  # The MusicNet archive
+    archive: Path = Path("data/musicnet")
+    """The MusicNet archive, where its resampled recordings go too (5 GB)."""
     batch_size: int = 24  # Windows per optimiser step
     workers: int = 1  # Processes that render audio, or threads that read recordings
     weights: HeadWeights = field(default_factory=HeadWeights)

@@ -90,7 +90,7 @@ class MusicRun(Run):
     def reads(self) -> dict[str, Path | None]:
         music = self.music
         if music.data == "musicnet":
-            return {"--data-dir": music.archive.root}
+            return {"--data-dir": music.archive}
         synth = {"--data-dir": music.synth.root, "--music.synth.real-root": music.synth.real_root}
         return synth if music.data == "synth" else {}
 

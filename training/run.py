@@ -106,8 +106,7 @@ def _reading(run: Run, folder: Path) -> Run:
             return replace(run, lambada=replace(data, **paths))
         case MusicRun(music=music):
             synth = replace(music.synth, root=folder)
-            archive = replace(music.archive, root=folder)
-            return replace(run, music=replace(music, synth=synth, archive=archive))
+            return replace(run, music=replace(music, synth=synth, archive=folder))
     return run
 
 

@@ -121,32 +121,23 @@ def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
     return notes_of(near[:, 0] / rate, near[:, 1] / rate, near[:, 2], UNKNOWN_VELOCITY)
 
 
-@dataclass(frozen=True)
-class ArchiveConfig:
-    """The location of the archive and its split."""
-
-    root: Path = Path("data/musicnet")
-    """Folder with train_data, train_labels, test_data and test_labels."""
-    cache: Path | None = None  # Folder for the resampled recordings (5 GB); None uses one in `root`
-
-
 class Archive:
     """The archive's recordings at a network's rate."""
 
-    def __init__(self, config: ArchiveConfig, rate: int, context: int = 0) -> None:
+    def __init__(self, root: Path, rate: int, context: int = 0) -> None:
         """context: samples before each window. Raises ArchiveError if the archive is missing or
         incomplete."""
-        self.config, self.rate, self.context = config, rate, context
-        found = find(config.root)
+        self.root, self.rate, self.context = root, rate, context
+        found = find(root)
         self.split = split(found)
         missing = [n for n in (*VALIDATION, *TEST) if n not in found]
         if missing:
-            logger.warning("%s lacks the recordings %s", config.root, missing)
+            logger.warning("%s lacks the recordings %s", root, missing)
 
     def windows(self, use: Use, stride: int) -> Windows:
         """Of recordings that are resampled on first use."""
-        folder = self.config.cache or self.config.root
-        tracks = open_tracks(self.split[use], self.rate, folder / f"resampled-{self.rate}")
+        cache = self.root / f"resampled-{self.rate}"
+        tracks = open_tracks(self.split[use], self.rate, cache)
         return Windows(tracks, self.rate, stride, self.context)
 
     def batches(
@@ -191,24 +182,22 @@ class Archive:
         }
 
 
-def labelled_test_set(config: ArchiveConfig) -> Collection:
+def labelled_test_set(root: Path) -> Collection:
     """The test recordings with their notes in seconds. Raises ArchiveError."""
     out = []
-    for source in split(find(config.root))["test"]:
+    for source in split(find(root))["test"]:
         begin, end, pitch = read_intervals(source).T
         notes = notes_of(begin / SOURCE_RATE, end / SOURCE_RATE, pitch, UNKNOWN_VELOCITY)
         out.append(Recording(str(source.number), source.audio, notes))
     return Collection("MusicNet, test recordings", out, {})
 
 
-def papers_figure(
-    transcriber: TranscriptionModel, config: ArchiveConfig, stride: int
-) -> dict[str, Any]:
+def papers_figure(transcriber: TranscriptionModel, root: Path, stride: int) -> dict[str, Any]:
     """The paper's figure (section "MusicNet"): average precision of the middle frames of all
     windows, each with its calibration, over all test recordings and for each one. stride: samples
     between windows. Raises ArchiveError."""
     device = next(transcriber.parameters()).device
-    archive = Archive(config, transcriber.config.sample_rate, transcriber.config.context)
+    archive = Archive(root, transcriber.config.sample_rate, transcriber.config.context)
     windows = archive.windows("test", stride)
     predicted, labels = [], []
     for begin in tqdm(range(0, len(windows), BATCH), unit="batch"):

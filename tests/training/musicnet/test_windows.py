@@ -13,7 +13,6 @@ from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
 from training.musicnet.windows import (
     Archive,
-    ArchiveConfig,
     Track,
     Windows,
 )
@@ -75,7 +74,7 @@ def test_windows_are_numbered_through_the_recordings() -> None:
 
 
 def test_batches_are_a_function_of_seed_and_step(archive: Path) -> None:
-    archived = Archive(ArchiveConfig(archive), 11_025)
+    archived = Archive(archive, 11_025)
 
     def audio(step: int, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
         with closing(archived.batches(6, seed, step, readers)) as stream:

@@ -1,5 +1,6 @@
-"""Recordings through the service's pipeline, scored."""
+"""Recordings through the service's pipeline, scored; means and intervals of figures."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import soundfile
 
 from service.protocol.options import Mode, StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
-from training.evaluation.real import Report, evaluate_collection
+from training.evaluation.real import Report, Result, evaluate_collection, interval, report, table
 from training.music.metrics import FIGURES
 from training.music.recordings import Collection, read_collection
 
@@ -20,13 +21,13 @@ def evaluate(folder: Path, *args: Any, **choices: Any) -> list[Report]:
 
 
 def test_a_transcription_is_scored(tones: Path) -> None:
-    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
-    assert report["recordings"].keys() == {"tones"}
-    assert report["mean"] == pytest.approx(report["recordings"]["tones"])
+    (found,) = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
+    assert found["recordings"].keys() == {"tones"}
+    assert found["mean"] == pytest.approx(found["recordings"]["tones"])
     for figure in FIGURES:
-        assert report["mean"][figure] > 0.9, figure
-    assert abs(report["onset_error_ms"]["median"]) < 15
-    assert report["interval"]["onset_f1"] is None  # of one recording
+        assert found["mean"][figure] > 0.9, figure
+    assert abs(found["onset_error_ms"]["median"]) < 15
+    assert found["interval"]["onset_f1"] is None  # of one recording
 
 
 def test_the_delay_of_beginnings_is_that_of_the_way_of_streaming(tones: Path) -> None:
@@ -76,15 +77,48 @@ def test_unreadable_recordings_are_reported_and_the_others_scored(
         [StreamOptions()],
         0.0,
     )
-    (report,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0)
+    (found,) = evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0)
     shown = capsys.readouterr().out
-    failures = report["failures"]
+    failures = found["failures"]
     assert sorted(failures) == ["broken", "garbled", "short", "spoilt"]
     assert re.search(r"cannot read .*broken\.wav", failures["broken"])
     assert re.search(r"garbled\.tsv:1", failures["garbled"])
-    assert report["unlabelled"] == [str(tones / "orphan.wav")]
+    assert found["unlabelled"] == [str(tones / "orphan.wav")]
     assert re.search("most labels .* not in seconds", failures["short"])
     assert re.search(r"spoilt\.wav: sample 1000 is nan", failures["spoilt"])
     assert all(f"not scored: {reason}" in shown for reason in failures.values())
-    assert report["recordings"] == alone["recordings"]
-    assert report["mean"] == alone["mean"]
+    assert found["recordings"] == alone["recordings"]
+    assert found["mean"] == alone["mean"]
+
+
+def result(value: float, **more: float) -> Result:
+    return Result({figure: value for figure in FIGURES} | more, np.array([0.01, 0.02, 0.03]))
+
+
+def test_an_interval_holds_the_mean() -> None:
+    values = np.random.default_rng(0).normal(0.5, 0.1, 1000).tolist()
+    low, high = interval(values) or (0.0, 0.0)
+    assert low < np.mean(values) < high
+    assert high - low == pytest.approx(2 * 1.96 * 0.1 / np.sqrt(1000), rel=0.2)
+    assert interval([0.3]) is None
+
+
+def test_a_figure_that_some_recordings_lack() -> None:
+    made = report(
+        {
+            "a": result(0.2, onset_velocity_f1=0.9),
+            "b": result(0.4),
+            "c": Result({"onset_f1": 0.0}, np.zeros(0)),
+        }
+    )
+    assert made["mean"]["frame_ap"] == pytest.approx(0.3)
+    assert made["mean"]["onset_velocity_f1"] == 0.9
+    assert made["interval"]["onset_velocity_f1"] is None
+    assert "frame_ap" not in made["recordings"]["c"]
+    assert "onset_velocity_f1" not in made["recordings"]["b"]
+    assert made["onset_error_ms"]["median"] == pytest.approx(20)
+    assert made["onset_error_ms"]["quartiles"] == pytest.approx([12.5, 27.5])
+    json.dumps(made, allow_nan=False)
+    printed = table(made)
+    assert "0.300" in printed
+    assert "+20.0 ms in the median" in printed

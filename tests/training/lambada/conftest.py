@@ -19,6 +19,19 @@ def passages_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def novels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four novels of a few sentences, again and again."""
+    folder = tmp_path_factory.mktemp("novels")
+    novel = (
+        "The old king saw the dog. Then Anne ran, and the dog ran far from the house with Anne. "
+        "The king called his dog. Then Anne called the king, and he ran. "
+    )
+    for name in "abcd":
+        (folder / f"{name}.txt").write_text(20 * novel)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def vectors_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Word vectors of 12 dimensions in GloVe's form, for all words of the passages but one."""
     rng = np.random.default_rng(2)

@@ -1,4 +1,4 @@
-"""Prose becomes tokens and novels."""
+"""Prose becomes tokens, novels, and passages as in LAMBADA's files."""
 
 import tarfile
 from pathlib import Path
@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from training.lambada.novels import (
+    TextError,
     is_collection,
     read_novels,
     sentence_starts,
     tokenise,
+)
+from training.lambada.passages import (
+    APART,
+    Passages,
+    cut_passages,
+    read_passages,
+    read_training_passages,
 )
 
 
@@ -30,14 +38,9 @@ def test_punctuation_quotes_and_contractions(text: str, tokens: str) -> None:
 
 def test_sentences_end_where_the_next_one_begins() -> None:
     tokens = tokenise('"What?" he said. "No." She left! "Why?" Mr. Low asked')
-    starts = sentence_starts(tokens)
-    ends = [*starts[1:], len(tokens)]
-    assert [" ".join(tokens[a:b]) for a, b in zip(starts, ends, strict=True)] == [
-        "`` What ? '' he said .",
-        "`` No . ''",
-        "She left !",
-        "`` Why ? ''",
-        "Mr. Low asked",
+    said = [" ".join(part) for part in np.split(tokens, sentence_starts(tokens)[1:])]
+    assert said == ["`` What ? '' he said .", "`` No . ''", "She left !", "`` Why ? ''"] + [
+        "Mr. Low asked"
     ]
 
 
@@ -45,17 +48,16 @@ FIRST = 'The dog saw Anne. "Rain," said Anne. The rain fell on the dog.\n\nThe e
 SECOND = "The rain fell. Soon May saw the rain.\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "novels"
-    (path / "one").mkdir(parents=True)
-    (path / "one" / "a.txt").write_text(FIRST)
-    (path / "one" / "b.txt").write_text(SECOND)
-    (path / "notes.md").write_text("Not a novel. At all.")
-    return path
-
-
-def test_text_sentences_books_and_names(folder: Path) -> None:
+def test_a_folder_and_an_archive_hold_text_sentences_books_and_names(tmp_path: Path) -> None:
+    folder, path = tmp_path / "novels", tmp_path / "novels.tar.xz"
+    (folder / "one").mkdir(parents=True)
+    (folder / "one" / "a.txt").write_text(FIRST)
+    (folder / "one" / "b.txt").write_text(SECOND)
+    (folder / "notes.md").write_text("Not a novel. At all.")
+    with tarfile.open(path, "w:xz") as archive:
+        archive.add(folder / "one", "one")
+    assert is_collection(path)
+    assert is_collection(folder)
     novels = read_novels(folder)
     sentences = np.split(novels.text, novels.starts[1:])
     assert [" ".join(novels.words[at] for at in part) for part in sentences] == [
@@ -66,20 +68,61 @@ def test_text_sentences_books_and_names(folder: Path) -> None:
         "soon may saw the rain .",
     ]
     assert novels.books.tolist() == [0, 19]
-    assert {w for w, name in zip(novels.words, novels.names, strict=True) if name} == {
-        "anne",
-        "may",
-    }
+    assert {novels.words[at] for at in np.flatnonzero(novels.names)} == {"anne", "may"}
     assert (np.diff(novels.counts) <= 0).all()
-    assert dict(zip(novels.words, novels.counts.tolist(), strict=True))["rain"] == 4
+    assert novels.counts[novels.words.index("rain")] == 4
+    again = read_novels(path)
+    assert (again.words, again.text.tolist()) == (novels.words, novels.text.tolist())
 
 
-def test_archives_hold_the_same(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "novels.tar.xz"
-    with tarfile.open(path, "w:xz") as archive:
-        archive.add(folder / "one", "one")
-    assert is_collection(path)
-    assert is_collection(folder)
-    novels = read_novels(path)
-    assert novels.words == read_novels(folder).words
-    assert novels.text.tolist() == read_novels(folder).text.tolist()
+def test_words_and_names_that_other_novels_share(tmp_path: Path) -> None:
+    people = ["Low", "Low", "Low", "Low", "May", "May", "Day", "Day", "Fox"]
+    for number, name in enumerate(people):
+        (tmp_path / f"{number}.txt").write_text(f"So Mr. {name} left. Then Mr. {name} met a fox.")
+    known, names = read_novels(tmp_path).shared_words()
+    assert {*known[:2]} == {".", "mr."}
+    assert {"mr.", "met", "left", "fox"} <= {*known}
+    assert not {"low", "may", "day"} & {*known}
+    assert {"mr.", "low"} == {*names}
+
+
+def texts(passages: Passages) -> list[str]:
+    return [" ".join(passages[at]) for at in range(len(passages))]
+
+
+def test_answers_are_like_lambadas(novels_folder: Path) -> None:
+    novels = read_novels(novels_folder)
+    words = [text.split() for text in texts(cut_passages(novels, 60, context=20, common=0))]
+    answers = {passage[-1] for passage in words}
+    assert {"dog", "king", "anne"} <= answers
+    assert not answers & {"ran", "called", "he"}
+    for passage in words:
+        assert 20 < len(passage) <= 60
+        assert passage[0] in ("the", "then")
+        assert passage[-2] not in {".", "``"}
+        assert passage[-1] in passage[:-APART]
+        assert passage[-1] not in passage[-APART:-1]
+    common = novels.words.index("king") + 1
+    fewer = {text.split()[-1] for text in texts(cut_passages(novels, 60, 20, common))}
+    assert fewer == {"anne"} | (answers & set(novels.words[common:]))
+    with pytest.raises(TextError, match="no passage whose last word"):
+        cut_passages(novels, 20, context=50)
+
+
+def test_training_files_lose_what_teaches_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text("a b a\n\nno answer here\nx y z x y z x\n`` b '' b\n")
+    passages = read_training_passages(path, longest=4)
+    assert texts(passages) == ["a b a", "`` b '' b"]
+    assert passages.words_by_frequency()[:2] == ["b", "a"]
+    assert list(read_passages(path))[1] == ["no", "answer", "here"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", "no passages"), (b"two words\none\n", "line 2: 1 words")]
+)
+def test_files_of_another_kind_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "passages.txt"
+    path.write_bytes(content)
+    with pytest.raises(TextError, match=message):
+        list(read_passages(path))

@@ -1,4 +1,4 @@
-"""LAMBADA in the training loop."""
+"""LAMBADA in the training loop, and the command that evaluates a run."""
 
 import json
 from dataclasses import replace
@@ -12,8 +12,10 @@ import torch
 from model.predict import load_any, predict
 from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
+from training.lambada.evaluate import frequent_word, main
+from training.lambada.novels import read_novels
 from training.lambada.task import LambadaConfig, LambadaTask
-from training.lambada.words import FIRST
+from training.lambada.words import FIRST, corpus_vectors
 from training.loop.loop import LoopConfig
 from training.loop.symbol_losses import PADDING
 from training.presets import LambadaRun
@@ -27,13 +29,43 @@ def make_task(config: LambadaConfig, folder: Path) -> LambadaTask:
     return LambadaTask(config, folder)
 
 
-def test_it_learns_to_point(tiny_config: LambadaConfig, tmp_path: Path) -> None:
+def test_it_learns_to_point_and_is_evaluated(
+    tiny_config: LambadaConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     task = make_task(tiny_config, tmp_path / "fresh")
     before = task.validate(task.network)["accuracy"]
-    loop = replace(LOOP, steps=250, average=0.9)
-    after = train(LambadaRun(lambada=tiny_config, loop=loop, out=tmp_path / "run"))["accuracy"]
+    run, loop = tmp_path / "run", replace(LOOP, steps=250, average=0.9)
+    after = train(LambadaRun(lambada=tiny_config, loop=loop, out=run))["accuracy"]
     assert before < 0.7
     assert after > 0.95
+    data = tmp_path / "test.txt"
+    lines = tiny_config.train.read_text().splitlines()[:19]
+    data.write_text("\n".join([*lines, "ada said nothing to bea"]) + "\n")
+    capsys.readouterr()
+    assert main([str(run), "--data", str(data), "--weights", "last"]) == 0
+    printed = capsys.readouterr().out
+    assert "| 20 passages | right |" in printed
+    assert "| answer in the passage, the most possible | 95.00 % |" in printed
+    card = json.loads((run / "best.json").read_text())
+    (run / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
+    for arguments, message in (
+        ([str(run), "--data", str(tmp_path / "none.txt")], "No such file"),
+        ([str(tmp_path), "--data", str(data)], "has the run saved yet?"),
+        ([str(run), "--data", str(data)], "is of task 'sorting'; expected 'lambada'"),
+    ):
+        with pytest.raises(SystemExit, match="1"):
+            main(arguments)
+        assert message in capsys.readouterr().err
+
+
+def test_the_most_frequent_word_is_no_punctuation() -> None:
+    passages = [
+        "the owl . the cat . owl".split(),
+        "the dog , dog , the , dog".split(),  # "the" is the first of equals
+        "the end came fast".split(),  # not in the passage
+    ]
+    assert frequent_word(passages, common=0) == 0
+    assert frequent_word(passages, common=1) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("votes", [0, 3])
@@ -53,6 +85,19 @@ def test_batches_are_a_function_of_seed_and_step(
     assert torch.isfinite(loss)
 
 
+def test_the_embedding_begins_with_vectors_of_the_novels(
+    novels_folder: Path, tiny_config: LambadaConfig, tmp_path: Path
+) -> None:
+    config = replace(tiny_config, train=novels_folder, length=128, corpus_vectors=True)
+    task = LambadaTask(config, tmp_path / "run")
+    expected = corpus_vectors(
+        read_novels(novels_folder), task.vocabulary.words, config.rse.maps, deviation=0.25
+    )
+    assert expected.std() == pytest.approx(0.25, rel=1e-3)
+    weight = task.network.get_parameter("embedding.weight")
+    torch.testing.assert_close(weight[FIRST:], torch.from_numpy(expected))
+
+
 def test_frozen_vectors_are_stored_once_and_come_back(
     tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
 ) -> None:
@@ -63,13 +108,12 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert not any(name in key for part in ("network", "average") for key in state[part])
     network = load_symbol_network(tmp_path / "best.safetensors")
-    words = [line.split()[0] for line in vectors_file.read_text().splitlines()]
-    row = vectors_file.read_text().splitlines()[words.index("gus")].split()[1:]
+    rows = {one.split()[0]: one.split()[1:] for one in vectors_file.read_text().splitlines()}
     vocabulary = json.loads((tmp_path / "vocabulary.json").read_text())
     at = FIRST + vocabulary["words"].index("gus")
-    torch.testing.assert_close(network.embedding.weight[at], torch.tensor([*map(float, row)]))
-    symbols = np.array([[at, 2]])
-    outputs = predict(load_any(tmp_path / "best.safetensors"), symbols)
+    expected = torch.tensor([*map(float, rows["gus"])])
+    torch.testing.assert_close(network.embedding.weight[at], expected)
+    outputs = predict(load_any(tmp_path / "best.safetensors"), np.array([[at, 2]]))
     assert outputs.shape == (1, 2, 3)
     (tmp_path / "vectors.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"vectors\.safetensors"):

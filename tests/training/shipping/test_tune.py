@@ -1,12 +1,100 @@
-"""The search for the tracker's settings, and what shipping makes of it."""
+"""The search for the tracker's settings, passages as its judges, and shipping without them."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pytest
 
+from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from training.evaluation.truth import known_f1, known_frame_f1, truth_of
+from training.music.families import Passage
+from training.music.masks import BOTH
+from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
 from training.shipping import ship
-from training.shipping.tune import GRID, tune, value_of
+from training.shipping.tune import (
+    GRID,
+    MAX_CORRECTION,
+    Piece,
+    correction_frames,
+    heard,
+    tune,
+    value_of,
+)
+
+TONES = [(57, 1.0, 1.5), (69, 2.0, 2.5), (81, 3.0, 3.5), (57, 4.0, 4.5)]
+
+
+def passage(unknown: list[tuple[float, float, float, float]], notes: list) -> Passage:
+    pitch, onset, offset = (np.array(column) for column in zip(*notes, strict=True))
+    audio = play(TONES, 6.0, FAKE_RATE_HZ)
+    labelled = notes_of(onset, offset, pitch)
+    return Passage("tones", audio, FAKE_RATE_HZ, labelled, np.array(unknown, float).reshape(-1, 4))
+
+
+def found(*notes: tuple[float, int]) -> Notes:
+    return notes_of_rows(np.array([(onset, onset + 0.3, pitch, 64) for onset, pitch in notes]))
+
+
+def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
+    truth = truth_of(passage([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES))
+    all_but_the_doubtful = found((1.0, 57), (3.0, 81), (4.0, 57))
+    assert known_f1(truth, all_but_the_doubtful) == 1.0
+    assert known_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    more = found((1.0, 57), (2.3, 69), (3.0, 81), (4.0, 57), (5.5, 40))
+    assert known_f1(truth, more) == 1.0
+    assert known_f1(truth, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
+    assert known_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
+        pytest.approx(2 * 3 / (3 + 4))
+    )
+    frames_alone = truth_of(passage([(1.9, 2.6, 69, 1)], TONES))
+    assert known_f1(frames_alone, all_but_the_doubtful) < 1
+
+
+def test_ends_count_where_onsets_are_known() -> None:
+    truth = truth_of(passage([(1.9, 2.6, 69, 2)], TONES))
+    short = found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))  # 0.3 s in place of 0.5
+    assert known_f1(truth, short) == 1.0
+    assert known_f1(truth, short, offsets=True) == 0.0
+    rows = [(onset, offset, pitch, 64) for pitch, onset, offset in TONES[2:]]
+    assert known_f1(truth, notes_of_rows(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
+
+
+def test_approximate_labels_are_taken_as_they_are() -> None:
+    everywhere = truth_of(passage([(0.0, 6.0, -1, BOTH)], TONES))
+    assert known_f1(everywhere, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    assert known_frame_f1(everywhere, found((5.0, 40))) == 0.0
+    assert not everywhere.exact
+
+
+def test_frames_count_where_they_are_known() -> None:
+    late = truth_of(passage([(1.3, 6.0, -1, FRAME_UNKNOWN)], TONES))
+    assert known_frame_f1(late, found((1.0, 57), (2.0, 40))) == pytest.approx(1.0, abs=0.04)
+    assert known_frame_f1(truth_of(passage([], TONES)), found((1.0, 57))) < 0.5
+
+
+def test_passages_are_transcribed_and_scored() -> None:
+    right = passage([], TONES)
+    wrong = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
+    silent = Passage("no notes", right.audio, FAKE_RATE_HZ, joined([]), right.unknown)
+    passages = {"tones": [right], "late": [wrong], "no notes": [silent]}
+    pieces = heard(cast(TranscriptionModel, FakeTranscriber()), passages)
+    settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
+    assert set(pieces) == {"tones", "late"}
+    assert pieces["tones"][0].score(settings) > 0.8
+    assert pieces["late"][0].score(settings) < 0.6
+
+    (piece,) = pieces["tones"]
+
+    def late(frames: float) -> list[Piece]:
+        notes = piece.found(settings).shifted(-frames * piece.truth.frame_s)
+        return [replace(piece, truth=replace(piece.truth, notes=notes))]
+
+    assert correction_frames({"tones": late(0.3), "others": late(-0.1)}, settings) == -0.1
+    assert correction_frames({"tones": late(3)}, settings) == -MAX_CORRECTION
 
 
 def test_the_top_is_found_though_settings_lean_on_each_other() -> None:

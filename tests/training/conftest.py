@@ -192,5 +192,7 @@ def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small untrained transcription network on disk."""
     path = tmp_path_factory.mktemp("tiny") / "tiny.safetensors"
     torch.manual_seed(0)
-    save_weights(TranscriptionModel(TINY), {"config": TINY.to_json()}, path)
+    training = {"steps": 7, "hours": 0.5, "loop": {"learning_rate": 0.1}}
+    card = {"name": "tiny", "training": training, "data": {"batch_size": 3}}
+    save_weights(TranscriptionModel(TINY), {**card, "config": TINY.to_json()}, path)
     return path

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.config import ModelConfig, RSEConfig
+from model.config import WINDOW, ModelConfig, RSEConfig
 from model.storage import load
 from tests.networks import TINY
 from training import run
@@ -38,18 +38,23 @@ def test_every_trained_parameter_gets_a_gradient(
     assert frozen == ({"filterbank"} if model is TINY else set())
 
 
-def test_a_run_from_the_command_line_can_be_resumed_and_shipped(
-    synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_starts_from_weights_and_can_be_resumed_and_shipped(
+    synth_config: SynthConfig, tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     preset = MUSIC_PRESETS["live"]
-    small = replace(preset, music=music(synth_config))
+    small = replace(preset, music=music(synth_config), init=str(tiny_weights))
     monkeypatch.setitem(MUSIC_PRESETS, "live", small)
     out = tmp_path / "run"
     arguments = ["musicnet", "--preset", "live", "--out", str(out)]
-    assert run.main([*arguments, "--loop.steps", "2"]) == 0
+    assert run.main([*arguments, "--loop.steps", "1", "--loop.learning-rate", "1e-9"]) == 0
+    # Only the statistics of the batch normalisation have moved.
+    windows = 0.3 * torch.randn(2, WINDOW)
+    after, before = (load(p, dtype=torch.float32) for p in (out / "last.safetensors", tiny_weights))
+    assert (after.predict(windows) - before.predict(windows)).abs().max() < 0.2
     assert run.main([*arguments, "--loop.steps", "3", "--resume"]) == 0
     card = json.loads((out / "last.json").read_text())
     assert card["training"]["steps"] == 3
+    assert [stage["steps"] for stage in card["training"]["earlier"]] == [7]
     assert 0 <= card["validation"]["ap_200ms"] <= 1
 
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})

@@ -98,11 +98,7 @@ def read_intervals(source: Source) -> I64:
     begin, end, note = intervals.T
     if ((begin < 0) | (begin > end) | (note < 0) | (note > 127)).any():
         raise ArchiveError(f"{path} holds impossible labels")
-    last = int(end.max(initial=0))
-    if last > length + SLACK:
-        raise ArchiveError(
-            f"{path} does not belong to {source.audio}: labels reach {last} samples, "
-            f"the audio ends at {length}"
-        )
+    if (last := end.max(initial=0)) > length + SLACK:
+        raise ArchiveError(f"{path} does not belong to {source.audio}: {last} > {length} samples")
     np.minimum(intervals[:, :2], length, out=intervals[:, :2])
     return intervals[np.lexsort((intervals[:, 2], intervals[:, 0]))]

@@ -1,21 +1,16 @@
 """What a run leaves in its folder, and weights that it starts from."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from model.config import HEADS, WINDOW, ModelConfig, RSEConfig
-from model.storage import WeightsError, load, save_weights
+from model.config import WINDOW, ModelConfig, RSEConfig
+from model.storage import WeightsError, save_weights
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY as TINY_LIVE
-from training import run
 from training.loop.run_folder import read_metrics, warm_start, write_metrics
-from training.music.synth.config import SynthConfig
-from training.music_task import MusicConfig
-from training.presets import MUSIC_PRESETS
 
 TINY = replace(TINY_LIVE, heads=("frame", "onset", "velocity"))
 TINY_PAPER = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
@@ -77,33 +72,6 @@ def test_a_network_that_does_not_fit_is_refused(
     saved(DEEP, tmp_path / "deep.safetensors")
     with pytest.raises(WeightsError, match=message):
         warm_start(TranscriptionModel(config), tmp_path / "deep.safetensors")
-
-
-def test_a_run_starts_from_the_weights_and_records_every_stage(
-    synth_config: SynthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    origin = tmp_path / "small.safetensors"
-    saved(TINY, origin)
-    music = MusicConfig(
-        grown(TINY, 2, HEADS), synth_config, batch_size=2, workers=0, family_passages=1
-    )
-    preset = replace(MUSIC_PRESETS["live"], music=music, init=str(origin))
-    monkeypatch.setitem(MUSIC_PRESETS, "live", preset)
-    common = ["musicnet", "--preset", "live", "--out", str(tmp_path / "run")]
-    assert run.main([*common, "--loop.steps", "1", "--loop.learning-rate", "1e-9"]) == 0
-    windows = 0.3 * torch.randn(2, WINDOW)
-    after = load(tmp_path / "run" / "last.safetensors", dtype=torch.float32)
-    before = load(origin, dtype=torch.float32)
-    # Only the statistics of the batch normalisation have moved.
-    heads = len(TINY.heads)
-    found, expected = after.predict(windows)[:, :heads], before.predict(windows)[:, :heads]
-    difference = (found - expected).abs().max()
-    assert difference < 0.2
-    origin.unlink()
-    assert run.main([*common, "--loop.steps", "2", "--resume"]) == 0
-    card = json.loads((tmp_path / "run" / "last.json").read_text())
-    assert card["training"]["steps"] == 2
-    assert [stage["steps"] for stage in card["training"]["earlier"]] == [7]
 
 
 def test_steps_written_twice_count_once_and_half_a_line_is_passed_over(tmp_path: Path) -> None:

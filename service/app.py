@@ -55,14 +55,9 @@ def create_app(
     load_model: LoadModel = load_shipped,
     processes: bool = PROCESSES,
 ) -> FastAPI:
-    """The service as an ASGI application.
-
-    It answers immediately and is ready once its workers have loaded the weights; if that fails,
-    /readyz says so. `load_model` is called in each worker; without `processes` there is one, a
-    thread.
-
-    Raises `service.access.keys.KeysError` if the API keys cannot be read.
-    """
+    """The service as an ASGI application, which is ready once its workers have loaded the weights;
+    if that fails, /readyz says so. `load_model` is called in each worker; without `processes` there
+    is one, a thread. Raises `service.access.keys.KeysError` if the API keys cannot be read."""
     for name in unknown_variables(os.environ):
         logger.warning("the variable %s is not a setting of the service", name)
     numbers = Metrics()

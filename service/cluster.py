@@ -26,10 +26,10 @@ def build() -> ASGIApp:
     """The application, built on a replica's event loop; settings come from its environment."""
     settings = Settings()
     logs.configure(settings.log_format)
-    app = create_app(settings)
+    app: Any = create_app(settings)
     _states.append(app.state.service)
     trusted = ["127.0.0.1", *settings.trusted_proxies]  # Serve's own proxy
-    return cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted))
+    return cast(ASGIApp, ProxyHeadersMiddleware(app, trusted))
 
 
 class Replica:

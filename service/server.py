@@ -26,9 +26,7 @@ from service.state import ServiceState
 logger = logging.getLogger(__name__)
 
 UNREAD_MS = 30_000  # how long the system keeps what a client does not read
-# What waits in the system for a session that is held back to its pace: a ping behind it is to be
-# answered within the 20 s of many libraries, even at 8 kHz.
-AHEAD_BYTES = 128 * 1024
+AHEAD_BYTES = 128 * 1024  # that wait in the system: a ping behind them is answered within 20 s
 
 
 class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]

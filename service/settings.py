@@ -55,8 +55,7 @@ def _each(check: Callable[[str], str]) -> AfterValidator:
 
 Auto = Literal["auto"]
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-"""Comma-separated in the environment."""
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]  # "a,b" in the environment
 
 
 class Settings(BaseSettings):

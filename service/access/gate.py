@@ -88,8 +88,9 @@ class Gate:
         """A fault if the request is meant for another server or comes from a foreign page."""
         host = headers.get("host")
         if not host_allowed(host, self._hosts):
-            message = "this host is not in RSE_ALLOWED_HOSTS"
-            return ProtocolError(ErrorCode.HOST_NOT_ALLOWED, message)
+            return ProtocolError(
+                ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS"
+            )
         if scope["type"] == "http" and scope["method"] in _HARMLESS_METHODS:
             return None
         if not origin_allowed(headers.get("origin"), host, self.settings.allowed_origins):

@@ -24,11 +24,7 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 SUBPROTOCOL = "rse.v1"
 
-_CODE_BY_STATUS = {
-    400: ErrorCode.BAD_UPLOAD,
-    404: ErrorCode.NOT_FOUND,
-    405: ErrorCode.METHOD_NOT_ALLOWED,
-}
+_OF_FRAMEWORK = (ErrorCode.BAD_UPLOAD, ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED)
 
 
 def answer_to(error: ProtocolError, headers: Mapping[str, str] | None = None) -> Response:
@@ -55,7 +51,8 @@ async def answer_fault(request: Request, error: Exception) -> Response:
         case ProtocolError():
             return answer_to(error)
         case HTTPException():
-            code = _CODE_BY_STATUS.get(error.status_code, ErrorCode.INTERNAL)
+            known = (code for code in _OF_FRAMEWORK if code.status == error.status_code)
+            code = next(known, ErrorCode.INTERNAL)
             return answer_to(ProtocolError(code, str(error.detail)), error.headers)
         case RequestValidationError():
             complaints = [explained({**one, "loc": one["loc"][1:]}) for one in error.errors()]

@@ -1,7 +1,4 @@
-"""Counters and timers for Prometheus at `GET /metrics`.
-
-Each application has its own registry. Names and meanings are stable.
-"""
+"""Counters and timers for Prometheus at `GET /metrics`; names and meanings are stable."""
 
 from collections.abc import Callable
 from functools import partial

@@ -15,18 +15,11 @@ from model import commands
 def add_result_options(parser: ArgumentParser) -> None:
     """What they let one choose of their notes and files."""
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    parser.add_argument(
-        "--instruments",
-        type=_names,
-        metavar="NAME,NAME",
-        help="only these, such as violin,cello (default: all)",
-    )
-    parser.add_argument(
-        "--tuning-hz", type=float, metavar="HZ", help="of A4 (default: the performance's)"
-    )
-    parser.add_argument(
-        "--bends", action="store_true", help="vibrato and glides: pitch bends (MPE), also in JSON"
-    )
+    names, hz = "only these instruments", "of A4 (default: the performance's)"
+    bends = "vibrato and glides: pitch bends (MPE), also in JSON"
+    parser.add_argument("--instruments", type=_names, metavar="violin,cello", help=names)
+    parser.add_argument("--tuning-hz", type=float, metavar="HZ", help=hz)
+    parser.add_argument("--bends", action="store_true", help=bends)
 
 
 def _names(text: str) -> tuple[str, ...]:

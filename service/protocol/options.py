@@ -25,12 +25,7 @@ LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
 TuningHz = Annotated[float, Field(ge=380, le=480)]  # of A4, from Baroque France to Venice
 
-_FORMATS = {
-    b"\x1aE\xdf\xa3": "WebM or Matroska",
-    b"OggS": "Ogg",
-    b"fLaC": "FLAC",
-    b"ID3": "MP3",
-}
+_FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3"}
 
 
 class Mode(StrEnum):

@@ -76,8 +76,7 @@ class NoteOff(_ServerMessage):
 
 
 class NoteBend(_ServerMessage):
-    """The pitch of a sounding note, cents above ``pitch``, in successive frames from ``frame``
-    on."""
+    """The pitch of a sounding note, cents above ``pitch``, in the frames from ``frame`` on."""
 
     type: Literal["note_bend"] = "note_bend"
     note_id: int

@@ -107,7 +107,6 @@ def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
     ("fault", "words"),
     [
         ("NotAllowedError", "blocks the microphone"),
-        ("NotFoundError", "not found"),
         ("NotReadableError", "in use by another program"),
     ],
 )

@@ -37,25 +37,6 @@ def test_midi_is_written_in_the_beats(bench: Tab, subdivision: int) -> None:
     assert midi.key_signature_changes[0].key_number == 18  # F sharp minor
 
 
-def test_cancelling_one_recording_leaves_the_others(bench: Tab) -> None:
-    states = bench.run(
-        """async () => {
-          const { Uploads } = await import('./service/uploads.js');
-          const usual = window.fetch;
-          window.fetch = async () => { throw new Error('no server'); };
-          const uploads = new Uploads();
-          const jobs = new Set();
-          uploads.addEventListener('change', ({ detail }) => jobs.add(detail));
-          uploads.add(['a', 'b', 'c'].map((name) => new File(['no sound'], `${name}.wav`)));
-          uploads.cancel([...jobs][0]);
-          while (uploads.busy) await new Promise((resolve) => setTimeout(resolve, 20));
-          window.fetch = usual;
-          return [...jobs].map(({ state }) => state);
-        }"""
-    )
-    assert states == ["cancelled", "failed", "failed"]
-
-
 @pytest.mark.parametrize("channels", [2, 6])
 def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int) -> None:
     rng, block = np.random.default_rng(4), 8_000 // BLOCKS_PER_S

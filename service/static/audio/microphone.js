@@ -1,20 +1,29 @@
 /**
- * The microphone. Music must arrive as it sounds, so the browser's speech helpers (echo
- * cancellation, noise suppression, gain control) are turned off.
+ * The microphone as a stream of PCM chunks. Music must arrive as it sounds, so the browser's speech
+ * helpers (echo cancellation, noise suppression, gain control) are turned off.
+ *
+ * Events: `chunk` (what the worklet posts) and `notice` (words: something changed, the sound goes
+ * on).
  */
-
-import { PcmSource } from "./pcm-source.js";
 
 const INTERRUPTED = new Set(["suspended", "interrupted"]);
 const RETURNS = ["visibilitychange", "pointerdown", "keydown"]; // of the user
 const MOST_CHANNELS = 32;
+const START_MS = 5000;
+const WORKLET_URL = new URL("./pcm-worklet.js", import.meta.url);
 
-export class Microphone extends PcmSource {
+export class Microphone extends EventTarget {
   #deviceId;
+  #context = null;
   #stream = null;
+  #node = null;
+  #gain = null;
+  #worklet = null;
+  #factor = 1;
+  #channel = -1;
   #missing = false; // unplugged: the take goes on with it, or with the next default one
   #onDevices = () => this.#missing && this.#takeUp();
-  #revive = () => INTERRUPTED.has(this.context?.state) && this.context.resume().catch(() => {});
+  #revive = () => INTERRUPTED.has(this.#context?.state) && this.#context.resume().catch(() => {});
 
   /** Names of the inputs; empty names until the user has allowed a microphone once. */
   static async devices() {
@@ -28,7 +37,65 @@ export class Microphone extends PcmSource {
     this.#deviceId = deviceId;
   }
 
-  async connect() {
+  /** Samples a second, known once opened. */
+  get rate() {
+    return this.#context?.sampleRate ?? 0;
+  }
+
+  /** Throws Errors fit for the page. */
+  async open() {
+    try {
+      await this.#connect();
+      await Promise.race([this.#context.resume(), noOutput()]);
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+    try {
+      await this.#context.audioWorklet.addModule(WORKLET_URL);
+    } catch (cause) {
+      await this.close();
+      throw new Error("The server cannot be reached.", { cause });
+    }
+  }
+
+  /** Let the audio flow: chunks are dispatched from now on. */
+  start() {
+    this.#gain = new GainNode(this.#context, { gain: this.#factor });
+    this.#worklet = new AudioWorkletNode(this.#context, "pcm", {
+      processorOptions: { channel: this.#channel },
+    });
+    this.#worklet.port.onmessage = ({ data }) =>
+      this.dispatchEvent(new CustomEvent("chunk", { detail: data }));
+    // The output stays silent; the connection is what makes every browser pull the audio.
+    this.#node.connect(this.#gain).connect(this.#worklet).connect(this.#context.destination);
+  }
+
+  set gain(decibels) {
+    this.#factor = 10 ** (decibels / 20);
+    this.#gain?.gain.setTargetAtTime(this.#factor, this.#context.currentTime, 0.02);
+  }
+
+  /** The one to listen to, from 0; -1: all that have sound. */
+  set channel(number) {
+    this.#channel = number;
+    this.#worklet?.port.postMessage({ channel: number });
+  }
+
+  async close() {
+    navigator.mediaDevices?.removeEventListener?.("devicechange", this.#onDevices);
+    for (const type of RETURNS) document.removeEventListener(type, this.#revive);
+    for (const track of this.#stream?.getTracks() ?? []) track.stop();
+    const context = this.#context;
+    this.#stream = this.#context = this.#gain = this.#worklet = null;
+    if (context && context.state !== "closed") await context.close();
+  }
+
+  #notice(words) {
+    this.dispatchEvent(new CustomEvent("notice", { detail: words }));
+  }
+
+  async #connect() {
     if (!navigator.mediaDevices?.getUserMedia) {
       throw new Error(
         "Browsers allow the microphone only on https pages and on localhost. " +
@@ -38,10 +105,9 @@ export class Microphone extends PcmSource {
     try {
       this.#stream = await this.#ask();
       // The context runs at the system's own rate; the server resamples better than we would.
-      this.context = new AudioContext({ latencyHint: "interactive" });
-      const node = this.#listen();
+      this.#context = new AudioContext({ latencyHint: "interactive" });
+      this.#node = this.#listen();
       this.#watch();
-      return node;
     } catch (cause) {
       throw new Error(wordsFor(cause), { cause });
     }
@@ -63,28 +129,30 @@ export class Microphone extends PcmSource {
     const [track] = this.#stream.getAudioTracks();
     track.addEventListener("ended", () => {
       this.#missing = true;
-      this.emit("notice", "The microphone is gone; the take goes on once it is back.");
+      this.#notice("The microphone is gone; the take goes on once it is back.");
       this.#takeUp();
     });
-    track.addEventListener("mute", () => this.emit("notice", "The system muted the microphone."));
+    track.addEventListener("mute", () => this.#notice("The system muted the microphone."));
     track.addEventListener("unmute", () => {
-      this.emit("notice", "");
+      this.#notice("");
       this.#revive();
     });
-    return this.context.createMediaStreamSource(this.#stream);
+    return this.#context.createMediaStreamSource(this.#stream);
   }
 
   async #takeUp() {
     const stream = await this.#ask().catch(() => null); // not there yet
     if (!stream) return;
-    if (!this.context || !this.#missing) {
+    if (!this.#context || !this.#missing) {
       for (const track of stream.getTracks()) track.stop(); // stopped, or taken up, meanwhile
       return;
     }
     this.#missing = false;
     this.#stream = stream;
-    this.replace(this.#listen());
-    this.emit("notice", "");
+    this.#node.disconnect();
+    this.#node = this.#listen();
+    if (this.#gain) this.#node.connect(this.#gain);
+    this.#notice("");
   }
 
   /** A phone call suspends the context; some systems resume it only when the user is back. */
@@ -92,25 +160,23 @@ export class Microphone extends PcmSource {
     navigator.mediaDevices.addEventListener?.("devicechange", this.#onDevices);
     for (const type of RETURNS) document.addEventListener(type, this.#revive);
     let interrupted = false;
-    this.context.addEventListener("statechange", () => {
-      if (INTERRUPTED.has(this.context?.state)) {
+    this.#context.addEventListener("statechange", () => {
+      if (INTERRUPTED.has(this.#context?.state)) {
         interrupted = true;
-        this.emit("notice", "The system interrupted the audio; the take goes on when it returns.");
+        this.#notice("The system interrupted the audio; the take goes on when it returns.");
         this.#revive();
-      } else if (interrupted && this.context?.state === "running") {
+      } else if (interrupted && this.#context?.state === "running") {
         interrupted = false;
-        this.emit("notice", "");
+        this.#notice("");
       }
     });
   }
+}
 
-  async close() {
-    navigator.mediaDevices?.removeEventListener?.("devicechange", this.#onDevices);
-    for (const type of RETURNS) document.removeEventListener(type, this.#revive);
-    for (const track of this.#stream?.getTracks() ?? []) track.stop();
-    this.#stream = null;
-    await super.close();
-  }
+/** Without any output Firefox never starts a context, and does not say so. */
+async function noOutput() {
+  await new Promise((resolve) => setTimeout(resolve, START_MS));
+  throw new Error("The browser’s audio does not start. Are loudspeakers or headphones connected?");
 }
 
 function wordsFor(cause) {

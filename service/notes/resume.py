@@ -110,6 +110,6 @@ class ResumePoint:
         for note in self.sounding:
             if note.note_id >= self.notes or note.frame >= self.frames:
                 raise impossible(
-                    f"note {note.note_id} of frame {note.frame} is not among the {self.notes} notes "
-                    f"in the {self.frames} frames before this point"
+                    f"note {note.note_id} of frame {note.frame} is not among the {self.notes} notes"
+                    f" in the {self.frames} frames before this point"
                 )

@@ -9,12 +9,11 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.access.gate import LOOPBACK_HOSTS, host_allowed, origin_allowed
 from service.access.keys import hash_key
+from tests.service.apps import ADDRESS, hear, serving
 from tests.service.apps import begin as start
-from tests.service.apps import hear, serving
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
 KEYS = f"alice:{hash_key(ALICE).hex()} bob:{hash_key(BOB).hex()}"
-LIVE = "/ws/transcribe"
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -29,7 +28,7 @@ def guarded(**settings: Any) -> Iterator[TestClient]:
 
 def begin(client: TestClient, **options: Any) -> str | None:
     """A whole, silent session; the subprotocol chosen."""
-    with client.websocket_connect(LIVE, **options) as socket:
+    with client.websocket_connect(ADDRESS, **options) as socket:
         start(socket)
         socket.send_text('{"type": "stop"}')
         assert hear(socket)[1] == 1000
@@ -41,7 +40,7 @@ def refused(client: TestClient, **options: Any) -> tuple[int, str]:
     """Status and code of a handshake that is answered in HTTP."""
     with (
         pytest.raises(WebSocketDenialResponse) as denial,
-        client.websocket_connect(LIVE, **options),
+        client.websocket_connect(ADDRESS, **options),
     ):
         pass
     return denial.value.status_code, denial.value.json()["code"]
@@ -50,7 +49,7 @@ def refused(client: TestClient, **options: Any) -> tuple[int, str]:
 def refusal(client: TestClient, **options: Any) -> tuple[str, int]:
     """What a browser reads of a refusal."""
     headers = {"Origin": "http://testserver", **options.pop("headers", {})}
-    with client.websocket_connect(LIVE, headers=headers, **options) as socket:
+    with client.websocket_connect(ADDRESS, headers=headers, **options) as socket:
         messages, code = hear(socket)
     assert [message["type"] for message in messages] == ["error"]
     return messages[0]["code"], code
@@ -96,8 +95,8 @@ def test_a_token_opens_a_websocket_and_is_not_said_back() -> None:
 def test_a_client_has_half_of_the_places() -> None:
     with (
         guarded(max_sessions=4, max_sessions_per_client="auto") as client,
-        client.websocket_connect(LIVE, headers=bearer(ALICE)),
-        client.websocket_connect(LIVE, headers=bearer(ALICE)),
+        client.websocket_connect(ADDRESS, headers=bearer(ALICE)),
+        client.websocket_connect(ADDRESS, headers=bearer(ALICE)),
     ):
         assert refused(client, headers=bearer(ALICE)) == (429, "client_limit")
         assert begin(client, headers=bearer(BOB)) is None
@@ -111,7 +110,7 @@ def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:
             "unauthorized",
             4401,
         )
-        with client.websocket_connect(LIVE, headers=bearer(ALICE)) as socket:
+        with client.websocket_connect(ADDRESS, headers=bearer(ALICE)) as socket:
             start(socket)
             assert refused(client, headers=for_proxy) == (503, "too_many_sessions")
             assert refusal(client, headers=bearer(ALICE)) == ("too_many_sessions", 4429)

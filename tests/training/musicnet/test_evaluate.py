@@ -1,7 +1,6 @@
 """The paper's figure, note-level scores and training on a small archive."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from model.config import HOP, PAPER, WINDOW, RSEConfig
+from model.config import HOP, WINDOW
 from model.storage import load, read_card
 from tests.training.conftest import same_weights
 from tests.training.musicnet.conftest import HEADER, scale
@@ -17,7 +16,6 @@ from training import evaluate, run
 from training.music.metrics import FIGURES
 from training.musicnet.layout import find
 from training.musicnet.windows import open_tracks
-from training.presets import MUSIC_PRESETS
 
 
 def test_the_papers_figure_is_that_of_the_middle_frames(
@@ -48,26 +46,12 @@ def test_the_papers_figure_is_that_of_the_middle_frames(
     assert f"average precision of middle frames: {figure:.4f}" in capsys.readouterr().out
 
 
-@pytest.fixture(autouse=True)
-def _small_preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The paper's preset with a tiny network and four steps."""
-    preset = MUSIC_PRESETS["paper"]
-    small = replace(
-        preset,
-        music=replace(
-            preset.music,
-            model=replace(PAPER, rse=RSEConfig(maps=4, blocks=1)),
-            batch_size=2,
-            workers=2,
-            validation_windows=6,
-        ),
-        loop=replace(preset.loop, steps=4, bfloat16=False, log_steps=2),
-    )
-    monkeypatch.setitem(MUSIC_PRESETS, "paper", small)
-
-
 def arguments(archive: Path, out: Path) -> list[str]:
-    return ["musicnet", "--preset", "paper", "--data-dir", str(archive), "--out", str(out)]
+    """The paper's preset with a tiny network and four steps."""
+    small = """--music.model.rse.maps 4 --music.model.rse.blocks 1 --music.batch-size 2
+        --music.workers 2 --music.validation-windows 6 --loop.steps 4 --loop.bfloat16 False"""
+    where = ["--data-dir", str(archive), "--out", str(out)]
+    return ["musicnet", "--preset", "paper", *where, *small.split()]
 
 
 def test_the_papers_preset_trains_on_the_archive_and_resumes_bit_for_bit(

@@ -1,8 +1,6 @@
 """Samples, rates, options and models as callers give them."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from model import storage
 from model.transcriber import TranscriptionModel
 from service.engine.load import pick_device
 from service.engine.runners import EngineModel
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
+from service.protocol.options import AudioFormat, Encoding
 
 Rate = float | np.number
 """A sample rate in Hz."""
@@ -64,26 +62,6 @@ def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
     """
     rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
-
-
-def stream_options(
-    defaults: StreamOptions,
-    lookahead_ms: float,
-    instruments: Sequence[str] | None,
-    tuning_hz: float | None,
-    bends: bool,
-    **others: Any,
-) -> StreamOptions:
-    """The defaults with what the caller asks for. Raises subclasses of ValueError."""
-    names = [instruments] if isinstance(instruments, str) else instruments or ()
-    return replace(
-        defaults,
-        lookahead_ms=float(lookahead_ms),
-        instruments=tuple(str(name) for name in names),
-        tuning_hz=None if tuning_hz is None else float(tuning_hz),
-        bends=bends,
-        **others,
-    )
 
 
 def available_models() -> list[str]:

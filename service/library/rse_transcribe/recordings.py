@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -18,20 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from model.config import HOP, PITCHES
-from rse_transcribe.arguments import (
-    Model,
-    Rate,
-    as_float,
-    claim_process,
-    floats_at,
-    loaded,
-    stream_options,
-)
+from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded
 from rse_transcribe.transcription import Transcription
 from service.engine.load import available_cores, given
 from service.engine.local import LocalComputer
 from service.engine.runners import device_of
-from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
+from service.protocol.options import FILE_OPTIONS, AudioFormat
 from service.stream.recording import FileProgress, Performance, transcribe_file
 from service.stream.setup import chosen
 from service.stream.windows import Computer
@@ -101,12 +94,13 @@ class Transcriber:
         progress: bool = True,
     ) -> Transcription:
         """See the function ``transcribe``. Raises RuntimeError when closed, or forked."""
-        options = stream_options(FILE_OPTIONS, lookahead_ms, instruments, tuning_hz, bends)
-        return self._transcribe(recording, sample_rate, options, progress)
-
-    def _transcribe(
-        self, recording: Recording, rate: Rate | None, options: StreamOptions, progress: bool
-    ) -> Transcription:
+        options = replace(
+            FILE_OPTIONS,
+            lookahead_ms=lookahead_ms,
+            instruments=tuple(instruments or ()),
+            tuning_hz=tuning_hz,
+            bends=bends,
+        )
         if not self._close.alive:
             raise RuntimeError("the transcriber is closed")
         claim_process()
@@ -119,7 +113,7 @@ class Transcriber:
         def keep(_: int, heads: NDArray[np.float32]) -> None:
             frames.append(heads[row].copy())
 
-        with opened(recording, rate) as (file, pcm), progress_bar(file, progress) as bar:
+        with opened(recording, sample_rate) as (file, pcm), progress_bar(file, progress) as bar:
             items = transcribe_file(file, self._computer, options, pcm=pcm, on_frames=keep)
             with closing(items):
                 try:
@@ -187,9 +181,16 @@ def transcribe(
         ValueError: no audio, samples of another type or shape, a file opened as text, unknown
             weights or instruments, another device, or a number out of range.
     """
-    options = stream_options(FILE_OPTIONS, lookahead_ms, instruments, tuning_hz, bends)
     with Transcriber(model=model, device=device) as transcriber:
-        return transcriber._transcribe(recording, sample_rate, options, progress)
+        return transcriber.transcribe(
+            recording,
+            sample_rate,
+            lookahead_ms=lookahead_ms,
+            instruments=instruments,
+            tuning_hz=tuning_hz,
+            bends=bends,
+            progress=progress,
+        )
 
 
 def progress_bar(file: BinaryIO, wanted: bool = True) -> Any:

@@ -7,15 +7,7 @@ from typing import Self
 import torch
 from numpy.typing import ArrayLike
 
-from rse_transcribe.arguments import (
-    Model,
-    Rate,
-    as_float,
-    claim_process,
-    floats_at,
-    loaded,
-    stream_options,
-)
+from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded
 from service.audio.pcm import Downmix
 from service.engine.local import LocalComputer
 from service.notes.events import Event, Note, is_update
@@ -67,8 +59,13 @@ class Stream:
         """
         transcriber = loaded(model, device)
         audio = floats_at(sample_rate)
-        asked = lookahead_ms, instruments, tuning_hz, bends
-        options = stream_options(_DEFAULTS, *asked, block_frames=block_frames)
+        options = StreamOptions(
+            lookahead_ms=lookahead_ms,
+            block_frames=block_frames,
+            instruments=tuple(instruments or ()),
+            tuning_hz=tuning_hz,
+            bends=bends,
+        )
         self._updates = updates
         self._downmix = Downmix(audio.sample_rate_hz)
         self._computer = LocalComputer(transcriber, workers=1)

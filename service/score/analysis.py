@@ -12,7 +12,7 @@ from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.midi_file import STEADY, FileNote, Tempo
 from service.score.beats import F64, I64, NO_WISHES, SURE, Beats, Wishes
 from service.score.live import LiveBeat, whole
-from service.score.programme import find_beats
+from service.score.metre import find_beats
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
 # Profiles of keys by Albrecht and Shanahan (2013): shares of the pitch classes from the tonic up.
@@ -129,12 +129,8 @@ def add_beat_options(parser: ArgumentParser) -> None:
 
 def wishes_of(options: Namespace) -> Wishes:
     """What ``add_beat_options`` took."""
-    return Wishes(
-        bpm=options.bpm,
-        beats_per_bar=options.beats_per_bar,
-        first_downbeat_s=getattr(options, "first_downbeat", None),  # not known of a take to come
-        fixed_tempo=options.fixed_tempo,
-    )
+    given = vars(options)
+    return Wishes(**{name: given[name] for name in Wishes.model_fields if name in given})
 
 
 def _bpm(text: str) -> float:

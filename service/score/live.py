@@ -14,10 +14,10 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field
 
+from service.score import programme
 from service.score.beats import F64, SURE, Beats
-from service.score.evidence import MIN_CHORDS, chords_of
 from service.score.metre import in_bars
-from service.score.programme import LEAD_S, SHORTEST_S, State, best_path, pulse, snapped
+from service.score.programme import MIN_CHORDS, SHORTEST_S, State, chords_of
 
 TICK_S = 2.0
 LAG_S = 2.0
@@ -89,28 +89,27 @@ class LiveBeats:
         if (chords := chords_of(notes)) is None:
             self._last = None
             return
-        from_s = last.time_s if last else chords.time_s[0] - LEAD_S
-        path = best_path(chords, from_s, now_s, start=last)[1 if last else 0 :]
+        from_s = last.time_s if last else chords.time_s[0] - programme.LEAD_S
+        path = programme.best_path(chords, from_s, now_s, start=last)[1 if last else 0 :]
         before = [b for b in self.said[self._run :] if b.time_s >= begin_s] if last else []
         if len(before) + len(path) < MIN_CHORDS:
             return
-        time_s = np.append([b.time_s for b in before], snapped(chords, path) if path else [])
         divide = before[0].subdivision if before else path[0].subdivision
-        beats = pulse(chords, time_s, divide)
+        beats = programme.pulse(chords, path, divide, [b.time_s for b in before])
         if last is None:
             self._run = len(self.said)
         begins = beats.confidence >= _CERTAIN and len(chords.time_s) >= _CHORDS
         if not (beats.confidence >= SURE if last else begins):
             self._last = None
             return
-        bars = _continued(before, notes, beats)
-        for state, beat_s, (place, metre) in zip(path, time_s[len(before) :], bars, strict=True):
+        bars, new_s = _continued(before, notes, beats), beats.time_s[len(before) :].tolist()
+        for state, beat_s, (place, metre) in zip(path, new_s, bars, strict=True):
             if state.time_s >= now_s - lag_s:
                 break
             self._last = state
             if not self.said or beat_s > self.said[-1].time_s + SHORTEST_S / 2:
                 sure = beats.confidence
-                self.said.append(LiveBeat(float(beat_s), place, metre, state.subdivision, sure))
+                self.said.append(LiveBeat(beat_s, place, metre, state.subdivision, sure))
 
 
 def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tuple[int, int]]:

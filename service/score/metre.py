@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.score.beats import F64, I64, Beats
-from service.score.evidence import chord_numbers, relative
+from service.score import programme
+from service.score.beats import F64, I64, NO_WISHES, Beats, Wishes
+from service.score.programme import State, chord_numbers, chords_of, relative
 
 # Likeness of accents after one length and two, longer notes, change of harmony from one length
 # of the level below to the next, and of its own.
@@ -32,6 +33,8 @@ _LONGEST = 6.0  # beats that count of a note
 _CUT = 8.0  # cost of a bar that is cut short
 _STAYS = 2.0  # what speaks for the metre that has been
 _NEVER = -1e6
+_MIN_BEATS = 4
+_STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
 
 
 class Metre(NamedTuple):
@@ -62,6 +65,32 @@ _READINGS = {  # of found beats: as they are, twice or half as long, two parts a
     2: ((2, 2), (4, 2), (1, 2), (3, 3), (6, 3)),
     3: ((3, 3), (1, 2), (2, 2), (6, 2)),
 }
+
+
+def find_beats(notes: F64, wishes: Wishes = NO_WISHES) -> Beats | None:
+    """The beats of a performance; None if it is too short to have any. A long one is read in
+    stretches, each from a settled beat, so that memory is bounded.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
+    """
+    if (chords := chords_of(notes)) is None:
+        return None
+    path: list[State] = []
+    end_s = -np.inf
+    while end_s < chords.time_s[-1]:
+        settled = [state for state in path if state.time_s < end_s - _UNSETTLED_S]
+        start = settled[-1] if settled else None
+        begin_s = start.time_s if start else chords.time_s[0] - programme.LEAD_S
+        end_s = min(chords.time_s[-1] + 0.5, begin_s + _STRETCH_S)
+        path = settled[:-1] + programme.best_path(chords, begin_s, end_s, wishes, start)
+    if len(path) < _MIN_BEATS:
+        return None
+    beats = programme.pulse(chords, path, path[0].subdivision)
+    first = None
+    if wishes.first_downbeat_s is not None:
+        first = int(np.abs(beats.time_s - wishes.first_downbeat_s).argmin())
+    return in_bars(notes, beats, wishes.beats_per_bar, first, keep=wishes.bpm is not None)
 
 
 def in_bars(

@@ -1,25 +1,55 @@
-"""Beats of a performance, found from its notes alone.
+"""A pulse in the notes of a performance.
 
-A dynamic programme over tempo and phase. A state is a beat at a time, with the length of the beat
-before it, and whether beats divide in two or three. A step from one beat to the next earns what the
-chords within it say (``evidence``), and costs what its tempo differs from the one before, so that
-it may follow a rubato. A long performance is read in stretches, each from a settled beat, so that
-memory is bounded. Then the metre is found in the beats (``metre``).
+Where in a beat a chord is likely to fall is told by how it sounds: long, low, full chords are beats
+rather than what lies between them. A softmax over places in the beat says how likely; its weights
+were fitted to performances whose beats are known (training/RESULTS.md).
+
+A dynamic programme over tempo and phase finds the beats. A state is a beat at a time, with the
+length of the beat before it, and whether beats divide in two or three. A step from one beat to the
+next earns what the chords within it say, and costs what its tempo differs from the one before, so
+that it may follow a rubato.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from service.score.beats import F64, I64, NO_WISHES, Beats, Wishes
-from service.score.evidence import PLACES, Chords, chords_of, class_logs
-from service.score.metre import in_bars
+
+CHORD_S = 0.045  # notes that begin within this time are one chord
+MIN_CHORDS = 8  # fewer show no beat
+PLACES = {  # in a beat, by its subdivision; each class of places has one row below
+    2: ((0.0,), (0.5,), (0.25, 0.75)),
+    3: ((0.0,), (1 / 3,), (2 / 3,), (1 / 6, 0.5, 5 / 6)),
+}
+TYPICAL_S = 0.6  # of a beat
+# Rows: downbeat, other beats, the classes of PLACES after the first, elsewhere. Columns: constant,
+# log(beat / TYPICAL_S), its square, and the features.
+WEIGHTS = {
+    2: (
+        (-0.59, -1.77, 0.84, 0.22, 0.20, 0.81, -0.04, 0.23),
+        (0.58, -1.33, 0.98, 0.27, -0.06, 0.37, 0.08, 0.25),
+        (0.77, -0.39, 0.60, 0.22, 0.01, -0.20, 0.03, 0.28),
+        (0.65, 1.08, -0.75, -0.37, -0.07, -0.60, 0.26, -0.07),
+        (-1.41, 2.41, -1.67, -0.33, -0.08, -0.37, -0.34, -0.68),
+    ),
+    3: (
+        (-0.38, -0.95, 0.80, 0.09, -0.05, 0.76, 0.29, 0.32),
+        (0.65, -0.78, -0.08, 0.21, -0.03, 0.52, 0.18, 0.41),
+        (1.05, -0.50, -0.95, -0.10, -0.02, -0.29, 0.05, 0.45),
+        (1.12, 0.10, -0.03, 0.33, 0.07, -0.14, 0.07, -0.13),
+        (0.68, 1.43, 0.11, -0.40, 0.09, -0.66, 0.32, 0.00),
+        (-3.12, 0.70, 0.15, -0.12, -0.07, -0.18, -0.92, -1.05),
+    ),
+}
+_LONGEST_GAP_S = 1.5
+_AROUND = 24  # chords before and after, to which one is compared
 
 STEP_S = 0.02  # of time in the programme
 LEAD_S = 0.1  # of the programme before the first chord
 SHORTEST_S, LONGEST_S = 0.25, 1.7  # beats: 240 to 35 a minute
-_MIN_BEATS = 4
 _RATIO = 1.045  # of neighbouring beat lengths
 _REACH = 5  # neighbours either way that the next beat may take
 _SIGMA_S = 0.025  # of an onset about its place in the beat
@@ -34,32 +64,67 @@ _PAUSE = round(2 * LONGEST_S / STEP_S)  # steps without a chord
 _SNAP_S = 0.05  # a beat this close to a chord is where the chord is
 _CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3  # agreement of phases by chance, and what it is more
 _SMOOTHED = 2  # beats before and after
-_STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
 
 
-def find_beats(notes: F64, wishes: Wishes = NO_WISHES) -> Beats | None:
-    """The beats of a performance; None if it is too short to have any.
+class Chords(NamedTuple):
+    """Chords in order: ``time_s`` [chords], ``features`` [chords, 5], relative to those around."""
+
+    time_s: F64
+    features: F64
+
+
+def chord_numbers(onset_s: F64) -> I64:
+    """The number of each note's chord, from 0; onsets ascend."""
+    numbers = np.zeros(len(onset_s), np.int64)
+    first = number = 0
+    for place in range(1, len(onset_s)):
+        if onset_s[place] - onset_s[first] > CHORD_S:
+            first, number = place, number + 1
+        numbers[place] = number
+    return numbers
+
+
+def chords_of(notes: F64) -> Chords | None:
+    """None if there are fewer than ``MIN_CHORDS``.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
     """
-    if (chords := chords_of(notes)) is None:
+    onset_s, offset_s, pitch, velocity = notes.T
+    number = chord_numbers(onset_s)
+    count = np.bincount(number).astype(float)
+    if (chords := len(count)) < MIN_CHORDS:
         return None
-    path: list[State] = []
-    end_s = -np.inf
-    while end_s < chords.time_s[-1]:
-        settled = [state for state in path if state.time_s < end_s - _UNSETTLED_S]
-        start = settled[-1] if settled else None
-        begin_s = start.time_s if start else chords.time_s[0] - LEAD_S
-        end_s = min(chords.time_s[-1] + 0.5, begin_s + _STRETCH_S)
-        path = settled[:-1] + best_path(chords, begin_s, end_s, wishes, start)
-    if len(path) < _MIN_BEATS:
-        return None
-    beats = pulse(chords, snapped(chords, path), path[0].subdivision)
-    first = None
-    if wishes.first_downbeat_s is not None:
-        first = int(np.abs(beats.time_s - wishes.first_downbeat_s).argmin())
-    return in_bars(notes, beats, wishes.beats_per_bar, first, keep=wishes.bpm is not None)
+    time_s = np.bincount(number, onset_s * velocity) / np.bincount(number, velocity)
+    gap = np.log(np.minimum(np.diff(time_s, append=time_s[-1] + 1), _LONGEST_GAP_S) + 0.05)
+    lowest, longest = np.full(chords, np.inf), np.zeros(chords)
+    np.minimum.at(lowest, number, pitch)
+    np.maximum.at(longest, number, np.minimum(offset_s - onset_s, 2.0))
+    begin, end = np.searchsorted(time_s, time_s - 1.2), np.searchsorted(time_s, time_s + 1.2)
+    is_bass = [
+        low <= np.quantile(lowest[a:b], 0.2) for low, a, b in zip(lowest, begin, end, strict=True)
+    ]
+    last_gap = np.append(0.0, gap[:-1])
+    features = np.log(count), np.array(is_bass, float), np.log(longest + 0.05), gap, last_gap
+    return Chords(time_s, np.stack([relative(feature) for feature in features], axis=1))
+
+
+def class_logs(features: F64, subdivision: int, beat_s: float) -> F64:
+    """Log probabilities [chords, classes] of a chord's place in beats of a length."""
+    weights = np.array(WEIGHTS[subdivision])
+    slow = np.log(beat_s / TYPICAL_S)
+    logits = weights[:, :3] @ (1.0, slow, slow * slow) + features @ weights[:, 3:].T
+    logits -= logits.max(1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(1, keepdims=True))
+
+
+def relative(values: F64) -> F64:
+    """Deviations from the mean of the values around, in their standard deviations."""
+    box = np.ones(2 * _AROUND + 1) / (2 * _AROUND + 1)
+    padded = np.pad(values, _AROUND, mode="reflect" if len(values) > _AROUND else "edge")
+    mean = np.convolve(padded, box, "valid")
+    variance = np.convolve(padded**2, box, "valid") - mean**2
+    return np.clip((values - mean) / np.sqrt(np.maximum(variance, 1e-3) + 0.01), -3, 3)
 
 
 class State(NamedTuple):
@@ -179,24 +244,23 @@ def _lags(bpm: float | None = None) -> I64:
     return np.array(lags)
 
 
-def snapped(chords: Chords, path: list[State]) -> F64:
-    """Times of beats, [beats] in s: where the nearest chord is, if it is close."""
-    time_s = np.array([state.time_s for state in path])
-    after = np.searchsorted(chords.time_s, time_s).clip(1, len(chords.time_s) - 1)
-    before_s, after_s = chords.time_s[after - 1], chords.time_s[after]
-    near_s = np.where(time_s - before_s < after_s - time_s, before_s, after_s)
-    time_s = np.where(np.abs(near_s - time_s) < _SNAP_S, near_s, time_s)
-    return np.maximum.accumulate(time_s + np.arange(len(time_s)) * 1e-6)
+def pulse(
+    chords: Chords, path: Sequence[State], subdivision: int, before_s: Sequence[float] = ()
+) -> Beats:
+    """Beats without bars, at the chords that are close, after those at ``before_s``.
 
-
-def pulse(chords: Chords, time_s: F64, subdivision: int) -> Beats:
-    """Beats without bars. They are as sure as the phases of chords agree, in beats or in a half to
-    a quarter of them.
-
-    The mean of exp(2 pi i n phase) is long if they do (Rayleigh's test). The beats are smoothed, as
+    They are as sure as the phases of chords agree, in beats or in a half to a quarter of them. The
+    mean of exp(2 pi i n phase) is long if they do (Rayleigh's test). The beats are smoothed, as
     they bend to chords at random; so do those of free playing, the more the fewer chords it has.
     0 if chords are further apart than beats may be: any beats fit those, and nobody hears a beat.
     """
+    time_s = np.array([state.time_s for state in path])
+    after = np.searchsorted(chords.time_s, time_s).clip(1, len(chords.time_s) - 1)
+    early_s, late_s = chords.time_s[after - 1], chords.time_s[after]
+    near_s = np.where(time_s - early_s < late_s - time_s, early_s, late_s)
+    time_s = np.where(np.abs(near_s - time_s) < _SNAP_S, near_s, time_s)
+    time_s = np.maximum.accumulate(time_s + np.arange(len(time_s)) * 1e-6)
+    time_s = np.append(before_s, time_s)
     beats = Beats(time_s, np.zeros(len(time_s), np.int64), 4, subdivision, 0.0)
     apart_s = float(np.median(np.diff(chords.time_s)))
     if apart_s > LONGEST_S:

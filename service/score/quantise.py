@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.score.beats import F64, I64, Beats
-from service.score.evidence import chord_numbers
+from service.score.programme import chord_numbers
 
 GRIDS = {  # parts of a beat, and what using them costs; a beat takes one of them
     2: ((2, 0.0), (4, 0.02), (3, 0.05), (8, 0.09), (6, 0.10)),

@@ -24,15 +24,10 @@ PLAYED_BY = {  # classes that are no instrument, or whose usual one is another t
 }
 _FINGERING = re.compile(rb"<fingering[^>]*>(\d+)/(\d+)</fingering>")
 _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
-_LINES = f"<staff-lines>{len(OPEN)}</staff-lines>".encode()
-_TUNING = "".join(
-    f'<staff-tuning line="{line}"><tuning-step>{"CDEFGAB"[(pitch % 12 + 1) // 2]}</tuning-step>'
-    f"<tuning-octave>{pitch // 12 - 1}</tuning-octave></staff-tuning>"
-    for line, pitch in enumerate(reversed(OPEN), 1)  # none of them is sharp
-).encode()
 
 Bars = Sequence[tuple[Fraction, int]]
 Parts = Mapping[str | None, Sequence[Placed]]  # by instrument
+Names = Mapping[tuple[Fraction, int], str]  # of notes by onset and pitch
 
 
 class ScoreExtraMissing(ImportError):
@@ -92,10 +87,10 @@ def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) 
             measure.rightBarline = m21.bar.Barline("none")
         for signature in score.recurse().getElementsByClass("TimeSignature"):
             signature.style.hideObjectOnPrint = True
-    # music21 writes no tuning, string and fret for a chord's first note alone, but a fingering for
-    # each, and a tempo that sounds in a direction of its own, which MuseScore shows as another.
+    # music21 writes string and fret for a chord's first note alone, but a fingering for each, and a
+    # tempo that sounds in a direction of its own, which MuseScore shows as another.
     document = bytes(m21.musicxml.m21ToXml.GeneralObjectExporter(score).parse())
-    document = _FINGERING.sub(_STRING_AND_FRET, document).replace(_LINES, _LINES + _TUNING)
+    document = _FINGERING.sub(_STRING_AND_FRET, document)
     if steady:
         sound = f'<sound tempo="{beats.bpm * float(beats.quarters):.0f}"/></direction>'.encode()
         document = document.replace(b"</direction>", sound, 1)
@@ -134,10 +129,8 @@ def _staff(
     elif instrument:
         player.partName = (name if instrument == "plucked" else instrument).capitalize()
     staff.insert(0, player)
-    chords = [
-        Chord(note.onset, note.length, (name,), (note.pitch,), note.grace)
-        for note, name in zip(notes, _spelled(notes, beats), strict=True)
-    ]
+    names = _spelled(notes, beats)
+    chords = [Chord(note.onset, note.length, (note.pitch,), note.grace) for note in notes]
     lines = [tab_line(chords)] if tablature else voices(chords)
     nominal, size = beats.beats_per_bar, 0
     for number, (start, count) in enumerate(bars, int(bars[0][1] == nominal)):
@@ -153,7 +146,7 @@ def _staff(
             above, below = beats.signature(size)
             measure.insert(0, m21.meter.TimeSignature(f"{above}/{below}"))
         near = [_near(line, start, start + count) for line in lines]
-        _fill(measure, near, start, start + count, beats.quarters)
+        _fill(measure, near, names, start, start + count, beats.quarters)
         staff.append(measure)
     if player.transposition is not None:
         staff.atSoundingPitch = True
@@ -168,7 +161,12 @@ def _near(line: Sequence[Chord], start: Fraction, end: Fraction) -> Sequence[Cho
 
 
 def _fill(
-    measure: Any, lines: Sequence[Sequence[Chord]], start: Fraction, end: Fraction, q: Fraction
+    measure: Any,
+    lines: Sequence[Sequence[Chord]],
+    names: Names,
+    start: Fraction,
+    end: Fraction,
+    q: Fraction,
 ) -> None:
     """Write what of each voice sounds in a bar; later voices only if they have notes there."""
     m21 = load("music21")
@@ -177,8 +175,9 @@ def _fill(
         voice = m21.stream.Voice(id=str(number)) if len(kept) > 1 else measure
         tablature = bool(line and line[0].frets)
         for begin, stop, chord in _spans(line, start, end):
+            named = [names[chord.onset, pitch] for pitch in chord.pitches] if chord else []
             if chord and chord.grace:
-                voice.insert((begin - start) * q, m21.note.Note(chord.names[0]).getGrace())
+                voice.insert((begin - start) * q, m21.note.Note(named[0]).getGrace())
             for a, b in _pieces(begin, stop, start):
                 if chord is None or (tablature and a > chord.onset):  # a fret is said once
                     element = m21.note.Rest()
@@ -187,16 +186,15 @@ def _fill(
                     hidden = tablature or any(_sounds(other, a, b) for other in others)
                     element.style.hideObjectOnPrint = hidden
                 else:
-                    element = m21.chord.Chord(chord.names)
-                    if len(chord.names) == 1:
-                        element = m21.note.Note(chord.names[0])
+                    one = m21.note.Note(named[0]) if len(named) == 1 else None
+                    element = one or m21.chord.Chord(named)
                     if tablature:
                         fingering = m21.articulations.Fingering
                         element.articulations = [fingering(f"{s}/{f}") for s, f in chord.frets]
-                    elif a > chord.onset or b < chord.end:
-                        whole = "start" if b < chord.end else "stop"
-                        both = a > chord.onset and b < chord.end
-                        element.tie = m21.tie.Tie("continue" if both else whole)
+                    elif a > chord.onset:
+                        element.tie = m21.tie.Tie("continue" if b < chord.end else "stop")
+                    elif b < chord.end:
+                        element.tie = m21.tie.Tie("start")
                 element.quarterLength = (b - a) * q
                 voice.insert((a - start) * q, element)
         if voice is not measure:
@@ -238,13 +236,16 @@ def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> Iterator[tuple[Fra
         begin = stop
 
 
-def _spelled(notes: Sequence[Placed], beats: Beats) -> list[str]:
-    """Names of the pitches as music21 takes them, such as "E-4", by partitura's estimate."""
+def _spelled(notes: Sequence[Placed], beats: Beats) -> Names:
+    """As music21 takes them, such as "E-4", by partitura's estimate."""
     if not notes:
-        return []
+        return {}
     q = float(beats.quarters)
     rows = [(float(n.onset) * q, float(n.length) * q, n.pitch, k) for k, n in enumerate(notes)]
     fields = [("onset_beat", "f4"), ("duration_beat", "f4"), ("pitch", "i4"), ("id", "i4")]
     found = load("partitura.musicanalysis").estimate_spelling(np.array(rows, fields))
     signs = ("", "#", "##", "--", "-")  # by alteration, from 0 up and from -2 up
-    return [f"{row['step']}{signs[int(row['alter'])]}{int(row['octave'])}" for row in found]
+    return {
+        (note.onset, note.pitch): f"{row['step']}{signs[int(row['alter'])]}{int(row['octave'])}"
+        for note, row in zip(notes, found, strict=True)
+    }

@@ -21,12 +21,11 @@ Fret = tuple[int, int]  # string from 1, the highest, and fret
 
 
 class Chord(NamedTuple):
-    """Notes of one length that begin together; times in beats, names as a writer takes them, in
-    tablature with string and fret of each."""
+    """Notes of one length that begin together; times in beats, pitches ascending, in tablature with
+    string and fret of each."""
 
     onset: Fraction
     length: Fraction
-    names: tuple[str, ...]
     pitches: tuple[int, ...]
     grace: bool = False
     frets: tuple[Fret, ...] = ()
@@ -111,9 +110,7 @@ def voices(notes: Iterable[Chord]) -> list[list[Chord]]:
 def _together(chords: Iterable[Chord]) -> Chord:
     """One chord of all, as long as the first."""
     first, *_ = chords = list(chords)
-    named = {p: name for c in chords for p, name in zip(c.pitches, c.names, strict=True)}
-    pitches = tuple(sorted(named))
-    return first._replace(names=tuple(named[p] for p in pitches), pitches=pitches)
+    return first._replace(pitches=tuple(sorted({p for chord in chords for p in chord.pitches})))
 
 
 def _until(chord: Chord, following: Chord) -> Chord:
@@ -135,9 +132,7 @@ def tab_line(notes: Iterable[Chord]) -> list[Chord]:
     rows = [list(row) for _, row in groupby(plain, key=attrgetter("onset"))]
     chords = [_together(row)._replace(length=max(n.length for n in row)) for row in rows]
 
-    def ways(
-        found: list[dict[int, Fret]], at: float
-    ) -> Iterator[tuple[float, float, dict[int, Fret]]]:
+    def ways(found: list[dict[int, Fret]], at: float) -> Iterator[tuple[float, float, Any]]:
         for frets in found:
             pressed = [fret for _, fret in frets.values() if fret]
             price, now = _HIGH * sum(pressed) - _PLAYED * len(frets), at
@@ -146,16 +141,14 @@ def tab_line(notes: Iterable[Chord]) -> list[Chord]:
                 price += _STRETCH * (max(pressed) - now) + _MOVE * abs(now - at)
             yield price, now, frets
 
-    found = [list(_frets(chord.pitches[::-1])) for chord in chords]
+    found = (list(_frets(chord.pitches[::-1])) for chord in chords)
     line: list[Chord] = []
     for chord, frets in zip(chords, _cheapest(2.0, found, ways), strict=True):
         if line:
             line[-1] = line[-1]._replace(length=min(line[-1].length, chord.onset - line[-1].onset))
         if frets:
-            names = dict(zip(chord.pitches, chord.names, strict=True))
-            pitches = tuple(sorted(frets))
-            own = tuple(names[p] for p in pitches), pitches, False, tuple(frets[p] for p in pitches)
-            line.append(Chord(chord.onset, chord.length, *own))
+            pitches, places = zip(*sorted(frets.items()), strict=True)
+            line.append(chord._replace(pitches=pitches, frets=places))
     return line
 
 

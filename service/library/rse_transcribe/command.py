@@ -75,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g")
     add_result_options(parser)
     add_beat_options(parser)
-    add("--first-downbeat", type=float, metavar="S", help="time of a bar's first beat")
+    downbeat_help = "when a bar begins"
+    add("--first-downbeat", dest="first_downbeat_s", type=float, metavar="S", help=downbeat_help)
     add("--version", action="version", version=__version__)
     return parser
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from service.score.analysis import Analysis, Key
 from service.score.beats import SURE, Beats, Wishes
-from service.score.programme import find_beats
+from service.score.metre import find_beats
 from tests.service.score.music import tune
 
 

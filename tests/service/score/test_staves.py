@@ -21,7 +21,7 @@ def test_two_hands_far_apart() -> None:
     st.lists(st.tuples(st.integers(0, 24), st.integers(1, 12), st.integers(40, 80)), max_size=25)
 )
 def test_voices_do_not_overlap_and_keep_every_note(rows: list[tuple[int, int, int]]) -> None:
-    notes = [Chord(Fraction(a, 4), Fraction(b, 4), (str(p),), (p,)) for a, b, p in rows]
+    notes = [Chord(Fraction(a, 4), Fraction(b, 4), (p,)) for a, b, p in rows]
     lines = voices(notes)
     assert len(lines) <= MOST_VOICES
     for line in lines:
@@ -32,7 +32,7 @@ def test_voices_do_not_overlap_and_keep_every_note(rows: list[tuple[int, int, in
 
 
 def chord(onset: int, *pitches: int) -> Chord:
-    return Chord(Fraction(onset), Fraction(2), tuple(map(str, pitches)), pitches)
+    return Chord(Fraction(onset), Fraction(2), pitches)
 
 
 @given(st.lists(st.sets(st.integers(36, 90), min_size=1, max_size=7), min_size=1, max_size=8))

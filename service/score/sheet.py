@@ -1,7 +1,7 @@
 """A score of placed notes as MusicXML: music21 writes it, partitura spells the pitches."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
@@ -26,6 +26,7 @@ _FINGERING = re.compile(rb"<fingering[^>]*>(\d+)/(\d+)</fingering>")
 _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
 
 Bars = Sequence[tuple[Fraction, int]]
+Span = tuple[Fraction, Fraction, Chord | None]  # begin and end in a bar; None: a rest
 Parts = Mapping[str | None, Sequence[Placed]]  # by instrument
 Names = Mapping[tuple[Fraction, int], str]  # of notes by onset and pitch
 
@@ -131,22 +132,21 @@ def _staff(
     staff.insert(0, player)
     names = _spelled(notes, beats)
     chords = [Chord(note.onset, note.length, (note.pitch,), note.grace) for note in notes]
-    lines = [tab_line(chords)] if tablature else voices(chords)
+    lines = [_by_bar(line, bars) for line in ([tab_line(chords)] if tablature else voices(chords))]
     nominal, size = beats.beats_per_bar, 0
-    for number, (start, count) in enumerate(bars, int(bars[0][1] == nominal)):
-        measure = m21.stream.Measure(number=number)
-        if start == bars[0][0]:
+    pickup = bars[0][1] != nominal
+    for place, (start, count) in enumerate(bars):
+        measure = m21.stream.Measure(number=place + (not pickup))
+        if place == 0:
             measure.append(clef)
             if tablature:
                 measure.insert(0, m21.layout.StaffLayout(staffLines=len(OPEN)))
             measure.append(m21.key.KeySignature(fifths))
-        if number == 0:  # a pickup
             measure.paddingLeft = float((nominal - count) * beats.quarters)
-        if size != (size := count if number else nominal):
+        if size != (size := count if place else nominal):
             above, below = beats.signature(size)
             measure.insert(0, m21.meter.TimeSignature(f"{above}/{below}"))
-        near = [_near(line, start, start + count) for line in lines]
-        _fill(measure, near, names, start, start + count, beats.quarters)
+        _fill(measure, [line[place] for line in lines], names, start, beats.quarters, tablature)
         staff.append(measure)
     if player.transposition is not None:
         staff.atSoundingPitch = True
@@ -154,27 +154,38 @@ def _staff(
     return staff
 
 
-def _near(line: Sequence[Chord], start: Fraction, end: Fraction) -> Sequence[Chord]:
-    """What of a voice may sound in a bar, and a chord at least: a long score has many bars."""
-    first, last = (bisect_left(line, at, key=lambda chord: chord.onset) for at in (start, end))
-    return line[max(0, first - 2) : max(1, last)]  # a chord that sounds on, and a grace note
+def _by_bar(line: Sequence[Chord], bars: Bars) -> list[list[Span]]:
+    """What a voice does in each bar."""
+    edges = [*(start for start, _ in bars), bars[-1][0] + bars[-1][1]]
+    spans, now = list[Span](), edges[0]
+    for chord in line:
+        if now < chord.onset:
+            spans.append((now, chord.onset, None))
+        spans.append((chord.onset, chord.end, chord))
+        now = chord.end
+    out: list[list[Span]] = [[] for _ in bars]
+    for begin, end, what in [*spans, (now, edges[-1], None)]:
+        first = bisect_right(edges, begin) - 1
+        for bar in range(first, max(bisect_left(edges, end), first + bool(what))):
+            out[bar].append((max(begin, edges[bar]), min(end, edges[bar + 1]), what))
+    return out
 
 
 def _fill(
     measure: Any,
-    lines: Sequence[Sequence[Chord]],
+    lines: Sequence[Sequence[Span]],
     names: Names,
     start: Fraction,
-    end: Fraction,
     q: Fraction,
+    tablature: bool,
 ) -> None:
-    """Write what of each voice sounds in a bar; later voices only if they have notes there."""
+    """Write the voices of a bar; later ones only if they have notes there."""
     m21 = load("music21")
-    kept = [line for line in lines if line is lines[0] or _sounds(line, start, end)]
+    kept = [line for line in lines if line is lines[0] or any(chord for *_, chord in line)]
     for number, line in enumerate(kept, 1):
         voice = m21.stream.Voice(id=str(number)) if len(kept) > 1 else measure
-        tablature = bool(line and line[0].frets)
-        for begin, stop, chord in _spans(line, start, end):
+        others = [span for other in kept for span in other if other is not line and span[2]]
+        for begin, stop, chord in line:
             named = [names[chord.onset, pitch] for pitch in chord.pitches] if chord else []
             if chord and chord.grace:
                 voice.insert((begin - start) * q, m21.note.Note(named[0]).getGrace())
@@ -182,9 +193,8 @@ def _fill(
                 if chord is None or (tablature and a > chord.onset):  # a fret is said once
                     element = m21.note.Rest()
                     # A rest would be in the way of tablature, and of another voice that sounds.
-                    others = (other for other in kept if other is not line)
-                    hidden = tablature or any(_sounds(other, a, b) for other in others)
-                    element.style.hideObjectOnPrint = hidden
+                    sounding = any(onset < b and end > a for onset, end, _ in others)
+                    element.style.hideObjectOnPrint = tablature or sounding
                 else:
                     one = m21.note.Note(named[0]) if len(named) == 1 else None
                     element = one or m21.chord.Chord(named)
@@ -199,26 +209,6 @@ def _fill(
                 voice.insert((a - start) * q, element)
         if voice is not measure:
             measure.insert(0, voice)
-
-
-def _sounds(line: Sequence[Chord], begin: Fraction, end: Fraction) -> bool:
-    return any(chord.onset < end and chord.onset + chord.length > begin for chord in line)
-
-
-def _spans(
-    line: Sequence[Chord], start: Fraction, end: Fraction
-) -> Iterator[tuple[Fraction, Fraction, Chord | None]]:
-    """Begin and end of all that a voice does in a bar: its chords, and rests."""
-    now = start
-    for chord in line:
-        begin, stop = max(chord.onset, start), min(chord.end, end)
-        if begin < stop or (chord.grace and start <= chord.onset < end):
-            if now < begin:
-                yield now, begin, None
-            yield begin, stop, chord
-            now = max(now, stop)
-    if now < end:
-        yield now, end, None
 
 
 def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> Iterator[tuple[Fraction, Fraction]]:

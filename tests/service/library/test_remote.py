@@ -1,7 +1,5 @@
 """``rse-transcribe --server``: the files of the command alone, and what goes wrong on the way."""
 
-import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -51,11 +49,6 @@ def test_the_files_are_those_of_the_command_alone(
         made.append(out.read_bytes())
     assert made[0] == made[1]
     assert said[0] == said[1]
-
-
-def test_standard_input(url: str, song: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(song.read_bytes())))
-    assert command.main(["-", "-o", str(song.with_suffix(".mid")), "--server", url]) == 0
 
 
 def test_a_refusal_and_a_service_that_is_not_there(

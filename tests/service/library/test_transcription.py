@@ -22,14 +22,7 @@ def transcription() -> rse_transcribe.Transcription:
     return rse_transcribe.transcribe(melody(), RATE_HZ, model=FakeTranscriber())
 
 
-def test_other_endings_are_refused(
-    transcription: rse_transcribe.Transcription, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=r"save to \.mid, \.json, \.csv or a score"):
-        transcription.save(tmp_path / "song.wav")
-
-
-def test_a_tempo_is_a_number(transcription: rse_transcribe.Transcription, tmp_path: Path) -> None:
+def test_midi_files(transcription: rse_transcribe.Transcription, tmp_path: Path) -> None:
     transcription.save(tmp_path / "song.mid", tempo=75)
     assert (tmp_path / "song.mid").read_bytes() == transcription.midi(75)
     opened = pretty_midi.PrettyMIDI(str(tmp_path / "song.mid"))
@@ -39,6 +32,8 @@ def test_a_tempo_is_a_number(transcription: rse_transcribe.Transcription, tmp_pa
     for wrong in (0, 401, float("nan")):
         with pytest.raises(ValueError, match="a tempo is 20 to 400 BPM, not"):
             transcription.midi(wrong)
+    with pytest.raises(ValueError, match=r"save to \.mid, \.json, \.csv or a score"):
+        transcription.save(tmp_path / "song.wav")
 
 
 def test_models_and_devices() -> None:

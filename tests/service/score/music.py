@@ -35,6 +35,13 @@ def tune(
     return notes[np.lexsort((notes[:, 2], notes[:, 0]))]
 
 
+def free(waits_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[notes, 4]: random pitches and velocities, after these times."""
+    rng, onset_s = np.random.default_rng(len(waits_s)), np.cumsum(waits_s)
+    pitch, velocity = rng.integers(40, [[80], [100]], (2, len(waits_s)))
+    return np.stack([onset_s, onset_s + 0.4, pitch, velocity], 1)
+
+
 def as_notes(array: NDArray[np.float64], instrument: str | None = None) -> list[Note]:
     return [
         Note(place, int(pitch), int(velocity), 0.9, 0, 1, float(on), float(off), instrument)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from service.score.analysis import Analysis, Key
 from service.score.beats import SURE, Beats, Wishes
 from service.score.metre import find_beats
-from tests.service.score.music import tune
+from tests.service.score.music import free, tune
 
 
 def share_found(true_s: NDArray[np.float64], found_s: NDArray[np.float64]) -> float:
@@ -49,24 +49,15 @@ def test_a_long_performance_is_read_in_stretches() -> None:
     assert np.diff(found.time_s).min() > 0.2
 
 
-def test_free_playing_has_no_beat() -> None:
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        onset_s = np.cumsum(rng.exponential(0.3, 200))
-        notes = np.stack(
-            [onset_s, onset_s + 0.4, rng.integers(40, 80, 200), rng.integers(40, 100, 200)], 1
-        )
-        found = find_beats(notes)
-        assert found is not None
-        assert found.confidence < SURE
-
-
-@pytest.mark.parametrize("apart_s", [3.0, 8.0])
-def test_slow_free_playing_has_no_beat(apart_s: float) -> None:
-    rng = np.random.default_rng(0)
-    onset_s = np.cumsum(apart_s * rng.uniform(0.5, 1.5, 30))
-    notes = np.stack([onset_s, onset_s + 1, rng.integers(48, 80, 30), np.full(30, 80)], 1)
-    found = find_beats(notes)
+@pytest.mark.parametrize(
+    "waits_s",
+    [
+        *(np.random.default_rng(seed).exponential(0.3, 200) for seed in range(3)),
+        *(apart_s * np.random.default_rng(0).uniform(0.5, 1.5, 30) for apart_s in (3.0, 8.0)),
+    ],
+)
+def test_free_playing_has_no_beat(waits_s: NDArray[np.float64]) -> None:
+    found = find_beats(free(waits_s))
     assert found is not None
     assert found.confidence < SURE
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.score.live import CONTEXT_S, LAG_S, TICK_S, LiveBeat, LiveBeats, whole
-from tests.service.score.music import tune
+from tests.service.score.music import free, tune
 
 BEATS_S = 0.6 + np.arange(80) * 0.5
 TUNE = tune(BEATS_S, 4)
@@ -54,11 +54,8 @@ def test_the_delay_is_bounded() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_free_playing_has_none(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    onset_s = np.cumsum(rng.exponential(0.3, 150))
-    pitch = rng.integers(40, 80, 150)
-    notes = np.stack([onset_s, onset_s + 0.4, pitch, rng.integers(40, 100, 150)], 1)
-    assert LiveBeats().finish(notes, onset_s[-1]) == []
+    notes = free(np.random.default_rng(seed).exponential(0.3, 150))
+    assert LiveBeats().finish(notes, notes[-1, 0]) == []
 
 
 def test_gaps_are_filled() -> None:

@@ -6,7 +6,7 @@ import pytest
 from service.score import sheet
 from service.score.staves import OPEN
 from service.score.written import WrittenScore
-from tests.service.score.music import as_notes, tune
+from tests.service.score.music import as_notes, free, tune
 
 music21 = pytest.importorskip("music21", reason="the extra score")
 BEATS_S = 0.6 + np.arange(49) * 0.5
@@ -52,10 +52,7 @@ def test_a_guitar_has_a_second_staff() -> None:
 
 
 def test_free_rhythm_says_so() -> None:
-    rng = np.random.default_rng(1)
-    onset_s = np.cumsum(rng.exponential(0.3, 120))
-    array = np.stack([onset_s, onset_s + 0.4, rng.integers(40, 80, 120), np.full(120, 64)], 1)
-    score = WrittenScore(as_notes(array))
+    score = WrittenScore(as_notes(free(np.random.default_rng(1).exponential(0.3, 120))))
     assert not score.analysis.steady
     assert b"free rhythm" in score.musicxml
     assert score.musicxml.count(b"<bar-style>none") == score.musicxml.count(b"<measure ")

@@ -19,7 +19,7 @@ from training.music.masks import ALL_PITCHES, rows
 from training.music.metrics import frame_average_precision
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, joined
 from training.music.real import RealRecording, load_labelled, load_scored
-from training.music.synth.augment import EVERYDAY, augment
+from training.music.synth.augment import augment
 from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, Excerpt, empty_batch
@@ -140,7 +140,7 @@ def _rendered(
                 dry = replace(dry, audio=dry.audio + np.float32(level) * drums)
         else:
             return
-        audio = augment(dry.audio, rng, EVERYDAY, material.surroundings)
+        audio = augment(dry.audio, rng, material.surroundings)
         known = np.zeros((0, 4))
         yield Passage(f"{name} {place}", audio, SAMPLE_RATE, dry.notes, known, pedal=dry.pedal)
 

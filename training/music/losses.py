@@ -123,12 +123,9 @@ class DistillationConfig:
 
 
 class Teacher:
-    """A larger network of ours whose predictions become targets of a smaller one.
-
-    Its probabilities of a cell say more than the label: how sure one can be of a note, and what its
-    overtones look like (Hinton et al., 2015). Cross-entropy is linear in its target, so the mixture
-    of both losses is the loss of the mixed targets.
-    """
+    """A larger network of ours whose predictions become targets of a smaller one. They say more than
+    the labels, such as how sure one can be of a note (Hinton et al., 2015). Cross-entropy is linear
+    in its target, so the mixture of both losses is the loss of the mixed targets."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
         """Raises WeightsError if there are no such weights, ValueError if the teacher hears more

@@ -110,9 +110,10 @@ def merged(intervals: F64) -> F64:
 
 
 def with_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extends each offset that falls into a pedal press to the release of the pedal."""
+    """Extends each offset that falls into a pedal press, of [presses, 2], to its release."""
     if not len(pedal) or not len(notes):
         return notes
+    pedal = merged(pedal)
     press = np.searchsorted(pedal[:, 0], notes.offset, side="right") - 1
     release = np.where(press >= 0, pedal[press, 1], -np.inf)
     return notes.ending(np.maximum(notes.offset, release))

@@ -1,13 +1,10 @@
 """Folders of recordings with note labels, in common data set layouts.
 
-Audio and labels are matched by stem, anywhere in the folder (``flac/``, ``tsv/``, ...).
-Labels are MIDI files, or TSV/CSV tables of onset s, offset s, pitch, velocity, or alignments as of
-the Bach Violin Dataset: ``alignments/STEM.csv`` with start and end in seconds, row for row with
-``notes/STEM.csv``, relative to the start given by ``info.csv`` beside the two folders. Both may
-have sub-folders.
-
-A note of a MIDI file lasts from the key stroke until key and pedal are released. A sustain pedal
-acts on the notes of its own track.
+Audio and labels are matched by stem, anywhere in the folder (``flac/``, ``tsv/``, ...). Labels are
+MIDI files, in which a sustain pedal acts on the notes of its own track, or TSV/CSV tables of onset
+s, offset s, pitch, velocity, or alignments as of the Bach Violin Dataset: ``alignments/STEM.csv``
+with start and end in seconds, row for row with ``notes/STEM.csv``, relative to the start given by
+``info.csv`` beside the two folders. Both may have sub-folders.
 """
 
 import csv
@@ -30,15 +27,7 @@ from model.instruments import UNKNOWN, class_of
 from model.storage import replace_file
 from training.arrays import F32, F64
 from training.music.metrics import UNKNOWN_VELOCITY
-from training.music.notes import (
-    Notes,
-    joined,
-    merged,
-    next_strokes,
-    notes_of,
-    notes_of_rows,
-    with_pedal,
-)
+from training.music.notes import Notes, joined, next_strokes, notes_of, notes_of_rows, with_pedal
 
 HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
 
@@ -80,8 +69,8 @@ def _read_rows(path: Path) -> list[list[str]]:
 
 
 def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
-    """Program, notes and disjoint presses of the sustain pedal, [n, 2] in seconds, of each track
-    but drums. Raises RuntimeError or ValueError for a damaged file."""
+    """Program, notes and presses of the sustain pedal, [n, 2] in seconds, of each track but drums.
+    Raises RuntimeError or ValueError for a damaged file."""
     score: Any = symusic.Score.from_midi(midi, ttype="second")
     tracks = []
     for track in score.tracks:
@@ -89,7 +78,7 @@ def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
         played = notes_of(*_span(notes), notes["pitch"], notes["velocity"])
         if not track.is_drum:
             presses = np.stack(_span(track.pedals.numpy()), axis=1)
-            tracks.append((track.program, played, merged(presses)))
+            tracks.append((track.program, played, presses))
     return tracks
 
 

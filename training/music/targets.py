@@ -1,12 +1,7 @@
 """What networks learn to say about each frame, and how notes become that.
 
-Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1)``::
-
-    sample  s        s+128     s+256              s+8064   s+8192
-            |----------|---------|---- ... ---------|--------|
-    frame              0         1                  62
-
-Values are stored as bytes, so batches between processes are small.
+Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1)``. Values
+are stored as bytes, so batches between processes are small.
 """
 
 from typing import Generic, NamedTuple, TypeVar

@@ -17,7 +17,6 @@ from training.arrays import F32, F64, Rng
 from training.music.synth import noise
 from training.music.synth.bank import read_index
 
-TELEPHONE_HZ = (300.0, 3400.0)
 MU = 255.0  # ITU-T G.711
 MP3_DELAY = 576 + 529
 """Samples that an MP3 encoder and decoder put before a sound, if the file is too small to
@@ -26,7 +25,7 @@ say so (LAME leaves out its header below about 24 kbit/s); else the decoder remo
 
 def telephone(audio: F32) -> F32:
     """300 to 3400 Hz, in 8 bits of mu-law; same length."""
-    band = signal.butter(3, TELEPHONE_HZ, "bandpass", fs=SAMPLE_RATE, output="sos")
+    band = signal.butter(3, (300, 3400), "bandpass", fs=SAMPLE_RATE, output="sos")
     narrow = np.clip(signal.sosfilt(band, audio), -1, 1)
     code = np.sign(narrow) * np.log1p(MU * np.abs(narrow)) / np.log1p(MU)
     code = np.rint(code * 127) / 127
@@ -110,7 +109,7 @@ NOWHERE = Surroundings()
 
 
 def augment(
-    audio: F32, rng: Rng, config: Degradation = EVERYDAY, surroundings: Surroundings = NOWHERE
+    audio: F32, rng: Rng, surroundings: Surroundings = NOWHERE, config: Degradation = EVERYDAY
 ) -> F32:
     """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
     response = impulse_response(rng, config, surroundings.rooms)

@@ -11,15 +11,7 @@ from training.arrays import F64, Rng
 from training.music import real
 from training.music.notes import Notes, joined
 from training.music.synth import pianos
-from training.music.synth.augment import (
-    EVERYDAY,
-    NOWHERE,
-    PRODUCED,
-    Degradation,
-    Surroundings,
-    augment,
-    load_rooms,
-)
+from training.music.synth.augment import PRODUCED, Degradation, Surroundings, augment, load_rooms
 from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.noise import load_backgrounds, random_background
@@ -52,7 +44,7 @@ class Material:
 
     bank: Bank
     groups: dict[str, list[Piece]]
-    surroundings: Surroundings = NOWHERE
+    surroundings: Surroundings = Surroundings()
     mechanics: pianos.Mechanics | None = None  # noises of pianos, if the bank has them
     recordings: Mapping[str, list[real.RealRecording]] = field(
         default_factory=dict
@@ -212,7 +204,7 @@ OVERLAID = 0.15  # fraction of the other scores with another at the same time: l
 def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rendered:
     """One augmented excerpt: of a real recording, a score, random notes or noise."""
     seconds = float(rng.uniform(0.8 * config.excerpt_s, 1.2 * config.excerpt_s))
-    surroundings, how = material.surroundings, EVERYDAY
+    surroundings, how = material.surroundings, Degradation()
     if material.recordings and rng.random() < config.real_probability:
         weights = np.array([REAL[name] for name in material.recordings])
         chosen = int(rng.choice(len(weights), p=weights / weights.sum()))
@@ -222,7 +214,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rende
     if kind < BACKGROUND:
         length = int(seconds * SAMPLE_RATE)
         sound = random_background(length, rng, surroundings.sounds)
-        return Rendered(augment(sound, rng, how, surroundings), joined([]))
+        return Rendered(augment(sound, rng, surroundings), joined([]))
     take = Take(material, rng, seconds)
     if kind < BACKGROUND + RANDOM:
         rendered = take.of_random_notes()
@@ -234,7 +226,7 @@ def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rende
         rendered = take.of_score()
         if rng.random() < OVERLAID:
             rendered = overlaid(rendered, take.of_score(), float(rng.uniform(-8, 4)))
-    return replace(rendered, audio=augment(rendered.audio, rng, how, surroundings))
+    return replace(rendered, audio=augment(rendered.audio, rng, surroundings, how))
 
 
 SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the tempo, as on tape
@@ -245,7 +237,7 @@ def recorded_excerpt(
     seconds: float,
     how: Degradation,
     rng: Rng,
-    surroundings: Surroundings = NOWHERE,
+    surroundings: Surroundings,
 ) -> Rendered:
     """An augmented excerpt of one of the recordings, chosen in proportion to length. If a recording
     is shorter than ``seconds``, the excerpt is all of it."""
@@ -258,4 +250,4 @@ def recorded_excerpt(
     source, notes, doubts = recording.part(begin, span, speed, semitones)
     audio = soxr.resample(source, speed * SAMPLE_RATE, SAMPLE_RATE)
     lighter = replace(how, room=0.15 * how.room)  # it already has a room
-    return Rendered(augment(audio, rng, lighter, surroundings), notes, unknown=doubts)
+    return Rendered(augment(audio, rng, surroundings, lighter), notes, unknown=doubts)

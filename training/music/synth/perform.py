@@ -12,15 +12,9 @@ from numpy.typing import NDArray
 from model.instruments import INSTRUMENTS, class_of
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes
+from training.music.synth import pianos
 from training.music.synth.bank import HELD_OUT, Bank, Instrument
 from training.music.synth.lines import random_line
-from training.music.synth.pianos import (
-    Dampers,
-    changed_pedal,
-    held_by_pedal,
-    invented_pedal,
-    pedal_depths,
-)
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
 
@@ -120,9 +114,9 @@ def orchestrate(
     if not piano_voices:
         return shorten_repeats(notes), voices, np.zeros((0, 3))
     if not len(pedal) and rng.random() < 0.5:
-        pedal = invented_pedal(notes, rng)
-    presses = pedal_depths(changed_pedal(pedal), rng)
-    extended = held_by_pedal(notes, presses)
+        pedal = pianos.invented_pedal(notes, rng)
+    presses = pianos.pedal_depths(pianos.changed_pedal(pedal), rng)
+    extended = pianos.held_by_pedal(notes, presses)
     on_piano = np.isin(notes.part, piano_voices)
     notes = notes.ending(np.where(on_piano, extended.offset, notes.offset))
     return shorten_repeats(notes), voices, presses
@@ -146,7 +140,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
             gain_db=float(rng.uniform(-3, 3)),
             dynamic_db=float(rng.uniform(25, 45)),
             balance=float(rng.uniform(0, 1)),
-            dampers=Dampers(rng) if entry.instrument in PIANOS else None,
+            dampers=pianos.Dampers(rng) if entry.instrument in PIANOS else None,
             detune_cents=float(rng.uniform(0, 3)),
             size_semitones=_size(rng),
             unison_cents=_mistuning(rng) if entry.instrument == "piano" else 0.0,
@@ -180,11 +174,6 @@ def _mistuning(rng: Rng) -> float:
 
 COVERAGE = 0.97  # an instrument fits a part if it can play this fraction of the notes
 REACH = 3  # semitones that an instrument can play beyond its recorded range
-FONT_WEIGHT = 0.35  # relative frequency of sound fonts among the instruments of a class
-SPECTRA_WEIGHT = 0.1  # the same for sets made from measured spectra, without attacks and noise
-SPECTRA = "sharc_"
-LAYERS_COUNTED = 4  # instruments with more dynamic layers are chosen more often, up to this number
-NOTES_COUNTED = 12  # instruments with fewer recorded notes are chosen less often
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
@@ -200,9 +189,9 @@ def cast(piece: Piece, notes: Notes, usable: Sequence[Instrument], rng: Rng) -> 
     """An instrument for each part."""
     parts = len(piece.programs)
     mode = _mode(piece.group, rng)
-    pianos = [entry for entry in usable if entry.family == "piano"]
-    if mode == "piano" and pianos:
-        return [choose(pianos, rng)] * parts
+    keyboards = [entry for entry in usable if entry.family == "piano"]
+    if mode == "piano" and keyboards:
+        return [choose(keyboards, rng)] * parts
     several = [entry for entry in usable if entry.class_name in POLYPHONIC]
     if mode == "polyphonic" and several:
         return [_fitting(several, notes.pitch, several, rng)] * parts
@@ -253,7 +242,7 @@ def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
 
 def choose(entries: Sequence[Instrument], rng: Rng) -> Instrument:
     """One of ``entries``: all classes equally often, however many sets of samples they have; within
-    a class recorded ones and those with more layers more often."""
+    a class those with more notes and layers more often."""
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]
     of_class = [entry for entry in entries if entry.number == number]
@@ -262,8 +251,8 @@ def choose(entries: Sequence[Instrument], rng: Rng) -> Instrument:
 
 
 def _weight(entry: Instrument) -> float:
-    layers = min(LAYERS_COUNTED, len(np.unique(entry.velocity)))
-    share = (1.0 + layers) * min(1.0, len(entry.midi) / NOTES_COUNTED)
-    if entry.name.startswith(SPECTRA):
-        return share * SPECTRA_WEIGHT
-    return share if entry.recorded else share * FONT_WEIGHT
+    layers = min(4, len(np.unique(entry.velocity)))
+    share = (1 + layers) * min(1, len(entry.midi) / 12)
+    if entry.name.startswith("sharc_"):  # made from measured spectra, without attacks and noise
+        return 0.1 * share
+    return share if entry.recorded else 0.35 * share  # of a sound font

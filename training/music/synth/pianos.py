@@ -16,7 +16,7 @@ from scipy import signal
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
-from training.music.notes import Notes, merged, next_strokes, with_pedal
+from training.music.notes import Notes, next_strokes, with_pedal
 
 PEDAL_TRAVEL_S = 0.03  # a pedal moves between its depths in this time
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
@@ -73,7 +73,7 @@ def pedal_depths(pedal: F64, rng: Rng) -> F64:
 def held_by_pedal(notes: Notes, pedal: F64) -> Notes:
     """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release; for
     one pressed later the note has ended, as MIDI has it."""
-    return with_pedal(notes, merged(pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2]))
+    return with_pedal(notes, pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2])
 
 
 def pedal_depth(pedal: F64, length: int) -> F64:

@@ -13,24 +13,12 @@ from numpy.typing import NDArray
 from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined, next_strokes
+from training.music.synth import pianos
 from training.music.synth.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
 from training.music.synth.lines import Line, glided, phrased, swelled
-from training.music.synth.pianos import (
-    Dampers,
-    Dampings,
-    Mechanics,
-    contact_time,
-    pedal_depth,
-    random_noise,
-    random_sympathy,
-)
 
 REFERENCE_VELOCITY = 100.0
 MAX_SHIFT = 7.5  # semitones a recorded note may be shifted; notes further away are left out
-ATTACK_S = 0.002
-BLENDED = 0.5  # fraction of the pianos that mix recorded layers of dynamics
-ENTRY_LATEST = 0.4  # slurred notes enter their recordings before this fraction of the length
-LOWEST_UNISON = 32  # lower notes of a piano have a single string
 RELEASE_CONSTANTS = 5.0  # time constants until a release is over, 43 dB down
 FADED_DB = 12.0
 """A plucked or blown note ends when its release has fallen this far. Labels of recorded guitars end
@@ -49,7 +37,9 @@ class Voice:
     dynamic_db: float = 35.0  # gain between velocity 10 and 100, by its logarithm
     balance: float = 0.5  # how much of recorded differences in loudness is kept, 0 to 1
     release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
-    dampers: Dampers | None = None  # of a piano, whose notes end by them and not by ``release_s``
+    dampers: pianos.Dampers | None = (
+        None  # of a piano, whose notes end by them and not by ``release_s``
+    )
     detune_cents: float = 2.0  # standard deviation of each note's tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
@@ -99,29 +89,29 @@ def render(
     tuning_cents: float,
     rng: Rng,
     pedal: F64,
-    mechanics: Mechanics | None = None,
+    mechanics: pianos.Mechanics | None = None,
 ) -> Rendered:
     """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds``. ``pedal``, as in
     :class:`Rendered`, lifts the dampers of pianos, whose keys sound like ``mechanics``. Notes that
     begin outside 0..seconds or that no recording reaches are omitted, also from the labels."""
     audio = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     played: list[Notes] = []
-    pianos = any(voice.dampers for voice in voices)
-    depth = pedal_depth(pedal, len(audio))
-    contact_s = contact_time(depth)
-    ringing = np.zeros_like(audio) if pianos and len(pedal) else audio
+    damped = any(voice.dampers for voice in voices)
+    depth = pianos.pedal_depth(pedal, len(audio))
+    contact_s = pianos.contact_time(depth)
+    ringing = np.zeros_like(audio) if damped and len(pedal) else audio
     for part, voice in enumerate(voices):
         of_part = (notes.part == part) & (notes.onset >= 0) & (notes.onset < seconds)
         into = ringing if voice.dampers else audio
         played.append(_play(bank, notes.where(of_part), voice, into, contact_s, tuning_cents, rng))
     if ringing is not audio:
         audio += ringing
-        audio += random_sympathy(ringing, depth, tuning_cents, rng)
-    if pianos and mechanics:
+        audio += pianos.random_sympathy(ringing, depth, tuning_cents, rng)
+    if damped and mechanics:
         keys = joined([part for part, voice in zip(played, voices, strict=True) if voice.dampers])
-        noise = random_noise(mechanics, keys, pedal, len(audio), rng)
+        noise = pianos.random_noise(mechanics, keys, pedal, len(audio), rng)
         audio += np.abs(audio).max(initial=0) * noise
-    return Rendered(audio, joined(played), pedal if pianos else None)
+    return Rendered(audio, joined(played), pedal if damped else None)
 
 
 def _play(
@@ -150,19 +140,19 @@ def _play(
     # is read from behind its attack, and half of its transition precedes the onset.
     transition = max(2, int(phrasing.transition_s * SAMPLE_RATE))
     behind = onset + phrasing.skipped_s * SAMPLE_RATE * OVERSAMPLING
-    entry = np.where(phrasing.slurred, np.minimum(behind, ENTRY_LATEST * length), onset)
+    entry = np.where(phrasing.slurred, np.minimum(behind, 0.4 * length), onset)
     lead = np.where(phrasing.slurred, transition / 2, entry / step)
     first = np.ceil(begin - lead).astype(np.intp)
     phase = entry + (first - begin) * step
     share = np.zeros(count, np.float32)
-    if voice.dampers and rng.random() < BLENDED:
+    if voice.dampers and rng.random() < 0.5:  # half of the pianos mix layers of dynamics
         other, share = neighbours(instrument, pick, notes.velocity)
         other_step = step * 2.0 ** ((instrument.midi[pick] - instrument.midi[other]) / 12)
         other_phase = instrument.onset[other] + (first - begin) * other_step
-    mistuned = np.where(notes.pitch >= LOWEST_UNISON, voice.unison_cents, 0)
+    mistuned = np.where(notes.pitch >= 32, voice.unison_cents, 0)  # lower: single strings
     other_string = 2 ** (mistuned * rng.standard_normal(count) / 1200)
     if voice.dampers:
-        dampings = Dampings(notes, voice.dampers, contact_s)
+        dampings = pianos.Dampings(notes, voice.dampers, contact_s)
         falls, over, gone_s = dampings.begin, dampings.end, dampings.gone_s
     else:  # by one exponential, from the offset on
         release = voice.release_s * SAMPLE_RATE
@@ -185,7 +175,7 @@ def _play(
     vibrato_depth = voice.vibrato_cents * rng.uniform(0.5, 1.0, count) / 1200 * np.log(2)
 
     ramp = np.arange(int(total.max(initial=0)), dtype=np.float64)
-    attack = np.linspace(0, 1, int(ATTACK_S * SAMPLE_RATE), dtype=np.float32)
+    attack = np.linspace(0, 1, int(0.002 * SAMPLE_RATE), dtype=np.float32)
     rising = np.sin(np.linspace(0, np.pi / 2, transition, dtype=np.float32))
     for i in range(count):
         n = int(total[i])

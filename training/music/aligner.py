@@ -1,10 +1,9 @@
 """Aligns a score with a recording: notes with times and confidences.
 
 First dynamic time warping compares piano rolls of the written notes with the model's frame and
-onset probabilities. (Not librosa's: a compiler at run time, numba, for one recursion.) Then each
-note moves to the onset that the model hears. Notes at the same score time form a chord. A chord
-moves to where its notes are heard, restrained by nearby chords; then each note moves to the
-likeliest onset of its own pitch near its chord.
+onset probabilities. (Not librosa's: a compiler at run time, numba, for one recursion.) Then chords,
+notes at the same score time, move to where their notes are heard, restrained by nearby chords, and
+each note to the likeliest onset of its own pitch near its chord.
 """
 
 from dataclasses import dataclass
@@ -26,12 +25,11 @@ ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # around the chords' in
 FOUND = 0.2  # smallest onset probability, weighted by distance, of a note that is heard
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5  # weight of the neighbours relative to a note of onset probability 1 in the chord
-SPREAD_S = 0.02
-"""Mean distance of nearby notes from their chords at which an unheard note is hardly placed."""
+SPREAD_S = 0.02  # mean distance of notes from chords at which an unheard note is hardly placed
 PLACED = 0.5  # highest confidence of an unheard note, which only its neighbours place
 HEARD_EARLY_S = 0.004
-"""Time by which the model's peaks precede the attacks: in recordings of a grand piano, the steepest
-rise of the energy follows them by 5 ms in the median, and the onset of rendered notes by 1 ms."""
+"""By which the model's peaks precede attacks: by 5 ms the steepest rise of energy in recordings of
+a grand piano (median), by 1 ms the onset of rendered notes."""
 RELEASE_S = 1.0  # after a written end, for legato, damper and room
 CHORD_S = 0.005  # score times nearer than this are one chord
 SHORTEST_S = 0.04
@@ -145,7 +143,6 @@ def _nearby(times_s: F64) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _weighted_median(values: F64, weights: F64) -> float:
-    """0 if all weights are 0."""
     order = np.argsort(values)
     total = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0.0

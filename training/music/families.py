@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE, ModelConfig
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
-from training.music.masks import ALL_PITCHES, rows
 from training.music.metrics import frame_average_precision
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, joined
-from training.music.real import RealRecording, load_labelled, load_scored
+from training.music.real import ALL_PITCHES, RealRecording, load_labelled, load_scored, rows
 from training.music.synth.augment import augment
 from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
@@ -29,8 +28,6 @@ from training.music.synth.render import Rendered
 from training.music.targets import ONSET_SCALE, Targets
 
 SEED = 21
-REAL = 0.5  # fraction of a family's passages that are real recordings, if there are any
-DRUMS = 0.4  # fraction of the ensembles with drums
 
 
 class Family(NamedTuple):
@@ -90,7 +87,7 @@ def validation_passages(
     for number, name in enumerate(FAMILIES):
         rng = np.random.default_rng([seed, number])
         recordings = real.get(name, [])
-        of_real = round(REAL * count) if recordings else 0
+        of_real = round(count / 2) if recordings else 0
         passages = [_part(recordings, place, seconds, rng) for place in range(of_real)]
         passages += _rendered(name, material, backgrounds, count - of_real, seconds, rng)
         if passages:
@@ -133,7 +130,7 @@ def _rendered(
             dry = take.of_singing(accompanied=False)
         elif players:
             dry = take.of_score(players, random_piece(pieces or material.groups, rng))
-            if name == "ensembles" and backgrounds.kits and rng.random() < DRUMS:
+            if name == "ensembles" and backgrounds.kits and rng.random() < 0.4:
                 drums = backgrounds.drums(len(dry.audio), rng)
                 beaten = max(1e-9, float(np.std(drums)))
                 level = float(np.std(dry.audio)) / beaten * rng.uniform(0.3, 1.2)
@@ -145,9 +142,7 @@ def _rendered(
         yield Passage(f"{name} {place}", audio, SAMPLE_RATE, dry.notes, known, pedal=dry.pedal)
 
 
-LOOKAHEAD_S = 0.2  # frames with less look-ahead are not judged
 STEP = 96  # hops between windows
-BATCH = 64
 
 Windows = dict[str, Batch]
 
@@ -178,7 +173,7 @@ def _judged(passage: Passage) -> Rendered:
 def predicted(network: TranscriptionModel, batch: Batch) -> F32:
     """Probabilities, (windows, heads, FRAMES, PITCHES)."""
     device = next(network.parameters()).device
-    parts = torch.from_numpy(batch.audio).split(BATCH)
+    parts = torch.from_numpy(batch.audio).split(64)
     return np.concatenate([network.predict(part.to(device).float()).cpu() for part in parts])
 
 
@@ -199,23 +194,19 @@ def family_metrics(
 ) -> dict[str, float]:
     """Average precision of frames and onsets at full look-ahead by family, ``frame_ap:NAME`` and
     ``onset_ap:NAME``, and their mean, ``families``; without notes, false onsets in a minute."""
-    frames = slice(CENTRE_FRAME, FRAMES - int(LOOKAHEAD_S * config.sample_rate / HOP))
+    lookahead = int(0.2 * config.sample_rate / HOP)
+    frames = slice(CENTRE_FRAME, FRAMES - lookahead)
     metrics: dict[str, float] = {}
     for name, (_, targets) in families.items():
-        onset = heard[name][:, config.heads.index("onset"), frames]
         if not targets.frame.any():
-            seconds = onset.shape[0] * onset.shape[1] * HOP / config.sample_rate
-            metrics[f"false_onsets_min:{name}"] = 60 * _peaks(onset) / seconds
+            onset = heard[name][:, config.heads.index("onset"), frames]
+            inner = onset[:, 1:-1]
+            peaks = (inner > 0.5) & (inner >= onset[:, :-2]) & (inner > onset[:, 2:])
+            minutes = onset.shape[0] * onset.shape[1] * HOP / config.sample_rate / 60
+            metrics[f"false_onsets_min:{name}"] = float(peaks.sum()) / minutes
             continue
         for head in ("frame", "onset"):
             found = heard[name][:, config.heads.index(head)]
             metrics[f"{head}_ap:{name}"] = precision(found, head, targets, frames)
     metrics["families"] = float(np.nanmean([v for n, v in metrics.items() if "_ap:" in n]))
     return metrics
-
-
-def _peaks(onset: F32) -> int:
-    """Maxima over time above a half; onset: (windows, frames, pitches)."""
-    inner = onset[:, 1:-1]
-    above = (inner > 0.5) & (inner >= onset[:, :-2]) & (inner > onset[:, 2:])
-    return int(above.sum())

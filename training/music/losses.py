@@ -90,11 +90,9 @@ def _instrument_loss(
     logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice], shares: ClassShares
 ) -> Tensor:
     """Binary cross-entropy of each class, since several may play a note; summed over classes,
-    averaged over notes that begin. logits: (batch, classes, frames, pitches).
-
-    A note weighs as the inverse square root of its class's share: pianos play most notes, and a
-    head that always says so would be right too often to learn anything else.
-    """
+    averaged over notes that begin. logits: (batch, classes, frames, pitches). A note weighs as the
+    inverse square root of its class's share: pianos play most notes, and a head that always says so
+    would be right too often to learn anything else."""
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
     truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
@@ -123,9 +121,9 @@ class DistillationConfig:
 
 
 class Teacher:
-    """A larger network of ours whose predictions become targets of a smaller one. They say more than
-    the labels, such as how sure one can be of a note (Hinton et al., 2015). Cross-entropy is linear
-    in its target, so the mixture of both losses is the loss of the mixed targets."""
+    """A larger network of ours whose predictions become targets of a smaller one. They say more
+    than the labels, such as how sure one can be of a note (Hinton et al., 2015). Cross-entropy is
+    linear in its target, so the mixture of both losses is the loss of the mixed targets."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
         """Raises WeightsError if there are no such weights, ValueError if the teacher hears more

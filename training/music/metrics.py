@@ -53,11 +53,6 @@ def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
     return float(average_precision_score(roll.ravel(), probabilities.ravel()))
 
 
-def frame_f1(estimated: NDArray, roll: NDArray) -> float:
-    """F1 of the piano roll of the emitted notes; both (frames, PITCHES) of bool."""
-    return 2 * int((estimated & roll).sum()) / max(1, int(estimated.sum()) + int(roll.sum()))
-
-
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
     """mir_eval's note F1 with velocities, without offsets."""
     if not len(reference) or not len(estimated):  # of which mir_eval warns
@@ -116,8 +111,9 @@ def scores(
     ``matched_onsets``; probabilities: (frames, PITCHES)."""
     roll = reference.roll(len(probabilities), frame_s)
     figures = {"frame_ap": frame_average_precision(probabilities, roll)} if roll.any() else {}
+    found = estimated.roll(len(roll), frame_s)
     figures |= {
-        "frame_f1": frame_f1(estimated.roll(len(roll), frame_s), roll),
+        "frame_f1": 2 * int((found & roll).sum()) / max(1, int(found.sum()) + int(roll.sum())),
         "onset_f1": _f1(matched, reference, estimated),
         "onset_offset_f1": _f1(matched_onsets(reference, estimated, True), reference, estimated),
     }

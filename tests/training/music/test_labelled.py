@@ -6,9 +6,8 @@ import pytest
 import soundfile
 
 from model.config import INSTRUMENTS, SAMPLE_RATE
-from training.music.masks import EDGE_S, edges
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, notes_of
-from training.music.real import load_labelled, load_phrases
+from training.music.real import EDGE_S, edges, load_labelled, load_phrases
 from training.music.targets import segment_labels
 
 

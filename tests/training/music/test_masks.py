@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
 from training.music.aligner import RELEASE_S, Aligned
-from training.music.masks import DOUBT, HELD, UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS, doubts_of
+from training.music.real import DOUBT, HELD, UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS, doubts_of
 from training.music.targets import Targets, segment_labels
 
 SECONDS = 20.0

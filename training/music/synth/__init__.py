@@ -20,7 +20,8 @@
                       "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
                       ...}}} and the sound files: noises of a piano's keys and pedal
 
-The bank, ``midi_index.json`` and ``midi_open.zip`` are required, the others optional. "midi" and
-"cents" are a note's sounding pitch, "velocity" (1 to 127) its loudness, "layer" its dynamic layer,
-"onset_ms" the start of the sound in it. "expressive" marks performances, as opposed to scores.
+The bank, ``midi_index.json`` and ``midi_open.zip`` are required, the others optional; all rates
+are ``model.config.SAMPLE_RATE``. "midi" and "cents" are a note's sounding pitch, "velocity" (1 to
+127) its loudness, "layer" its dynamic layer, "onset_ms" the start of the sound in it. "expressive"
+marks performances, as opposed to scores.
 """

@@ -20,22 +20,14 @@ from model.instruments import UNKNOWN
 from model.storage import replace_file
 from training.arrays import F32, I64
 
-_CLASSES = {
-    "electric_grand": "electric piano",
-    "electric_piano": "electric piano",
-    "flute_staccato": "flute",
-    "trumpet": "brass",
-    "trombone": "brass",
-    "tuba": "brass",
-    "tuba_staccato": "brass",
-    "choir": "voice",
-}
+_CLASSES = {"electric_grand": "electric piano", "choir": "voice"}
+_CLASSES |= dict.fromkeys(("trumpet", "trombone", "tuba"), "brass")
 """Classes of instruments that are not named like their class or family."""
 
 OVERSAMPLING = 2  # keeps the images of linear interpolation 26 dB down at 4 kHz
 STORED_RATE = OVERSAMPLING * SAMPLE_RATE
 SILENCE_DB = -45.0  # a decaying note ends once its envelope stays this far below its peak
-GUARD = 4  # zero samples after each note, so that interpolation may read one past the end
+GUARD = 4  # zero samples after each note, of which interpolation reads one
 CACHE_VERSION = 4
 BALANCE_LIMIT_DB = 8.0  # of the natural differences in loudness between the notes of a layer
 NORMALISED = "normalised"  # in the remark of entries whose ``orig_peak_db`` is meaningless
@@ -218,14 +210,9 @@ def _class_number(entry: dict[str, Any]) -> int:
             name = entry["family"]
         elif entry["family"] == "strings" and entry["kind"] == "decaying":
             name = "plucked"
-    name = "saxophone" if name.endswith("_sax") else _CLASSES.get(name, name)
+    name = "saxophone" if name.endswith("_sax") else name.removesuffix("_staccato")
+    name = _CLASSES.get(name, name).replace("_", " ")
     return INSTRUMENTS.index(name) if name in INSTRUMENTS else UNKNOWN
-
-
-SAME_PITCH = 0.6  # recorded notes within this many semitones count as one pitch
-LEAST = 0.1  # smaller shares would be inaudible and are left out
-COHERENT = 0.6  # smallest correlation for mixing two recordings: below it, partials would cancel
-COMPARED = 4096  # samples over which the correlation is computed
 
 
 def neighbours(
@@ -238,18 +225,18 @@ def neighbours(
     away = velocity - recorded[pick]
     # Distance of every recording from the picked one, in the direction of the note's velocity.
     distance = (recorded - recorded[pick][:, None]) * np.sign(away)[:, None]
-    near = np.abs(instrument.midi - instrument.midi[pick][:, None]) < SAME_PITCH
+    near = np.abs(instrument.midi - instrument.midi[pick][:, None]) < 0.6  # semitones
     distance = np.where(near & (distance > 0), distance, np.inf)
     share = np.minimum(1, np.abs(away) / distance.min(axis=1))
-    return distance.argmin(axis=1), np.where(share < LEAST, 0, share).astype(np.float32)
+    return distance.argmin(axis=1), np.where(share < 0.1, 0, share).astype(np.float32)
 
 
 def mixed(sound: F32, other: F32, share: float) -> F32:
     """``share`` of ``other`` in ``sound``, equally long and aligned at their onsets. Incoherent
     recordings are not mixed; one of opposite polarity is inverted."""
-    head, second = sound[:COMPARED], other[:COMPARED]
+    head, second = sound[:4096], other[:4096]
     strength = float(np.linalg.norm(head) * np.linalg.norm(second))
     correlation = float(head @ second) / max(strength, 1e-9)
-    if abs(correlation) < COHERENT:
+    if abs(correlation) < 0.6:  # partials would cancel
         return sound
     return sound + np.float32(share) * (np.float32(np.sign(correlation)) * other - sound)

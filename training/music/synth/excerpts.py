@@ -91,11 +91,7 @@ def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
     return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
 
 
-CHOIR = 0.15
-"""Fraction of the singing without accompaniment for which several parts of a score are sung."""
-SINGERS_WEIGHT = 4.0  # of recorded singing, against speech, which is recorded of more people
-MADE_UP = 0.5  # fraction of the solo songs that are no scores
-_ATTEMPTS = 20
+CHOIR = 0.15  # fraction of the singing alone for which several parts of a score are sung
 
 
 class Take:
@@ -109,7 +105,7 @@ class Take:
 
     def of_score(self, only: tuple[str, ...] | None = None, piece: Piece | None = None) -> Rendered:
         """``piece``, or a random one. ``only``: the instruments to use."""
-        for _ in range(_ATTEMPTS):  # a long rest may leave an excerpt without notes
+        for _ in range(20):  # a long rest may leave an excerpt without notes
             chosen = piece or random_piece(self.material.groups, self.rng)
             rendered = self._played(chosen, *self._performed(chosen), only)
             if len(rendered.notes):
@@ -134,7 +130,7 @@ class Take:
     def of_singing(self, accompanied: bool) -> Rendered:
         """One or more of the singers, with or without players."""
         rng = self.rng
-        if not accompanied and rng.random() > CHOIR and rng.random() < MADE_UP:
+        if not accompanied and rng.random() > CHOIR and rng.random() < 0.5:  # no score
             return self._sung(random_melody(self.seconds, rng), alone=True)
         piece = random_piece(self.material.groups, rng)
         notes, pedal = self._performed(piece)
@@ -176,7 +172,7 @@ class Take:
 
     def _sung(self, melody: Notes, alone: bool = False) -> Rendered:
         singers, rng = self.material.singers, self.rng
-        weights = np.array([SINGERS_WEIGHT if one.sings else 1.0 for one in singers])
+        weights = np.array([4.0 if one.sings else 1.0 for one in singers])  # most only speak
         singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
         melody, habits = transposed(melody, singer, rng), Habits(rng, alone)
         return sing(melody, singer, habits, self.seconds, self.tuning_cents, rng)

@@ -13,13 +13,9 @@ import numpy as np
 from training.arrays import F32, F64, Bools, Rng
 from training.music.notes import Notes
 
-HELD = (0.5, 1.2)
-"""Notes that sound for this fraction of the time to the next one may be connected with it: before a
-written rest they sound for less, beneath a second voice for longer."""
 ALONE_S = 0.04  # notes that begin within this time of each other are a chord, not a line
 WIDEST = 12  # semitones: wider leaps are not slurred
 GLIDE_SEMITONES = 3.0  # the longest glide: from farther away the finger falls on the string
-GLIDE_CONSTANTS = 6  # time constants after which a glide has arrived
 
 
 @dataclass(frozen=True)
@@ -97,14 +93,15 @@ def _followed(notes: Notes) -> Bools:
     earlier_end = np.maximum.accumulate(notes.offset)[:-2]
     quiet = np.append(True, earlier_end <= onset[2:])
     held = (notes.offset[:-1] - onset[:-1]) / np.maximum(gap, 1e-9)
-    follows = alone[:-1] & alone[1:] & quiet & (held >= HELD[0]) & (held <= HELD[1])
+    # Before a written rest notes sound for less, beneath a second voice for longer.
+    follows = alone[:-1] & alone[1:] & quiet & (held >= 0.5) & (held <= 1.2)
     return np.append(follows, False)
 
 
 def glided(position: F64, step: float, semitones: float, constant_samples: float) -> None:
     """Let a note begin ``semitones`` above its pitch, in place. position: [n] where the recording
     is read, at ``step`` stored samples per sample."""
-    length = min(len(position), int(GLIDE_CONSTANTS * constant_samples))
+    length = min(len(position), int(6 * constant_samples))
     if not length:
         return
     fall = np.exp(np.arange(length) / -constant_samples)

@@ -172,8 +172,6 @@ def _mistuning(rng: Rng) -> float:
     return float(np.exp(rng.uniform(np.log(0.3), np.log(6)))) if rng.random() < 0.5 else 0.0
 
 
-COVERAGE = 0.97  # an instrument fits a part if it can play this fraction of the notes
-REACH = 3  # semitones that an instrument can play beyond its recorded range
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
@@ -228,15 +226,16 @@ def _fitting(
 ) -> Instrument:
     """A candidate that can play the notes, else any usable instrument that can, else the best."""
     for entries in (candidates, usable):
-        able = [entry for entry in entries if _coverage(entry, pitch) >= COVERAGE]
+        able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:
             return choose(able, rng)
     return max(usable, key=lambda entry: _coverage(entry, pitch))
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
+    """Fraction of the notes that it can play, also 3 semitones beyond what is recorded."""
     low, high = entry.range
-    reached = (pitch >= low - REACH) & (pitch <= high + REACH)
+    reached = (pitch >= low - 3) & (pitch <= high + 3)
     return float(reached.mean()) if len(pitch) else 1.0
 
 

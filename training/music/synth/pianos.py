@@ -1,8 +1,7 @@
 """What pianos do beyond recorded notes: dampers, the sustain pedal, keys, strings in sympathy.
 
-How far a sound is damped depends on how long and how firmly its damper has rested on the strings:
-:func:`contact_time` integrates that over an excerpt once, and every note's decay is read from the
-integral. This covers half pedals, late pedals and quick changes.
+How far a sound is damped depends on how long and how firmly its damper has rested on the strings,
+which :func:`contact_time` integrates. This covers half pedals, late pedals and quick changes.
 """
 
 import json
@@ -53,8 +52,8 @@ def changed_pedal(pedal: F64) -> F64:
 
 
 def pedal_depths(pedal: F64, rng: Rng) -> F64:
-    """A depth for each press of [n, 2]: [m, 3] of begin s, end s and depth 0..1; some players press
-    halfway for some chords, or let the pedal rise halfway before its end."""
+    """[m, 3] of begin s, end s and depth 0..1 for presses [n, 2]: some players press halfway for
+    some chords, or let the pedal rise halfway before its end."""
     half = rng.uniform(0.2, 0.6) if rng.random() < 0.3 else 0.0
     rows = []
     for begin, end in pedal:
@@ -135,9 +134,9 @@ class Dampers:
 
 
 class Dampings:
-    """Notes of a piano, each of which ends by its damper, the pedal or its next stroke.
-    ``contact_s`` [samples] is :func:`contact_time` of the excerpt. A string that is struck again
-    while it sounds keeps some of its motion beneath the new note, whose release damps it too."""
+    """Notes of a piano, each of which ends by its damper, the pedal or its next stroke: a string
+    that is struck again while it sounds keeps some of its motion beneath the new note, whose
+    release damps it too. contact_s: [samples], :func:`contact_time` of the excerpt."""
 
     def __init__(self, notes: Notes, dampers: Dampers, contact_s: F32) -> None:
         last = len(contact_s) - 1

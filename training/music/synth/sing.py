@@ -20,13 +20,10 @@ from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 VOICE = INSTRUMENTS.index("voice")
 CHORD_S = 0.03  # of notes that begin within this time of each other, the highest is sung
 SHORTEST_S = 0.09  # shorter notes are left out
-CONTIGUOUS_S = 0.06  # notes with a smaller gap may share a syllable
 REPEATED = 6  # frames of silence or consonant before a note that repeats the one before
-EDGE = 10  # frames at either end of a vowel that are not stretched
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
 """Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
 DYNAMIC_DB = 30.0  # between velocities 10 and 100
-HUMMED = 0.15  # fraction of the melodies that are hummed
 
 
 class Habits:
@@ -34,7 +31,7 @@ class Habits:
 
     def __init__(self, rng: Rng, alone: bool = True) -> None:
         """alone: nobody gives a pitch; untrained singers then begin anywhere."""
-        trained, hums = rng.random() < 0.4, rng.random() < HUMMED
+        trained, hums = rng.random() < 0.4, rng.random() < 0.15
         self.tuning = rng.uniform(-0.5, 0.5) if alone and not trained else rng.normal(0, 0.16)
         """Semitones above the concert pitch."""
         self.melisma = rng.beta(1, 2)  # fraction of connected notes that share a syllable
@@ -240,7 +237,7 @@ def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
     for index in range(len(notes)):
         gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
         moves = index and notes.pitch[index] != notes.pitch[index - 1]
-        if gap < CONTIGUOUS_S and moves and rng.random() < habits.melisma:
+        if gap < 0.06 and moves and rng.random() < habits.melisma:
             groups[-1].append(index)
         else:
             groups.append([index])
@@ -250,7 +247,7 @@ def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
 def _stretched(syllable: Syllable, length: int) -> F64:
     """Frames of the recording for a vowel of ``length`` frames; its ends keep their pace."""
     natural = syllable.release - syllable.vowel
-    edge = min(EDGE, natural // 3, length // 3)
+    edge = min(10, natural // 3, length // 3)
     begin, end = syllable.vowel + edge, syllable.release - edge
     middle = np.linspace(begin, end, max(0, length - 2 * edge), endpoint=False)
     return np.concatenate([np.arange(syllable.vowel, begin), middle, end + np.arange(edge)])

@@ -31,8 +31,6 @@ HEARD_EARLY_S = 0.004
 """By which the model's peaks precede attacks: by 5 ms the steepest rise of energy in recordings of
 a grand piano (median), by 1 ms the onset of rendered notes."""
 RELEASE_S = 1.0  # after a written end, for legato, damper and room
-CHORD_S = 0.005  # score times nearer than this are one chord
-SHORTEST_S = 0.04
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def _mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
 def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     """The score's notes, by onset, moved to where they are heard. sounding, onset: probabilities,
     (frames, PITCHES); frame_s: from one frame to the next."""
-    first = np.concatenate([[True], np.diff(score.onset) > CHORD_S])
+    first = np.concatenate([[True], np.diff(score.onset) > 0.005])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
     chord_s = _mapped(written_s, *warp(score, sounding, onset, frame_s))
@@ -86,7 +84,7 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
     confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
     # Ends as written, but after the onset and before the next note of the pitch.
-    offset_s = np.maximum(_mapped(score.offset, written_s, chord_s), onset_s + SHORTEST_S)
+    offset_s = np.maximum(_mapped(score.offset, written_s, chord_s), onset_s + 0.04)
     again_s = np.append(onset_s, np.inf)[next_strokes(score.pitch, onset_s)]
     offset_s = np.maximum(np.minimum(offset_s, again_s), onset_s)
     order = np.lexsort((score.pitch, onset_s))

@@ -27,9 +27,6 @@ class HeadWeights:
     instrument: float = 1.0  # Who plays it
 
 
-BATCH_KEPT = 0.99  # of the counts of earlier batches, from batch to batch
-
-
 class ClassShares:
     """Shares of the instrument classes among the notes of about the last hundred batches: within
     one batch the rarest of few classes would weigh most."""
@@ -39,7 +36,7 @@ class ClassShares:
 
     def updated(self, notes: Tensor) -> Tensor:
         """Shares, [classes], after a batch with these numbers of notes, [classes]."""
-        self._notes = BATCH_KEPT * self._notes.to(notes) + notes
+        self._notes = 0.99 * self._notes.to(notes) + notes
         return self._notes / self._notes.sum().clamp(min=1)
 
 

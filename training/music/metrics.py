@@ -30,9 +30,7 @@ DEFINITIONS = {
     DELAY_FIGURES[1]: f"{_NEEDED}note_on needed, 95th percentile of matched notes",
 }
 ONSET_TOLERANCE_S = 0.05
-OFFSET_RATIO = 0.2  # of the note's length, and at least ONSET_TOLERANCE_S
 UNKNOWN_VELOCITY = 64  # for labels without velocities
-SHORTEST_S = 1e-3  # mir_eval rejects notes of zero length
 
 
 def estimated_notes(notes: list[Note]) -> Notes:
@@ -83,13 +81,13 @@ def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) ->
     pairs = mir_eval.transcription.match_notes(
         *(*_mir(reference), *_mir(estimated)),
         onset_tolerance=ONSET_TOLERANCE_S,
-        offset_ratio=OFFSET_RATIO if offsets else None,
+        offset_ratio=0.2 if offsets else None,
     )
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def _mir(notes: Notes) -> tuple[NDArray, NDArray]:
-    ends = np.maximum(notes.offset, notes.onset + SHORTEST_S)
+    ends = np.maximum(notes.offset, notes.onset + 1e-3)  # it rejects notes of zero length
     return np.stack([notes.onset, ends], axis=1), mir_eval.util.midi_to_hz(notes.pitch)
 
 

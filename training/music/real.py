@@ -41,9 +41,6 @@ MODEL = "live"  # shipped weights, so no other system's output enters training
 ALIGNED_VERSION, PHRASES_VERSION = 3, 1  # of what is kept in the cache folder
 CLASSES = {"guitar": "plucked", "voice": "voice"}
 """Class of a labelled soloist by a word of the entry's ``instruments``."""
-HEARD = 0.4  # onset probability of a note of a phrase
-SOUNDS_S = 0.3  # length given to these notes, which no loss sees
-KEPT_OUT = ("validation", "test")  # splits of the sources of phrases that are not trained on
 
 
 @dataclass(frozen=True)
@@ -167,7 +164,8 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     index = root / "phrases.json"
     if not index.exists():
         return []
-    entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in KEPT_OUT]
+    kept_out = "validation", "test"  # splits of the sources
+    entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in kept_out]
     key = hashlib.sha256(index.read_bytes() + bytes([PHRASES_VERSION])).hexdigest()[:12]
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
 
@@ -180,7 +178,7 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     for entry in entries:
         sound, (onset, pitch) = audio[entry["file"]], onsets[entry["file"]]
         number = INSTRUMENTS.index(entry["class"])
-        notes = notes_of(onset, onset + SOUNDS_S, pitch, instrument=number)
+        notes = notes_of(onset, onset + 0.3, pitch, instrument=number)
         doubts = rows(np.zeros(1), len(sound) / SAMPLE_RATE, ALL_PITCHES, BOTH)
         clips.append(RealRecording(Path(entry["file"]).stem, sound, notes, doubts))
     return clips
@@ -190,7 +188,7 @@ def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> F64:
     """[2, n], seconds and pitches at which notes begin."""
     samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
     heard = transcribe_array(samples, SAMPLE_RATE, computer).probabilities
-    frame, pitch = peaks(heard[computer.config.heads.index("onset")], 1, HEARD).nonzero()
+    frame, pitch = peaks(heard[computer.config.heads.index("onset")], 1, 0.4).nonzero()
     return np.stack([frame * HOP / SAMPLE_RATE, pitch])
 
 

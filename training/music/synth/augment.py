@@ -80,11 +80,9 @@ class Degradation:
     mp3: float = 0.08  # at 16 to 64 kbit/s
 
 
-EVERYDAY = Degradation()
 PRODUCED = Degradation(drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
 """How songs are mixed and passed on."""
 QUIETEST_DB = -40.0  # peak below full scale
-MEASURED = 0.5  # fraction of the rooms that are measured, if any exist
 
 
 @dataclass(frozen=True)
@@ -105,11 +103,11 @@ class Surroundings:
     sounds: noise.Backgrounds = noise.Backgrounds()
 
 
-NOWHERE = Surroundings()
-
-
 def augment(
-    audio: F32, rng: Rng, surroundings: Surroundings = NOWHERE, config: Degradation = EVERYDAY
+    audio: F32,
+    rng: Rng,
+    surroundings: Surroundings = Surroundings(),
+    config: Degradation = Degradation(),
 ) -> F32:
     """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
     response = impulse_response(rng, config, surroundings.rooms)
@@ -185,12 +183,14 @@ TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # of the equaliser
 IMPULSE_LEAST = int(0.1 * SAMPLE_RATE)  # samples for the ringing of the equaliser
 
 
-def impulse_response(rng: Rng, config: Degradation = EVERYDAY, rooms: tuple[Room, ...] = ()) -> F32:
+def impulse_response(
+    rng: Rng, config: Degradation = Degradation(), rooms: tuple[Room, ...] = ()
+) -> F32:
     """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random. The
     reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase filter
     acts on the short response instead of the audio, at almost no cost."""
     in_room = rng.random() < config.room
-    if in_room and rooms and rng.random() < MEASURED:
+    if in_room and rooms and rng.random() < 0.5:
         response = _measured(rooms, rng)
         response = np.pad(response, (0, max(0, IMPULSE_LEAST - len(response))))
     else:

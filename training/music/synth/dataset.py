@@ -1,9 +1,8 @@
 """Batches of training windows, rendered by worker processes during training.
 
-Each worker keeps a pool of excerpts and fills a batch with windows of random ones, so the windows
-of a batch are unrelated; a used-up excerpt is replaced. The batches of worker k depend only on
-(seed, k), and the consumer takes from the workers in turn: configuration, seed, batch size and
-number of workers determine a stream.
+Each worker keeps a pool of excerpts and fills a batch with windows of random ones; a used-up
+excerpt is replaced. The batches of worker k depend only on (seed, k), and the consumer takes from
+the workers in turn: configuration, seed, batch size and number of workers determine a stream.
 """
 
 import atexit
@@ -86,11 +85,6 @@ def empty_batch(size: int, context: int = 0) -> Batch:
     return Batch(np.zeros((size, context + WINDOW), np.float32), Targets(**targets))
 
 
-WINDOW_S = 0.35  # one window is cut from an excerpt per this much of its duration
-EDGES = 0.04  # fraction of the windows with an edge of silence, as where a stream starts or ends
-QUEUED_BATCHES = 4  # finished ones that may wait for each worker
-
-
 def generate_batches(
     config: SynthConfig, batch_size: int, seed: int | list[int]
 ) -> Iterator[Batch]:
@@ -104,7 +98,7 @@ def generate_batches(
         for row in range(batch_size):
             while len(pool) < (1 if row else config.pool_excerpts):
                 excerpt = Excerpt(training_excerpt(material, config, rng), rng)
-                wanted = max(1, round(len(excerpt.audio) / SAMPLE_RATE / WINDOW_S))
+                wanted = max(1, round(len(excerpt.audio) / SAMPLE_RATE / 0.35))
                 if starting:  # otherwise all first excerpts would be used up at once
                     wanted = int(rng.integers(1, wanted + 1))
                 pool.append((excerpt, rng.integers(0, excerpt.positions, wanted).tolist()))
@@ -115,7 +109,7 @@ def generate_batches(
             if not hops:
                 pool[chosen] = pool[-1]
                 pool.pop()
-            if rng.random() < EDGES:
+            if rng.random() < 0.04:
                 silence_edge(batch, row, rng)
         yield batch
 
@@ -163,7 +157,7 @@ def synth_stream(
         _Batches(config, batch_size, seed),
         batch_size=None,
         num_workers=workers,
-        prefetch_factor=QUEUED_BATCHES if workers else None,
+        prefetch_factor=4 if workers else None,
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=_prepare_worker,
         pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes

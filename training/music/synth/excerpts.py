@@ -193,8 +193,6 @@ def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
 BACKGROUND = 0.12  # fraction of the excerpts without notes
 RANDOM = 0.12  # fraction of chords, scales, arpeggios, repetitions and clusters without a score
 SUNG = 0.2  # fraction of the scores of which a part is sung, if there are voices
-ACCOMPANIED = 0.5  # of these, songs with players; others are sung alone
-OVERLAID = 0.15  # fraction of the other scores with another at the same time: larger ensembles
 
 
 def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rendered:
@@ -215,12 +213,12 @@ def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rende
     if kind < BACKGROUND + RANDOM:
         rendered = take.of_random_notes()
     elif material.singers and rng.random() < SUNG:
-        accompanied = rng.random() < ACCOMPANIED
+        accompanied = rng.random() < 0.5
         rendered = take.of_singing(accompanied)
         how = PRODUCED if accompanied else how
     else:
         rendered = take.of_score()
-        if rng.random() < OVERLAID:
+        if rng.random() < 0.15:  # a larger ensemble
             rendered = overlaid(rendered, take.of_score(), float(rng.uniform(-8, 4)))
     return replace(rendered, audio=augment(rendered.audio, rng, surroundings, how))
 

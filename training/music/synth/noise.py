@@ -17,12 +17,9 @@ HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 """Voices (parts of a segment's name) and drums (its file) held out for evaluation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
 """Kinds of continuous sounds; others are occasional events."""
-STEPS = 16  # of a beat's pattern
 RECORDED = 0.7  # fraction of the noise that is recorded, if any exists
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
 """General MIDI keys of bass drum, snare drum, hi-hat and (all others), and how often each plays."""
-
-
 Segment = NDArray[np.int16]
 
 
@@ -83,11 +80,11 @@ class Backgrounds:
             if hits:
                 chosen, _ = hits[rng.integers(len(hits))]
                 layers = [_sound(hit) for key, hit in hits if key == chosen]
-                parts.append((layers, rng.random(STEPS) < share))
+                parts.append((layers, rng.random(16) < share))
         step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # between two places of the pattern
         for place, begin in enumerate(range(int(rng.integers(step)), length, step)):
             for layers, pattern in parts:
-                if pattern[place % STEPS] and rng.random() < 0.95:
+                if pattern[place % 16] and rng.random() < 0.95:
                     late = int(rng.integers(max(1, step // 20)))
                     level = np.float32(rng.uniform(0.3, 1))
                     _add(out, begin + late, level * layers[rng.integers(len(layers))])

@@ -18,8 +18,6 @@ from training.music.synth.lines import random_line
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
 
-MIN_NOTE_S = 0.04
-
 
 def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
     """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses. Times
@@ -49,7 +47,7 @@ def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Not
         offset = onset + (offset - onset) * np.clip(held, 0.25, 1.1)
     notes = notes.moved(
         onset=onset,
-        offset=np.maximum(offset, onset + MIN_NOTE_S),
+        offset=np.maximum(offset, onset + 0.04),
         pitch=(notes.pitch + _transposition(notes.pitch, rng)).astype(np.int16),
         velocity=_dynamics(notes, onset, piece.expressive, seconds, rng),
     )
@@ -125,8 +123,6 @@ def orchestrate(
 PIANOS = ("piano", "electric_piano", "electric_grand")  # with dampers and a sustain pedal
 SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung: usually with vibrato."""
-VIBRATO = 0.7  # fraction of these that have it
-OTHERS_VIBRATO = 0.4  # relative frequency of vibrato in other voices; organs have none
 RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # their notes ring on
 
 
@@ -145,9 +141,8 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
             size_semitones=_size(rng),
             unison_cents=_mistuning(rng) if entry.instrument == "piano" else 0.0,
         )
-    shaken = rng.random() < VIBRATO * (
-        1.0 if entry.instrument in SHAKEN else OTHERS_VIBRATO * (entry.class_name != "organ")
-    )
+    organ = entry.class_name == "organ"
+    shaken = rng.random() < 0.7 * (1.0 if entry.instrument in SHAKEN else 0.4 * (not organ))
     return Voice(
         entry,
         gain_db=float(rng.uniform(-4, 4)),
@@ -157,7 +152,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
         detune_cents=float(rng.uniform(2, 8)),
         vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if shaken else 0.0,
         vibrato_hz=float(rng.uniform(4.5, 7.0)),
-        line=random_line(entry.class_name != "organ", rng),
+        line=random_line(not organ, rng),
         size_semitones=_size(rng),
     )
 

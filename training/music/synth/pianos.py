@@ -17,10 +17,8 @@ from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, next_strokes, with_pedal
 
-PEDAL_TRAVEL_S = 0.03  # a pedal moves between its depths in this time
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
 """Pedal depths up to which dampers rest fully on the strings, and from which they are clear."""
-SUSTAIN_DEPTH = 0.5  # a pedal counts as down, as in MIDI (controller 64 at 64 or more)
 PEDAL_LONGEST_S = 8.0  # longer presses are split by a change; 1 in 100 human presses is this long
 PEDAL_CHANGE_S = 0.12  # a pedal stays up for this long when a long press is changed
 HALF_DEPTH = (0.3, 0.75)
@@ -70,18 +68,18 @@ def pedal_depths(pedal: F64, rng: Rng) -> F64:
 
 
 def held_by_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extend notes whose keys are released while a pedal [n, 3] is down to the pedal's release; for
-    one pressed later the note has ended, as MIDI has it."""
-    return with_pedal(notes, pedal[pedal[:, 2] >= SUSTAIN_DEPTH, :2])
+    """Extend notes whose keys are released while a pedal [n, 3] is down, by half or more as in
+    MIDI, to the pedal's release; for one pressed later the note has ended."""
+    return with_pedal(notes, pedal[pedal[:, 2] >= 0.5, :2])
 
 
 def pedal_depth(pedal: F64, length: int) -> F64:
     """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth);
-    it moves linearly for PEDAL_TRAVEL_S after each begin and end."""
+    it moves linearly for 30 ms after each begin and end."""
     depth = np.zeros(length)
     for begin, end, target in pedal:
         depth[max(0, round(begin * SAMPLE_RATE)) : max(0, round(end * SAMPLE_RATE))] = target
-    travel = round(PEDAL_TRAVEL_S * SAMPLE_RATE)
+    travel = round(0.03 * SAMPLE_RATE)
     total = np.cumsum(np.concatenate([np.full(travel, depth[0]), depth]))
     return (total[travel:] - total[:-travel]) / travel
 
@@ -99,10 +97,7 @@ def contact_time(depth: F64) -> F32:
 LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
 SHORTEST_S = 0.025
 RESIDUE_RATIO = 4  # the residue fades this many times as slowly
-SPLIT_PARTIALS = 2.5  # partials above this multiple of the fundamental count as high
-TAIL_DB = 40.0  # a damped note is rendered until it has fallen by this
 RESTRIKE_CONSTANTS = 5  # a stroke takes full effect within this many time constants
-FADED = 3.5  # time constants (30 dB) after which a note under half a pedal counts as gone
 
 
 class Dampers:
@@ -154,7 +149,7 @@ class Dampings:
         self.begin = np.minimum(sample(released[:-1]), self._struck)
         """Sample at which each note [n] begins to fall."""
         # The contact it takes to silence each note; some of it comes before the next stroke.
-        fall = TAIL_DB / 20 * np.log(10)
+        fall = 2 * np.log(10)  # of 40 dB
         tail = float(max(fall, RESIDUE_RATIO * (fall + np.log(dampers.residue))))
         target = contact_s[self.begin] + tail * self._constant_s
         end = np.searchsorted(contact_s, target)
@@ -166,7 +161,7 @@ class Dampings:
         later = np.minimum(np.searchsorted(contact_s, rest), over)
         end = np.where(end > self._struck, np.maximum(later, self._struck), end)
         self.end = np.where(end > last, last + 1, end)  # sample at which it is over
-        faded = contact_s[self.begin] + FADED * self._constant_s
+        faded = contact_s[self.begin] + 3.5 * self._constant_s  # by 30 dB, under half a pedal
         gone_s = np.searchsorted(contact_s, faded) / SAMPLE_RATE
         self.gone_s = np.maximum(notes.released, np.where(faded > contact_s[-1], np.inf, gone_s))
         """Second by which it is inaudible, if that comes before its offset."""
@@ -190,9 +185,9 @@ class Dampings:
             sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
 
     def _damp(self, note: int, sound: F32, contact_s: F32) -> None:
-        """The low partials follow two exponentials, the damper's and the residue's; those above
-        SPLIT_PARTIALS times the fundamental, split off by a one-pole filter, fall faster, as felt
-        stops short waves first."""
+        """The low partials follow two exponentials, the damper's and the residue's; those above 2.5
+        times the fundamental, split off by a one-pole filter, fall faster, as felt stops short
+        waves first."""
         constant_s, frequency = float(self._constant_s[note]), float(self._frequency[note])
         slow = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
         full = np.square(np.square(slow))
@@ -201,7 +196,7 @@ class Dampings:
         full *= 1 - residue
         slow *= residue
         full += slow  # the gain of the low partials
-        pole = float(np.exp(-2 * np.pi * SPLIT_PARTIALS * frequency / SAMPLE_RATE))
+        pole = float(np.exp(-2 * np.pi * 2.5 * frequency / SAMPLE_RATE))
         taps = np.array([1 - pole], np.float32), np.array([1, -pole], np.float32)
         low = signal.lfilter(*taps, sound)
         full -= high

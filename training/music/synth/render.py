@@ -18,8 +18,6 @@ from training.music.synth.bank import OVERSAMPLING, Bank, Instrument, mixed, nei
 from training.music.synth.lines import Line, glided, phrased, swelled
 
 REFERENCE_VELOCITY = 100.0
-MAX_SHIFT = 7.5  # semitones a recorded note may be shifted; notes further away are left out
-RELEASE_CONSTANTS = 5.0  # time constants until a release is over, 43 dB down
 FADED_DB = 12.0
 """A plucked or blown note ends when its release has fallen this far. Labels of recorded guitars end
 14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
@@ -64,16 +62,16 @@ class Rendered:
     (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
 
 
-def shorten_repeats(notes: Notes, min_s: float = 0.03) -> Notes:
-    """Ends each note where its part strikes the same pitch again. Of two notes struck within
-    ``min_s`` of each other, only the longer one is kept."""
+def shorten_repeats(notes: Notes) -> Notes:
+    """Ends each note where its part strikes the same pitch again. Of two notes struck within 30 ms
+    of each other, only the longer one is kept."""
     if len(notes) < 2:
         return notes
     notes = notes.where(np.lexsort((notes.onset, notes.pitch, notes.part)))
     follows = (np.diff(notes.pitch) == 0) & (np.diff(notes.part) == 0)
     gap = np.where(follows, np.diff(notes.onset), np.inf)
     offset = notes.offset.copy()
-    doubled = np.flatnonzero(gap < min_s)
+    doubled = np.flatnonzero(gap < 0.03)
     for i in doubled:  # rare: unisons of two staves
         offset[i + 1] = max(offset[i], offset[i + 1])
     offset[:-1] = np.minimum(offset[:-1], notes.onset[:-1] + gap)
@@ -128,7 +126,7 @@ def _play(
     preference = rng.uniform(0, PICK_SPREAD, len(instrument.midi))
     pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)
     shift = notes.pitch - instrument.midi[pick]
-    reached = np.abs(shift) <= MAX_SHIFT
+    reached = np.abs(shift) <= 7.5
     notes, pick, shift = notes.where(reached), pick[reached], shift[reached]
     count = len(notes)
     notes, phrasing = phrased(notes, voice.line, rng)
@@ -154,9 +152,9 @@ def _play(
     if voice.dampers:
         dampings = pianos.Dampings(notes, voice.dampers, contact_s)
         falls, over, gone_s = dampings.begin, dampings.end, dampings.gone_s
-    else:  # by one exponential, from the offset on
+    else:  # by one exponential, until it is 43 dB down
         release = voice.release_s * SAMPLE_RATE
-        fall = np.arange(int(RELEASE_CONSTANTS * release) + 1, dtype=np.float32)
+        fall = np.arange(int(5 * release) + 1, dtype=np.float32)
         fall = np.exp(-fall / np.float32(release))
         falls, gone_s = np.rint(notes.offset * SAMPLE_RATE).astype(np.intp), np.full(count, np.inf)
         over = falls + len(fall) - 1

@@ -24,7 +24,6 @@ RATE = 16_000  # samples per second of the analysis
 FRAMES_S = 200  # frames of the analysis per second
 FFT = 1024  # of the spectral envelopes at RATE, as WORLD chooses it
 COEFFICIENTS = 60  # of a coded envelope, which is within 2 dB of the original
-LOWEST_HZ, HIGHEST_HZ = 70.0, 800.0
 HELD_OUT_SINGERS = ("Erithacus", "sms_singing-female")
 """Singers of ``singing.json``, which marks none, held out for validation."""
 CACHE_VERSION = 2
@@ -106,7 +105,7 @@ def analysed(file: Path) -> dict[str, NDArray]:
 
     audio, rate = read_audio(file)
     samples = soxr.resample(np.asarray(audio, np.float64), rate, RATE)
-    f0, times = pyworld.dio(samples, RATE, LOWEST_HZ, HIGHEST_HZ, frame_period=1000 / FRAMES_S)
+    f0, times = pyworld.dio(samples, RATE, 70, 800, frame_period=1000 / FRAMES_S)
     f0 = pyworld.stonemask(samples, f0, times, RATE)
     envelope = pyworld.cheaptrick(samples, f0, times, RATE)
     aperiodicity = pyworld.d4c(samples, f0, times, RATE)

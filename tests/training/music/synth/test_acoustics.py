@@ -14,7 +14,7 @@ from training.music.synth.noise import KINDS, Backgrounds, load_backgrounds, ran
 @pytest.mark.parametrize("seed", range(8))
 def test_direct_sound_is_not_delayed(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    response = impulse_response(rng)
+    response = impulse_response(rng, Degradation())
     # A burst of noise: its cross-correlation with the result peaks at the delay.
     burst = np.zeros(4096, np.float32)
     burst[1000:1400] = np.random.default_rng(0).standard_normal(400)

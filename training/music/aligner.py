@@ -54,13 +54,10 @@ class Aligned:
         """With velocity 0 (unknown)."""
         return notes_of(self.onset, self.offset, self.pitch)
 
-    def audio_time(self, score_s: F64) -> F64:
-        """Times of the recording for times of the score."""
-        return _mapped(score_s, self.score_s, self.audio_s)
 
-
-def _mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
-    """Linear between increasing pairs of times, extrapolated at the mean pace."""
+def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
+    """Times of the recording for times of the score: linear between increasing pairs of them,
+    extrapolated at the mean pace."""
     span = float(score_s[-1] - score_s[0])
     pace = float(audio_s[-1] - audio_s[0]) / span if span else 1.0
     outside = times_s - np.clip(times_s, score_s[0], score_s[-1])
@@ -73,7 +70,7 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     first = np.concatenate([[True], np.diff(score.onset) > 0.005])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
-    chord_s = _mapped(written_s, *warp(score, sounding, onset, frame_s))
+    chord_s = mapped(written_s, *warp(score, sounding, onset, frame_s))
     for width_s in ROUGH_TOLERANCES_S:
         found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
         chord_s = _moved(chord_s, chord, found_s, strength)
@@ -84,7 +81,7 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
     confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
     # Ends as written, but after the onset and before the next note of the pitch.
-    offset_s = np.maximum(_mapped(score.offset, written_s, chord_s), onset_s + 0.04)
+    offset_s = np.maximum(mapped(score.offset, written_s, chord_s), onset_s + 0.04)
     again_s = np.append(onset_s, np.inf)[next_strokes(score.pitch, onset_s)]
     offset_s = np.maximum(np.minimum(offset_s, again_s), onset_s)
     order = np.lexsort((score.pitch, onset_s))

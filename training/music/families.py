@@ -142,8 +142,6 @@ def _rendered(
         yield Passage(f"{name} {place}", audio, SAMPLE_RATE, dry.notes, known, pedal=dry.pedal)
 
 
-STEP = 96  # hops between windows
-
 Windows = dict[str, Batch]
 
 
@@ -153,7 +151,7 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
     families = {}
     for name, some in passages.items():
         excerpts = [Excerpt(_judged(one), rng) for one in some]
-        hops = [(one, hop) for one in excerpts for hop in range(0, one.positions, STEP)]
+        hops = [(one, hop) for one in excerpts for hop in range(0, one.positions, 96)]
         batch = empty_batch(len(hops), context)
         for row, (excerpt, hop) in enumerate(hops):
             excerpt.write(hop, batch, row)

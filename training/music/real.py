@@ -30,7 +30,7 @@ from model.storage import load
 from service.engine.local import LocalComputer
 from service.notes.frames import peaks
 from training.arrays import F32, F64
-from training.music.aligner import RELEASE_S, Aligned, align_files
+from training.music.aligner import RELEASE_S, Aligned, align_files, mapped
 from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_strokes, notes_of
 from training.music.recordings import PCM_SCALE, read_table, stored_arrays, stored_audio
 from training.music.transcribe import transcribe_array
@@ -199,7 +199,6 @@ NEAR_S = 0.1  # masked on either side of a doubtful onset
 HELD = 0.6  # fraction of the written length for which a key is certainly held
 RINGING_RELEASE_S = 4.0  # in place of RELEASE_S if the pedal is often down
 RINGING = 0.12  # mean frame probability RELEASE_S after written ends that means so
-ORNAMENT_PITCHES = 2  # semitones around a note with an ornament sign that may be played
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
 """Onset probabilities above which an unwritten onset may have been played: nearly all false notes
 stay below the first, and most below the second."""
@@ -236,13 +235,14 @@ def doubts_of(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     let_go_s = notes.onset + HELD * (notes.offset - notes.onset)
     gone_s = np.minimum(notes.offset + release_s, again_s)
+    played_s = mapped(signs_s, aligned.score_s, aligned.audio_s)
     before_s, last_s = unsure.onset - NEAR_S, unsure.offset + release_s
     return np.concatenate(
         [
             rows(before_s, unsure.onset + NEAR_S, unsure.pitch, ONSET_UNKNOWN),
             rows(before_s, last_s, unsure.pitch, FRAME_UNKNOWN),
             rows(let_go_s, gone_s, notes.pitch, FRAME_UNKNOWN),
-            *(_ornament(notes, sign_s, release_s) for sign_s in aligned.audio_time(signs_s)),
+            *(_ornament(notes, sign_s, release_s) for sign_s in played_s),
             rows(at_s - NEAR_S, at_s + release_s, pitch, BOTH),
             _astray(aligned),
         ]
@@ -250,9 +250,9 @@ def doubts_of(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
 
 
 def _ornament(notes: Notes, at_s: float, release_s: float) -> F64:
-    """Pitches near the notes at a sign, for the duration of the notes."""
+    """Pitches up to two semitones from the notes at a sign, for the duration of the notes."""
     notes = notes.where(np.abs(notes.onset - at_s) < NEAR_S)
-    steps = np.arange(-ORNAMENT_PITCHES, ORNAMENT_PITCHES + 1)
+    steps = np.arange(-2, 3)
     pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()
     begin_s = np.repeat(notes.onset - 2 * NEAR_S, len(steps))
     return rows(begin_s, np.repeat(notes.offset + release_s, len(steps)), pitch, BOTH)

@@ -58,6 +58,5 @@ def transcribe_array(
     finally:
         segments.close()
     notes, pedal = stream.score.notes, stream.score.pedal
-    end_s = len(samples) / rate  # for notes known only at the end
-    known = np.array([known_s.get(note.note_id, end_s) for note in notes])
+    known = np.array([known_s.get(note.note_id, len(samples) / rate) for note in notes])
     return ArrayTranscription(notes, heads, np.concatenate(kept, axis=1), pedal, known)

@@ -68,7 +68,7 @@ class Degradation:
     equaliser: float = 1.0  # shelves, peaks and band edges of microphones and loudspeakers
     compressor: float = 0.2  # compression of loud passages
     saturation: float = 0.15  # soft clipping, as by tape and tubes
-    quiet: float = 0.35  # peak anywhere down to QUIETEST_DB; others are in the upper 18 dB
+    quiet: float = 0.35  # peak 0 to 40 dB below full scale; of others, 0 to 18 dB
     clipping: float = 0.05  # driven 3 to 12 dB over full scale
     noise: float = 0.9  # steady noise, 10 to 60 dB below the music
     hum: float = 0.12  # mains hum with overtones, 15 to 50 dB below the music
@@ -82,7 +82,6 @@ class Degradation:
 
 PRODUCED = Degradation(drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
 """How songs are mixed and passed on."""
-QUIETEST_DB = -40.0  # peak below full scale
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def augment(
     if rng.random() < config.saturation:
         drive = np.float32(rng.uniform(0.5, 2.5))
         out = np.tanh(out * drive) / np.tanh(drive)
-    level_db = rng.uniform(QUIETEST_DB if rng.random() < config.quiet else -18.0, 0)
+    level_db = rng.uniform(-40.0 if rng.random() < config.quiet else -18.0, 0)
     out *= np.float32(10 ** (level_db / 20))
     out = _with_noise(out, rng, config, surroundings.sounds)
     if rng.random() < 0.1:  # a constant offset, as of cheap converters

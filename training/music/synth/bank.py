@@ -29,8 +29,6 @@ STORED_RATE = OVERSAMPLING * SAMPLE_RATE
 SILENCE_DB = -45.0  # a decaying note ends once its envelope stays this far below its peak
 GUARD = 4  # zero samples after each note, of which interpolation reads one
 CACHE_VERSION = 4
-BALANCE_LIMIT_DB = 8.0  # of the natural differences in loudness between the notes of a layer
-NORMALISED = "normalised"  # in the remark of entries whose ``orig_peak_db`` is meaningless
 CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 99.0}
 """Measured tuning of notes (entry, pitch) that the index gives as exact."""
 
@@ -180,7 +178,7 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
     balance = np.array([note["orig_peak_db"] for note in notes], np.float32)
     for layer in np.unique(layers):
         balance[layers == layer] -= np.median(balance[layers == layer])
-    if NORMALISED in (entry.get("remark") or ""):
+    if "normalised" in (entry.get("remark") or ""):  # its peaks are meaningless
         balance[:] = 0
     cents = [CORRECTED_CENTS.get((name, note["midi"]), note["cents"]) for note in notes]
     return Instrument(
@@ -192,7 +190,7 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
         sustained=entry["kind"] == "sustained",
         midi=np.array([n["midi"] + c / 100 for n, c in zip(notes, cents, strict=True)], np.float32),
         velocity=np.array([note["velocity"] for note in notes], np.float32),
-        balance_db=np.clip(balance, -BALANCE_LIMIT_DB, BALANCE_LIMIT_DB),
+        balance_db=np.clip(balance, -8, 8),
         loop_start=loops[:, 0],
         loop_end=loops[:, 1],
         **{name: np.array([note[name] for note in stored]) for name in stored[0]},

@@ -1,9 +1,8 @@
 """Melodic lines of bowed, blown and sung instruments.
 
-The bank has single notes, each with its own attack. In a melody, bow or breath often go on while
-the pitch changes: a slurred note has no attack, and neighbours meet in a transition of 10 to 100 ms
-in which pitch, level and spectrum change (J. Strawn, Orchestral Instruments: Analysis of Performed
-Transitions, 1986). Other notes follow without a gap, begin below their pitch, swell and fade.
+The bank has single notes, each with its own attack. A slurred note has none, and neighbours meet in
+a transition of 10 to 100 ms in which pitch, level and spectrum change (J. Strawn, Orchestral
+Instruments: Analysis of Performed Transitions, 1986). Others begin below their pitch or swell.
 """
 
 from dataclasses import dataclass

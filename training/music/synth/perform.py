@@ -170,8 +170,7 @@ def _mistuning(rng: Rng) -> float:
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes beside the piano that can play all parts of a score at once."""
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
-"""Fraction of the scores of these groups given to a piano; solo pianos are rarely recorded on other
-instruments, solo strings rarely on their own."""
+"""Fraction of the scores of these groups given to a piano."""
 OTHERS_PIANO = 0.42
 REORCHESTRATED = 0.5  # fraction of the other scores that get other instruments
 VOICE = INSTRUMENTS.index("voice")

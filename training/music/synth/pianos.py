@@ -20,7 +20,6 @@ from training.music.notes import Notes, next_strokes, with_pedal
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
 """Pedal depths up to which dampers rest fully on the strings, and from which they are clear."""
 PEDAL_LONGEST_S = 8.0  # longer presses are split by a change; 1 in 100 human presses is this long
-PEDAL_CHANGE_S = 0.12  # a pedal stays up for this long when a long press is changed
 HALF_DEPTH = (0.3, 0.75)
 
 
@@ -40,13 +39,13 @@ def invented_pedal(notes: Notes, rng: Rng) -> F64:
 
 
 def changed_pedal(pedal: F64) -> F64:
-    """Presses [n, 2], those of over PEDAL_LONGEST_S changed in between, as a player would."""
+    """Presses [n, 2], those of over PEDAL_LONGEST_S changed in between (up for 120 ms)."""
     count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / PEDAL_LONGEST_S)).astype(int)
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
     begin = np.repeat(pedal[:, 0], count) + number * length
     last = number == np.repeat(count, count) - 1
-    return np.stack([begin, begin + length - np.where(last, 0, PEDAL_CHANGE_S)], axis=1)
+    return np.stack([begin, begin + length - np.where(last, 0, 0.12)], axis=1)
 
 
 def pedal_depths(pedal: F64, rng: Rng) -> F64:

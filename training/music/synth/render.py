@@ -23,7 +23,6 @@ FADED_DB = 12.0
 14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
 BOWED = ("violin", "viola", "cello", "contrabass")
 """Their notes end where the bow leaves the string: what comes after it is the room's."""
-PICK_SPREAD = 12.0  # largest random cost of a recorded note: neighbours take turns
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,13 @@ class Voice:
 
 @dataclass(frozen=True)
 class Rendered:
-    """Audio, float32 of shape [samples], and the notes that sound in it. A note's offset is where
-    it has faded (FADED_DB), of bowed strings where the bow leaves, on a piano where its damper
-    begins to fall; the residual sound of strings and room comes after it."""
+    """Audio, [samples], and its notes, which end where they have faded (FADED_DB), of bowed strings
+    where the bow leaves, on a piano where the damper begins to fall; residual sound comes later."""
 
     audio: F32
     notes: Notes
     pedal: F64 | None = None
-    """Sustain pedal, [presses, 3]: begin and end in seconds, depth from 0 to 1; None if no piano
-    plays or the pedal is unknown."""
+    """Sustain pedal, [presses, 3] of begin and end in seconds and depth 0 to 1; None if unknown."""
     unknown: F64 | None = None
     """Where the labels are doubtful, [n, 4]: begin and end in seconds, pitch (-1: all), and what
     (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
@@ -123,7 +120,7 @@ def _play(
 ) -> Notes:
     """Add one part to ``audio``; returns its notes with the offsets heard."""
     instrument = voice.instrument
-    preference = rng.uniform(0, PICK_SPREAD, len(instrument.midi))
+    preference = rng.uniform(0, 12, len(instrument.midi))  # neighbours take turns
     pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)
     shift = notes.pitch - instrument.midi[pick]
     reached = np.abs(shift) <= 7.5

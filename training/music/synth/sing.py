@@ -1,9 +1,9 @@
 """A melody sung by a recorded voice.
 
-A syllable's consonant comes before its note and its vowel is stretched over it; the pitch of the
-recording is replaced by one that scoops, slides, shakes and drifts as singers' do. A note is
-labelled as a listener would mark it: from where its vowel is loud, or from the middle of a slide
-from the note before, until the vowel fades; with the pitch nearest to what is sung.
+A syllable's consonant comes before its note and its vowel is stretched over it; its pitch is
+replaced. A note is labelled as a listener would mark it: from where its vowel is loud, or from the
+middle of a slide from the note before, until the vowel fades; with the pitch nearest to what is
+sung.
 """
 
 import numpy as np
@@ -20,10 +20,8 @@ from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 VOICE = INSTRUMENTS.index("voice")
 CHORD_S = 0.03  # of notes that begin within this time of each other, the highest is sung
 SHORTEST_S = 0.09  # shorter notes are left out
-REPEATED = 6  # frames of silence or consonant before a note that repeats the one before
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
 """Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
-DYNAMIC_DB = 30.0  # between velocities 10 and 100
 
 
 class Habits:
@@ -127,7 +125,7 @@ class _Frames:
         """Places the syllables; returns the notes as they are heard."""
         first = np.rint(notes.onset * FRAMES_S).astype(int)
         last = np.minimum(np.rint(notes.offset * FRAMES_S).astype(int), len(self.source))
-        gain_db = DYNAMIC_DB * np.log10(notes.velocity / REFERENCE_VELOCITY)
+        gain_db = 30 * np.log10(notes.velocity / REFERENCE_VELOCITY)
         words = rng.permutation(len(singer.syllables))
         end = 0
         repeats = np.append(False, np.diff(notes.pitch) == 0)
@@ -138,7 +136,8 @@ class _Frames:
             earliest = end if not self.vowels else min(end, sum(self.vowels[-1][:2]) // 2)
             lead = min(syllable.vowel - syllable.begin, begin - earliest)
             if self.vowels:
-                self._end_before(begin - max(lead, REPEATED if repeats[group[0]] else 0))
+                # At least 6 frames of silence or consonant before a note is repeated.
+                self._end_before(begin - max(lead, 6 if repeats[group[0]] else 0))
             places = np.arange(begin - lead, begin)
             self.source[places] = syllable.vowel - lead + np.arange(lead)
             self.voiced[places] = self.source[places] >= syllable.voiced

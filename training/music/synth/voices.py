@@ -1,8 +1,7 @@
 """Recorded voices, analysed once: spectral envelope and aperiodicity of their syllables.
 
-The folder ``voices`` holds ``speech.json`` and ``singing.json``, lists of recordings with ``file``,
-``speaker`` or ``singer``, and ``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016)
-separates pitch from timbre; the analysis is cached.
+``speech.json`` and ``singing.json`` list recordings with ``file``, ``speaker`` or ``singer``, and
+``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016) separates pitch from timbre.
 """
 
 import hashlib

@@ -1,21 +1,36 @@
-"""Recordings with scores as training material."""
+"""Real recordings as training data: what is read, what is left out of the loss, and what is not."""
 
 import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
-from model.config import INSTRUMENTS, SAMPLE_RATE
+from model.config import HOP, INSTRUMENTS, SAMPLE_RATE
 from tests.fakes import FakeTranscriber, play
 from tests.training.conftest import write_midi
-from training.music.real import load_scored
-from training.music.synth.augment import Degradation
+from training.music.aligner import RELEASE_S, Aligned
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, notes_of
+from training.music.real import (
+    DOUBT,
+    EDGE_S,
+    HELD,
+    UNWRITTEN,
+    UNWRITTEN_WITH_ORNAMENTS,
+    doubts_of,
+    edges,
+    load_labelled,
+    load_phrases,
+    load_scored,
+)  # fmt: skip
+from training.music.synth.augment import Degradation, Surroundings
 from training.music.synth.excerpts import recorded_excerpt
-from training.music.targets import segment_labels
+from training.music.targets import Targets, segment_labels
 
 PITCHES = (57, 69, 81, 93)
 PLAYED = [(PITCHES[i % 4], 1.0 + 0.5 * i, 1.4 + 0.5 * i) for i in range(20)]
@@ -75,7 +90,7 @@ def test_an_excerpt_is_labelled_where_it_sounds(corpus: Path, tmp_path: Path) ->
     rng = np.random.default_rng(0)
     played = set()
     for _ in range(12):
-        rendered = recorded_excerpt(recordings, 5.0, CLEAN, rng)
+        rendered = recorded_excerpt(recordings, 5.0, CLEAN, rng, Surroundings())
         assert len(rendered.audio) == pytest.approx(5 * SAMPLE_RATE, abs=2)
         assert rendered.pedal is None
         assert rendered.unknown is not None
@@ -93,3 +108,139 @@ def test_an_excerpt_is_labelled_where_it_sounds(corpus: Path, tmp_path: Path) ->
         assert targets.frame_unknown.any()
         assert not targets.frame_unknown.all()
     assert len(played) > 1  # transposed
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    soundfile.write(tmp_path / "one.wav", np.zeros(16_000), 16_000)
+    (tmp_path / "one.tsv").write_text("onset_s\toffset_s\tmidi_pitch\n0.2\t0.6\t60\n")
+    entries = [
+        {"id": "guitar", "instruments": "acoustic guitar (pickup)", "label_kind": "exact"},
+        {"id": "singer", "instruments": "solo voice (male)", "label_kind": "approximate, 40 ms"},
+        {"id": "kept", "instruments": "solo voice", "label_kind": "exact", "split": "validation"},
+        {"id": "scored", "instruments": "solo piano"},
+    ]
+    files = {"audio": "one.wav", "labels": ["one.tsv"]}
+    (tmp_path / "index.json").write_text(json.dumps([files | entry for entry in entries]))
+    return tmp_path
+
+
+def test_labels_are_exact_or_masked_at_their_edges(labelled: Path, tmp_path: Path) -> None:
+    found = load_labelled(labelled, tmp_path / "cache", "train")
+    assert {name: [one.name for one in some] for name, some in found.items()} == {
+        "plucked": ["guitar"],
+        "voice": ["singer"],
+    }
+    (guitar,), (singer,) = found.values()
+    assert len(guitar.audio) == SAMPLE_RATE
+    assert guitar.notes.instrument.tolist() == [INSTRUMENTS.index("plucked")]
+    assert not len(guitar.unknown)
+    assert len(singer.unknown)
+    assert [one.name for one in load_labelled(labelled, tmp_path, "validation")["voice"]] == [
+        "kept"
+    ]
+
+
+def test_the_inside_of_an_approximate_note_is_trained() -> None:
+    doubts = edges(notes_of([1.0], [2.0], [60]))
+
+    def bits(at_s: float, pitch: int) -> int:
+        here = (doubts[:, 0] <= at_s) & (at_s < doubts[:, 1]) & (doubts[:, 2] == pitch)
+        return int(np.bitwise_or.reduce(doubts[here, 3].astype(int), initial=0))
+
+    assert bits(1.0, 60) == bits(1 + EDGE_S / 2, 61) == FRAME_UNKNOWN | ONSET_UNKNOWN
+    assert bits(2.0, 60) == FRAME_UNKNOWN
+    assert bits(1.5, 60) == bits(1.0, 65) == bits(1 - 2 * EDGE_S, 60) == 0
+
+
+def test_only_the_instrument_of_a_phrase_is_trained(tmp_path: Path) -> None:
+    assert load_phrases(tmp_path, tmp_path) == []
+    time = np.arange(SAMPLE_RATE) / SAMPLE_RATE
+    decay = np.exp(-time / 0.3)
+    sound = sum(np.sin(2 * np.pi * 440 * n * time) * decay**n / n for n in range(1, 6))
+    soundfile.write(tmp_path / "one.wav", 0.3 * np.concatenate([0 * time, sound]), SAMPLE_RATE)
+    entry = {"file": "one.wav", "class": "flute"}
+    index = [entry, entry | {"upstream_split": "validation"}]
+    (tmp_path / "phrases.json").write_text(json.dumps(index))
+    (clip,) = load_phrases(tmp_path, tmp_path / "cache")
+    assert 69 in clip.notes.pitch
+    labels = segment_labels(clip.notes, SAMPLE_RATE, frames=170, unknown=clip.unknown)
+    assert labels.instrument.max() == 1 + INSTRUMENTS.index("flute")
+    assert labels.frame_unknown.all()
+    assert labels.onset_unknown.all()
+    assert not labels.velocity.any()
+
+
+SECONDS = 20.0
+
+
+def evidence(*notes: tuple[float, float, int]) -> Aligned:
+    """Notes (onset, offset, pitch) that are all heard; the score is at half of the tempo."""
+    onset, offset, pitch = (np.array(column) for column in zip(*notes, strict=True))
+    count = len(notes)
+    chords = np.array([0.0, 10.0]), np.array([0.0, 20.0])
+    heard = np.full(count, 0.9), np.ones(count, bool)
+    return Aligned(onset, offset, pitch, *heard, *chords, np.zeros((0, 3)), 0.05)
+
+
+def targets(
+    made: Aligned,
+    signs_s: tuple[float, ...] = (),
+    ornamented: bool = False,
+) -> Targets[NDArray[np.uint8]]:
+    rows = doubts_of(made, np.array(signs_s), ornamented)
+    frames = int(SECONDS * SAMPLE_RATE / HOP)
+    return segment_labels(made.notes, SAMPLE_RATE, -HOP, frames, unknown=rows)
+
+
+def frame(second: float) -> int:
+    return round(second * SAMPLE_RATE / HOP)
+
+
+def span(mask: NDArray[np.uint8]) -> tuple[float, float]:
+    """First and last second of a mask."""
+    frames = np.flatnonzero(mask)
+    return frames[0] * HOP / SAMPLE_RATE, (frames[-1] + 1) * HOP / SAMPLE_RATE
+
+
+def test_a_release_is_unknown_and_the_strike_is_not() -> None:
+    made = targets(evidence((2.0, 4.0, 60)))
+    assert not made.onset_unknown.any()
+    assert np.flatnonzero(made.frame_unknown.any(axis=0)).tolist() == [60]
+    assert span(made.frame_unknown[:, 60]) == pytest.approx((2 + 2 * HELD, 4 + RELEASE_S), abs=0.03)
+
+
+def test_a_note_in_doubt_is_neither_taught_as_played_nor_as_silence() -> None:
+    both = evidence((2.0, 4.0, 60), (2.0, 4.0, 64))
+    made = targets(replace(both, confidence=np.array([0.9, DOUBT / 2])))
+    assert made.onset_unknown[frame(2.0), 64]
+    assert made.frame_unknown[frame(2.0) : frame(5.0), 64].all()
+    assert not made.onset_unknown[:, 60].any()
+    assert not made.frame_unknown[frame(2.5), 60]
+
+
+@pytest.mark.parametrize(
+    ("probability", "ornamented", "masked"),
+    [
+        (UNWRITTEN + 0.01, False, True),
+        (UNWRITTEN - 0.01, False, False),
+        (UNWRITTEN - 0.01, True, True),
+        (UNWRITTEN_WITH_ORNAMENTS - 0.01, True, False),
+    ],
+)
+def test_a_loud_onset_that_is_not_written_may_be_played(
+    probability: float, ornamented: bool, masked: bool
+) -> None:
+    heard = replace(evidence((2.0, 3.0, 60)), unwritten=np.array([[8.0, 70, probability]]))
+    made = targets(heard, ornamented=ornamented)
+    assert bool(made.onset_unknown[frame(8.0), 70]) is masked
+    assert bool(made.frame_unknown[frame(8.1), 70]) is masked
+
+
+def test_where_few_notes_are_heard_nothing_is_taught() -> None:
+    notes = [(1.0 + 0.5 * i, 1.4 + 0.5 * i, 60 + i) for i in range(30)]
+    heard = np.arange(30) < 15
+    made = targets(replace(evidence(*notes), heard=heard))
+    assert made.onset_unknown[frame(12.0)].all()
+    assert made.frame_unknown[frame(12.0)].all()
+    assert not made.onset_unknown[frame(4.0)].any()

@@ -12,8 +12,8 @@ from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.truth import known_f1, known_frame_f1, truth_of
 from training.music.families import Passage
-from training.music.real import BOTH
 from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
+from training.music.real import BOTH
 from training.shipping import ship
 from training.shipping.tune import (
     GRID,

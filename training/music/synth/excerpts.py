@@ -39,11 +39,10 @@ phrases of which only the instrument is known."""
 
 @dataclass(frozen=True)
 class Material:
-    """The bank, the rooms and their sounds, and of one split the pieces, by group of ensembles, and
-    the real recordings."""
+    """The bank, the rooms and their sounds, and of one split scores and real recordings."""
 
     bank: Bank
-    groups: dict[str, list[Piece]]
+    groups: dict[str, list[Piece]]  # by ``Piece.group``
     surroundings: Surroundings = Surroundings()
     mechanics: pianos.Mechanics | None = None  # noises of pianos, if the bank has them
     recordings: Mapping[str, list[real.RealRecording]] = field(
@@ -233,8 +232,7 @@ def recorded_excerpt(
     rng: Rng,
     surroundings: Surroundings,
 ) -> Rendered:
-    """An augmented excerpt of one of the recordings, chosen in proportion to length. If a recording
-    is shorter than ``seconds``, the excerpt is all of it."""
+    """An augmented excerpt of a recording drawn by its length; all of it if it is shorter."""
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
     semitones = int(rng.choice(SEMITONES))

@@ -32,7 +32,7 @@ def test_each_setting_does_its_own_part(sounds: Backgrounds, name: str) -> None:
     before, around = noise(SAMPLE_RATE), Surroundings(sounds=sounds)
     for value in (0, 1):
         config = replace(NOTHING, **{name: value})
-        after = [augment(before, np.random.default_rng(seed), config, around) for seed in range(4)]
+        after = [augment(before, np.random.default_rng(seed), around, config) for seed in range(4)]
         least = min(abs(float(np.corrcoef(before, one)[0, 1])) for one in after)
         assert (least > 1 - 1e-9) == (not value or name == "quiet")
 
@@ -119,7 +119,7 @@ def test_augmented_audio_is_finite_bounded_and_as_long(
 ) -> None:
     rng = np.random.default_rng(seed)
     audio = rng.standard_normal(3 * SAMPLE_RATE).astype(np.float32)
-    out = augment(audio, rng, config, Surroundings(sounds=sounds))
+    out = augment(audio, rng, Surroundings(sounds=sounds), config)
     assert out.shape == audio.shape
     assert out.dtype == np.float32
     assert np.isfinite(out).all()

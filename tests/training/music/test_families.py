@@ -12,12 +12,14 @@ from model.transcriber import TranscriptionModel
 from tests.networks import TINY
 from training.music.families import (
     FAMILIES,
+    Passage,
     family_metrics,
     family_windows,
     predicted,
     validation_passages,
 )
 from training.music.notes import FRAME_UNKNOWN
+from training.music.real import CLASSES
 from training.music.synth.config import SynthConfig
 
 
@@ -31,36 +33,36 @@ def test_passages_of_every_family_are_deterministic(synth_config: SynthConfig) -
         assert bool(len(passages[0].notes)) == (name != "no notes")
 
 
+def part(synth: SynthConfig, root: Path, rows: str, **entry: str) -> Passage:
+    """Of a silent recording of 10 s with these notes."""
+    soundfile.write(root / "a.wav", np.zeros(10 * SAMPLE_RATE), SAMPLE_RATE)
+    (root / "a.tsv").write_text(rows)
+    index = [{"id": "a", "audio": "a.wav", "labels": ["a.tsv"], "split": "validation", **entry}]
+    (root / "index.json").write_text(json.dumps(index))
+    passages = validation_passages(replace(synth, real_root=root), 2, 4.0)
+    return passages[CLASSES[entry["instruments"]]][0]
+
+
 def test_a_part_of_a_recording_masks_what_began_before_it(
     synth_config: SynthConfig, tmp_path: Path
 ) -> None:
-    soundfile.write(tmp_path / "a.wav", np.zeros(10 * SAMPLE_RATE), SAMPLE_RATE)
-    (tmp_path / "a.tsv").write_text("0.1\t9.9\t60\n" + "5.0\t5.2\t64\n")
-    entry = {"id": "a", "audio": "a.wav", "labels": ["a.tsv"], "label_kind": "exact"}
-    entry |= {"instruments": "guitar", "split": "validation"}
-    (tmp_path / "index.json").write_text(json.dumps([entry]))
-    config = replace(synth_config, real_root=tmp_path)
-    (part, *_) = validation_passages(config, 2, 4.0)["plucked"]
-    begin_s = float(part.name.partition("@")[2])
+    notes = "0.1\t9.9\t60\n5.0\t5.2\t64\n"
+    one = part(synth_config, tmp_path, notes, instruments="guitar", label_kind="exact")
+    begin_s = float(one.name.partition("@")[2])
     assert begin_s > 0.1
-    assert 60 not in part.notes.pitch
-    assert (part.notes.onset >= 0).all()
-    assert part.unknown[:, 2].tolist() == [60]
-    assert part.unknown[0, 1] == pytest.approx(9.9 - begin_s, abs=0.1)
+    assert 60 not in one.notes.pitch
+    assert (one.notes.onset >= 0).all()
+    assert one.unknown[:, 2].tolist() == [60]
+    assert one.unknown[0, 1] == pytest.approx(9.9 - begin_s, abs=0.1)
 
 
 def test_onsets_of_approximate_labels_are_judged_by_note_and_not_by_frame(
     synth_config: SynthConfig, tmp_path: Path
 ) -> None:
-    soundfile.write(tmp_path / "a.wav", np.zeros(4 * SAMPLE_RATE), SAMPLE_RATE)
-    (tmp_path / "a.tsv").write_text("1.0\t2.0\t60\n")
-    entry = {"id": "a", "audio": "a.wav", "labels": ["a.tsv"], "label_kind": "approximate"}
-    entry |= {"instruments": "voice", "split": "validation"}
-    (tmp_path / "index.json").write_text(json.dumps([entry]))
-    config = replace(synth_config, real_root=tmp_path)
-    (part, *_) = validation_passages(config, 2, 4.0)["voice"]
-    assert set(part.unknown[:, 3]) == {FRAME_UNKNOWN}
-    (windows,) = family_windows({"voice": [part]}, 0).values()
+    notes = "".join(f"{second}.0\t{second}.9\t60\n" for second in range(10))
+    one = part(synth_config, tmp_path, notes, instruments="voice", label_kind="approximate")
+    assert set(one.unknown[:, 3]) == {FRAME_UNKNOWN}
+    (windows,) = family_windows({"voice": [one]}, 0).values()
     assert windows.targets.onset_unknown.all()
     assert not windows.targets.frame_unknown.all()
 

@@ -31,7 +31,7 @@ LOAD = 0.4
 """Fraction of the measured throughput that sessions may ask for. The rest serves sockets, a batch
 of a recording that runs when a window becomes due, and windows that become due together: on two
 cores of an AMD EPYC (Zen 4), 99 of 100 events then came within 50 ms beyond the stated delay
-(``tests.benchmarks.load``)."""
+(``python -m tests.benchmarks load``)."""
 ALONE = 0.6  # the same for a session that has the machine to itself
 ALONE_WORKER = 0.8  # the same of one worker process, where a session stays with one
 SESSION_WINDOWS_PER_S = 2.0  # beside its windows: a socket, which the trial lacks

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "recording.flac")
         write_music(path, QUICK_S if options.quick else HOUR_S, options.audio)
-        command = [sys.executable, "-m", "tests.benchmarks.service.file", str(path), options.model]
+        command = [sys.executable, "-m", "tests.benchmarks.file", str(path), options.model]
         figures: dict[str, Any] = json.loads(subprocess.check_output(command))
     return figures
 
@@ -50,15 +50,11 @@ def measure(path: Path, computer: Computer) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """The measuring process: ``python -m tests.benchmarks.service.file PATH MODEL``."""
-    setup = Setup(load=load_shipped, model=sys.argv[2], device="cpu")
-    background = BackgroundPool(Pool(setup, available_cores()))
+if __name__ == "__main__":  # the measuring process
+    background = BackgroundPool(
+        Pool(Setup(load=load_shipped, model=sys.argv[2], device="cpu"), available_cores())
+    )
     try:
         print(json.dumps(measure(Path(sys.argv[1]), background.pool)))
     finally:
         background.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,0 @@
-"""The service in a process of its own: recordings and live streams."""

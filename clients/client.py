@@ -232,10 +232,9 @@ class TranscriptionClient:
             performance.end_part()
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
+        """Until the next attempt: sooner if the audio ends meanwhile."""
         self.performance.tell(Disconnected(error=failure, retry_s=retry_s))
-        if self._audio.ended:
-            await asyncio.sleep(retry_s)
-            return
+        ended = self._audio.ended
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(retry_s):
-                await self._changes.until(lambda: self._audio.ended)  # then retry at once
+                await self._changes.until(lambda: self._audio.ended and not ended)

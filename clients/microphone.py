@@ -35,14 +35,14 @@ try:
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 LOOKAHEAD_MS = {"block": 100.0, "anytime": 200.0}
 # With the 2 s of audio that may be under way unanswered, a line that stalls is noticed within 5 s.
 STALL_TIMEOUT_S = 1.5
 CHECK_S = 0.25
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.microphone") -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
@@ -56,7 +56,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--list-devices", action="store_true", help="list the input devices and exit")
     add("--device", help="number or part of the name (default: the system's)")
     add("--channel", type=int, metavar="N", help="the one input to hear (default: the first two)")
-    add("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
+    add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")
     add("--lookahead-ms", type=float, metavar="MS", help=f"audio used after each frame {usual}")
     add("--mode", choices=list(Mode), metavar="MODE", help=modes)
     add("--midi-port", metavar="NAME", help=port)
@@ -64,12 +64,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
     add_result_options(parser)
     add_beat_options(parser)
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.microphone") -> int:
-    """Run the command line; returns the exit status."""
-    parser = _parser(prog)
     args = parser.parse_args(arguments)
     if args.midi is None and wishes_of(args) != Wishes():
         parser.error("--bpm and what else says where the beat is need --midi")

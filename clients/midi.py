@@ -25,7 +25,6 @@ from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpda
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
 BACKEND = "mido.backends.rtmidi"  # the computer's own MIDI: ALSA, CoreMIDI, Windows MM
-ALL_NOTES_OFF = 123  # controller number
 
 
 @dataclass(slots=True)
@@ -47,18 +46,12 @@ class Note:
 
 
 class ReceivedNotes:
-    """Notes in the order of their beginnings.
-
-    Attributes:
-        notes: all of them.
-        pedal: moves of the sustain pedal, in their order.
-        programs: of General MIDI, by instrument, as the service states them.
-    """
+    """Notes in the order of their beginnings, and the moves of the sustain pedal."""
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
         self.pedal: list[Pedal] = []
-        self.programs: Mapping[str, int] = {}
+        self.programs: Mapping[str, int] = {}  # of General MIDI, by instrument
         self._sounding: dict[int, Note] = {}
 
     @property
@@ -197,8 +190,6 @@ class MidiOut:
         """End all notes and close the port, whatever it says to that."""
         with contextlib.closing(self._port):
             self.silence()
-            for channel in sorted({CHANNELS[0], *self._channels.values()}):
-                self._send("control_change", channel, control=ALL_NOTES_OFF, value=0)
 
 
 class MpeOut(MidiOut):

@@ -38,15 +38,9 @@ class Changes:
 
 
 class Backlog:
-    """PCM between the device and the service, bounded, addressed by sample number.
-
-    Sample 0 is the first ever added. Beyond ``max_samples`` the oldest is dropped.
-
-    Attributes:
-        start: the oldest sample that is kept.
-        position: the next sample to read.
-        ended: whether no audio will be added.
-    """
+    """PCM between the device and the service, addressed by sample number from the first ever added:
+    ``start`` is the oldest that is kept, ``position`` the next to read. Beyond ``max_samples`` the
+    oldest is dropped. ``ended``: no audio will be added."""
 
     def __init__(self, frame_bytes: int, max_samples: int) -> None:
         self.frame_bytes = frame_bytes
@@ -101,9 +95,6 @@ class ResumablePerformance:
     the press of the pedal by its release.
 
     Attributes:
-        options: as the caller chose them.
-        audio: what no session will need again is dropped from it.
-        ready: of the latest session.
         events: those that the caller has yet to read.
         lost_samples: per channel, dropped and never transcribed.
         decided: samples up to which all events have been received.

@@ -106,11 +106,7 @@ class Session:
 
     async def run(self) -> Done:
         """The whole session, to the end of the audio and the last notes. Raises TranscriptionError
-        if it comes to another end; ``done`` has the MIDI if the server sent it.
-
-        A session that can be resumed ends as soon as the server says so: messages after
-        ``draining`` or a retryable error are ignored.
-        """
+        if it comes to another end: one that can be resumed, as soon as the server says so."""
         socket = await open_socket(self._url, to_json(self._performance.start()))
         receiving = asyncio.create_task(self._receive(socket))
         sending = asyncio.create_task(self._send(socket))

@@ -1,7 +1,8 @@
 """A host of the ONNX graph with numpy and onnxruntime alone: a WAV file in, notes out.
 
 ``python -m model.export_onnx live live.onnx``, then
-``python onnx_host.py live.onnx song.wav`` prints a line for every note.
+``python onnx_host.py live.onnx song.wav`` prints a line for every note. ``ffmpeg -i song.mp3 -ac 1
+-ar 11025 song.wav`` makes such a file.
 """
 
 import json
@@ -16,17 +17,12 @@ OFF = 0.4  # a note ends below this probability
 
 
 def read_wav(path: str, rate: int) -> np.ndarray:
-    """Mono samples of a 16-bit WAV file at this rate, resampled by its spectrum."""
+    """Samples of a mono 16-bit WAV file at this rate."""
     with wave.open(path, "rb") as file:
-        if file.getsampwidth() != 2:
-            sys.exit(f"{path}: {8 * file.getsampwidth()} bits a sample; this host reads 16")
+        if (file.getnchannels(), file.getsampwidth(), file.getframerate()) != (1, 2, rate):
+            sys.exit(f"{path}: this host reads mono, 16 bits a sample, {rate} Hz")
         pcm = np.frombuffer(file.readframes(file.getnframes()), "<i2")
-        samples = pcm.reshape(-1, file.getnchannels()).mean(axis=1) / 32768
-        count = len(samples) * rate // file.getframerate()
-    spectrum = np.fft.rfft(samples)
-    kept = np.zeros(count // 2 + 1, complex)
-    kept[: len(spectrum)] = spectrum[: len(kept)]
-    return (np.fft.irfft(kept, count) * count / len(samples)).astype(np.float32)
+    return (pcm / 32768).astype(np.float32)
 
 
 def frames(graph: str, path: str) -> Iterator[tuple[float, dict[str, np.ndarray], dict]]:

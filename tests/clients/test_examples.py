@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 from tests.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "clients" / "examples"
-RATE_HZ = 44_100
+RATE_HZ = 11_025
 # (pitch, onset in s) of tones that fade out within a second
 TUNE = [(60, 0.5), (64, 1.0), (67, 1.5), (72, 2.0), (55, 2.5)]
 DURATION_S = 4.0

@@ -92,8 +92,6 @@ def test_each_instrument_has_a_channel_and_the_pedal_that_of_the_piano() -> None
     assert sent(port) == [
         ("note_off", 1, 60, 64),
         ("control_change", 1, 64, 0),
-        ("control_change", 0, 123, 0),
-        ("control_change", 1, 123, 0),
     ]
 
 

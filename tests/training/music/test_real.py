@@ -171,9 +171,6 @@ def test_only_the_instrument_of_a_phrase_is_trained(tmp_path: Path) -> None:
     assert not labels.velocity.any()
 
 
-SECONDS = 20.0
-
-
 def evidence(*notes: tuple[float, float, int]) -> Aligned:
     """Notes (onset, offset, pitch) that are all heard; the score is at half of the tempo."""
     onset, offset, pitch = (np.array(column) for column in zip(*notes, strict=True))
@@ -183,14 +180,10 @@ def evidence(*notes: tuple[float, float, int]) -> Aligned:
     return Aligned(onset, offset, pitch, *heard, *chords, np.zeros((0, 3)), 0.05)
 
 
-def targets(
-    made: Aligned,
-    signs_s: tuple[float, ...] = (),
-    ornamented: bool = False,
-) -> Targets[NDArray[np.uint8]]:
-    rows = doubts_of(made, np.array(signs_s), ornamented)
-    frames = int(SECONDS * SAMPLE_RATE / HOP)
-    return segment_labels(made.notes, SAMPLE_RATE, -HOP, frames, unknown=rows)
+def targets(made: Aligned, ornamented: bool = False) -> Targets[NDArray[np.uint8]]:
+    """Of 20 s."""
+    rows = doubts_of(made, np.zeros(0), ornamented)
+    return segment_labels(made.notes, SAMPLE_RATE, -HOP, 20 * SAMPLE_RATE // HOP, unknown=rows)
 
 
 def frame(second: float) -> int:

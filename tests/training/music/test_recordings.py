@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import mido
 import numpy as np
 import pytest
 import soundfile
 
 from model.config import INSTRUMENTS
+from tests.training.conftest import Event, write_midi
 from training.music.recordings import LabelError, read_collection, read_midi, read_table
 
 
@@ -51,61 +51,24 @@ def test_what_is_no_table_is_named(tmp_path: Path, rows: tuple[bytes, ...], prob
         read_table(tmp_path / "a.csv")
 
 
-Said = tuple[float, mido.Message]  # seconds
-DOWN, UP = 127, 0
-
-
-def note(onset_s: float, offset_s: float, pitch: int, channel: int = 0) -> list[Said]:
-    return [
-        (onset_s, mido.Message("note_on", note=pitch, velocity=70, channel=channel)),
-        (offset_s, mido.Message("note_off", note=pitch, channel=channel)),
-    ]
-
-
-def pedal(time_s: float, value: int, channel: int = 0) -> list[Said]:
-    change = mido.Message("control_change", control=64, value=value, channel=channel)
-    return [(time_s, change)]
-
-
-def write(path: Path, *tracks: list[Said], tempo: int = 500_000) -> Path:
-    file = mido.MidiFile(type=1, ticks_per_beat=500)
-    file.tracks.append(mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=tempo)]))
-    for said in tracks:
-        now, track = 0, mido.MidiTrack()
-        for time_s, message in sorted(said, key=lambda each: each[0]):
-            tick = round(time_s * 500 * 1e6 / tempo)
-            track.append(message.copy(time=tick - now))
-            now = tick
-        file.tracks.append(track)
-    file.save(path)
-    return path
-
-
-def heard(path: Path) -> list[tuple[int, float, float]]:
+def heard(path: Path, *parts: list[Event], pedal: tuple[float, float]) -> list[Event]:
+    """Pitch, onset and offset of each note; the pedal is the first part's."""
+    write_midi(path, [(0, part) for part in parts], [pedal])
     notes = read_midi(path)
-    columns = notes.pitch, notes.onset, notes.offset
-    return [
-        (int(p), round(float(a), 3), round(float(b), 3)) for p, a, b in zip(*columns, strict=True)
-    ]
+    columns = notes.onset.round(3), notes.offset.round(3), notes.pitch, notes.velocity
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-@pytest.mark.parametrize("tempo", [500_000, 400_000])
-def test_the_pedal_lengthens_notes_up_to_the_next_strike(tmp_path: Path, tempo: int) -> None:
-    played = [
-        *pedal(0.0, DOWN),
-        *note(0.5, 0.75, 60),
-        *note(1.0, 1.25, 62),
-        *note(1.5, 2.5, 60),
-        *pedal(2.0, UP),
-    ]
-    path = write(tmp_path / "a.mid", played, tempo=tempo)
-    assert heard(path) == [(60, 0.5, 1.5), (62, 1.0, 2.0), (60, 1.5, 2.5)]
+def test_the_pedal_lengthens_notes_up_to_the_next_strike(tmp_path: Path) -> None:
+    played = [(0.5, 0.75, 60, 70), (1.0, 1.25, 62, 70), (1.5, 2.5, 60, 70)]
+    held = [(0.5, 1.5, 60, 70), (1.0, 2.0, 62, 70), (1.5, 2.5, 60, 70)]
+    assert heard(tmp_path / "a.mid", played, pedal=(0.0, 2.0)) == held
 
 
 def test_a_pedal_holds_the_notes_of_its_track(tmp_path: Path) -> None:
-    held = [*note(0.5, 1.0, 72, 4), *pedal(0.0, DOWN, 4), *pedal(1.5, UP, 4)]
-    path = write(tmp_path / "a.mid", note(0.5, 1.0, 60, 3), held)
-    assert heard(path) == [(60, 0.5, 1.0), (72, 0.5, 1.5)]
+    tracks = [(0.5, 1.0, 72, 70)], [(0.5, 1.0, 60, 70)]
+    held = {(0.5, 1.0, 60, 70), (0.5, 1.5, 72, 70)}
+    assert set(heard(tmp_path / "a.mid", *tracks, pedal=(0.0, 1.5))) == held
 
 
 @pytest.mark.parametrize(
@@ -120,15 +83,9 @@ def test_a_midi_file_that_is_none_is_named(tmp_path: Path, content: bytes) -> No
 
 
 def test_programs_are_instruments(tmp_path: Path) -> None:
-    def program(number: int, channel: int) -> list[Said]:
-        return [(0.0, mido.Message("program_change", program=number, channel=channel))]
-
-    tracks = [
-        [*program(40, 0), *note(0.5, 1.0, 60, 0)],
-        [*program(48, 1), *note(1.5, 2.0, 62, 1)],  # a section
-    ]
-    notes = read_midi(write(tmp_path / "a.mid", *tracks))
-    assert notes.instrument.tolist() == [INSTRUMENTS.index("violin"), -1]
+    section = 48, [(1.5, 2.0, 62, 70)]
+    write_midi(tmp_path / "a.mid", [(40, [(0.5, 1.0, 60, 70)]), section])
+    assert read_midi(tmp_path / "a.mid").instrument.tolist() == [INSTRUMENTS.index("violin"), -1]
 
 
 def silence(path: Path) -> None:

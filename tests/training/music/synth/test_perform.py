@@ -1,14 +1,19 @@
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.training.conftest import melody
+from training.music.notes import merged, notes_of, with_pedal
 from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.perform import cast, orchestrate, perform
 from training.music.synth.pianos import PEDAL_LONGEST_S
-from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece, load_pieces
+from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, TRANSCRIBED, Piece, load_pieces
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +93,49 @@ def test_scores_that_keep_their_instruments_get_those_of_their_programs(
     piece, usable = pieces["string quartet"], list(bank.instruments.values())
     players = cast(piece, piece.notes, usable, np.random.default_rng(3))
     assert [entry.class_name for entry in players] == ["violin", "cello"]
+
+
+def test_a_piece_is_what_its_file_says(pieces: dict[str, Piece]) -> None:
+    quartet = pieces["string quartet"]
+    assert quartet.programs == (40, 42)
+    assert not quartet.expressive
+    upper = quartet.notes.where(quartet.notes.part == 0)
+    want = np.array(melody(40, 60, 84, 3))
+    np.testing.assert_allclose(upper.onset, want[:, 0], atol=1e-3)
+    np.testing.assert_allclose(upper.offset, want[:, 1], atol=1e-3)
+    np.testing.assert_array_equal(upper.pitch, want[:, 2])
+    assert (np.diff(quartet.notes.onset) >= 0).all()
+    np.testing.assert_allclose(pieces["solo piano"].pedal, [[1, 2], [3, 39]], atol=2e-3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 50), st.floats(0.01, 30)).map(lambda x: (x[0], x[0] + x[1])),
+        max_size=8,
+    ),
+    st.lists(st.tuples(st.floats(0, 60), st.floats(0.01, 5)), min_size=1, max_size=8),
+)
+def test_the_pedal_never_shortens_a_note(
+    presses: list[tuple[float, float]], notes: list[tuple[float, float]]
+) -> None:
+    plain = notes_of([t for t, _ in notes], [t + d for t, d in notes], [60] * len(notes))
+    pedal = merged(np.array(presses).reshape(-1, 2))
+    held = with_pedal(plain, pedal)
+    assert (held.offset >= plain.offset).all()
+    for before, after in zip(plain.offset, held.offset, strict=True):
+        down = [r for p, r in pedal if p <= before < r]
+        assert np.isclose(after, down[0] if down else before)
+
+
+def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_path: Path) -> None:
+    index = json.loads((synth_config.root / "midi_index.json").read_text())
+    shutil.copy(synth_config.root / "midi_index.json", tmp_path)
+    shutil.copy(synth_config.root / "midi_open.zip", tmp_path)
+    index["pieces"] = index["pieces"][:2]
+    index["pieces"][0]["source"] = f"{TRANSCRIBED} (somewhere)"
+    (tmp_path / "midi_perf_index.json").write_text(json.dumps(index))
+    shutil.copy(synth_config.root / "midi_open.zip", tmp_path / "midi_perf.zip")
+    pieces = load_pieces(tmp_path, "train")
+    assert len(pieces) == 4  # what another system transcribed is left out
+    assert pieces[-1].ensemble == index["pieces"][1]["ensemble"]
+    assert pieces[-1].collection == "open"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import SAMPLE_RATE
-from training.music.notes import Notes, notes_of
+from training.music.notes import notes_of
 from training.music.synth.sing import (
     CHORD_S,
     SHORTEST_S,
@@ -119,19 +119,10 @@ def test_a_slide_to_the_same_pitch_is_no_note(singer: Singer) -> None:
     assert notes.offset[:-1] == pytest.approx(notes.onset[1:])
 
 
-@st.composite
-def scores(draw: st.DrawFn) -> Notes:
-    count = draw(st.integers(0, 20))
-    times = st.lists(st.floats(0, 5), min_size=count, max_size=count)
-    onset = np.sort(draw(times))
-    length = np.array(draw(st.lists(st.floats(0.01, 2), min_size=count, max_size=count)))
-    pitch = draw(st.lists(st.integers(30, 90), min_size=count, max_size=count))
-    return notes_of(onset, onset + length, pitch)
-
-
-@given(scores())
-def test_a_line_has_one_note_at_a_time(notes: Notes) -> None:
-    one = line(notes)
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0.01, 2), st.integers(30, 90)), max_size=20))
+def test_a_line_has_one_note_at_a_time(notes: list[tuple[float, float, int]]) -> None:
+    onset, length, pitch = np.array(sorted(notes)).reshape(-1, 3).T
+    one = line(notes_of(onset, onset + length, pitch))
     assert (np.diff(one.onset) > CHORD_S).all()
     assert (one.offset[:-1] <= one.onset[1:]).all()
     assert (one.offset - one.onset >= SHORTEST_S).all()

@@ -54,9 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.out.suffix != ".safetensors":
             raise WeightsError(f"{options.out} should end in .safetensors")
-        network, card = import_checkpoint(
-            options.prefix.removesuffix(".index"), options.out.stem, options.fourier
-        )
+        prefix = options.prefix.removesuffix(".index")
+        network, card = import_checkpoint(prefix, options.out.stem, options.fourier)
         save_weights(network, card, options.out)
     except (WeightsError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

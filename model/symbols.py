@@ -40,10 +40,9 @@ class SymbolConfig:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SymbolConfig:
         """Raises ValueError for unknown fields or another kind of configuration."""
-        values = dict(data)
-        if values.pop("kind", None) != KIND:
+        if data.get("kind") != KIND:
             raise ValueError("not the configuration of a symbol network")
-        return cls(**values)
+        return cls(**{name: value for name, value in data.items() if name != "kind"})
 
 
 class SymbolNetwork(nn.Module):
@@ -71,8 +70,7 @@ class SymbolNetwork(nn.Module):
         return x if self.embedding_linear is None else self.embedding_linear(x)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """(batch, length) -> (batch, length, classes) logits. Symbol 0 pads to a power of two, as
-        in the released code's data."""
+        """-> (batch, length, classes) logits. Symbol 0 pads to a power of two (released code)."""
         length = symbols.shape[1]
         padded = F.pad(symbols, (0, padded_length(length) - length))
         out: Tensor = self.output(self.rse(self.embed(padded)))

@@ -24,17 +24,17 @@ from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
 from service.stream.windows import Due, Probabilities
 
-MOST_WINDOWS = 128  # in a batch
-LONGEST_STEP_MS = 25.0  # so long does a live window wait at most
+MOST_BATCH = 128  # in a batch
+LONGEST_STEP_MS = 25.0  # of a worker: a live window waits for one step at most
 _MOST_GRAPHS = 64
 _LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing
 
-Replay = Callable[[], None]
-Capture = Callable[[Callable[[], None]], Replay]
+Repeat = Callable[[], None]
+Capture = Callable[[Callable[[], None]], Repeat]
 """Records what a function does on the device; what it returns does it again."""
 
 
-def capture_cuda_graph(work: Callable[[], None]) -> Replay:
+def capture_cuda_graph(work: Callable[[], None]) -> Repeat:
     """A CUDA graph of ``work``, whose tensors stay where they are."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -116,7 +116,7 @@ class GraphRunner:
     def warm_up(self) -> None:
         """Record the common graphs, and see which batch is still quick enough."""
         size = _LEAST_WINDOWS
-        while size <= MOST_WINDOWS:
+        while size <= MOST_BATCH:
             rows = [torch.zeros(self._fast.context + WINDOW + 1)] * size
             took_s = max(
                 min(timeit.repeat(partial(self.predict, rows, positions), repeat=3, number=1))

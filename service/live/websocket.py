@@ -39,9 +39,10 @@ logger = logging.getLogger(__name__)
 router = APIRouter()
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
-MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, beyond the first of them
-# At 8 kHz more of them: a ping waits behind what is under way, which may be 4 MB, for 20 s at most.
-LEAST_PACE_BYTES = 256_000  # a second
+MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, after the first 10 s
+# Bytes a second that are always taken, so that a ping waits for at most 20 s behind the 4 MB that
+# may be under way.
+LEAST_PACE_BYTES = 256_000
 SEND_TIMEOUT_S = 10.0  # for a message that its client does not read
 KEPT_ALIVE_S = 600.0  # without audio
 CLOSE_PATIENCE_S = 1.0  # for a client to accept the close frame

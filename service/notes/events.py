@@ -20,7 +20,7 @@ class NoteEvent:
         velocity: MIDI velocity, 1 to 127 (a note_off repeats that of its note_on).
         confidence: 0 to 1, the model's probability of this note (repeated likewise).
         frame: index of the frame, ``HOP`` samples of the model's rate apart.
-        time_s: seconds of the sent audio; within half a frame of ``frame``.
+        time_s: seconds of the sent audio; within a frame of ``frame``.
         instrument: one of ``model.config.INSTRUMENTS``; None if the network has no such heads.
         instrument_probability: 0 to 1, of that instrument among those considered.
     """
@@ -63,7 +63,7 @@ Event = NoteEvent | PedalEvent | BendEvent
 
 
 def is_update(event: Event) -> bool:
-    """Whether the event is only for clients that asked for updates."""
+    """Whether the event is only for clients that asked for updates: corrections and the pedal."""
     return event.kind in ("note_update", "pedal")
 
 

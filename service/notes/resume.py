@@ -1,4 +1,5 @@
-"""The state of a performance at a moment, from which another session can continue it."""
+"""What is known of a performance beside its latest audio: how loud it is, which makes velocities,
+and the whole state at a moment, from which another session can continue."""
 
 from __future__ import annotations
 

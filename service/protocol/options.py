@@ -1,4 +1,4 @@
-"""Options of a stream: its audio format and its way of emitting frames."""
+"""Options of a stream: its audio format, and when its notes are decided."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC
 
 
 class Mode(StrEnum):
-    """How frames leave the engine."""
+    """When notes are decided."""
 
     BLOCK = "block"  # one window yields the block_frames newest frames that have look-ahead
     ANYTIME = "anytime"  # notes are sent as soon as they are certain enough

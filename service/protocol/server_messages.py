@@ -142,7 +142,7 @@ class Totals(BaseModel):
     """Counts of a session; samples are per channel, at the sent rate."""
 
     notes: int  # begun
-    frames: int  # that have left the engine
+    frames: int  # that have been heard
     audio_s: float  # received
     received_samples: int  # taken
     dropped_samples: int  # a bad one and the rest of its chunk

@@ -2,7 +2,7 @@
 
     stream.feed(data)
     while (due := stream.take()) is not None:
-        events += stream.hear(network.compute(due))
+        events += stream.hear(compute(runner, features, due))  # of service.engine.runners
 
 There is no I/O in it, no clock, thread or lock: whoever owns the stream decides when its windows
 are computed, with which others, and where. The events depend on the audio and the options alone,
@@ -37,7 +37,7 @@ from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.stream.resume import Replay
 from service.stream.setup import Delay, OnFrames, set_up, stated_delay, tuner, with_full_lookahead
-from service.stream.windows import MOST_WINDOWS, SEGMENT_FRAMES, Due
+from service.stream.windows import MOST_WINDOWS, SEGMENT_FRAMES, Due, complete_windows
 
 MAX_NOTES = 200_000
 """Of a session or a recording in the service: as many as its clients can make it keep."""
@@ -88,6 +88,7 @@ class Stream:
         self.frame_s = HOP / rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
         self._listener, self._schedule = set_up(config, options, settings)
+        self._complete = complete_windows(options, audio, config)
         self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
@@ -159,8 +160,7 @@ class Stream:
         """Windows whose samples have arrived."""
         if self._end_frame is not None:
             return self._end_blocks - self._blocks
-        blocks = self._schedule.complete(self._ratio.outputs(self._received))
-        return max(0, blocks - self._blocks)
+        return max(0, self._complete(self._received) - self._blocks)
 
     @property
     def positions(self) -> slice:

@@ -16,7 +16,7 @@ has more future than the windows before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, WINDOW, ModelConfig
-from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+from service.audio.resample import RateRatio
+from service.protocol.options import FILE_OPTIONS, AudioFormat, Mode, StreamOptions
 
 MOST_WINDOWS = 4  # windows that may be taken at once
 
@@ -158,6 +159,15 @@ class Computer(Protocol):
     def submit(self, segment: Due) -> Future[Probabilities]:
         """The probabilities of a segment; fails with EngineError."""
         ...
+
+
+def complete_windows(
+    options: StreamOptions, audio: AudioFormat, config: ModelConfig
+) -> Callable[[int], int]:
+    """How many windows of a stream so many of its samples complete."""
+    schedule = WindowSchedule.of(options, config)
+    ratio = RateRatio.of(audio.sample_rate_hz, config.sample_rate)
+    return lambda samples: schedule.complete(ratio.outputs(samples))
 
 
 def common_positions(config: ModelConfig) -> list[slice]:

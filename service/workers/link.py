@@ -9,19 +9,18 @@ from dataclasses import replace
 from typing import cast
 
 from model.config import HOP, ModelConfig
-from service.audio.resample import RateRatio
 from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.server_messages import DoneReason
-from service.stream.windows import EngineError, WindowSchedule
+from service.stream.windows import EngineError, complete_windows
 from service.workers.messages import (
     Computed,
     Drop,
     End,
     Failed,
     Flush,
-    Frames,
     Hello,
     Known,
+    MessageReader,
     Open,
     Ping,
     Refused,
@@ -39,14 +38,14 @@ _MOST_SAID = 256  # groups of messages that a slow client has not read
 _MOST_FLUSHES = 64  # of a session that await their answers
 _MOST_MOVES = 3  # workers that may end under a session between two checkpoints
 LONGEST_LOAD_S = 600.0  # a model may be compiled for a GPU
-LOOKS = 8  # without an answer, after which a worker counts as hanging
+MOST_UNANSWERED = 8  # without an answer, after which a worker counts as hanging
 
 
 class Relay:
     """Passes a session's audio to a worker and its words back. Used from the event loop.
 
-    The audio since the last checkpoint is kept. If the worker ends, another one opens the session
-    at that checkpoint and is given this audio: it says what the first would have said next.
+    The audio that the last checkpoint needs is kept. If the worker ends, another one opens the
+    session at that checkpoint and is given this audio: it says what the first would have said next.
 
     Attributes:
         load: windows per second that it asks for.
@@ -58,18 +57,19 @@ class Relay:
         self._opening = opening
         self.load = config.sample_rate / HOP / opening.options.frames_per_window
         self.link: Link | None = None
-        self._schedule = WindowSchedule.of(opening.options, config)
-        self._ratio = RateRatio.of(opening.audio.sample_rate_hz, config.sample_rate)
+        self._complete = complete_windows(opening.options, opening.audio, config)
         self._frame_bytes = opening.audio.frame_bytes
         self._most = int(MAX_BUFFERED_S * opening.audio.byte_rate)
         self._known = opening.known
-        self._first = self._from_sample
-        # Complete in what was passed on: the first audio is at once, and may be found to be none.
-        self._windows = -1
-        self._audio = bytearray()  # what came since the checkpoint
-        # Bytes of the session's audio: before that; to the present worker; passed on, the rest
-        # completes no window; received; transcribed.
-        self._audio_from = self._fed_from = self._passed = self._fed = self._taken = 0
+        self._first_sample = self._from_sample
+        self._windows = -1  # complete in what has been passed on
+        self._audio = bytearray()  # from the sample on that the checkpoint needs first
+        # In bytes of the session's audio:
+        self._audio_from = 0  # where ``_audio`` begins
+        self._fed_from = 0  # where that of the present worker began
+        self._passed = 0  # passed on to a worker
+        self._fed = 0  # received
+        self._taken = 0  # transcribed
         self._flushes: deque[tuple[int, Flush]] = deque()  # unanswered, by the audio before them
         self._flushed = 0  # answers by the present worker
         self._end: End | None = None
@@ -101,27 +101,26 @@ class Relay:
             await self._room.wait()
 
     def send(self, data: bytes) -> None:
-        """Take audio, and pass it on once it completes a window."""
+        """Take audio, and pass it on once it completes a window; the first at once, as it may be
+        none."""
         self._fed += len(data)
         self._audio += data
-        received = self._first + self._fed // self._frame_bytes
-        windows = self._schedule.complete(self._ratio.outputs(received))
+        received = self._first_sample + self._fed // self._frame_bytes
+        windows = self._complete(received)
         if windows > self._windows:
             self._windows = windows
             self._pass_on()
 
     def _pass_on(self, message: Flush | End | None = None) -> None:
-        """What came since, and a message after it."""
-        self._give(self._passed, self._fed)
+        """Pass on what came since, and a message after it."""
+        if self.link is not None:
+            self.link.send_audio(self.stream, self._bytes(self._passed, self._fed))
+            if message is not None:
+                self.link.send(message)
         self._passed = self._fed
-        if message is not None and self.link is not None:
-            self.link.send(message)
 
-    def _give(self, first: int, last: int) -> None:
-        """Give the worker these bytes."""
-        if first < last and self.link is not None:
-            data = self._audio[first - self._audio_from : last - self._audio_from]
-            self.link.send_audio(self.stream, data)
+    def _bytes(self, begin: int, end: int) -> bytearray:
+        return self._audio[begin - self._audio_from : end - self._audio_from]
 
     def flush(self, name: str) -> None:
         """Ask for `flushed` once all earlier audio has been transcribed."""
@@ -164,10 +163,10 @@ class Relay:
         at = self._fed_from = self._audio_from
         link.send(replace(self._opening, known=self._known))
         for until, flush in self._flushes:
-            self._give(at, until)
+            link.send_audio(self.stream, self._bytes(at, until))
             link.send(flush)
             at = until
-        self._give(at, self._passed)
+        link.send_audio(self.stream, self._bytes(at, self._passed))
         if self._end is not None:
             link.send(self._end)
 
@@ -205,7 +204,7 @@ class Relay:
         if message.checkpoint is not None:
             self._moves = 0
             before = self._audio_from
-            at = (self._from_sample - self._first) * self._frame_bytes
+            at = (self._from_sample - self._first_sample) * self._frame_bytes
             self._audio_from = max(before, at)
             del self._audio[: self._audio_from - before]
         if message.texts:
@@ -234,16 +233,16 @@ class Link(asyncio.Protocol):
 
     def __init__(
         self,
-        in_process: bool,
+        own_process: bool,
         worked: Callable[[Link, Computed | Stepped], None],
         lost: Callable[[Link], None],
     ) -> None:
         """worked: called with what it computed; lost: once, when the worker has ended."""
-        self.in_process = in_process
-        self._started = WorkerProcess() if in_process else WorkerThread()
+        self.own_process = own_process
+        self._started = WorkerProcess() if own_process else WorkerThread()
         self._worked = worked
         self._lost = lost
-        self._frames = Frames()
+        self._frames = MessageReader()
         self._transport: asyncio.Transport
         self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._unanswered = 0  # looks since a ping that was not answered
@@ -278,15 +277,15 @@ class Link(asyncio.Protocol):
 
     @property
     def hangs(self) -> bool:
-        """Whether it has not answered for ``LOOKS`` looks."""
-        return self._unanswered >= LOOKS
+        """Whether it has not answered for ``MOST_UNANSWERED`` looks."""
+        return self._unanswered >= MOST_UNANSWERED
 
     def send(self, message: object) -> None:
         if not self.closed:
             self._transport.write(message_frame(message))
 
     def send_audio(self, stream: int, data: bytes | bytearray) -> None:
-        if not self.closed:
+        if data and not self.closed:
             self._transport.write(audio_frame(stream, data))
 
     def look(self) -> None:

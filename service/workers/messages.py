@@ -218,12 +218,13 @@ def audio_frame(stream: int, data: bytes | bytearray) -> bytes:
 
 
 def message_frame(message: object) -> bytes:
+    """A message to a worker, or a list of those from one."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return _HEADER.pack(_PICKLED, len(data)) + data
 
 
 @dataclass
-class Frames:
+class MessageReader:
     """Takes bytes of a socket as they come, and gives the frames that are complete."""
 
     _rest: bytearray = field(default_factory=bytearray)

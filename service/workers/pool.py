@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from model.config import ModelConfig
 from service.protocol.faults import internal_error
 from service.stream.windows import Due, EngineError, Probabilities
-from service.workers.link import LOOKS, Link, Relay
+from service.workers.link import MOST_UNANSWERED, Link, Relay
 from service.workers.messages import Computed, Hello, Open, Setup, Stepped
 from service.workers.process import PROCESSES
 from service.workers.segments import ENDED, Asked, Segments
@@ -81,27 +81,27 @@ class Pool:
         count = self._wanted or min(self._cores, MOST_WORKERS)
         device = self._setup.device
         on_gpu = device.startswith("cuda") or (device == "auto" and _DRIVER.exists())  # noqa: ASYNC240
-        in_process = self._processes and (count > 1 or on_gpu)
-        if not in_process:
+        own_process = self._processes and (count > 1 or on_gpu)
+        if not own_process:
             count = 1
-        hello = await self._launch_all(1 if on_gpu else count, in_process)
+        hello = await self._launch_all(1 if on_gpu else count, own_process)
         self.config: ModelConfig = hello.config
         self.card: Mapping[str, Any] = hello.card
         self.device = hello.device
         on_gpu = hello.device.startswith("cuda")
         self.workers = 1 if on_gpu and self._wanted is None else count
         if missing := self.workers - len(self._links):
-            await self._launch_all(missing, in_process)
+            await self._launch_all(missing, own_process)
         self._running = True
         self._keep(self._watch())
         for link in [link for link in self._links if link.closed]:  # while others were loading
             self._lost(link)
         logger.info("workers: %d on %s, %s", len(self._links), self.device, self.config.name)
 
-    async def _launch_all(self, count: int, in_process: bool) -> Hello:
+    async def _launch_all(self, count: int, own_process: bool) -> Hello:
         """What the first says. Raises EngineError; then there are no workers."""
         try:
-            return (await asyncio.gather(*(self._launch(in_process) for _ in range(count))))[0]
+            return (await asyncio.gather(*(self._launch(own_process) for _ in range(count))))[0]
         except BaseException:
             await self.close()
             raise
@@ -160,9 +160,9 @@ class Pool:
 
     # -- workers ----------------------------------------------------------------------------------
 
-    async def _launch(self, in_process: bool) -> Hello:
+    async def _launch(self, own_process: bool) -> Hello:
         """Start a worker. Raises EngineError or OSError; then there is none."""
-        link = Link(in_process, self._worked, self._lost)
+        link = Link(own_process, self._worked, self._lost)
         self._links.append(link)
         try:
             return await link.start(self._setup)
@@ -198,7 +198,7 @@ class Pool:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                await self._launch(in_process=link.in_process)
+                await self._launch(own_process=link.own_process)
                 break
             except (EngineError, OSError) as error:
                 logger.error("no worker: %s; next attempt in %.0f s", error, pause_s)
@@ -226,10 +226,10 @@ class Pool:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._hang_timeout_s / LOOKS)
+            await asyncio.sleep(self._hang_timeout_s / MOST_UNANSWERED)
             for link in list(self._links):
                 link.look()
-                if link.hangs and link.in_process:
+                if link.hangs and link.own_process:
                     logger.error("a worker hangs: ending it")
                     link.kill()
 

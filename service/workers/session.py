@@ -40,7 +40,7 @@ from service.workers.messages import Open, Said
 PROGRESS_S = 0.5  # from one `progress` of a session to the next, beside those that follow notes
 
 LOWEST_PITCH = 21
-PITCHES = 88  # of a piano: A0 to C8
+PIANO_PITCHES = 88  # of a piano: A0 to C8
 _FULL = 255  # the byte of probability 1
 
 
@@ -193,7 +193,7 @@ class LiveSession:
         )
 
     def _say(self, events: list[Event]) -> None:
-        """And unless the audio has ended the point that they lead to."""
+        """Say events and, until the audio has ended, the point that they lead to."""
         if self._heat is not None and (frames := self._heat.take()) is not None:
             self._put(frames)
         delay = self.stream.delay
@@ -315,7 +315,7 @@ class _Heat:
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
         """Adds the next frames, shape [heads, n, 128]; only the first head is used."""
         known = max(0, self._first_frame - first_frame)
-        pitches = probabilities[0, known:, LOWEST_PITCH : LOWEST_PITCH + PITCHES]
+        pitches = probabilities[0, known:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
         if len(pitches):
             self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
 
@@ -328,7 +328,7 @@ class _Heat:
             frame=self.next_frame,
             count=len(values),
             lowest_pitch=LOWEST_PITCH,
-            pitches=PITCHES,
+            pitches=PIANO_PITCHES,
             probabilities_base64=base64.b64encode(values.tobytes()).decode(),
         )
         self.next_frame += len(values)

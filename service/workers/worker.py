@@ -19,8 +19,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from model.transcriber import FeatureStream
+from service.engine.cuda_graphs import LONGEST_STEP_MS
 from service.engine.runners import (
     EngineModel,
     compute,
@@ -38,8 +40,8 @@ from service.workers.messages import (
     End,
     Failed,
     Flush,
-    Frames,
     Hello,
+    MessageReader,
     Open,
     Ping,
     Refused,
@@ -53,8 +55,7 @@ from service.workers.session import LiveSession
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.25  # how often sessions without windows are asked whether they have something to say
-LONGEST_STEP_MS = 25.0  # a live window waits for one step at most
+LOOK_S = 0.25  # how often all sessions are asked whether they have something to say
 _READ_BYTES = 1 << 16
 
 
@@ -74,7 +75,7 @@ def run(
     service: socket.socket, memory: Callable[[int], mmap.mmap], own_process: bool = False
 ) -> None:
     """A worker's whole life at its end of the socket; ``memory`` makes what both share."""
-    frames = Frames()
+    frames = MessageReader()
     try:
         data = service.recv(_READ_BYTES)
         while not (first := list(frames.take(data))):
@@ -151,14 +152,14 @@ class Worker:
         """Audio of a stream, or a message of stream 0."""
         match content:
             case bytes():
-                self._tell(stream, LiveSession.feed, content)
+                self._tell(stream, lambda session: session.feed(content))
             case Open():
                 self._open(content)
             case Flush():
-                self._tell(content.stream, LiveSession.flush, content.id)
+                self._tell(content.stream, lambda session: session.flush(content.id))
             case End():
                 error = ProtocolError(*content.error) if content.error else None
-                self._tell(content.stream, LiveSession.end, content.reason, error)
+                self._tell(content.stream, lambda session: session.end(content.reason, error))
             case Segment():
                 self._start(content)
             case Drop():
@@ -197,12 +198,12 @@ class Worker:
         self._live[session.number] = session
         self._say(session)
 
-    def _tell(self, stream: int, tell: Callable[..., None], *given: object) -> None:
-        """Call a method of a session, whose windows may become due."""
+    def _tell(self, stream: int, what: Callable[[LiveSession], None]) -> None:
+        """Tell a session, if it is still there; its windows may become due."""
         if (session := self._live.get(stream)) is None:
             return
         try:
-            tell(session, *given)
+            what(session)
         except Exception:
             logger.exception("a session cannot take what has come")
             self._fail(session)
@@ -256,7 +257,7 @@ class Worker:
         first = 0
         for session, count in batch:
             heard = probabilities[first : first + count]
-            self._tell(session.number, LiveSession.hear, heard)
+            self._tell(session.number, partial(LiveSession.hear, probabilities=heard))
             self._say(session)
             first += count
 

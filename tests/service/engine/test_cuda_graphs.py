@@ -12,14 +12,14 @@ from model.config import HOP, WINDOW
 from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
-from service.engine.cuda_graphs import GraphRunner, Replay
+from service.engine.cuda_graphs import GraphRunner, Repeat
 from service.stream.windows import Due
 from tests.networks import FILTERBANK, noise
 
 POSITIONS = slice(50, 54)
 
 
-def again(work: Callable[[], None]) -> Replay:
+def again(work: Callable[[], None]) -> Repeat:
     """Stands in for a graph: the work is simply repeated."""
     work()
     return work
@@ -72,7 +72,7 @@ def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_graphs, "_MOST_GRAPHS", 2)
     recorded = 0
 
-    def counting(work: Callable[[], None]) -> Replay:
+    def counting(work: Callable[[], None]) -> Repeat:
         nonlocal recorded
         recorded += 1
         return again(work)
@@ -87,7 +87,7 @@ def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_graph_keeps_what_it_reads_and_writes() -> None:
     works: list[weakref.ref[Callable[[], None]]] = []
 
-    def forgetful(work: Callable[[], None]) -> Replay:
+    def forgetful(work: Callable[[], None]) -> Repeat:
         works.append(weakref.ref(work))
         work()
         return lambda: None

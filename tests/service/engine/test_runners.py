@@ -64,7 +64,8 @@ def test_a_streams_windows_have_the_same_bits_together(
     def advance(
         stream: NetworkStream, given: list[torch.Tensor], hops: int, shift: int = 0
     ) -> list[torch.Tensor]:
-        return [row + (0 if agree else 1e-3) for row in exact(stream, given, hops, shift)]
+        wrong = 0 if agree or len(given) == 1 else 1e-3  # alone it is what it should be
+        return [row + wrong for row in exact(stream, given, hops, shift)]
 
     monkeypatch.setattr(NetworkStream, "advance_together", advance)
     for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):

@@ -100,11 +100,11 @@ async def test_sessions_wait_for_a_worker_that_starts_though_another_does_not() 
         whole = await perform(pool, OPTIONS[0])
         launch, starts = pool._launch, 0
 
-        async def fail_once(in_process: bool) -> Hello:
+        async def fail_once(own_process: bool) -> Hello:
             nonlocal starts
             starts += 1
             if starts > 1:
-                return await launch(in_process)
+                return await launch(own_process)
             await until(lambda: pool._links and not pool.ready)
             raise EngineError("out of memory")
 

@@ -111,8 +111,8 @@ async def test_a_worker_that_ends_while_others_load_is_replaced() -> None:
     pool = threaded()
     gate, loading = asyncio.Event(), pool._launch
 
-    async def slow(in_process: bool) -> Any:
-        hello = await loading(in_process)
+    async def slow(own_process: bool) -> Any:
+        hello = await loading(own_process)
         pool._links[0].kill()
         await until(lambda: pool._links[0].closed)
         gate.set()

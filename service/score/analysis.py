@@ -7,8 +7,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import ValidationError
 
-from service.protocol.faults import ErrorCode, ProtocolError
+from model.ranges import explained
 from service.protocol.midi_file import STEADY, FileNote, Tempo
 from service.score.beats import F64, I64, NO_WISHES, SURE, Beats, Wishes
 from service.score.live import LiveBeat, whole
@@ -77,25 +78,17 @@ def analyse(
 
     Args:
         said: beats that were said while the music went on, to be kept as they are.
-
-    Raises:
-        ProtocolError: a ValueError; the wished first downbeat is outside of the performance.
     """
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)
     array = array[np.lexsort((array[:, 2], array[:, 0]))]
     key = key_of(array[:, 2].astype(int), array[:, 1] - array[:, 0])
     end_s = float(array[:, 1].max(initial=0))
-    first_s = wishes.first_downbeat_s
-    if first_s is not None and not 0 <= first_s <= end_s:
-        words = (
-            f"the first downbeat must be within the {end_s:.1f} s of notes, not at {first_s:g} s"
-        )
-        raise ProtocolError(ErrorCode.BAD_PARAMETER, words)
     if said is None:
         beats = find_beats(array, wishes)
     else:
         beats = whole(said, float(array[:, 0].min(initial=end_s)), end_s)
+    first_s = wishes.first_downbeat_s
     wished = wishes.bpm or wishes.beats_per_bar or first_s is not None or wishes.fixed_tempo
     if beats is not None and (wished or beats.confidence >= SURE):
         return Analysis(beats, key, steady=True)
@@ -128,9 +121,12 @@ def add_beat_options(parser: ArgumentParser) -> None:
 
 
 def wishes_of(options: Namespace) -> Wishes:
-    """What ``add_beat_options`` took."""
+    """What ``add_beat_options`` took. Raises ValueError, in one line."""
     given = vars(options)
-    return Wishes(**{name: given[name] for name in Wishes.model_fields if name in given})
+    try:
+        return Wishes(**{name: given[name] for name in Wishes.model_fields if name in given})
+    except ValidationError as error:
+        raise ValueError(explained(error.errors()[0])) from None
 
 
 def _bpm(text: str) -> float:

@@ -81,7 +81,7 @@ class Wishes(BaseModel):
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
     beats_per_bar: int | None = Field(default=None, ge=2, le=4)
-    first_downbeat_s: float | None = None
+    first_downbeat_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     fixed_tempo: bool = False
 
 

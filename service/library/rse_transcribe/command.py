@@ -112,6 +112,7 @@ def _say(words: object) -> None:
 
 def _transcribe(arguments: list[str]) -> int:
     from service.protocol.options import StreamOptions
+    from service.score.analysis import wishes_of
 
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -125,6 +126,7 @@ def _transcribe(arguments: list[str]) -> int:
     try:
         work = targets(found.recordings, args.output)
         StreamOptions(lookahead_ms=args.lookahead_ms, **wanted)
+        wishes_of(args)
         _check_libraries({target.suffix.lower() for target in work.values()})
     except (ValueError, ImportError) as error:
         parser.error(str(error))

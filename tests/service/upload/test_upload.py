@@ -148,7 +148,8 @@ def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> Non
         ({"mode": "anytime", "block_frames": 16}, "block_frames must be ", "bad_parameter"),
         ({"instruments": "piano,kazoo"}, "instruments must be among piano, ", "bad_parameter"),
         ({"bpm": 5}, "bpm must be greater than or equal to 20", "bad_parameter"),
-        ({"first_downbeat_s": 99}, "the first downbeat must be within ", "bad_parameter"),
+        ({"first_downbeat_s": -1}, "first_downbeat_s must be greater than or ", "bad_parameter"),
+        ({"first_downbeat_s": "nan"}, "first_downbeat_s must be a finite number", "bad_parameter"),
         ({"model": "other"}, "only the model fake is loaded here", "unknown_model"),
     ],
 )

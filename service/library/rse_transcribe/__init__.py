@@ -10,7 +10,6 @@ The names below are imported as they are used, so that ``import rse_transcribe``
 
 import sys as _sys
 from importlib import import_module as _import_module
-from importlib import metadata as _metadata
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
@@ -22,11 +21,16 @@ if _TYPE_CHECKING:
     from rse_transcribe.streams import Stream as Stream
     from rse_transcribe.transcription import Transcription as Transcription
     from service.notes.events import Note as Note
+    from service.notes.events import NoteEvent as NoteEvent
+    from service.notes.events import PedalEvent as PedalEvent
 
-__version__ = _metadata.version("rse-transcribe")
+    __version__: str
+
 _HOMES = {
     "IncompleteError": "rse_transcribe.recordings",
     "Note": "service.notes.events",
+    "NoteEvent": "service.notes.events",
+    "PedalEvent": "service.notes.events",
     "Stream": "rse_transcribe.streams",
     "Transcriber": "rse_transcribe.recordings",
     "Transcription": "rse_transcribe.transcription",
@@ -38,6 +42,8 @@ __all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":  # a checkout that is not installed has none
+        return _import_module("importlib.metadata").version("rse-transcribe")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

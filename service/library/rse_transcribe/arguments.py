@@ -1,6 +1,7 @@
 """Samples, rates, options and models as callers give them."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,12 @@ def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
     """
     rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
+
+
+def names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Of instruments, in a sequence or in one str with commas between."""
+    given = instruments or ()
+    return tuple(map(str.strip, given.split(","))) if isinstance(given, str) else tuple(given)
 
 
 def available_models() -> list[str]:

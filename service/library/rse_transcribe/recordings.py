@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from model.config import HOP, PITCHES
-from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded
+from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded, names
 from rse_transcribe.transcription import Transcription
 from service.engine.load import available_cores, given
 from service.engine.local import LocalComputer
@@ -88,7 +88,7 @@ class Transcriber:
         sample_rate: Rate | None = None,
         *,
         lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
-        instruments: Sequence[str] | None = None,
+        instruments: str | Sequence[str] | None = None,
         tuning_hz: float | None = None,
         bends: bool = False,
         progress: bool = True,
@@ -97,7 +97,7 @@ class Transcriber:
         options = replace(
             FILE_OPTIONS,
             lookahead_ms=lookahead_ms,
-            instruments=tuple(instruments or ()),
+            instruments=names(instruments),
             tuning_hz=tuning_hz,
             bends=bends,
         )
@@ -152,7 +152,7 @@ def transcribe(
     model: Model = "live",
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
     device: str = "auto",
-    instruments: Sequence[str] | None = None,
+    instruments: str | Sequence[str] | None = None,
     tuning_hz: float | None = None,
     bends: bool = False,
     progress: bool = True,
@@ -170,7 +170,8 @@ def transcribe(
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
         lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
-        instruments: names of ``model.config.INSTRUMENTS`` to assign notes to; None or empty: all.
+        instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, in a sequence or
+            comma-separated; None or empty: all.
         tuning_hz: frequency of A4, 380 to 480 Hz; None: that of the performance is followed.
         bends: also follow the pitch within notes: ``Note.bends``, and in MIDI and JSON.
         progress: show a bar in a terminal or a notebook if it takes longer than a second.

@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from numpy.typing import ArrayLike
 
-from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded
+from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded, names
 from service.audio.pcm import Downmix
 from service.engine.local import LocalComputer
 from service.notes.events import Event, Note, is_update
@@ -39,7 +39,7 @@ class Stream:
         lookahead_ms: float = _DEFAULTS.lookahead_ms,
         block_frames: int = _DEFAULTS.frames_per_window,
         device: str = "auto",
-        instruments: Sequence[str] | None = None,
+        instruments: str | Sequence[str] | None = None,
         tuning_hz: float | None = None,
         bends: bool = False,
         updates: bool = False,
@@ -62,7 +62,7 @@ class Stream:
         options = StreamOptions(
             lookahead_ms=lookahead_ms,
             block_frames=block_frames,
-            instruments=tuple(instruments or ()),
+            instruments=names(instruments),
             tuning_hz=tuning_hz,
             bends=bends,
         )

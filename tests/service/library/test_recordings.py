@@ -49,6 +49,14 @@ def test_files_of_all_kinds_give_the_same_notes(song: Path) -> None:
         assert transcribe(cat.stdout).performance == whole
 
 
+@pytest.mark.parametrize("instruments", ["violin, kazoo", ["violin", "kazoo"]])
+def test_instruments_are_a_list_or_one_str(song: Path, instruments: Any) -> None:
+    with pytest.raises(ValueError, match="instruments must be among piano, .*, not kazoo$"):
+        transcribe(song, instruments=instruments)
+    with pytest.raises(ValueError, match="instruments must be among piano, .*, not kazoo$"):
+        rse_transcribe.Stream(RATE_HZ, model=FakeTranscriber(), instruments=instruments)
+
+
 def test_samples_of_all_kinds_give_the_same_notes(song: Path) -> None:
     notes = transcribe(song).notes
     samples, rate = soundfile.read(song)

@@ -1,5 +1,6 @@
 """What can be done with a transcription, and what else the library has."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -51,12 +52,18 @@ def test_models_and_devices() -> None:
 
 
 def test_every_public_name_is_there() -> None:
+    assert {"NoteEvent", "PedalEvent"} < set(rse_transcribe.__all__)  # what `Stream.push` returns
     for name in rse_transcribe.__all__:
         assert getattr(rse_transcribe, name).__doc__
         assert name in dir(rse_transcribe)
     assert rse_transcribe.__version__ == metadata.version("rse-transcribe")
     public = {name for name in dir(rse_transcribe) if not name.startswith("_")}
     assert public == set(rse_transcribe.__all__)
+
+
+def test_a_checkout_that_is_not_installed_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", pytest.fail)
+    importlib.reload(rse_transcribe)
 
 
 def test_a_file_of_the_user_that_hides_a_package_is_named(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Transcribe = Callable[[Path | BinaryIO, Callable[[object], None]], Transcription]
 
 WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
+MOST_NAMED = 5  # of the files that are left out
 PROGRAMS = {  # module, and the extra that it needs
     "serve": ("service.__main__", ""),
     "live": ("clients.microphone", "[clients]"),
@@ -131,7 +132,13 @@ def _transcribe(arguments: list[str]) -> int:
     except (ValueError, ImportError) as error:
         parser.error(str(error))
     # What is known without the seconds that torch takes to load.
-    ready = {path: target for path, target in work.items() if _is_ready(path, target, args.force)}
+    first = {target: path for path, target in reversed(work.items())}
+    ready: dict[Path, Path] = {}
+    for path, target in work.items():
+        if first[target] != path:
+            _say(f"{path}: {target} is that of {first[target]}")
+        elif _is_ready(path, target, args.force):
+            ready[path] = target
     complete = len(ready) == len(work) and not found.complaints
     if ready:
         options = {"lookahead_ms": args.lookahead_ms, "bends": args.bends, **wanted}
@@ -139,7 +146,9 @@ def _transcribe(arguments: list[str]) -> int:
             for path, target in ready.items():
                 complete &= _transcribe_one(path, target, args, transcribe)
     if found.left_out:
-        _say(f"left out, as no recordings: {', '.join(map(str, found.left_out))}")
+        names = ", ".join(map(str, found.left_out[:MOST_NAMED]))
+        more = len(found.left_out) - MOST_NAMED
+        _say(f"left out, as no recordings: {names}{f' and {more} more' if more > 0 else ''}")
     return WHOLE if complete else INCOMPLETE
 
 
@@ -179,6 +188,7 @@ def _transcribing(
     """By a service, or by one transcriber for all recordings."""
     from rse_transcribe import remote
     from rse_transcribe.recordings import Transcriber
+    from service.stream.windows import EngineError
     from service.workers.pool import MOST_WORKERS
 
     if args.server is not None:
@@ -191,6 +201,8 @@ def _transcribing(
         made = Transcriber(model=model, device=args.device, worker_processes=processes)
     except ValueError as error:
         parser.error(str(error))
+    except (EngineError, OSError) as error:  # a worker that does not start
+        parser.exit(INCOMPLETE, f"{parser.prog}: {one_line(error)}\n")
     with made as transcriber:
         yield lambda recording, _: transcriber.transcribe(recording, **options)
 

@@ -85,7 +85,7 @@ def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
             keeps the folders of the recordings; "-"; None: beside each.
 
     Raises:
-        ValueError: no such place, or one for two recordings.
+        ValueError: no such place.
     """
     if output is None:
         return _named({path: path.with_name(name.name) for path, name in found.items()})
@@ -115,11 +115,7 @@ def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:
         return place.with_name((place.stem if is_ending else place.name) + MIDI[0])
 
     uses = Counter(map(short, places.values()))
-    named = {
+    return {
         path: short(place) if uses[short(place)] == 1 else place.with_name(place.name + MIDI[0])
         for path, place in places.items()
     }
-    for result, count in Counter(named.values()).items():
-        if count > 1:
-            raise ValueError(f"{count} recordings would be {result}: transcribe them by turns")
-    return named

@@ -16,6 +16,7 @@ import soundfile
 
 from rse_transcribe import command
 from rse_transcribe.transcription import CSV_FIELDS
+from service.stream.windows import EngineError
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
 from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of, sound_file
@@ -130,6 +131,8 @@ def test_a_batch_survives_each_of_its_files(
     (album / "cover\n.jpg").touch()
     (album / "one.mid").touch()
     os.mkfifo(album / "pipe.wav")  # nobody writes to it
+    for number in range(3):
+        (album / f"z{number}.txt").touch()
     (album / "locked").mkdir()
     long, out = "a" * 252, tmp_path / "midi"
     (album / long).write_bytes((album / "one.wav").read_bytes())  # its result's name is too long
@@ -161,8 +164,38 @@ def test_a_batch_survives_each_of_its_files(
         f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
         "others are)",
         f"left out, as no recordings: {album / 'Sonata No. 5 in C'}, {album / long}, "
-        f"{album}/cover\\n.jpg, {album}/pipe.wav",
+        f"{album}/cover\\n.jpg, {album}/pipe.wav, {album}/z0.txt and 2 more",
     ]
+
+
+def test_of_two_recordings_with_one_name_the_second_fails(
+    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    other, out = tmp_path / "other" / "one.wav", tmp_path / "midi"
+    shutil.copy(album / "one.wav", other)
+    given = [album / "one.wav", other, album / "two.wav"]
+    assert command.main([*map(str, given), "-o", f"{out}/"]) == 1
+    assert sorted(path.name for path in out.iterdir()) == ["one.wav.mid", "two.mid"]
+    said = capsys.readouterr().err
+    assert said == f"{other}: {out / 'one.wav.mid'} is that of {album / 'one.wav'}\n"
+
+
+@pytest.mark.parametrize("fault", [EngineError("the worker\ndied"), OSError(11, "no process")])
+def test_a_worker_that_does_not_start_is_one_line(
+    album: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("rse_transcribe.recordings.Transcriber", start)
+    with pytest.raises(SystemExit) as end:
+        command.main([str(album)])
+    assert end.value.code == 1
+    assert capsys.readouterr().err == f"rse-transcribe: {fault}\n".replace("r\nd", "r\\nd")
 
 
 def test_an_output_that_cannot_be_written_is_found_before_the_work(
@@ -209,7 +242,6 @@ def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
-        (["{one}", "{other}", "-o", "{empty}"], "2 recordings would be {empty}/one.wav.mid: "),
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be greater than 0, not 0.0"),
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
         (["{one}", "--bpm", "fast"], "argument --bpm: could not convert string to float"),
@@ -225,11 +257,8 @@ def test_wrong_usage_is_one_line(
     arguments: list[str],
     complaint: str,
 ) -> None:
-    for name in ("empty", "other"):
-        (tmp_path / name).mkdir()
-    other = (album / "one.wav").rename(tmp_path / "other" / "one.wav")
-    shutil.copy(other, album)
-    names = {"empty": tmp_path / "empty", "one": album / "one.wav", "album": album, "other": other}
+    (tmp_path / "empty").mkdir()
+    names = {"empty": tmp_path / "empty", "one": album / "one.wav", "album": album}
     with pytest.raises(SystemExit) as end:
         command.main([argument.format(**names) for argument in arguments])
     assert end.value.code == 2

@@ -147,8 +147,12 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         async def watch() -> None:
             while True:
                 await asyncio.sleep(CHECK_S)
-                if midi_out is not None and client.behind_s > TOO_LATE_S:
+                if midi_out is None:
+                    continue
+                if client.behind_s > TOO_LATE_S:
                     midi_out.silence()
+                else:
+                    midi_out.pedal(client.notes.pedal_down)  # a silence released it
 
         task = asyncio.current_task()
         assert task is not None

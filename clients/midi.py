@@ -149,9 +149,14 @@ class MidiOut:
                     channel, pitch = ended
                     self._send("note_off", channel, note=pitch)
             case Pedal():
-                self._pedal_down = event.down
-                for channel in self._pedalled:
-                    self._send("control_change", channel, control=SUSTAIN, value=127 * event.down)
+                self.pedal(event.down)
+
+    def pedal(self, down: bool) -> None:
+        """Press the pedal or release it, if it is not so already."""
+        if down != self._pedal_down:
+            self._pedal_down = down
+            for channel in self._pedalled:
+                self._send("control_change", channel, control=SUSTAIN, value=127 * down)
 
     def _channel(self, instrument: str | None) -> int:
         """Its channel, set up for it."""
@@ -179,12 +184,11 @@ class MidiOut:
         self._port.send(mido.Message(kind, channel=channel, **values))
 
     def silence(self) -> None:
-        """End what sounds."""
+        """End what sounds, and release the pedal."""
         for channel, pitch in self._sounding.values():
             self._send("note_off", channel, note=pitch)
         self._sounding.clear()
-        if self._pedal_down:
-            self.event(Pedal(down=False, frame=0, time_s=0.0))
+        self.pedal(False)
 
     def close(self) -> None:
         """End all notes and close the port, whatever it says to that."""

@@ -4,7 +4,7 @@ long as it may be needed again."""
 import asyncio
 import base64
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from clients.events import Connected, ConnectionLostError, Event, Gap
 from clients.midi import ReceivedNotes
@@ -164,6 +164,8 @@ class ResumablePerformance:
             self.decided = self._origin + round(event.checkpoint.frames * self._samples_a_frame)
             self.acknowledge(event.received_samples)
             self.audio.release(self.needed)
+            first = self._shifts["note_id"]
+            self._end_notes({first + note.note_id for note in event.checkpoint.sounding})
         elif not isinstance(event, Beat):
             self._known_events += 1
 
@@ -207,12 +209,16 @@ class ResumablePerformance:
     def end_part(self) -> None:
         """End the part, which nothing resumes, and what sounds, at the latest known time."""
         self._checkpoint = None
+        self._end_notes()
+        if self.notes.pedal_down:
+            self.tell(Pedal(down=False, frame=self._frame, time_s=self._time_s))
+
+    def _end_notes(self, but: Container[float] = ()) -> None:
         frame, time_s = self._frame, self._time_s
         for note in self.notes.sounding:
-            off = NoteOff(note_id=note.note_id, pitch=note.pitch, frame=frame, time_s=time_s)
-            self.tell(off)
-        if self.notes.pedal_down:
-            self.tell(Pedal(down=False, frame=frame, time_s=time_s))
+            if note.note_id not in but:
+                off = NoteOff(note_id=note.note_id, pitch=note.pitch, frame=frame, time_s=time_s)
+                self.tell(off)
 
     def whole(self, done: Done) -> Done:
         """The last session's ``done``, with the counts of the whole performance."""

@@ -42,6 +42,7 @@ class Behaviour:
     drops: int = 1_000  # how many sessions are dropped so
     silent_after_ready: bool = False
     drain_at_samples: float = math.inf
+    forget_ends: bool = False  # as if the ends of notes got lost
     pedal: bool | None = None  # how the pedal moves as a session begins
     extra_messages: list[str] = field(default_factory=list)  # sent raw after ready
 
@@ -250,7 +251,8 @@ class Session:
     async def _close_notes(self) -> None:
         while self._sounding:
             number = self._sounding.pop()
-            await self._say_note("note_off", note_id=number, pitch=60 + number, **self._now)
+            if not self._behaviour.forget_ends:
+                await self._say_note("note_off", note_id=number, pitch=60 + number, **self._now)
 
     async def _finish(self, reason: str, close_code: int) -> None:
         await self._close_notes()

@@ -96,6 +96,24 @@ async def test_notes_that_come_too_late_are_shown_but_not_played(
     assert "1 notes in 1.0 s" in capsys.readouterr().out
 
 
+async def test_a_pedal_that_is_still_down_after_a_silence_is_pressed_again(
+    device: FakeSounddevice, port: FakePort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pedal() -> list[int]:
+        return [message.value for message in port.messages if message.is_cc(64)]
+
+    def behind_s(_: client.TranscriptionClient) -> float:
+        return 60.0 if pedal() == [127] else 0.0
+
+    monkeypatch.setattr(client.TranscriptionClient, "behind_s", property(behind_s))
+    monkeypatch.setattr(microphone, "CHECK_S", 0.001)
+    device.pause_s = 0.01
+    device.seconds = 1.0
+    async with FakeService(Behaviour(pedal=True)).running() as service:
+        assert await run(service, "--midi-port", "synth", "--bends") == 1
+    assert pedal() == [127, 0, 127, 0]
+
+
 @pytest.mark.usefixtures("device")
 async def test_a_take_that_the_service_refuses_replaces_no_notes(tmp_path: Path) -> None:
     take = tmp_path / "take.mid"

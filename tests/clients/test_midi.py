@@ -105,10 +105,13 @@ def test_a_silence_ends_notes_and_the_pedal_which_those_without_an_instrument_ha
     out.silence()
     out.event(off(0, 60))
     out.event(on(1, 62))
+    out.pedal(True)
+    out.pedal(True)
     assert sent(port) == [
         ("note_off", 0, 60, 64),
         ("control_change", 0, 64, 0),
         ("note_on", 0, 62, 80),
+        ("control_change", 0, 64, 127),
     ]
 
 

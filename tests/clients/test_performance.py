@@ -65,6 +65,18 @@ async def test_a_lost_connection_changes_no_note(cut_s: float, drops: int) -> No
     assert accepted.items() <= service.sessions[1].start.items()
 
 
+async def test_a_note_that_a_checkpoint_no_longer_knows_is_ended() -> None:
+    behaviour = Behaviour(
+        forget_ends=True, drop_at_samples=round(1.6 * RATE), drops=1, reject_resume="bad_resume"
+    )
+    _, client, events, _ = await perform(behaviour, 4.6)
+    assert client.performance.sessions == 2  # the notes of the second count from 0
+    assert_no_stuck_note(events)
+    ends = [(event.note_id, event.time_s) for event in events if isinstance(event, NoteOff)]
+    # Each at the next progress, but the second and the last at the end of their session.
+    assert ends == [(0, 1.5), (1, 1.5), (2, 3.0), (3, 4.0), (4, 4.0)]
+
+
 async def test_a_draining_service_is_left_for_its_successor() -> None:
     _, _, expected, _ = await perform(Behaviour(), 4)
     service, client, events, _ = await perform(Behaviour(drain_at_samples=round(2.4 * RATE)), 4)

@@ -26,6 +26,7 @@ from pydantic import Field
 from model.config import PITCHES, RANGE_CENTS, SCALE_CENTS
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.frames import LatestFrames
+from service.protocol.options import Count
 
 PIECE = 8  # frames from one report to the next
 MOST_SEMITONES = 2
@@ -44,7 +45,7 @@ class Curve:
     """Of a sounding note: the first frame that has not been reported, and the cents of the one
     before, 0 at the beginning."""
 
-    frame: Annotated[int, Field(ge=0, le=2**53)]
+    frame: Count
     cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
 
 

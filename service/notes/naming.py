@@ -37,6 +37,7 @@ from model.instruments import distinguished_by
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.frames import LatestFrames
 from service.notes.tracker_settings import MOST_KEPT, TrackerSettings
+from service.protocol.options import Count, Instrument
 
 # Frames before and after an onset that are evidence of the instrument. The network is trained on
 # these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
@@ -57,10 +58,10 @@ class Belief:
         frame: the last at which a note began or ended.
     """
 
-    weights: Mapping[str, Annotated[float, Field(gt=0, le=_MOST_NOTES)]] = field(
+    weights: Mapping[Instrument, Annotated[float, Field(gt=0, le=_MOST_NOTES)]] = field(
         default_factory=dict
     )
-    frame: Annotated[int, Field(ge=0)] = 0
+    frame: Count = 0
 
     def share(self, names: tuple[str, ...]) -> float:
         """Share of the weights of these classes, 0 to 1; 0 if there are no weights."""

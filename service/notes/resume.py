@@ -10,13 +10,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from model.config import PITCHES
 from service.audio.tuning import UNKNOWN, Tuning
 from service.notes.bends import Curve
 from service.notes.events import NoteEvent
 from service.notes.naming import Belief
 from service.notes.tracker_settings import MAX_VELOCITY
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import Mix
+from service.protocol.options import Count, Mix
 
 MEAN_VELOCITY = 75
 """Geometric mean of the velocities of rendered performances (77 in validation pieces)."""
@@ -98,10 +99,10 @@ class ResumePoint:
     dynamics: Dynamics = Dynamics()
     pedal: bool = False
     tuning: Tuning = UNKNOWN
-    curves: Mapping[int, Curve] = field(default_factory=dict)
-    free: Mapping[Annotated[int, Field(ge=0, le=127)], Annotated[int, Field(ge=0, le=2**53)]] = (
-        field(default_factory=dict)
+    curves: Annotated[Mapping[Count, Curve], Field(max_length=PITCHES)] = field(
+        default_factory=dict
     )
+    free: Mapping[Annotated[int, Field(ge=0, lt=PITCHES)], Count] = field(default_factory=dict)
     mix: Mix = Mix.MEAN
 
     def __post_init__(self) -> None:

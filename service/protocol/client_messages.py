@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,23 +23,19 @@ from service.protocol.options import (
     MIN_SAMPLE_RATE_HZ,
     AudioFormat,
     BlockFrames,
+    Count,
     Encoding,
+    Instrument,
     LookaheadMs,
     Mode,
     StreamOptions,
     TuningHz,
-    check_instruments,
 )
 
 
 class _ClientMessage(BaseModel):
     # A misspelt field is an error: if ignored, a client would wonder why its setting has no effect.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def _known(name: str) -> str:
-    check_instruments((name,), INSTRUMENTS)
-    return name
 
 
 def _split(value: object) -> object:
@@ -51,9 +46,8 @@ def _split(value: object) -> object:
     return tuple(name.strip() for v in values for name in v.split(","))
 
 
-_Instrument = Annotated[str, AfterValidator(_known)]
 _Names = Annotated[
-    tuple[_Instrument, ...], Field(max_length=len(INSTRUMENTS)), BeforeValidator(_split)
+    tuple[Instrument, ...], Field(max_length=len(INSTRUMENTS)), BeforeValidator(_split)
 ]
 
 
@@ -84,9 +78,6 @@ class Choices(_ClientMessage):
             raise ProtocolError(ErrorCode.BAD_START, str(error)) from None
 
 
-_Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
-
-
 class _State(_ClientMessage):
     # Passed from server to server, possibly with fields of a newer version.
     model_config = ConfigDict(extra="allow")
@@ -95,13 +86,13 @@ class _State(_ClientMessage):
 class SoundingNote(_State):
     """A note that has begun and not ended."""
 
-    note_id: _Count
+    note_id: Count
     pitch: int = Field(ge=0, le=127)
     velocity: int = Field(ge=1, le=127)
     confidence: float = Field(ge=0, le=1)
-    frame: _Count
+    frame: Count
     time_s: float = Field(ge=0)
-    instrument: _Instrument | None = None
+    instrument: Instrument | None = None
     instrument_probability: float | None = Field(default=None, ge=0, le=1)
 
 
@@ -110,16 +101,16 @@ class Checkpoint(_State):
     rest of its state (``service.notes.resume``)."""
 
     session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
-    from_sample: _Count
-    frames: _Count
-    notes: _Count
+    from_sample: Count
+    frames: Count
+    notes: Count
     sounding: tuple[SoundingNote, ...] = Field(max_length=128)
 
 
 class Resume(Checkpoint):
     """A checkpoint from the server, and the number of events received after it."""
 
-    known_events: _Count = 0
+    known_events: Count = 0
 
 
 class Start(Choices):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from numbers import Integral
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
 from model.ranges import checked
@@ -23,6 +23,7 @@ MAX_CHANNELS = 2
 
 LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
+Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
 TuningHz = Annotated[float, Field(ge=380, le=480)]  # of A4, from Baroque France to Venice
 
 _FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3"}
@@ -95,6 +96,14 @@ def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
     if unknown:
         among = f"instruments must be among {', '.join(known) or 'none'}"
         raise ProtocolError(ErrorCode.BAD_START, f"{among}, not {', '.join(unknown)}")
+
+
+def _known(name: str) -> str:
+    check_instruments((name,), INSTRUMENTS)
+    return name
+
+
+Instrument = Annotated[str, AfterValidator(_known)]
 
 
 @checked(slots=True, kw_only=True)

@@ -105,7 +105,7 @@ def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
     """The resume point of a client's message; raises ProtocolError if it is impossible."""
     given = checkpoint.model_dump(exclude_none=True)
-    given["sounding"] = [{"kind": "note_on", **note} for note in given["sounding"]]
+    given["sounding"] = [{**note, "kind": "note_on"} for note in given["sounding"]]
     try:
         return _POINT.validate_python(given)
     except ValidationError as error:

@@ -12,6 +12,7 @@ from model.config import HEADS, FilterbankConfig
 from service.engine.local import LocalComputer
 from service.notes.events import Event
 from service.notes.resume import ResumePoint
+from service.protocol.client_messages import Checkpoint
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.stream.resume import checkpoint_of, resume_point
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
@@ -139,3 +140,10 @@ def test_no_more_audio_must_be_kept_than_stated(
         assert kept_ms <= stream.replay_ms + 51
     assert stream.point.from_sample > 0
     assert stream.replay_ms < 5_000
+
+
+def test_what_sounds_has_begun_whatever_a_client_says() -> None:
+    note = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3, "time_s": 0.0}
+    counts = {"session_id": "a", "from_sample": 0, "frames": 4, "notes": 1}
+    sent = Checkpoint.model_validate({**counts, "sounding": [{**note, "kind": "note_off"}]})
+    assert [sounding.kind for sounding in resume_point(sent).sounding] == ["note_on"]

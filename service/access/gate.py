@@ -8,11 +8,14 @@ headers are untrusted: what cannot be parsed is not allowed.
 Plain ASGI, since framework middleware skips websockets. The page's files are open to everyone.
 """
 
+import ipaddress
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from prometheus_client import Counter
 from starlette.datastructures import Headers
@@ -72,8 +75,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        peer = scope.get("client")
-        scope[SCOPE_KEY] = f"address {peer[0] if peer else 'unknown'}"
+        scope[SCOPE_KEY] = client_at(scope.get("client"))
         fault = self._foreign(scope, headers) or self._authenticate(scope, headers)
         if fault is None:
             await self.app(scope, receive, send)
@@ -116,6 +118,15 @@ class Gate:
             return ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
         scope[SCOPE_KEY] = client
         return None
+
+
+def client_at(peer: Sequence[Any] | None) -> str:
+    """Names a client by its address; an IPv6 /64 network has one owner, so it is one client."""
+    address = peer[0] if peer else "unknown"
+    with suppress(ValueError):
+        mapped = ipaddress.IPv6Address(address).ipv4_mapped  # of a socket for both versions
+        address = mapped or ipaddress.IPv6Network((address, 64), strict=False)
+    return f"address {address}"
 
 
 def host_allowed(host: str | None, allowed: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from service.access.gate import LOOPBACK_HOSTS, host_allowed, origin_allowed
+from service.access.gate import LOOPBACK_HOSTS, client_at, host_allowed, origin_allowed
 from service.access.keys import hash_key
 from tests.service.apps import ADDRESS, hear, serving
 from tests.service.apps import begin as start
@@ -100,6 +100,19 @@ def test_a_client_has_half_of_the_places() -> None:
     ):
         assert refused(client, headers=bearer(ALICE)) == (429, "client_limit")
         assert begin(client, headers=bearer(BOB)) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8::f:2", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+    ],
+)
+def test_a_network_of_ipv6_is_one_client(address: str, client: str) -> None:
+    assert client_at((address, 9)) == f"address {client}"
 
 
 def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:

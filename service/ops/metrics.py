@@ -1,4 +1,4 @@
-"""Counters and timers for Prometheus at `GET /metrics`; names and meanings are stable."""
+"""What `GET /metrics` tells Prometheus: counters, histograms and gauges."""
 
 from collections.abc import Callable
 from functools import partial

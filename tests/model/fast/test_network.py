@@ -89,7 +89,7 @@ def test_others_have_no_arrangement(config: ModelConfig) -> None:
 
 
 @pytest.mark.parametrize("name", shipped())
-@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 2e-4), (torch.bfloat16, 0.06)])
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 4e-4), (torch.bfloat16, 0.06)])
 def test_whole_networks_fed_hop_by_hop(name: str, dtype: torch.dtype, most: float) -> None:
     transcriber = load(name, dtype=torch.float32)
     torch.manual_seed(1)
@@ -106,7 +106,7 @@ def test_whole_networks_fed_hop_by_hop(name: str, dtype: torch.dtype, most: floa
         row = stream.advance(audio[begin : begin + WINDOW], hops)
     difference = (fast.predict_rows([row], read) - plain).abs()[:, : len(transcriber.config.heads)]
     assert difference.max() < most
-    assert (difference.max() > 2e-4) == (dtype == torch.bfloat16)
+    assert (difference.max() > 4e-4) == (dtype == torch.bfloat16)
     assert difference.mean() < most / 6
 
 

@@ -65,7 +65,7 @@ TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth \
 SHIP = $(PY) -m training.shipping.ship --synth $(SHARED)/synth $(if $(REAL),--real $(REAL)) --weights last
 resume = $(if $(wildcard $(1)/state.pt),--resume)
 
-# From random weights, two hours on two cores; then at a lower rate: a day.
+# From random weights, two hours on two cores; then at a lower rate: two days.
 train-live: $(VENV)/.installed-dev
 	$(TRAIN) --preset live --out runs/live $(call resume,runs/live)
 	$(TRAIN) --preset live-on --init runs/live/best.safetensors --out runs/live-on \

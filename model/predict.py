@@ -26,7 +26,7 @@ BATCH = 16  # inputs at once, to bound the memory
 
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("model.predict", __doc__)
-    parser.add_argument("weights", metavar="WEIGHTS.safetensors", help="a path or a shipped name")
+    parser.add_argument("weights", metavar="WEIGHTS.safetensors", help="of the paper's networks")
     parser.add_argument("inputs", metavar="X.npy", type=Path)
     parser.add_argument("outputs", metavar="Y.npy", type=Path)
     options = parser.parse_args(arguments)

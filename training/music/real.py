@@ -9,8 +9,9 @@ A folder holds ``index.json``: a list of entries with ``id``, ``audio``, ``split
 - ``labels``: tables of notes (``recordings.read_table``) and ``label_kind``; unless it is "exact",
   the loss masks the edges of notes.
 
-Of phrases, clips listed in ``phrases.json`` of the rendered material's folder with ``file``, ``class`` and ``upstream_split``, only
-the instrument is known: the shipped weights say where notes begin, and all else is masked.
+Of phrases, clips listed in ``phrases.json`` of the rendered material's folder with ``file``,
+``class`` and ``upstream_split``, only the instrument is known: the shipped weights say where notes
+begin, and all else is masked.
 """
 
 import hashlib

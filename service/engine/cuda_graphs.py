@@ -24,7 +24,7 @@ from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
 from service.stream.windows import Due, Probabilities
 
-MOST_BATCH = 128  # in a batch
+MOST_BATCH = 128  # windows
 LONGEST_STEP_MS = 25.0  # of a worker: a live window waits for one step at most
 _MOST_GRAPHS = 64
 _LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing

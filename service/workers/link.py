@@ -38,7 +38,7 @@ _MOST_SAID = 256  # groups of messages that a slow client has not read
 _MOST_FLUSHES = 64  # of a session that await their answers
 _MOST_MOVES = 3  # workers that may end under a session between two checkpoints
 LONGEST_LOAD_S = 600.0  # a model may be compiled for a GPU
-MOST_UNANSWERED = 8  # without an answer, after which a worker counts as hanging
+MOST_UNANSWERED = 8  # looks without an answer, after which a worker counts as hanging
 
 
 class Relay:
@@ -248,7 +248,7 @@ class Link(asyncio.Protocol):
         self._unanswered = 0  # looks since a ping that was not answered
         self.sessions: dict[int, Relay] = {}
         self.hello: Hello | None = None
-        self.closed = True  # its socket, once it has been opened
+        self.closed = True  # before its socket is connected, and after
 
     async def start(self, setup: Setup) -> Hello:
         """Returns when the model is loaded. Raises EngineError if it cannot be."""

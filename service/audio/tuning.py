@@ -138,7 +138,7 @@ class Tuner:
         all before have been written. Windows that end before the sample are read with its shift."""
         return self._fixed or self._known[max(self._first, sample - sample % BLOCK)]
 
-    def raised_cents(self, end: int) -> float:
+    def offset_cents(self, end: int) -> float:
         """By how much the pitches of the window that ends before this sample lie above A4 = 440 Hz,
         or above the tuning that was given."""
         above = 1200 * math.log2(self._hz / CONCERT_HZ)

@@ -6,12 +6,12 @@ read as if one had ended at each of them. For one pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
     p_n[f]            the probability that a note begins at f, a peak of o_n: o_n[f], or less at
-                      overtones (``Tracker._chance``)
+                      overtones (``Tracker._onset_probability``)
     A                 the age n - f at which a frame has its full look-ahead (``last_age``)
     T(a)              the onset threshold at the age a, higher for younger frames (``early_odds``)
     r, m              ONSET_RADIUS, ``min_note_frames``
     free              the first frame that no earlier event of the pitch has claimed
-                      (``first_free_frames``): max(m, 2 r + 1) frames after a beginning, or the
+                      (``earliest_onset_frames``): max(m, 2 r + 1) frames after a beginning, or the
                       frame of an end
 
 When window n arrives, the pitch
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.base_tracker import WAIT, Tracker
 from service.notes.events import NoteEvent
-from service.notes.frames import add_odds, confirmed, peaks
+from service.notes.frames import add_log_odds, frame_confirms_onset, peaks
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
 
@@ -61,11 +61,11 @@ class AnytimeTracker(Tracker):
         self.columns = 1 + last_age + ONSET_RADIUS
         odds = (settings.early_odds or EARLY_ODDS)[:last_age]
         ages = reversed(range(self.columns))  # oldest first, as the columns of a window are
-        self._doubt = [odds[age] if age < len(odds) else 0.0 for age in ages]
+        self._extra_log_odds = [odds[age] if age < len(odds) else 0.0 for age in ages]
         # A note may begin so late that frames before these are older than those that are weighed.
         self._held_frames = max(settings.min_note_frames, last_age - self._weighed_after)
         self._least_frames = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)
-        self._free = np.zeros(PITCHES, np.int64)
+        self._earliest = np.zeros(PITCHES, np.int64)
         self._windows = np.zeros((self._n_heads, 0, PITCHES), np.float32)
         self._next = self._shown = 0  # column where the next window begins; columns that are given
         self.history_frames = WAIT + self._weighed_after
@@ -75,14 +75,14 @@ class AnytimeTracker(Tracker):
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
         for pitch, frame in point.free.items():
-            self._free[pitch] = frame
+            self._earliest[pitch] = frame
         super().resume(first_frame, point)
 
     @property
-    def first_free_frames(self) -> dict[int, int]:
+    def earliest_onset_frames(self) -> dict[int, int]:
         oldest = self._pushed - self.last_age
-        pitches = np.flatnonzero(self._free >= max(1, oldest)).tolist()
-        return {p: int(self._free[p]) for p in pitches if p not in self._sounding}
+        pitches = np.flatnonzero(self._earliest >= max(1, oldest)).tolist()
+        return {p: int(self._earliest[p]) for p in pitches if p not in self._sounding}
 
     def read(self, block: NDArray[np.float32], new: int) -> None:
         """block: [heads, columns - 1 + new, 128]; the frames before the stream are included, those
@@ -101,7 +101,7 @@ class AnytimeTracker(Tracker):
         self._oldest = self._pushed - self.columns + 1
         events = self._begin_all() if self._pushed >= self._resumed else []
         if last - self._weighed_after < self._shown:  # not after the stream's end
-            events += self._weigh()
+            events += self._find_offsets()
         self._pushed += 1
         return events
 
@@ -112,7 +112,10 @@ class AnytimeTracker(Tracker):
         missing = self.columns - window.shape[1]
         self._known, self._oldest = np.pad(window, ((0, 0), (0, missing), (0, 0))), 0
         found = self._peaks()
-        return [(frame - ONSET_RADIUS, pitch, self._chance(frame, pitch)) for frame, pitch in found]
+        return [
+            (frame - ONSET_RADIUS, pitch, self._onset_probability(frame, pitch))
+            for frame, pitch in found
+        ]
 
     def _peaks(self) -> list[tuple[int, int]]:
         """Frame and pitch of every peak f = n - A ... n that the frame probability confirms."""
@@ -120,27 +123,27 @@ class AnytimeTracker(Tracker):
         found = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
         found[:ONSET_RADIUS] = False  # older than those with full look-ahead
         if found.any():
-            found &= confirmed(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
+            found &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
         return [(self._oldest + at, pitch) for at, pitch in np.argwhere(found).tolist()]
 
     def _begin_all(self) -> list[NoteEvent]:
         events: list[NoteEvent] = []
         for frame, pitch in self._peaks():
-            if frame < self._free[pitch]:
+            if frame < self._earliest[pitch]:
                 continue
-            chance = self._chance(frame, pitch)
-            if chance < add_odds(self._least, self._doubt[frame - self._oldest]):
+            chance = self._onset_probability(frame, pitch)
+            if chance < add_log_odds(self._least, self._extra_log_odds[frame - self._oldest]):
                 continue
-            time_frames = max(float(self._free[pitch]), self._onset_time(frame, pitch))
+            time_frames = max(float(self._earliest[pitch]), self._onset_time(frame, pitch))
             if pitch in self._sounding:
                 events.append(self._end_at_best(pitch, frame, time_frames))
             events.append(self._begin(frame, pitch, time_frames, chance))
         return events
 
-    def _hold(self, event: NoteEvent) -> None:
-        super()._hold(event)
-        self._free[event.pitch] = event.frame + self._least_frames
+    def _add_sounding(self, event: NoteEvent) -> None:
+        super()._add_sounding(event)
+        self._earliest[event.pitch] = event.frame + self._least_frames
 
     def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
-        self._free[pitch] = max(int(self._free[pitch]), frame)
+        self._earliest[pitch] = max(int(self._earliest[pitch]), frame)
         return super()._end(pitch, frame, time_frames)

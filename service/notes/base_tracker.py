@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES
 from service.notes.events import UPDATE_S, NoteEvent
-from service.notes.frames import OVERTONES, add_odds, onset_shift
+from service.notes.frames import OVERTONES, add_log_odds, onset_shift
 from service.notes.resume import Dynamics, ResumePoint
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 
@@ -90,15 +90,15 @@ class Tracker(ABC):
         self._notes = 0  # begun
         self.dynamics = Dynamics()
         self._update_frames = round(UPDATE_S / frame_seconds)
-        self.expect({})
+        self.set_instrument_weights({})
 
     @property
-    def decided(self) -> int:
+    def decided_frames(self) -> int:
         """Number of frames whose beginnings are decided."""
         return max(self._pushed, self._resumed)
 
     @property
-    def first_free_frames(self) -> dict[int, int]:
+    def earliest_onset_frames(self) -> dict[int, int]:
         """In anytime mode, by silent pitch, the first unclaimed frame if a coming window may begin
         a note there: it bounds the note's time too."""
         return {}
@@ -113,9 +113,9 @@ class Tracker(ABC):
         self._pushed, self._resumed, self._notes = first_frame, point.frames, point.notes
         self.dynamics = point.dynamics
         for event in point.sounding:
-            self._hold(event)
+            self._add_sounding(event)
 
-    def expect(self, weights: Mapping[str, float]) -> None:
+    def set_instrument_weights(self, weights: Mapping[str, float]) -> None:
         """Which instruments play, as in ``TrackerSettings.onset_threshold_for``."""
         self._least = self.settings.onset_threshold_for(weights)
 
@@ -128,7 +128,7 @@ class Tracker(ABC):
     def step(self) -> list[NoteEvent]:
         """The events that the next frame makes known, in order."""
 
-    def name(self, event: NoteEvent) -> None:
+    def set_instrument(self, event: NoteEvent) -> None:
         """The instrument of a note, which has a say in where it ends."""
         note = self._sounding.get(event.pitch)
         if note is not None and note.event.note_id == event.note_id:
@@ -144,7 +144,7 @@ class Tracker(ABC):
         ends = {p: max(frame, note.event.frame + 1) for p, note in self._sounding.items()}
         return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
 
-    def _weigh(self) -> list[NoteEvent]:
+    def _find_offsets(self) -> list[NoteEvent]:
         """The note_off of notes whose end is decided by the frame ``weighed_after`` before the
         newest."""
         frame = self._pushed - self._weighed_after
@@ -176,7 +176,7 @@ class Tracker(ABC):
         at = frame - self._oldest
         return self._known[self._onset, at - ONSET_RADIUS : at + ONSET_RADIUS + 1, pitch]
 
-    def _chance(self, frame: int, pitch: int) -> float:
+    def _onset_probability(self, frame: int, pitch: int) -> float:
         """The probability that a note begins at the peak at the frame: less than the onset
         probability if one that is likelier has it as an overtone."""
         own = float(self._known[self._onset, frame - self._oldest, pitch])
@@ -185,7 +185,7 @@ class Tracker(ABC):
         if strongest <= own:
             return own
         excess = math.log(strongest / (1 - strongest)) - math.log(own / (1 - own))
-        return add_odds(own, -OVERTONE_DOUBT * excess)
+        return add_log_odds(own, -OVERTONE_DOUBT * excess)
 
     def _onset_time(self, frame: int, pitch: int) -> float:
         """In frames, of a note that begins at the peak at the frame."""
@@ -199,7 +199,7 @@ class Tracker(ABC):
         time_s = self._seconds(time_frames)
         event = NoteEvent("note_on", self._notes, pitch, velocity, confidence, frame, time_s)
         self._notes += 1
-        self._hold(event)
+        self._add_sounding(event)
         return event
 
     def _velocity_at(self, frame: int, pitch: int) -> int:
@@ -212,7 +212,7 @@ class Tracker(ABC):
         self.dynamics = self.dynamics.after(loudness)
         return self.dynamics.velocity(loudness)
 
-    def _hold(self, event: NoteEvent) -> None:
+    def _add_sounding(self, event: NoteEvent) -> None:
         held = event.frame + self._held_frames
         best = max(held, self._pushed - self._weighed_after)
         biases = self.settings.biases_of(event.instrument)

@@ -49,7 +49,7 @@ class Curve:
     cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
 
 
-class Bender:
+class BendTracker:
     """Follows the notes of one stream. Pure: no input except rows and events, in order."""
 
     def __init__(self, frame_seconds: float) -> None:
@@ -69,10 +69,10 @@ class Bender:
         self._pitches = {event.note_id: event.pitch for event in sounding}
         self.curves = {note: curves[note] for note in self._pitches if note in curves}
 
-    def remember(self, row: NDArray[np.float32], raised_cents: float) -> None:
+    def append_rows(self, row: NDArray[np.float32], offset_cents: float) -> None:
         """The row CENTS of the next frames, [n, PITCHES], and what is to be added to it."""
         (self._rows,) = self._frames.append(row[None])
-        self._raised = [*self._raised, *[raised_cents] * len(row)][-len(self._rows) :]
+        self._raised = [*self._raised, *[offset_cents] * len(row)][-len(self._rows) :]
         self._stop += len(row)
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[Event]:

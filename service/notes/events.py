@@ -62,7 +62,7 @@ class BendEvent:
 Event = NoteEvent | PedalEvent | BendEvent
 
 
-def is_update(event: Event) -> bool:
+def is_optional_event(event: Event) -> bool:
     """Whether the event is only for clients that asked for updates: corrections and the pedal."""
     return event.kind in ("note_update", "pedal")
 

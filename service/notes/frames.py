@@ -39,7 +39,7 @@ def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.fmin(np.fmax(values, 0), 1, dtype=np.float32)
 
 
-def add_odds(probability: float, odds: float) -> float:
+def add_log_odds(probability: float, odds: float) -> float:
     """The probability whose log-odds are greater by so much."""
     if not 0 < probability < 1:
         return probability
@@ -58,7 +58,9 @@ def peaks(onset: NDArray[np.float32], radius: int, least: float) -> NDArray[np.b
     return found
 
 
-def confirmed(frame: NDArray[np.float32], radius: int, threshold: float) -> NDArray[np.bool_]:
+def frame_confirms_onset(
+    frame: NDArray[np.float32], radius: int, threshold: float
+) -> NDArray[np.bool_]:
     """Where the greatest of the frame probabilities, [frames, PITCHES], from there until ``radius``
     frames later reaches the threshold."""
     enough = frame >= threshold

@@ -14,7 +14,7 @@ from model.config import PITCHES
 from service.audio.tuning import UNKNOWN, Tuning
 from service.notes.bends import Curve
 from service.notes.events import NoteEvent
-from service.notes.naming import Belief
+from service.notes.instrument_classifier import InstrumentPrior
 from service.notes.tracker_settings import MAX_VELOCITY
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import Count, Mix
@@ -84,7 +84,7 @@ class ResumePoint:
         pedal: whether the sustain pedal was down.
         tuning: what is known of it where another session must begin to read.
         curves: of the sounding notes, if bends were asked for.
-        free: in anytime mode, the ``first_free_frames`` of the tracker.
+        free: in anytime mode, the ``earliest_onset_frames`` of the tracker.
         mix: of two channels at ``from_sample``.
 
     Raises:
@@ -95,7 +95,7 @@ class ResumePoint:
     frames: int = 0
     notes: int = 0
     sounding: tuple[NoteEvent, ...] = ()
-    belief: Belief = Belief()
+    belief: InstrumentPrior = InstrumentPrior()
     dynamics: Dynamics = Dynamics()
     pedal: bool = False
     tuning: Tuning = UNKNOWN

@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.base_tracker import WAIT, Tracker
 from service.notes.events import NoteEvent
-from service.notes.frames import OVERTONES, LatestFrames, confirmed, peaks
+from service.notes.frames import OVERTONES, LatestFrames, frame_confirms_onset, peaks
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import ONSET_RADIUS, LineSettings, TrackerSettings
 
@@ -91,7 +91,7 @@ class NoteTracker(Tracker):
         self._lines, self._line = None, settings.line or LineSettings()
         self._ahead, self.history_frames = ONSET_RADIUS, WAIT
         if settings.line is not None:
-            self._lines = _LineListener(self._line, heads)
+            self._lines = _MonophonyDetector(self._line, heads)
             self._ahead, self.history_frames = AHEAD_FRAMES, MEMORY_FRAMES + SECOND_FRAMES
         # A line's note begins so late that frames before these would not be weighed.
         self._held_frames = max(settings.min_note_frames, self._ahead - ONSET_RADIUS)
@@ -109,7 +109,7 @@ class NoteTracker(Tracker):
         self.off_delay_frames = max(self.on_delay_frames, ONSET_RADIUS + WAIT)
 
     @property
-    def decided(self) -> int:
+    def decided_frames(self) -> int:
         return max(self._decided, self._resumed - self._ahead)
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
@@ -136,7 +136,7 @@ class NoteTracker(Tracker):
         struck = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
         self._struck = {}
         if struck.any():
-            struck &= confirmed(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
+            struck &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
             for at, pitch in np.argwhere(struck).tolist():
                 self._struck.setdefault(at, []).append(pitch)
         if bias is not None and not all(several):
@@ -150,25 +150,27 @@ class NoteTracker(Tracker):
         events: list[NoteEvent] = []
         if self._pushed >= self._resumed:
             for frame in range(max(0, self._decided), decided):
-                events += self._strike(frame) if several else self._follow(frame, i)
+                events += (
+                    self._step_polyphonic(frame) if several else self._step_monophonic(frame, i)
+                )
         self._decided = max(self._decided, decided)
         if not several:  # the notes of a line sound as long as its path says
             for note in self._sounding.values():
                 held = note.event.frame + self._held_frames
                 note.fallen, note.best = 0.0, max(self._pushed + 1 - ONSET_RADIUS, held)
         elif self._pushed - ONSET_RADIUS >= self._first:  # no silence instead of unknown frames
-            events += self._weigh()
+            events += self._find_offsets()
         self._pushed += 1
         return events
 
     # -- several lines ----------------------------------------------------------------------------
 
-    def _strike(self, frame: int) -> list[NoteEvent]:
+    def _step_polyphonic(self, frame: int) -> list[NoteEvent]:
         """What peaks at the frame begin and end."""
         ends: list[NoteEvent] = []
         begins: list[tuple[float, int, float]] = []  # time in frames, pitch, probability
         for pitch in self._struck.get(frame - self._oldest, ()):
-            note, chance = self._sounding.get(pitch), self._chance(frame, pitch)
+            note, chance = self._sounding.get(pitch), self._onset_probability(frame, pitch)
             lately = note and frame - note.event.frame < self.settings.min_note_frames
             if chance < self._least or lately:
                 continue
@@ -182,7 +184,7 @@ class NoteTracker(Tracker):
 
     # -- a single line ----------------------------------------------------------------------------
 
-    def _follow(self, frame: int, i: int) -> list[NoteEvent]:
+    def _step_monophonic(self, frame: int, i: int) -> list[NoteEvent]:
         """What the i-th of the paths, which begins at the frame, begins and ends."""
         newest = max((note.event.frame for note in self._sounding.values()), default=-math.inf)
         if frame - newest < LEAST_FRAMES:
@@ -237,7 +239,7 @@ class NoteTracker(Tracker):
         return events + self.end_all(end_frame)
 
 
-class _LineListener:
+class _MonophonyDetector:
     """Hears whether more than one line has sounded lately, or mostly a piano; and how surely."""
 
     def __init__(self, settings: LineSettings, heads: tuple[str, ...]) -> None:

@@ -64,9 +64,9 @@ class TrackerSettings:
             probability on until it falls below the second.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
             press is reported.
-        belief_prior_notes, belief_trust, belief_kept: of ``service.notes.naming``: the weight, in
-            notes, of the prior that all classes share; how much the belief counts beside a note's
-            own evidence; the share of the weights kept from note to note.
+        belief_prior_notes, belief_trust, belief_kept: of ``service.notes.instrument_classifier``:
+            the weight, in notes, of the prior that all classes share; how much the belief counts
+            beside a note's own evidence; the share of the weights kept from note to note.
         early_odds: for ``service.notes.anytime``: added to the log-odds of the onset threshold for
             a peak whose frame is 0, 1, 2 ... frames older than the newest; nothing after the last
             of them. Empty: its EARLY_ODDS.

@@ -1,4 +1,4 @@
-"""Turn stream options into a listener, a schedule of windows, and the delay of events.
+"""Turn stream options into a detector, a schedule of windows, and the delay of events.
 
 The delay counts from the time a sound is sent until its event can be known:
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from model.config import HOP, FilterbankConfig, ModelConfig
 from model.instruments import PROGRAMS, distinguished_by
 from service.audio.tuning import CONCERT_HZ, Tuner
-from service.notes.listener import Listener
+from service.notes.event_detector import EventDetector
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import Mode, StreamOptions, check_instruments
@@ -48,18 +48,18 @@ def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
 
 def set_up(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
-) -> tuple[Listener, WindowSchedule]:
+) -> tuple[EventDetector, WindowSchedule]:
     """Both for a stream. Raises ProtocolError if the model cannot tell its instruments apart."""
     rate_hz, schedule = config.sample_rate, WindowSchedule.of(options, config)
     last_age = None
     if options.mode is Mode.ANYTIME:
         last_age = max(0, options.lookahead_hops(rate_hz) - config.newest_hops)
     heads, bends = config.outputs, options.bends
-    listener = Listener(settings, HOP / rate_hz, heads, options.instruments, last_age, bends)
-    check_instruments(options.instruments, listener.instruments)
+    detector = EventDetector(settings, HOP / rate_hz, heads, options.instruments, last_age, bends)
+    check_instruments(options.instruments, detector.instruments)
     if last_age is None:
-        return listener, schedule
-    return listener, replace(schedule, again_frames=listener.columns - 1, late_frames=last_age)
+        return detector, schedule
+    return detector, replace(schedule, again_frames=detector.columns - 1, late_frames=last_age)
 
 
 def tuner(config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint) -> Tuner:
@@ -106,7 +106,7 @@ def stated_delay(
     options: StreamOptions,
     config: ModelConfig,
     settings: TrackerSettings,
-    listener: Listener,
+    detector: EventDetector,
     resampler_ms: float,
 ) -> Delay:
     """The delay of a stream with these options, without computing time."""
@@ -120,7 +120,7 @@ def stated_delay(
         usual_frames = config.newest_hops + settings.usual_onset_age + wait_frames
         median_ms = round(usual_frames * hop_ms + resampler_ms, 3)
     return Delay(
-        note_on_ms=held_ms + listener.on_delay_frames * hop_ms,
-        note_off_ms=held_ms + listener.off_delay_frames * hop_ms,
+        note_on_ms=held_ms + detector.on_delay_frames * hop_ms,
+        note_off_ms=held_ms + detector.off_delay_frames * hop_ms,
         note_on_median_ms=median_ms,
     )

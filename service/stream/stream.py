@@ -29,8 +29,8 @@ from model.config import HOP, WINDOW, ModelConfig
 from service.audio.pcm import MIX_MS, BadAudioError, PcmDecoder, check_and_mix
 from service.audio.resample import RateRatio, Resampler
 from service.notes.events import Event
+from service.notes.note_collector import NoteCollector
 from service.notes.resume import ResumePoint
-from service.notes.score import Score
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
@@ -87,7 +87,7 @@ class Stream:
         rate_hz = config.sample_rate
         self.frame_s = HOP / rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
-        self._listener, self._schedule = set_up(config, options, settings)
+        self._detector, self._schedule = set_up(config, options, settings)
         self._complete = complete_windows(options, audio, config)
         self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()
@@ -101,9 +101,9 @@ class Stream:
         self._end_frame: int | None = None  # set at the end: frames from here on are dropped
         self._end_blocks = 0
         self._listens_from = self._schedule.first_frame(replay.heard_block)  # for the tracker
-        self._listener.resume(self._listens_from, self._point)
+        self._detector.resume(self._listens_from, self._point)
         self._resampler_ms = held_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
-        self.delay: Delay = stated_delay(options, config, settings, self._listener, held_ms)
+        self.delay: Delay = stated_delay(options, config, settings, self._detector, held_ms)
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is due
         most = self.segment_windows + self.refill_windows if segments else MOST_WINDOWS
@@ -113,7 +113,7 @@ class Stream:
         self._begin = self._end - self._kept  # of these samples
         self._tuner = tuner(config, options, replay, self._point)
         self._shifts: deque[int] = deque(maxlen=most)  # of the windows taken
-        self.score = Score(self._point.notes, self._point.sounding)
+        self.score = NoteCollector(self._point.notes, self._point.sounding)
         self._dropped = 0
         self.fault: ProtocolError | None = None
         self._closed = False
@@ -207,10 +207,10 @@ class Stream:
             if self._on_frames is not None:
                 self._on_frames(self._frames, frames)
             # The shift with which the block's first frame was read when it was new.
-            raised = self._tuner.raised_cents(HOP * (self._frames + self.config.newest_hops))
+            raised = self._tuner.offset_cents(HOP * (self._frames + self.config.newest_hops))
             block_frames = self._schedule.block_frames
             if self._frames >= self._listens_from:
-                events += self._listener.push(self._frames, frames, block_frames, raised)
+                events += self._detector.push(self._frames, frames, block_frames, raised)
             self._frames += block_frames
         return self._noted(events)
 
@@ -219,13 +219,13 @@ class Stream:
         heard = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         if self._closed or heard < self._point.frames or self.due:
             return self.close()
-        events = self._noted(self._listener.finish(self.frames))
+        events = self._noted(self._detector.finish(self.frames))
         return events + self.close()
 
     def close(self) -> list[Event]:
         """End the open notes where they stand; idempotent."""
         self._closed = True
-        return self._noted(self._listener.close())
+        return self._noted(self._detector.close())
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -250,14 +250,14 @@ class Stream:
     @property
     def replay_ms(self) -> float:
         """Maximum audio, in ms, between ``point`` and what has been transcribed."""
-        frames = self._listener.history_frames + self.config.refill_hops
+        frames = self._detector.history_frames + self.config.refill_hops
         frames += 3 * self._schedule.block_frames  # to whole blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
 
     @property
     def totals(self) -> Totals:
         return Totals(
-            notes=self.score.begun,
+            notes=self.score.started_count,
             frames=self.frames,
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
@@ -291,11 +291,11 @@ class Stream:
         replay = self._replay_before(self._frames)
         from_sample, mix = self._decoder.resumable(replay.from_sample)
         return replace(
-            self._listener.point,
+            self._detector.point,
             from_sample=from_sample,
             mix=mix,
             frames=self._frames,
-            notes=self.score.begun,
+            notes=self.score.started_count,
             sounding=self.score.sounding,
             tuning=self._tuner.at(replay.tuning_sample),
         )
@@ -313,7 +313,7 @@ class Stream:
         return 1000.0 * held_frames * self.frame_s + self._resampler_ms
 
     def _replay_before(self, frames: int) -> Replay:
-        history_frames, refill_hops = self._listener.history_frames, self.config.refill_hops
+        history_frames, refill_hops = self._detector.history_frames, self.config.refill_hops
         return Replay.before(frames, self._schedule, self._ratio, history_frames, refill_hops)
 
     def _keep(self, samples: NDArray[np.float32]) -> None:
@@ -343,7 +343,7 @@ class Stream:
 
     def _noted(self, events: list[Event]) -> list[Event]:
         self.score.add(events)
-        if self.fault is None and self.score.ended > self._max_notes:
+        if self.fault is None and self.score.completed_count > self._max_notes:
             message = f"more than {self._max_notes:.0f} notes in one session"
             self.fault = ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
         return events

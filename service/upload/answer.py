@@ -15,7 +15,7 @@ from urllib.parse import quote
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from service.notes.events import is_update
+from service.notes.events import is_optional_event
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
@@ -111,7 +111,7 @@ async def write_lines(
         for item in step:
             if isinstance(item, FileProgress):
                 yield item.model_dump_json() + "\n"
-            elif not isinstance(item, Performance) and (updates or not is_update(item)):
+            elif not isinstance(item, Performance) and (updates or not is_optional_event(item)):
                 message = event_message(item)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
         try:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW, ModelConfig
-from service.notes.score import Kept
+from service.notes.note_collector import CollectorState
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import ErrorCode
 from service.protocol.options import AudioFormat, StreamOptions
@@ -73,7 +73,7 @@ class Known:
     messages: int = 0
     checkpoint: Checkpoint | None = None
     skip: int = 0
-    score: Kept = field(default_factory=Kept)
+    score: CollectorState = field(default_factory=CollectorState)
     heat_frame: int = 0
     beats: LiveBeats | None = None
 
@@ -175,7 +175,7 @@ class Said:
     flushed: int = 0
     checkpoint: Checkpoint | None = None
     skip: int = 0
-    score: Kept | None = None
+    score: CollectorState | None = None
     heat_frame: int = 0
     beats: LiveBeats | None = None
     note_ons: int = 0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, ModelConfig
 from model.transcriber import FeatureStream
-from service.notes.events import Event, is_update
+from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import CloseCode, ProtocolError, internal_error
@@ -128,7 +128,7 @@ class LiveSession:
         """Take the probabilities of the stream's next windows."""
         self._say(self.stream.hear(probabilities))
         if self._beats is not None and self._known_s >= self._beats.due_s:
-            notes = self.stream.score.since(self._beats.due_s - CONTEXT_S)
+            notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
             self._put(*(Beat(**asdict(one)) for one in self._beats.hear(notes, self._known_s)))
         self._heard += len(probabilities)
         self._answer_flushes()
@@ -166,7 +166,7 @@ class LiveSession:
             return None
         self._said_bytes, self._draft = said.taken_bytes, Said(self.number)
         said.flushed, said.skip = self._flushed, self._skip
-        said.score = self.stream.score.news() if said.checkpoint else None
+        said.score = self.stream.score.take_new_notes() if said.checkpoint else None
         said.heat_frame = self._heat.next_frame if self._heat else 0
         said.behind_s = self.stream.behind_ms / 1000
         if self._beats is not None:
@@ -198,7 +198,7 @@ class LiveSession:
             self._put(frames)
         delay = self.stream.delay
         for event in events:
-            if is_update(event) and not self._opening.updates:
+            if is_optional_event(event) and not self._opening.updates:
                 continue
             if self._skip:
                 self._skip -= 1
@@ -270,7 +270,7 @@ class LiveSession:
         """Say them; returns the tempo of the MIDI file."""
         if self._beats is None:
             return STEADY
-        notes = self.stream.score.since(self._beats.due_s - CONTEXT_S)
+        notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
         self._put(*(Beat(**asdict(one)) for one in self._beats.finish(notes, self._heard_s)))
         return analyse(self.stream.score.notes, said=self._beats.said).tempo
 

@@ -3,7 +3,7 @@
 The network runs once; then the settings are improved one at a time along their grids, first in wide
 steps, until the mean over the families no longer improves. Onset thresholds and end biases are
 chosen for each family's classes of instruments, and for all others. Names of instruments
-(``service.notes.naming``) and the pedal follow, with an objective of their own.
+(``service.notes.instrument_classifier``) and the pedal follow, with an objective of their own.
 """
 
 import logging
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from model.config import HOP, INSTRUMENT_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
-from service.notes.listener import Listener
-from service.notes.score import Score
+from service.notes.event_detector import EventDetector
+from service.notes.note_collector import NoteCollector
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from service.protocol.options import StreamOptions
 from training.evaluation.families import Tally
@@ -87,7 +87,7 @@ class Piece:
     probabilities: NDArray[np.float16]  # [heads, frames, PITCHES]
     heads: tuple[str, ...]
 
-    def listened(self, settings: TrackerSettings) -> Score:
+    def listened(self, settings: TrackerSettings) -> NoteCollector:
         return listened(settings, self.probabilities, self.truth.frame_s, self.heads)
 
     def found(self, settings: TrackerSettings) -> Notes:
@@ -120,11 +120,11 @@ def heard(transcriber: TranscriptionModel, passages: Mapping[str, Sequence[Passa
 
 def listened(
     settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
-) -> Score:
+) -> NoteCollector:
     """What is found in [heads, frames, PITCHES]."""
-    listener, score = Listener(settings, frame_s, heads), Score()
-    score.add(listener.push(0, probabilities.astype(np.float32)))
-    score.add(listener.finish(probabilities.shape[1]))
+    detector, score = EventDetector(settings, frame_s, heads), NoteCollector()
+    score.add(detector.push(0, probabilities.astype(np.float32)))
+    score.add(detector.finish(probabilities.shape[1]))
     return score
 
 

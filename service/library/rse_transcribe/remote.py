@@ -18,7 +18,7 @@ from model.config import PITCHES
 from rse_transcribe.recordings import IncompleteError, opened, progress_bar
 from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, NoteEvent, PedalEvent
-from service.notes.score import Score
+from service.notes.note_collector import NoteCollector
 from service.protocol.server_messages import Totals
 from service.stream.recording import Performance
 
@@ -73,7 +73,7 @@ def transcribe(
 
 
 def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None]) -> Transcription:
-    score, started, fault = Score(), dict[str, Any](), None
+    score, started, fault = NoteCollector(), dict[str, Any](), None
     for message in messages:
         match message.pop("type"):
             case "started":
@@ -92,7 +92,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
             case "error":
                 fault = f"{message['message']} ({message['code']})"
             case "done":
-                score.settle()
+                score.merge_stray_instruments()
                 totals, midi = Totals(**message["totals"]), score.midi()
                 performance = Performance(
                     notes=score.notes, pedal=score.pedal, totals=totals, midi=midi

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded, names
 from service.audio.pcm import Downmix
 from service.engine.local import LocalComputer
-from service.notes.events import Event, Note, is_update
+from service.notes.events import Event, Note, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from service.stream import stream
@@ -127,7 +127,7 @@ class Stream:
         while (due := self._stream.take()) is not None:
             events += self._stream.hear(self._computer.compute(self._features, due))
         events += self._stream.finish() if finish else []
-        return [event for event in events if self._updates or not is_update(event)]
+        return [event for event in events if self._updates or not is_optional_event(event)]
 
     def _check(self, call: str) -> None:
         claim_process()

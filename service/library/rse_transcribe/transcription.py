@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pretty_midi import PrettyMIDI
 
 from service.notes.events import Note
-from service.notes.score import midi_file
+from service.notes.note_collector import midi_file
 from service.protocol.command_line import write_whole
 from service.protocol.midi_file import Tempo
 from service.score import SCORES

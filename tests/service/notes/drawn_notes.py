@@ -66,7 +66,7 @@ def same_when_resumed(
         notes=len(begins),
         sounding=tuple(event for event in begins if event.note_id not in ended),
         dynamics=one.dynamics,
-        free=one.first_free_frames,
+        free=one.earliest_onset_frames,
     )
     other.resume(first, point)
     assert [event for block in blocks[first:cut] for event in push(other, block)] == []

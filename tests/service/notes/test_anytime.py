@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from service.notes.anytime import AnytimeTracker
+from service.notes.event_detector import EventDetector
 from service.notes.events import Event, NoteEvent
 from service.notes.frames import as_probabilities
-from service.notes.listener import Listener
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import MAX_ANYTIME_BLOCK_FRAMES
 from service.stream.windows import WindowSchedule
@@ -84,16 +84,16 @@ def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
 def test_the_laws_of_events_hold_for_windows_that_disagree(
     chosen: TrackerSettings, block_frames: int, frames: int, last_age: int, seed: int
 ) -> None:
-    listener = Listener(chosen, FRAME_S, ALL_HEADS, last_age=last_age)
-    again = listener.columns - 1
+    detector = EventDetector(chosen, FRAME_S, ALL_HEADS, last_age=last_age)
+    again = detector.columns - 1
     schedule = WindowSchedule(2, block_frames, again, last_age)
     rng = np.random.default_rng(seed)
     events: list[Event] = []
     for block in range(schedule.blocks(HOP * frames)):
         first = schedule.first_frame(block)
         window = rng.random((len(ALL_HEADS), again + block_frames, 128), np.float32)
-        events += listener.push(first, window[:, : frames - (first - again)], block_frames)
-    events += listener.finish(frames)
+        events += detector.push(first, window[:, : frames - (first - again)], block_frames)
+    events += detector.finish(frames)
     check_laws((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.bends import MOST_SEMITONES, PIECE, Bender, Curve, lag
+from service.notes.bends import MOST_SEMITONES, PIECE, BendTracker, Curve, lag
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.resume import ResumePoint
 from service.protocol.client_messages import Checkpoint
@@ -30,7 +30,7 @@ def note(kind: Any, frame: int, note_id: int = 0, pitch: int = PITCH) -> NoteEve
 
 
 def run(
-    bender: Bender,
+    tracker: BendTracker,
     rows: NDArray[np.float32],
     events: dict[int, list[NoteEvent]],
     sizes: list[int],
@@ -42,9 +42,9 @@ def run(
     sizes = sizes * len(rows)
     while first < len(rows):
         block = rows[first : first + sizes.pop()]
-        bender.remember(block, 0.0)
+        tracker.append_rows(block, 0.0)
         for frame in range(first, first + len(block)):
-            out += bender.step(frame, events.get(frame, []))
+            out += tracker.step(frame, events.get(frame, []))
         first += len(block)
     return out
 
@@ -66,7 +66,7 @@ def test_vibrato_and_a_glide_beyond_half_a_semitone_are_followed() -> None:
     wanted = 130 * np.sin(np.arange(80) / 6)
     late = np.concatenate([np.zeros(lag(PITCH)), wanted])
     events = {12: [note("note_on", 5)], 75: [note("note_off", 70)]}
-    reported = run(Bender(FRAME_S), row_of(late), events, [7])
+    reported = run(BendTracker(FRAME_S), row_of(late), events, [7])
     found = curve_of(reported)
     assert np.abs(np.array(found) - wanted[5:][: len(found)]).max() <= 0.1
     assert 70 - 5 <= len(found) <= 75 - 5
@@ -76,21 +76,23 @@ def test_vibrato_and_a_glide_beyond_half_a_semitone_are_followed() -> None:
 def test_bends_count_from_the_same_pitch_when_the_filterbank_is_read_higher() -> None:
     glide = np.linspace(-60, 60, 80)
     row = row_of(np.concatenate([glide[:40], glide[40:] - 33]))  # as read from frame 40 on
-    bender = Bender(FRAME_S)
-    bender.remember(row[:40], 0.0)
-    bender.remember(row[40:], 33.0)
-    bender.resume(80, [note("note_on", 0)], {0: Curve(0)})
-    found = curve_of(bender.step(79, []))
+    tracker = BendTracker(FRAME_S)
+    tracker.append_rows(row[:40], 0.0)
+    tracker.append_rows(row[40:], 33.0)
+    tracker.resume(80, [note("note_on", 0)], {0: Curve(0)})
+    found = curve_of(tracker.step(79, []))
     wanted = np.concatenate([glide[lag(PITCH) :]])
     assert np.abs(np.array(found) - wanted[: len(found)]).max() <= 0.1
 
 
 def test_no_curve_leaves_its_note() -> None:
     away = np.linspace(0, 700, 60)
-    found = curve_of(run(Bender(FRAME_S), row_of(away), {0: [note("note_on", 0)]}, [1]))
+    found = curve_of(run(BendTracker(FRAME_S), row_of(away), {0: [note("note_on", 0)]}, [1]))
     assert max(found) <= 100 * MOST_SEMITONES + 50
     silence = np.zeros((40, PITCHES), np.float32)
-    assert set(curve_of(run(Bender(FRAME_S), silence, {0: [note("note_on", 0)]}, [4]))) == {0.0}
+    assert set(curve_of(run(BendTracker(FRAME_S), silence, {0: [note("note_on", 0)]}, [4]))) == {
+        0.0
+    }
 
 
 @settings(max_examples=50)
@@ -110,10 +112,10 @@ def test_blocks_do_not_matter_and_a_resumed_stream_goes_on_alike(
         60: [note("note_off", 55), note("note_on", 57, 2)],
         100: [note("note_off", 99, 1, 40)],
     }
-    whole = run(Bender(FRAME_S), rows, events, [120])
-    assert run(Bender(FRAME_S), rows, events, sizes) == whole
+    whole = run(BendTracker(FRAME_S), rows, events, [120])
+    assert run(BendTracker(FRAME_S), rows, events, sizes) == whole
 
-    one, other = Bender(FRAME_S), Bender(FRAME_S)
+    one, other = BendTracker(FRAME_S), BendTracker(FRAME_S)
     before = run(one, rows[:cut], events, sizes)
     ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind == "note_on"}
     ended = {e.note_id for e in before if isinstance(e, NoteEvent) and e.kind == "note_off"}
@@ -124,6 +126,6 @@ def test_blocks_do_not_matter_and_a_resumed_stream_goes_on_alike(
     assert received.curves == point.curves
     first = max(0, cut - 40)
     other.resume(first, received.sounding, received.curves)
-    other.remember(rows[first:cut], 0.0)
+    other.append_rows(rows[first:cut], 0.0)
     assert [*before, *run(other, rows, events, sizes, cut)] == whole
     assert PIECE <= 40

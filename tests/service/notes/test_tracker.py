@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.notes.anytime import AnytimeTracker
+from service.notes.event_detector import EventDetector
 from service.notes.events import NoteEvent
-from service.notes.listener import Listener
 from service.notes.resume import MEAN_VELOCITY
 from service.notes.tracker import PIANO, NoteTracker
 from service.notes.tracker_settings import DEFAULT_VELOCITY, LineSettings, TrackerSettings
@@ -118,8 +118,8 @@ def named(chosen: TrackerSettings, name: str, drawn: Probabilities, kind: str = 
     """Events of this kind if only one instrument is considered."""
     heads = (*HEADS, "instrument:organ", "instrument:flute")
     undecided = np.full((2, *drawn.shape[1:]), 0.5, np.float32)
-    listener = Listener(chosen, FRAME_S, heads, instruments=(name,))
-    events = listener.push(0, np.concatenate([drawn, undecided]))
+    detector = EventDetector(chosen, FRAME_S, heads, instruments=(name,))
+    events = detector.push(0, np.concatenate([drawn, undecided]))
     return [event for event in events if event.kind == kind]
 
 
@@ -155,9 +155,9 @@ def test_a_model_without_onset_head() -> None:
     drawn = silence(60, heads=1)
     drawn[0, 20:40, 60] = 0.6
     for chunks in ((), (21,), (7, 8, 9)):
-        listener, first, events = Listener(TrackerSettings(), FRAME_S, ("frame",)), 0, []
+        detector, first, events = EventDetector(TrackerSettings(), FRAME_S, ("frame",)), 0, []
         for part in np.split(drawn, np.cumsum(chunks), axis=1):
-            events += listener.push(first, part)
+            events += detector.push(first, part)
             first += part.shape[1]
         on, off = events
         assert isinstance(on, NoteEvent)
@@ -315,7 +315,7 @@ def test_events_are_known_within_the_stated_delay(case: Case, cut: int) -> None:
     latest_s = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
     for event in whole[len(early) :]:  # not said by frame cut - 1: too near to it
         assert event.time_s > (cut - 1 - latest_s[event.kind]) * FRAME_S - 1e-6
-    kinds = [event.kind for event in [*early, *tracker.end_all(tracker.decided)]]
+    kinds = [event.kind for event in [*early, *tracker.end_all(tracker.decided_frames)]]
     assert kinds.count("note_on") == kinds.count("note_off")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from model.instruments import PROGRAMS
 from service.notes.events import Note, PedalPress
-from service.notes.score import midi_file
+from service.notes.note_collector import midi_file
 from service.protocol import midi_file as files
 from service.protocol.midi_file import (
     FRAME_S,

@@ -13,7 +13,7 @@ from model.config import HOP
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalComputer
 from service.notes.events import Event, NoteEvent
-from service.notes.score import midi_file
+from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 from service.stream.recording import FileProgress, Performance, transcribe_file
 from service.stream.windows import EngineError

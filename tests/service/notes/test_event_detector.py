@@ -9,24 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import HEADS
+from service.notes.event_detector import EventDetector
 from service.notes.events import UPDATE_S, Note, NoteEvent
-from service.notes.listener import Listener
-from service.notes.naming import RESET_S, InstrumentNamer
-from service.notes.score import Kept, Score
+from service.notes.instrument_classifier import RESET_S, InstrumentClassifier
+from service.notes.note_collector import CollectorState, NoteCollector
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 
 UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
 
 
-def listener(instruments: tuple[str, ...] = (), line: LineSettings | None = None) -> Listener:
+def detector(instruments: tuple[str, ...] = (), line: LineSettings | None = None) -> EventDetector:
     thresholds, biases = {"violin": 0.3, "piano": 0.6}, {"violin": -1.0, "piano": 1.0}
     chosen = TrackerSettings(onset_thresholds=thresholds, end_biases=biases, line=line)
-    return Listener(chosen, FRAME_S, HEADS, instruments)
+    return EventDetector(chosen, FRAME_S, HEADS, instruments)
 
 
 def hear(probabilities: Probabilities, instruments: tuple[str, ...] = ()) -> list[Any]:
-    one = listener(instruments)
+    one = detector(instruments)
     return [*one.push(0, probabilities), *one.finish(probabilities.shape[1])]
 
 
@@ -69,11 +69,11 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
     frames = probabilities.shape[1]
     cut = data.draw(st.integers(1, frames - 1))
     line = data.draw(st.sampled_from([None, LineSettings()]))
-    whole = listener(line=line)
+    whole = detector(line=line)
     before = whole.push(0, probabilities[:, :cut])
     ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind != "note_off"}
     ended = {e.note_id for e in before if e.kind == "note_off"}
-    resumed = listener(line=line)
+    resumed = detector(line=line)
     first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
     sounding = tuple(event for event in ons.values() if event.note_id not in ended)
     point = replace(whole.point, frames=cut, notes=len(ons), sounding=sounding)
@@ -137,11 +137,11 @@ def test_later_notes_may_correct_the_name_of_a_note() -> None:
 
 
 def test_keyboards_wait_for_no_line() -> None:
-    line, nobody = LineSettings(), listener()
-    assert listener(line=line).on_delay_frames > nobody.on_delay_frames
-    assert listener(("piano", "voice"), line).on_delay_frames > nobody.on_delay_frames
-    assert listener(("piano", "organ"), line).on_delay_frames == nobody.on_delay_frames
-    assert listener(line=line).off_delay_frames == nobody.off_delay_frames
+    line, nobody = LineSettings(), detector()
+    assert detector(line=line).on_delay_frames > nobody.on_delay_frames
+    assert detector(("piano", "voice"), line).on_delay_frames > nobody.on_delay_frames
+    assert detector(("piano", "organ"), line).on_delay_frames == nobody.on_delay_frames
+    assert detector(line=line).off_delay_frames == nobody.off_delay_frames
 
 
 def test_a_long_silence_ends_the_belief() -> None:
@@ -181,11 +181,11 @@ def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
     notes: int, seed: int
 ) -> None:
     chosen, rng = TrackerSettings(), np.random.default_rng(seed)
-    namer = InstrumentNamer(HEADS, FRAME_S, (), chosen)
+    classifier = InstrumentClassifier(HEADS, FRAME_S, (), chosen)
     for frame in range(notes):
-        namer.remember(frame, rng.random((len(HEADS), 1, 128), np.float32), 1)
-        namer.step(frame, [NoteEvent("note_on", frame, 60, 80, 0.9, frame, frame * FRAME_S)])
-    weights = namer.belief.weights.values()
+        classifier.append(frame, rng.random((len(HEADS), 1, 128), np.float32), 1)
+        classifier.step(frame, [NoteEvent("note_on", frame, 60, 80, 0.9, frame, frame * FRAME_S)])
+    weights = classifier.belief.weights.values()
     assert sum(weights) <= 1 / (1 - chosen.belief_kept) + 18 * 1e-4
     for weight in weights:
         assert weight > 0
@@ -198,9 +198,9 @@ def test_strays_of_a_recording_go_to_the_instrument_that_plays() -> None:
         return Note(number, 60, 80, 0.9, *times, instrument, 0.7)
 
     names = ["piano"] * 60 + ["violin"] * 38 + ["oboe", "voice"]
-    played, score = [note(number, name) for number, name in enumerate(names)], Score()
-    score.restore(Kept(played))
-    score.settle()
+    played, score = [note(number, name) for number, name in enumerate(names)], NoteCollector()
+    score.restore(CollectorState(played))
+    score.merge_stray_instruments()
     assert [one.instrument for one in score.notes[98:]] == ["piano"] * 2
     assert score.notes[-1].instrument_probability is None
     assert score.notes[:98] == played[:98]

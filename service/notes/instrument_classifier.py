@@ -50,7 +50,7 @@ _MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class InstrumentPrior:
     """The belief about the instruments at one moment.
 
     Attributes:
@@ -69,7 +69,7 @@ class Belief:
         return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
 
-class InstrumentNamer:
+class InstrumentClassifier:
     """Names the notes of one stream. Pure: no clock, no input except probabilities and events."""
 
     def __init__(
@@ -86,7 +86,7 @@ class InstrumentNamer:
         """
         known = distinguished_by(heads)
         self.classes = tuple(name for name in known if name in considered or not considered)
-        self.belief = Belief()
+        self.belief = InstrumentPrior()
         self._settings = settings
         rows = [heads.index(f"instrument:{name}") for name in self.classes]
         first, stop = min(rows, default=0), max(rows, default=-1) + 1
@@ -102,9 +102,9 @@ class InstrumentNamer:
         self._due: deque[NoteEvent] = deque()  # notes to be considered again, in their order
 
     def resume(
-        self, first_frame: int, frames: int, belief: Belief, sounding: Iterable[NoteEvent]
+        self, first_frame: int, frames: int, belief: InstrumentPrior, sounding: Iterable[NoteEvent]
     ) -> None:
-        """Continue where another namer of the same stream stopped, after so many frames;
+        """Continue where another classifier of the same stream stopped, after so many frames;
         ``first_frame`` will be remembered first."""
         self.belief = belief
         self._stop = first_frame
@@ -112,7 +112,7 @@ class InstrumentNamer:
         self._sounding = {event.note_id: event for event in ordered}
         self._due.extend(e for e in ordered if e.frame >= frames - self._update_frames)
 
-    def remember(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
+    def append(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
         """Store the next ``new`` frames, and the latest values of those before them if given; call
         ``step`` for each new frame next.
 
@@ -145,13 +145,13 @@ class InstrumentNamer:
     def _begin(self, event: NoteEvent, frame: int) -> NoteEvent:
         silent_frames = event.frame - self.belief.frame
         if not self._sounding and silent_frames > self._reset_frames:
-            self.belief = Belief()
+            self.belief = InstrumentPrior()
         posterior, kept = self._posterior(event, frame), self._settings.belief_kept
         weights = {
             name: round(kept * self.belief.weights.get(name, 0.0) + q, _DIGITS)
             for name, q in zip(self.classes, posterior.tolist(), strict=True)
         }
-        self.belief = Belief({name: w for name, w in weights.items() if w}, event.frame)
+        self.belief = InstrumentPrior({name: w for name, w in weights.items() if w}, event.frame)
         event = self._named(event, posterior)
         self._sounding[event.note_id] = event
         self._due.append(event)
@@ -159,7 +159,7 @@ class InstrumentNamer:
 
     def _end(self, event: NoteEvent) -> NoteEvent:
         on = self._sounding.pop(event.note_id)
-        self.belief = Belief(self.belief.weights, max(self.belief.frame, event.frame))
+        self.belief = InstrumentPrior(self.belief.weights, max(self.belief.frame, event.frame))
         named, probability = on.instrument, on.instrument_probability
         return replace(event, instrument=named, instrument_probability=probability)
 

@@ -19,7 +19,7 @@ _STRAY = 0.03  # share of the notes of a recording below which an instrument doe
 
 
 @dataclass(slots=True)
-class Kept:
+class CollectorState:
     """What a score holds beside the notes that sound."""
 
     notes: list[Note] = field(default_factory=list)
@@ -27,13 +27,13 @@ class Kept:
     pressed: PedalEvent | None = None
     bends: dict[int, tuple[float, ...]] = field(default_factory=dict)  # of notes that sound
 
-    def add(self, later: Kept) -> None:
+    def add(self, later: CollectorState) -> None:
         self.notes += later.notes
         self.pedal += later.pedal
         self.pressed, self.bends = later.pressed, later.bends
 
 
-class Score:
+class NoteCollector:
     """Pairs the events of a performance into notes and presses; keeps those that have ended."""
 
     def __init__(self, begun: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
@@ -42,9 +42,9 @@ class Score:
         sounding: the note_on of those that have not ended.
         """
         self._sounding = {event.note_id: event for event in sounding}
-        self._kept = Kept()
+        self._kept = CollectorState()
         self._ended_before = begun - len(self._sounding)
-        self._news = 0, 0  # notes and presses that ``news`` has given
+        self._taken = 0, 0  # notes and presses that ``take_new_notes`` has given
 
     def add(self, events: Iterable[Event]) -> None:
         """Add events in order; a note_off must follow its note_on."""
@@ -67,24 +67,26 @@ class Score:
             else:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
 
-    def news(self) -> Kept:
+    def take_new_notes(self) -> CollectorState:
         """What has ended since this was last asked, to be kept elsewhere."""
-        kept, (notes, pedal) = self._kept, self._news
-        self._news = len(kept.notes), len(kept.pedal)
-        return Kept(kept.notes[notes:], kept.pedal[pedal:], kept.pressed, dict(kept.bends))
+        kept, (notes, pedal) = self._kept, self._taken
+        self._taken = len(kept.notes), len(kept.pedal)
+        return CollectorState(
+            kept.notes[notes:], kept.pedal[pedal:], kept.pressed, dict(kept.bends)
+        )
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CollectorState) -> None:
         """Hold what another score of this performance had, up to where this one begins."""
         self._kept = replace(kept, notes=[*kept.notes], pedal=[*kept.pedal], bends={**kept.bends})
         self._ended_before -= len(kept.notes)
-        self._news = len(kept.notes), len(kept.pedal)
+        self._taken = len(kept.notes), len(kept.pedal)
 
     @property
-    def begun(self) -> int:
-        return self._ended_before + self.ended + len(self._sounding)
+    def started_count(self) -> int:
+        return self._ended_before + self.completed_count + len(self._sounding)
 
     @property
-    def ended(self) -> int:
+    def completed_count(self) -> int:
         return len(self._kept.notes)
 
     @property
@@ -101,7 +103,7 @@ class Score:
     def pedal(self) -> list[PedalPress]:
         return self._kept.pedal
 
-    def since(self, time_s: float) -> NDArray[np.float64]:
+    def sounding_since(self, time_s: float) -> NDArray[np.float64]:
         """[notes, 4] onset and offset in s (infinite while it sounds), pitch, velocity of those
         that sounded then or later."""
         rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
@@ -111,7 +113,7 @@ class Score:
             rows.append((note.onset_s, note.offset_s, note.pitch, note.velocity))
         return np.array(rows, float).reshape(-1, 4)
 
-    def settle(self) -> None:
+    def merge_stray_instruments(self) -> None:
         """The recording is whole: instruments with next to none of its notes do not play in it, and
         give theirs to the one with most. One piano is one part."""
         notes = self._kept.notes

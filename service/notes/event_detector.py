@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from model.config import CENTS, PITCHES
 from service.notes.anytime import AnytimeTracker
 from service.notes.base_tracker import ANY_PITCH, Tracker
-from service.notes.bends import HISTORY_FRAMES, Bender
+from service.notes.bends import HISTORY_FRAMES, BendTracker
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.frames import as_probabilities
-from service.notes.naming import InstrumentNamer
+from service.notes.instrument_classifier import InstrumentClassifier
 from service.notes.resume import ResumePoint
 from service.notes.tracker import PIANO, NoteTracker
 from service.notes.tracker_settings import TrackerSettings
@@ -28,7 +28,7 @@ PEDAL_FRAMES = 8
 flickers where a pedal is half down."""
 
 
-class Listener:
+class EventDetector:
     """Tracks notes, names them, and tracks the pedal. Strictly causal and pure. Events are in the
     order of the frames that made them known, independent of block boundaries."""
 
@@ -50,8 +50,8 @@ class Listener:
             full look-ahead.
         bends: whether to follow the pitch of notes; only networks with a row CENTS can.
         """
-        self._namer = InstrumentNamer(heads, frame_seconds, instruments, settings)
-        self.instruments = self._namer.classes
+        self._classifier = InstrumentClassifier(heads, frame_seconds, instruments, settings)
+        self.instruments = self._classifier.classes
         if last_age is not None or self.instruments and set(self.instruments) <= set(CHORDAL):
             settings = replace(settings, line=None)
         tracked = [name for name in TRACKED if name in heads]
@@ -74,38 +74,38 @@ class Listener:
         self.on_delay_frames = self._tracker.on_delay_frames
         self.off_delay_frames = self._tracker.off_delay_frames
         self._cents_row = heads.index(CENTS) if bends and CENTS in heads else None
-        self._bender = Bender(frame_seconds) if self._cents_row is not None else None
-        frames = self._tracker.history_frames, self._namer.history_frames, PEDAL_FRAMES
-        self.history_frames = RISE + max(*frames, HISTORY_FRAMES if self._bender else 0)
+        self._bends = BendTracker(frame_seconds) if self._cents_row is not None else None
+        frames = self._tracker.history_frames, self._classifier.history_frames, PEDAL_FRAMES
+        self.history_frames = RISE + max(*frames, HISTORY_FRAMES if self._bends else 0)
 
     @property
     def point(self) -> ResumePoint:
-        """What another listener needs to go on from here, beside frames, notes and audio."""
+        """What another detector needs to go on from here, beside frames, notes and audio."""
         return ResumePoint(
-            belief=self._namer.belief,
+            belief=self._classifier.belief,
             dynamics=self._tracker.dynamics,
             pedal=self._pressed,
-            curves=dict(self._bender.curves) if self._bender else {},
-            free=self._tracker.first_free_frames,
+            curves=dict(self._bends.curves) if self._bends else {},
+            free=self._tracker.earliest_onset_frames,
         )
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
-        """Continue where another listener to the same stream stopped; ``first_frame`` will be
+        """Continue where another detector to the same stream stopped; ``first_frame`` will be
         pushed first (see ``Tracker.resume``)."""
         self._resumed = point.frames
         self._tracker.resume(first_frame, point)
-        self._namer.resume(first_frame, point.frames, point.belief, point.sounding)
-        self._tracker.expect(self._namer.belief.weights)
+        self._classifier.resume(first_frame, point.frames, point.belief, point.sounding)
+        self._tracker.set_instrument_weights(self._classifier.belief.weights)
         self._pressed = point.pedal
-        if self._bender:
-            self._bender.resume(first_frame, point.sounding, point.curves)
+        if self._bends:
+            self._bends.resume(first_frame, point.sounding, point.curves)
 
     def push(
         self,
         first_frame: int,
         probabilities: NDArray[np.float32],
         block_frames: int | None = None,
-        raised_cents: float = 0.0,
+        offset_cents: float = 0.0,
     ) -> list[Event]:
         """Process the next block, [heads, n, 128]; return the events that are known now.
 
@@ -116,7 +116,7 @@ class Listener:
             first_frame: of the block.
             block_frames: its length; None: as many frames as are given. Those beyond the end of a
                 stream are not given, but in anytime mode still decide the frames before.
-            raised_cents: by which the network's pitches lie above those that bends count from.
+            offset_cents: by which the network's pitches lie above those that bends count from.
         """
         known = as_probabilities(probabilities[self._rows])
         before = self.columns - 1
@@ -130,12 +130,12 @@ class Listener:
             rise = np.maximum(0, known[0] - frames[:-RISE])
             known = np.concatenate([known, rise[None]])
         self._tracker.read(known, new)
-        self._namer.remember(first_frame - before, probabilities, new)
-        if self._bender:
+        self._classifier.append(first_frame - before, probabilities, new)
+        if self._bends:
             row = np.zeros((new, PITCHES), np.float32)
             heard = probabilities[self._cents_row, before : before + new]
             row[: len(heard)] = heard
-            self._bender.remember(row, raised_cents)
+            self._bends.append_rows(row, offset_cents)
         events: list[Event] = []
         for i in range(new):
             replayed = first_frame + i < self._resumed
@@ -152,12 +152,12 @@ class Listener:
     def _named(self, frame: int, found: list[NoteEvent]) -> list[Event]:
         """The tracker's events at the frame with names, which the tracker is told, with changes of
         names, and with bends."""
-        named = self._namer.step(frame, found)
+        named = self._classifier.step(frame, found)
         for event in named:
             if event.kind != "note_off":
-                self._tracker.name(event)
-                self._tracker.expect(self._namer.belief.weights)
-        return self._bender.step(frame, named) if self._bender else list(named)
+                self._tracker.set_instrument(event)
+                self._tracker.set_instrument_weights(self._classifier.belief.weights)
+        return self._bends.step(frame, named) if self._bends else list(named)
 
     def _pedal_moves(self, probability: float) -> bool:
         """Whether the mean of the latest PEDAL_FRAMES probabilities, with the next one, presses the
@@ -169,7 +169,7 @@ class Listener:
             return mean < chosen.pedal_off_threshold
         if mean < chosen.pedal_on_threshold or not self.instruments:
             return mean >= chosen.pedal_on_threshold
-        return self._namer.belief.share(PEDALLED) >= chosen.pedal_presence_threshold
+        return self._classifier.belief.share(PEDALLED) >= chosen.pedal_presence_threshold
 
     def _move_pedal(self, frame: int) -> PedalEvent:
         self._pressed = not self._pressed
@@ -182,7 +182,7 @@ class Listener:
 
     def close(self) -> list[Event]:
         """End all notes where they stand."""
-        frame = self._tracker.decided
+        frame = self._tracker.decided_frames
         return self._last(frame, self._tracker.end_all(frame))
 
     def _last(self, frame: int, found: list[NoteEvent]) -> list[Event]:

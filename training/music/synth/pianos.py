@@ -93,6 +93,14 @@ def contact_time(depth: F64) -> F32:
     return (np.cumsum(_contact(depth)) / SAMPLE_RATE).astype(np.float32)
 
 
+def stretch_cents(pitch: NDArray[np.integer]) -> F64:
+    """Cents from equal temperament at which tuners set each MIDI pitch [n] of a piano. Inharmonic
+    strings beat least in stretched octaves (O. L. Railsback, JASA 9, 1938: some -30 cents at the
+    lowest key and 30 at the highest)."""
+    distance = (pitch - 60) / 48.0
+    return np.asarray(32 * np.sign(distance) * np.abs(distance) ** 2.5)
+
+
 LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
 SHORTEST_S = 0.025
 RESIDUE_RATIO = 4  # the residue fades this many times as slowly

@@ -43,6 +43,7 @@ class Voice:
     line: Line = Line()  # phrasing of an instrument that sustains its notes
     size_semitones: float = 0.0  # of the notes whose recordings are used, above those played
     unison_cents: float = 0.0  # standard deviation between the strings of a piano's note
+    stretch: float = 0.0  # of a piano: multiple of the usual stretch (pianos.stretch_cents)
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def _play(
     count = len(notes)
     notes, phrasing = phrased(notes, voice.line, rng)
     cents = tuning_cents + voice.detune_cents * rng.standard_normal(count)
+    cents += voice.stretch * pianos.stretch_cents(notes.pitch)
     step = OVERSAMPLING * 2.0 ** ((shift + cents / 100) / 12)  # stored samples per sample
     begin = notes.onset * SAMPLE_RATE
     onset, length = instrument.onset[pick], instrument.length[pick]

@@ -28,7 +28,8 @@ def test_a_performance_keeps_the_notes(pieces: dict[str, Piece], ensemble: str, 
     piece = pieces[ensemble]
     notes, pedal = perform(piece, 5.0, 8.0, np.random.default_rng(seed))
     per_second = 4 * len(piece.programs)
-    assert 0.6 * 7 * per_second < len(notes) < 1.5 * 8 * per_second
+    figures = 2 if ensemble == "solo piano" else 1  # bass octaves and repeats
+    assert 0.6 * 7 * per_second < len(notes) < 1.5 * figures * 8 * per_second
     assert notes.onset.min() >= 0
     assert notes.onset.max() < 8.0
     assert (notes.offset > notes.onset).all()
@@ -139,3 +140,16 @@ def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_
     assert len(pieces) == 4  # what another system transcribed is left out
     assert pieces[-1].ensemble == index["pieces"][1]["ensemble"]
     assert pieces[-1].collection == "open"
+
+
+def test_keyboard_passages_gain_bass_octaves_and_fast_repeats(pieces: dict[str, Piece]) -> None:
+    piece = pieces["solo piano"]
+    lowest, repeats = [], []
+    for seed in range(40):
+        notes, _ = perform(piece, 0.0, 10.0, np.random.default_rng(seed))
+        lowest.append(int(notes.pitch.min(initial=127)))
+        gaps = [np.diff(notes.onset[notes.pitch == pitch]) for pitch in np.unique(notes.pitch)]
+        repeats.append(int((np.concatenate(gaps) < 0.26).sum()))
+    written = int(piece.notes.pitch.min())
+    assert 1 <= sum(low < written - 5 for low in lowest) <= 20
+    assert 2 <= sum(count > 2 for count in repeats) <= 25

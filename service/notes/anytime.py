@@ -26,8 +26,8 @@ When window n arrives, the pitch
   ``END_AGE``, or A if that is less: the probability of younger frames is often still too low.
 
 So a clear onset begins its note at once, a doubtful one waits, at most for the full look-ahead.
-``training.shipping.early`` chooses T(a): the lowest threshold at which at most 3 % of the peaks of
-that age are false notes that the full look-ahead would not have begun.
+``training.shipping.anytime_thresholds`` chooses T(a): the lowest threshold at which at most 3 % of
+the peaks of that age are false notes that the full look-ahead would not have begun.
 
 The peak of one onset moves by up to r frames from window to window; ``free`` keeps it from
 beginning a second note. Events come as they are decided, and are never retracted.

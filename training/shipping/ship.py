@@ -2,32 +2,42 @@
 
 Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
 figures, settings of the note tracker) and a model card to read (``NAME.md``). Validation and the
-choice of settings use the written weights. Without RUN, settings of weights that are there are
-chosen again: ``--name live --parts early``. The choices of one part depend on those before. All
-use validation passages alone, with ``--real DIR`` those of real recordings among them.
+choice of settings use the written weights. Without RUN, the command chooses settings of existing
+weights again: ``--name live --parts early``. Each part depends on the parts before it. All parts
+use validation passages (with ``--real DIR``, real recordings of the validation split among them).
+The part ``recordings`` also uses the recordings of ``--choose DIR``, which must not be used to
+train or to evaluate.
 """
 
 import argparse
 import dataclasses
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from model.commands import documented_parser
 from model.storage import WEIGHTS, load, save_weights
+from model.transcriber import TranscriptionModel
+from service.notes.tracker_settings import TrackerSettings
 from training.loop.run_folder import stages
 from training.music.synth.config import CACHE, SynthConfig
 from training.music_task import MusicConfig, MusicTask
+from training.shipping.anytime_thresholds import anytime_settings
 from training.shipping.card import sources, write_card
-from training.shipping.early import early_settings
-from training.shipping.tune import tuned_settings
+from training.shipping.tune import settings_on_recordings, tuned_settings
 
 logger = logging.getLogger(__name__)
 
-PARTS = {"tune": (tuned_settings, 8, 14.0), "early": (early_settings, 2, 10.0)}
-"""What chooses, from this many passages of each family, of this many seconds."""
+Part = Callable[[TranscriptionModel, SynthConfig, int, float, Path | None], TrackerSettings]
+PARTS: dict[str, tuple[Part, int, float]] = {
+    "tune": (tuned_settings, 8, 14.0),
+    "recordings": (settings_on_recordings, 8, 14.0),
+    "early": (anytime_settings, 2, 10.0),
+}
+"""Function of each part, its number of passages of each family and their length in seconds."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--synth", type=Path, default=Path("data/synth"), help="training data")
     add("--cache", type=Path, default=CACHE, help="its cache")
     add("--real", type=Path, help="real recordings with their scores")
+    add("--choose", type=Path, help="recordings for the part `recordings` (default: skip it)")
     add("--passages", type=int, help="of each family (default: each part's own)")
     add("--seconds", type=float, help="length of each (default: each part's own)")
     add("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
@@ -75,13 +86,14 @@ def write(run: Path, path: Path, synth: SynthConfig) -> None:
 
 
 def choose(path: Path, synth: SynthConfig, options: argparse.Namespace) -> None:
-    """The settings in the card of weights. Raises ValueError or OSError for material that cannot
-    be used."""
+    """Choose the settings in the card of weights. Raises ValueError or OSError for unusable
+    data."""
     for name in options.parts:
         (part, passages, seconds), transcriber = PARTS[name], load(path)
-        found = part(transcriber, synth, options.passages or passages, options.seconds or seconds)
-        logger.info("%s", found)
-        write_card(path, {**transcriber.card, "tracker": dataclasses.asdict(found)})
+        count, length_s = options.passages or passages, options.seconds or seconds
+        settings = part(transcriber, synth, count, length_s, options.choose)
+        logger.info("%s", settings)
+        write_card(path, {**transcriber.card, "tracker": dataclasses.asdict(settings)})
 
 
 if __name__ == "__main__":

@@ -1,39 +1,38 @@
-"""How the note tracker finds and names notes, chosen on passages of every family.
+"""Choice of the note tracker's settings on passages of every family.
 
-The network runs once; then the settings are improved one at a time along their grids, first in wide
-steps, until the mean over the families no longer improves. Onset thresholds and end biases are
-chosen for each family's classes of instruments, and for all others. Names of instruments
-(``service.notes.instrument_classifier``) and the pedal follow, with an objective of their own.
+The network runs once. Then each setting improves along its grid in turn, first in wide steps, until
+the mean over the families no longer improves. Each family has its own onset thresholds and end
+biases. Instrument labels (``service.notes.instrument_classifier``) and the pedal follow, with an
+objective of their own. ``settings_on_recordings`` then corrects a few settings by real recordings.
 """
 
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.config import HOP, INSTRUMENT_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
-from service.engine.local import LocalComputer
-from service.notes.event_detector import EventDetector
-from service.notes.note_collector import NoteCollector
 from service.notes.tracker_settings import LineSettings, TrackerSettings
-from service.protocol.options import StreamOptions
 from training.evaluation.families import Tally
-from training.evaluation.truth import Truth, known_f1, known_frame_f1, truth_of
-from training.music.families import FAMILIES, Passage, validation_passages
-from training.music.metrics import estimated_notes, matched_onsets
-from training.music.notes import Notes
+from training.music.families import FAMILIES, validation_passages
+from training.music.metrics import matched_onsets
 from training.music.synth.config import SynthConfig
-from training.music.transcribe import transcribe_array
+from training.shipping.evidence import (
+    Evidence,
+    PredictedPassages,
+    predict_passages,
+    recorded_passages,
+    weighted,
+)
 
 logger = logging.getLogger(__name__)
 
-STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)  # how passages are heard
-SEED = 11  # of the passages, other than those that training is validated on
+SEED = 11  # of the passages; training is validated on others
 
 Grid = Mapping[str, Sequence[Any]]
 _PROBABILITIES = tuple(i / 20 for i in range(1, 20))
@@ -71,6 +70,15 @@ NAMING_GRID: Grid = {
     "pedal_on_threshold": (0.02, *_PROBABILITIES),
     "pedal_off_threshold": (0.02, *_PROBABILITIES),
 }
+RECORDED_GRID: Grid = {
+    name: values
+    for name, values in GRID.items()
+    if name.partition(".")[0] in BY_CLASS or name == "pedal_end_bias"
+}
+"""Few settings, in coarse steps: there are only a few real recordings of each family."""
+MIN_GAIN = 0.002  # by which a value must be better on real recordings and rendered passages
+MAX_LOSS = 0.005
+"""By which no group of passages, rendered or half of the recordings, may get worse."""
 PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # of the first pass along a grid
 REACH = 2  # steps from the best that are tried
@@ -78,63 +86,18 @@ ROUNDS = 3
 MAX_CORRECTION = 0.4  # frames
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A passage as a network hears it."""
-
-    passage: Passage
-    truth: Truth
-    probabilities: NDArray[np.float16]  # [heads, frames, PITCHES]
-    heads: tuple[str, ...]
-
-    def listened(self, settings: TrackerSettings) -> NoteCollector:
-        return listened(settings, self.probabilities, self.truth.frame_s, self.heads)
-
-    def found(self, settings: TrackerSettings) -> Notes:
-        return estimated_notes(self.listened(settings).notes)
-
-    def score(self, settings: TrackerSettings) -> float:
-        """The mean of onset F1, frame F1 and, if the ends are exact, onset + offset F1."""
-        found = self.found(settings)
-        figures = [known_f1(self.truth, found), known_frame_f1(self.truth, found)]
-        if self.truth.exact:
-            figures.append(known_f1(self.truth, found, offsets=True))
-        return float(np.mean(figures))
-
-
-Pieces = dict[str, list[Piece]]  # by family, of those with notes
-
-
-def heard(transcriber: TranscriptionModel, passages: Mapping[str, Sequence[Passage]]) -> Pieces:
-    families: Pieces = {}
-    heads = transcriber.config.outputs
-    with LocalComputer(transcriber) as computer:
-        for family, some in passages.items():
-            for one in some:
-                if len((truth := truth_of(one)).notes):
-                    found = transcribe_array(one.audio, one.sample_rate, computer, STREAM)
-                    piece = Piece(one, truth, found.probabilities.astype(np.float16), heads)
-                    families.setdefault(family, []).append(piece)
-    return families
-
-
-def listened(
-    settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
-) -> NoteCollector:
-    """What is found in [heads, frames, PITCHES]."""
-    detector, score = EventDetector(settings, frame_s, heads), NoteCollector()
-    score.add(detector.push(0, probabilities.astype(np.float32)))
-    score.add(detector.finish(probabilities.shape[1]))
-    return score
-
-
 def tuned_settings(
-    transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
+    transcriber: TranscriptionModel,
+    synth: SynthConfig,
+    count: int,
+    seconds: float,
+    _: Path | None = None,
 ) -> TrackerSettings:
-    """The card's settings with the best of both grids on this many passages of each family."""
-    pieces = heard(transcriber, validation_passages(synth, count, seconds, SEED))
+    """Return the card's settings with the best of both grids on ``count`` passages of each family,
+    ``seconds`` long."""
+    pieces = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
     start = TrackerSettings.from_card(transcriber.card)
-    # What is added by age is chosen for an onset threshold (training.shipping.early).
+    # What is added by age is chosen for an onset threshold (training.shipping.anytime_thresholds).
     start = replace(start, early_odds=(), line=start.line or LineSettings())
 
     def mean_score(settings: TrackerSettings, knob: str) -> float:
@@ -150,7 +113,46 @@ def tuned_settings(
     return best
 
 
-def naming(pieces: Pieces, settings: TrackerSettings) -> float:
+def settings_on_recordings(
+    transcriber: TranscriptionModel,
+    synth: SynthConfig,
+    count: int,
+    seconds: float,
+    folder: Path | None,
+) -> TrackerSettings:
+    """Return the card's settings, corrected for the families that have real recordings in a folder.
+    Without a folder return them as they are. Raises OSError or ValueError for recordings that
+    cannot be read."""
+    start = TrackerSettings.from_card(transcriber.card)
+    if folder is None:
+        return start
+    halves = tuple(predict_passages(transcriber, half) for half in recorded_passages(folder))
+    rendered = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
+    return settings_by_evidence(Evidence(rendered, halves), start)
+
+
+def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerSettings:
+    """Return settings that gain MIN_GAIN in the mean of rendered passages and real recordings, and
+    lose at most MAX_LOSS in the rendered passages and in either half of the recordings."""
+    recorded = {family for half in evidence.halves for family in half}
+    families = {name: name.partition(".")[2] or "piano" for name in RECORDED_GRID}
+    grid = {name: values for name, values in RECORDED_GRID.items() if families[name] in recorded}
+    before = {family: evidence.scores(start, family) for family in sorted(recorded)}
+
+    def agreed_score(settings: TrackerSettings, name: str) -> float:
+        scores = evidence.scores(settings, families[name])
+        losses = np.subtract(before[families[name]], scores)
+        return weighted(scores) if losses.max() <= MAX_LOSS else -math.inf
+
+    chosen = tune(agreed_score, start, grid, MIN_GAIN)
+    for family, old in before.items():
+        logger.info(
+            "%s: %s -> %s", family, np.round(old, 3), np.round(evidence.scores(chosen, family), 3)
+        )
+    return chosen
+
+
+def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
     """The instrument accuracy, a mean over the families, plus half of the mean of the pedal's F1 of
     frames with it down and with it up: pianists hold it most of the time, so that the first alone
     is best served by "always"."""
@@ -158,7 +160,7 @@ def naming(pieces: Pieces, settings: TrackerSettings) -> float:
     for some in pieces.values():
         tally = Tally()
         for piece in some:
-            score = piece.listened(settings)
+            score = piece.detect(settings)
             for one in (tally, whole):
                 one.add(piece.passage, score.notes, score.pedal)
         accuracy.append(tally.accuracy)
@@ -166,11 +168,13 @@ def naming(pieces: Pieces, settings: TrackerSettings) -> float:
 
 
 def tune(
-    objective: Callable[[TrackerSettings, str], float], start: TrackerSettings, grid: Grid
+    objective: Callable[[TrackerSettings, str], float],
+    start: TrackerSettings,
+    grid: Grid,
+    min_gain: float = 0.0,
 ) -> TrackerSettings:
-    """Coordinate search along a grid; combinations that make no sense are passed over.
-    ``objective`` is given the entry of the grid too: it need only judge what that one can change.
-    """
+    """Search along each coordinate of a grid; skip invalid combinations. ``objective`` receives the
+    entry of the grid as well and need only judge what that entry changes."""
     best, seen = start, [start]
     standing: dict[str, float] = {}  # of the best, by entry
 
@@ -186,7 +190,7 @@ def tune(
         if name not in standing:
             standing[name] = objective(best, name)
         found = objective(candidate, name)
-        if found <= standing[name]:
+        if found <= standing[name] + min_gain:
             return False
         best, standing = candidate, {name: found}
         return True
@@ -231,7 +235,7 @@ def with_value(settings: TrackerSettings, knob: str, value: Any) -> TrackerSetti
     return replace(settings, **{name: value})
 
 
-def correction_frames(pieces: Pieces, settings: TrackerSettings) -> float:
+def correction_frames(pieces: PredictedPassages, settings: TrackerSettings) -> float:
     """The correction that zeroes the median onset error, averaged over the families, within the
     limits of ``onset_correction_frames`` and to a tenth."""
     bare = replace(settings, onset_correction_frames=0.0)
@@ -239,7 +243,7 @@ def correction_frames(pieces: Pieces, settings: TrackerSettings) -> float:
     for some in pieces.values():
         late_s: list[float] = []
         for piece in some:
-            found = piece.found(bare)
+            found = piece.detected_notes(bare)
             rows, columns = matched_onsets(piece.truth.notes, found).T
             late_s.extend(found.onset[columns] - piece.truth.notes.onset[rows])
         if late_s:

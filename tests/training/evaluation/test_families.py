@@ -15,7 +15,8 @@ from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.families import Tally, evaluate_families
 from training.music.families import Passage
 from training.music.notes import joined, notes_of
-from training.shipping.tune import heard, naming
+from training.shipping.evidence import predict_passages
+from training.shipping.tune import naming
 
 VIOLIN, CELLO = INSTRUMENTS.index("violin"), INSTRUMENTS.index("cello")
 NOTES = notes_of([0.5, 1.5], [1.0, 2.0], FAKE_PITCHES[:2], instrument=[VIOLIN, CELLO])
@@ -53,9 +54,11 @@ def test_figures_by_family() -> None:
 
 
 def test_names_and_pedal_are_judged_over_families() -> None:
-    pieces = heard(cast(TranscriptionModel, FakeTranscriber(HEADS)), {"duets": [PASSAGE]})
+    pieces = predict_passages(
+        cast(TranscriptionModel, FakeTranscriber(HEADS)), {"duets": [PASSAGE]}
+    )
     (piece,) = pieces["duets"]
-    tally, score = Tally(), piece.listened(TrackerSettings())
+    tally, score = Tally(), piece.detect(TrackerSettings())
     tally.add(PASSAGE, score.notes, score.pedal)
     expected = tally.accuracy + sum(tally.pedal_f1) / 4
     assert naming(pieces, TrackerSettings()) == pytest.approx(expected)

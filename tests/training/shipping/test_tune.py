@@ -6,6 +6,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+import soundfile
 
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
@@ -15,12 +16,17 @@ from training.music.families import Passage
 from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
 from training.music.real import BOTH
 from training.shipping import ship
+from training.shipping.evidence import (
+    Evidence,
+    PredictedPassage,
+    predict_passages,
+    recorded_passages,
+)
 from training.shipping.tune import (
     GRID,
     MAX_CORRECTION,
-    Piece,
     correction_frames,
-    heard,
+    settings_by_evidence,
     tune,
     value_of,
 )
@@ -81,7 +87,7 @@ def test_passages_are_transcribed_and_scored() -> None:
     wrong = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
     silent = Passage("no notes", right.audio, FAKE_RATE_HZ, joined([]), right.unknown)
     passages = {"tones": [right], "late": [wrong], "no notes": [silent]}
-    pieces = heard(cast(TranscriptionModel, FakeTranscriber()), passages)
+    pieces = predict_passages(cast(TranscriptionModel, FakeTranscriber()), passages)
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
     assert set(pieces) == {"tones", "late"}
     assert pieces["tones"][0].score(settings) > 0.8
@@ -89,8 +95,8 @@ def test_passages_are_transcribed_and_scored() -> None:
 
     (piece,) = pieces["tones"]
 
-    def late(frames: float) -> list[Piece]:
-        notes = piece.found(settings).shifted(-frames * piece.truth.frame_s)
+    def late(frames: float) -> list[PredictedPassage]:
+        notes = piece.detected_notes(settings).shifted(-frames * piece.truth.frame_s)
         return [replace(piece, truth=replace(piece.truth, notes=notes))]
 
     assert correction_frames({"tones": late(0.3), "others": late(-0.1)}, settings) == -0.1
@@ -133,3 +139,55 @@ def test_shipping_says_what_it_lacks_and_writes_nothing(
     assert ship.main(arguments) == 1
     assert "bank_index.json" in capsys.readouterr().err
     assert not out.exists()
+
+
+class Judged:
+    """Evidence whose scores are functions of the piano's end bias, one for each group."""
+
+    families = ("piano",)
+    halves: tuple[dict[str, None], ...] = ({"piano": None}, {"piano": None})
+
+    def __init__(self, *slopes: float) -> None:
+        self.slopes = slopes
+
+    def scores(self, settings: TrackerSettings, _: str) -> list[float]:
+        bias = value_of(settings, "end_biases.piano")
+        return [0.5 + slope * bias / 100 for slope in self.slopes]
+
+
+@pytest.mark.parametrize(
+    ("slopes", "moves"),
+    [
+        ((0.0, 1.0, 1.0), True),  # both halves of the recordings gain, the rendered lose nothing
+        ((-0.1, 1.0, 1.0), True),
+        ((1.0, 0.0, 0.0), True),
+        ((0.0, 2.0, -1.0), False),  # only one half gains
+        ((-1.0, 1.5, 1.5), False),  # the rendered passages disagree
+        ((0.05, 0.05, 0.05), False),  # too little to count
+    ],
+)
+def test_settings_change_only_if_all_groups_agree(slopes: tuple[float, ...], moves: bool) -> None:
+    evidence = cast(Evidence, Judged(*slopes))
+    chosen = settings_by_evidence(evidence, TrackerSettings())
+    assert (value_of(chosen, "end_biases.piano") > 1) == moves
+    assert chosen.onset_thresholds == {}
+
+
+def test_recordings_are_read_by_set_and_halved(tmp_path: Path) -> None:
+    for name in ("maps", "omaps"):
+        for number in range(2):
+            folder = tmp_path / name
+            folder.mkdir(exist_ok=True)
+            soundfile.write(folder / f"{number}.wav", play(TONES, 6.0, FAKE_RATE_HZ), FAKE_RATE_HZ)
+            (folder / f"{number}.tsv").write_text("1.0\t1.5\t57\t64\n4.0\t4.5\t57\t64\n")
+    first, second = recorded_passages(tmp_path)
+    assert [p.name for p in first["piano"]] == ["0", "0"]
+    assert [p.name for p in second["piano"]] == ["1", "1"]
+    maps, omaps = first["piano"]
+    assert maps.notes.onset[0] == pytest.approx(1.01)
+    assert truth_of(maps).exact
+    held = truth_of(omaps).unknown[:, 57]  # after each end until the next stroke
+    assert held[int(3 / truth_of(omaps).frame_s)]
+    assert not held[int(1.2 / truth_of(omaps).frame_s)]
+    with pytest.raises(ValueError, match="no sub-folder"):
+        recorded_passages(tmp_path / "maps")

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,8 @@ from training.music.families import Passage, validation_passages
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import nearest
 from training.music.synth.config import SynthConfig
-from training.shipping.tune import SEED, STREAM, listened
+from training.shipping.evidence import STREAM, detect_notes
+from training.shipping.tune import SEED
 
 NEW_FALSE = 0.03
 _NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the same
@@ -79,7 +81,7 @@ def gather(
     """The peaks of a passage; ``notes``: labelled in earlier ones."""
     truth = truth_of(passage)
     frame_s = truth.frame_s
-    last_age = full_age(computer.config)
+    last_age = full_lookahead_age(computer.config)
     heads = computer.config.outputs
     tracker = AnytimeTracker(settings, frame_s, heads, last_age)
     peaks: list[tuple[int, int, int, float]] = []  # newest frame, row, pitch, probability
@@ -88,7 +90,7 @@ def gather(
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
     late = estimated_notes(
-        listened(settings, np.stack(full[last_age:], axis=1), frame_s, heads).notes
+        detect_notes(settings, np.stack(full[last_age:], axis=1), frame_s, heads).notes
     )
     table = np.array(peaks).reshape(-1, 4)
     # As once the belief is sure of who plays.
@@ -113,7 +115,7 @@ def gather(
     )
 
 
-def full_age(config: ModelConfig) -> int:
+def full_lookahead_age(config: ModelConfig) -> int:
     """The age in frames at which the anytime mode has a frame's full look-ahead."""
     return STREAM.lookahead_hops(config.sample_rate) - config.newest_hops
 
@@ -135,10 +137,15 @@ def every_window(
         yield block, heard[:, : max(0, frames - block + columns - 1)]
 
 
-def early_settings(
-    transcriber: TranscriptionModel, synth: SynthConfig, count: int, seconds: float
+def anytime_settings(
+    transcriber: TranscriptionModel,
+    synth: SynthConfig,
+    count: int,
+    seconds: float,
+    _: Path | None = None,
 ) -> TrackerSettings:
-    """The card's settings with what early notes need, from this many passages of each family."""
+    """Return the card's settings with the log-odds that early notes need, chosen on ``count``
+    passages of each family, ``seconds`` long."""
     settings = TrackerSettings.from_card(transcriber.card)
     families = validation_passages(synth, count, seconds, SEED)
     parts: list[OnsetPeaks] = []
@@ -148,4 +155,4 @@ def early_settings(
             parts.append(gather(computer, passage, settings, notes))
             notes += len(passage.notes)
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))
-    return choose(peaks, settings, full_age(transcriber.config))
+    return choose(peaks, settings, full_lookahead_age(transcriber.config))

@@ -1,0 +1,160 @@
+"""Passages that judge settings of the note tracker: rendered ones and real recordings.
+
+Real recordings count as two halves, every other recording by name. Both halves have to agree with
+each other and with the rendered passages: a few recordings alone overfit.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from model.config import SAMPLE_RATE
+from model.transcriber import TranscriptionModel
+from service.engine.local import LocalComputer
+from service.notes.event_detector import EventDetector
+from service.notes.note_collector import NoteCollector
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import StreamOptions
+from training.arrays import F64
+from training.evaluation.truth import Truth, known_f1, known_frame_f1, truth_of
+from training.music.families import Passage
+from training.music.metrics import estimated_notes
+from training.music.notes import FRAME_UNKNOWN, Notes, next_strokes
+from training.music.real import rows
+from training.music.recordings import Recording, read_audio, read_collection
+from training.music.transcribe import transcribe_array
+
+STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)  # options of every prediction
+SETS = {
+    "maps": "piano",
+    "omaps": "piano",
+    "bach_violin": "bowed",
+    "guitar": "plucked",
+    "voice": "voice",
+    "harmonica": "reeds and flutes",
+}
+"""Family of each set of real recordings, by the name of its folder."""
+LABEL_SHIFT_S = {"maps": 0.010}  # added to the labels of a set
+KEY_ENDS = ("omaps",)
+"""Sets whose notes end with their keys although the pedal holds the sound: their ends are
+unknown."""
+MAX_RECORDING_S = 75.0  # longer recordings are cut
+
+
+@dataclass(frozen=True)
+class PredictedPassage:
+    """A passage with the network's predictions."""
+
+    passage: Passage
+    truth: Truth
+    probabilities: NDArray[np.float16]  # [heads, frames, PITCHES]
+    heads: tuple[str, ...]
+
+    def detect(self, settings: TrackerSettings) -> NoteCollector:
+        return detect_notes(settings, self.probabilities, self.truth.frame_s, self.heads)
+
+    def detected_notes(self, settings: TrackerSettings) -> Notes:
+        return estimated_notes(self.detect(settings).notes)
+
+    def score(self, settings: TrackerSettings) -> float:
+        """Return the mean of onset F1, frame F1 and, if the labelled ends are exact, onset + offset
+        F1."""
+        notes = self.detected_notes(settings)
+        figures = [known_f1(self.truth, notes), known_frame_f1(self.truth, notes)]
+        if self.truth.exact:
+            figures.append(known_f1(self.truth, notes, offsets=True))
+        return float(np.mean(figures))
+
+
+PredictedPassages = dict[str, list[PredictedPassage]]  # by family; passages with notes only
+
+
+def predict_passages(
+    transcriber: TranscriptionModel, passages: Mapping[str, Sequence[Passage]]
+) -> PredictedPassages:
+    """Run the network once on every passage that has notes."""
+    families: PredictedPassages = {}
+    heads = transcriber.config.outputs
+    with LocalComputer(transcriber) as computer:
+        for family, of_family in passages.items():
+            for passage in of_family:
+                if not len((truth := truth_of(passage)).notes):
+                    continue
+                audio, rate = passage.audio, passage.sample_rate
+                transcription = transcribe_array(audio, rate, computer, STREAM)
+                probabilities = transcription.probabilities.astype(np.float16)
+                predicted = PredictedPassage(passage, truth, probabilities, heads)
+                families.setdefault(family, []).append(predicted)
+    return families
+
+
+def detect_notes(
+    settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
+) -> NoteCollector:
+    """Detect notes in probabilities [heads, frames, PITCHES]."""
+    detector, notes = EventDetector(settings, frame_s, heads), NoteCollector()
+    notes.add(detector.push(0, probabilities.astype(np.float32)))
+    notes.add(detector.finish(probabilities.shape[1]))
+    return notes
+
+
+def recorded_passages(folder: Path) -> tuple[dict[str, list[Passage]], dict[str, list[Passage]]]:
+    """Read both halves of the real recordings of a folder with a sub-folder for each of SETS.
+    Raises OSError, LabelError or AudioError for files that cannot be read, ValueError if the folder
+    has none of the sets."""
+    halves: tuple[dict[str, list[Passage]], dict[str, list[Passage]]] = ({}, {})
+    for name, family in SETS.items():
+        if not (folder / name).is_dir():
+            continue
+        for number, recording in enumerate(read_collection(folder / name).recordings):
+            halves[number % 2].setdefault(family, []).append(_passage(recording, name))
+    if not halves[0]:
+        raise ValueError(f"{folder} has no sub-folder {', '.join(SETS)}")
+    return halves
+
+
+def _passage(recording: Recording, set_name: str) -> Passage:
+    samples, rate = read_audio(recording.audio)
+    audio = soxr.resample(samples[: int(MAX_RECORDING_S * rate)], rate, SAMPLE_RATE)
+    notes = recording.notes.shifted(LABEL_SHIFT_S.get(set_name, 0.0))
+    end_s = len(audio) / SAMPLE_RATE
+    notes = notes.where(notes.onset < end_s)
+    notes = notes.ending(np.minimum(notes.offset, end_s))
+    unknown = np.zeros((0, 4))
+    if set_name in KEY_ENDS:
+        unknown = _until_next_stroke(notes, end_s)
+    return Passage(recording.name, audio, SAMPLE_RATE, notes, unknown)
+
+
+def _until_next_stroke(notes: Notes, end_s: float) -> F64:
+    """Mark the frames from the end of each note to the next note of its pitch as unknown."""
+    strokes = next_strokes(notes.pitch, notes.onset)
+    until_s = np.minimum(np.append(notes.onset, np.inf)[strokes], end_s)
+    return rows(notes.offset, until_s, notes.pitch, FRAME_UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Groups of passages, each by family; real recordings count as much as rendered passages."""
+
+    rendered: PredictedPassages
+    halves: tuple[PredictedPassages, ...] = ()
+
+    @property
+    def families(self) -> list[str]:
+        return list(self.rendered)
+
+    def scores(self, settings: TrackerSettings, family: str) -> list[float]:
+        """Return the family's mean score in each group that has passages of it."""
+        groups = [group[family] for group in (self.rendered, *self.halves) if family in group]
+        return [float(np.mean([p.score(settings) for p in group])) for group in groups]
+
+
+def weighted(scores: Sequence[float]) -> float:
+    """Weigh the rendered passages, first, as much as the halves of real recordings together."""
+    rendered, *real = scores
+    return (rendered + float(np.mean(real))) / 2 if real else rendered

@@ -84,7 +84,7 @@ class AnytimeTracker(Tracker):
         pitches = np.flatnonzero(self._earliest >= max(1, oldest)).tolist()
         return {p: int(self._earliest[p]) for p in pitches if p not in self._sounding}
 
-    def read(self, block: NDArray[np.float32], new: int) -> None:
+    def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
         """block: [heads, columns - 1 + new, 128]; the frames before the stream are included, those
         after its end are left out."""
         self._shown = block.shape[1]

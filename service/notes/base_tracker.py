@@ -29,6 +29,7 @@ from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, Track
 
 DROP = 3.0  # fall of the sum that ends a note
 DROP_BEFORE_NAME = 2.0  # the same just before an instrument may get another name
+VOICE_SHARE = 0.65  # of the recent notes from which on monophonic music is sung
 WAIT = 16  # frames (0.19 s) after the maximum that end a note
 OVERTONE_DOUBT = 0.4  # share of the log-odds by which a note is surer that its overtones lose
 ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch that is heard
@@ -116,11 +117,12 @@ class Tracker(ABC):
             self._add_sounding(event)
 
     def set_instrument_weights(self, weights: Mapping[str, float]) -> None:
-        """Which instruments play, as in ``TrackerSettings.onset_threshold_for``."""
+        """Set how many of the recent notes each class of instruments played."""
         self._least = self.settings.onset_threshold_for(weights)
+        self._sings = weights.get("voice", 0.0) > VOICE_SHARE * sum(weights.values())
 
     @abstractmethod
-    def read(self, block: NDArray[np.float32], new: int) -> None:
+    def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
         """Take the next ``new`` frames; call ``step`` for each of them next. In anytime mode the
         ``columns`` - 1 frames before come first."""
 

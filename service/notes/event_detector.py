@@ -13,8 +13,9 @@ from service.notes.bends import HISTORY_FRAMES, BendTracker
 from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.frames import as_probabilities
 from service.notes.instrument_classifier import InstrumentClassifier
+from service.notes.monophonic import PIANO
 from service.notes.resume import ResumePoint
-from service.notes.tracker import PIANO, NoteTracker
+from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.midi_file import PEDALLED
 
@@ -54,7 +55,8 @@ class EventDetector:
         self.instruments = self._classifier.classes
         if last_age is not None or self.instruments and set(self.instruments) <= set(CHORDAL):
             settings = replace(settings, line=None)
-        tracked = [name for name in TRACKED if name in heads]
+        sung = settings.line and "voice" in self.instruments
+        tracked = [name for name in (*TRACKED, *((CENTS,) if sung else ())) if name in heads]
         self._rows = [heads.index(name) for name in tracked]
         self._earlier: NDArray[np.float32] | None = None
         if "onset" not in heads:
@@ -129,7 +131,7 @@ class EventDetector:
             self._earlier = np.pad(frames, ((0, new), (0, 0)))[new : new + RISE]
             rise = np.maximum(0, known[0] - frames[:-RISE])
             known = np.concatenate([known, rise[None]])
-        self._tracker.read(known, new)
+        self._tracker.read(known, new, offset_cents)
         self._classifier.append(first_frame - before, probabilities, new)
         if self._bends:
             row = np.zeros((new, PITCHES), np.float32)

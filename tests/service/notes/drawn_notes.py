@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
+from service.notes.monophonic import PIANO
 from service.notes.resume import ResumePoint
-from service.notes.tracker import PIANO, NoteTracker
+from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 
 FRAME_S = 128 / 11_025

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from service.notes.anytime import AnytimeTracker
 from service.notes.event_detector import EventDetector
 from service.notes.events import NoteEvent
+from service.notes.monophonic import PIANO
 from service.notes.resume import MEAN_VELOCITY
-from service.notes.tracker import PIANO, NoteTracker
+from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import DEFAULT_VELOCITY, LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import (
     ALL_HEADS,

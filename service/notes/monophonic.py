@@ -1,0 +1,197 @@
+"""Monophonic music as the best path through its frames: is it monophonic, and which path is best.
+
+In each frame a path is in one state, the pitch of a note, or in silence. A path gains g[f, p] in
+frame f of state p and pays the cost c[f, p] if a note starts there. Silence gains nothing and costs
+nothing. With V[f, p] the gain of the best path through the frames f ... f + A that is in p at f
+(A: AHEAD_FRAMES), the note that sounds in state p gives way to another state q or to silence,
+whichever gains more, if
+
+    V[f, q] - c[f, q] > V[f, p]        or        V[f, silence] > V[f, p]
+
+The past matters only through the note that sounds. Each step is final once frame f + A is decoded.
+
+The states of ``SemitoneLine`` are the 128 pitches. With y and o the probabilities of the frame and
+onset heads:
+
+    g[f, p] = log-odds of (y[f, p] + SPREAD (y[f, p - 1] + y[f, p + 1])) + bias
+    c[f, p] = cost - onset_weight max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
+
+SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows with the
+share of recent frames in which the network is uncertain. It is more certain of instruments that it
+was trained on, and their notes end sooner when its probabilities fall.
+
+``service.notes.singing`` has the states for singers.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import PITCHES
+from service.notes.events import NoteEvent
+from service.notes.frames import OVERTONES
+from service.notes.tracker_settings import LineSettings
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+Real = TypeVar("Real", np.float32, np.float64)
+
+AHEAD_FRAMES = 8
+MIN_FRAMES = 6  # minimum length of a note
+MEMORY_FRAMES = 172  # frames that decide between monophonic and polyphonic, and the bias
+SECOND_THRESHOLD, SECOND_FRAMES = 0.5, 5
+
+PIANO = "instrument:piano"
+PIANO_SHARE = 0.3
+_NEAR = 2  # semitones: a glide, or a vibrato between two pitches
+_APART = np.abs(np.subtract.outer(np.arange(PITCHES), np.arange(PITCHES)))
+_UNRELATED = (_APART > _NEAR) & ~np.isin(_APART, OVERTONES)
+
+SPREAD = np.float32(0.3)
+MIN_ONSET = np.float32(0.05)
+MIN_COST = np.float32(1.0)
+AUDIBLE, CERTAIN = 0.1, 0.5
+"""Minimum frame probability of the likeliest pitch in a frame that counts, and in a certain one."""
+UNCERTAIN_SHARES = (0.2, 0.6)
+"""Shares of uncertain frames at which ``doubt_bias`` starts to count, and counts fully."""
+PRIOR = (0.3, 20)  # share of uncertain frames before the first frame, and its weight in frames
+_MIN_PROBABILITY = np.float32(5e-3)  # all probabilities below are treated as equal
+
+
+class Gains(NamedTuple):
+    """Gains of the best paths from one frame on.
+
+    Attributes:
+        start: if a note starts in this frame, with its cost.
+        pitch: MIDI note number of that note.
+        silent: if the frame is silent.
+        held: if a sounding note continues, for each of these notes.
+    """
+
+    start: float
+    pitch: int
+    silent: float
+    held: list[float]
+
+
+def log_odds(probabilities: F32) -> F32:
+    bounded = np.clip(probabilities, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    return np.log(bounded / (1 - bounded))
+
+
+_NO_ONSET = log_odds(np.array(MIN_ONSET))
+
+
+def best_paths(
+    gain: NDArray[Real], cost: NDArray[Real], bias: NDArray[Real]
+) -> tuple[NDArray[Real], NDArray[Real], NDArray[np.bool_]]:
+    """Return the gains of the best paths through AHEAD_FRAMES + 1 frames, from each of n frames on:
+    of those in each of k states in that frame, [n, k], and of those in silence, [n]. The third
+    array, [AHEAD_FRAMES, n, k], is true where a path has left its first state 1, 2 ... frames
+    later.
+
+    Args:
+        gain: of each state, [n + AHEAD_FRAMES, k].
+        cost: of a start in each state, [n + AHEAD_FRAMES, k], or [n + AHEAD_FRAMES, 1].
+        bias: added to the gain of every note in the paths from each frame on, [n].
+    """
+    count, extra = len(bias), bias[:, None]
+    left = np.zeros((AHEAD_FRAMES, count, gain.shape[1]), np.bool_)
+    note, silent = gain[AHEAD_FRAMES:] + extra, np.zeros(count, gain.dtype)
+    for i in reversed(range(AHEAD_FRAMES)):  # from the paths one frame later on
+        silent = np.maximum(silent, (note - cost[i + 1 : i + 1 + count]).max(axis=1))
+        np.less(note, silent[:, None], out=left[i])
+        note = gain[i : i + count] + extra + np.maximum(note, silent[:, None])
+    return note, silent, left
+
+
+class SemitoneLine:
+    """Paths whose states are the 128 pitches, for all instruments except singers."""
+
+    def __init__(self, settings: LineSettings) -> None:
+        self._settings = settings
+        self._pitches: list[int] = []  # that gain more than silence in some frame
+        self._sounding = self._starting = np.zeros((0, 0), np.float32)
+        self._silent = np.zeros(0, np.float32)
+
+    def read(self, frame: F32, onset: F32, bias: F32) -> None:
+        """Find the best paths from each frame of the next block on. ``frame`` and ``onset`` are
+        [n + AHEAD_FRAMES, 128], bias [n]."""
+        spread = frame.copy()
+        spread[:, 1:] += SPREAD * frame[:, :-1]
+        spread[:, :-1] += SPREAD * frame[:, 1:]
+        highest = np.maximum(_MIN_PROBABILITY, spread.max(axis=0))
+        pitches = np.flatnonzero(highest > 1 / (1 + np.exp(bias.max())))
+        self._pitches = pitches.tolist()
+        if self._pitches:
+            line = self._settings
+            raised = np.maximum(0, log_odds(onset[:, pitches]) - _NO_ONSET)
+            cost = np.maximum(MIN_COST, line.cost - np.float32(line.onset_weight) * raised)
+            odds = log_odds(spread[:, pitches])
+            self._sounding, self._silent, _ = best_paths(odds, cost, bias)
+            self._starting = self._sounding - cost[: len(bias)]
+
+    def gains(self, i: int, sounding: Iterable[NoteEvent]) -> Gains | None:
+        """Return the gains of the paths from the i-th frame of the block on; None if silence gains
+        more than any note."""
+        if not self._pitches:
+            return None
+        best = int(self._starting[i].argmax())
+        notes = dict(zip(self._pitches, self._sounding[i].tolist(), strict=True))
+        held = [notes.get(note.pitch, -math.inf) for note in sounding]
+        start = float(self._starting[i, best])
+        return Gains(start, self._pitches[best], float(self._silent[i]), held)
+
+
+class MonophonyDetector:
+    """Decides whether the music is monophonic, and how uncertain the network is of it.
+
+    It is polyphonic for MEMORY_FRAMES after a second pitch has sounded for SECOND_FRAMES: one that
+    is neither near the likeliest pitch nor in its harmonic series, with a frame probability of
+    SECOND_THRESHOLD. A piano counts as polyphonic, because its notes ring on.
+    """
+
+    def __init__(self, settings: LineSettings, heads: tuple[str, ...]) -> None:
+        self._settings = settings
+        self._frame = heads.index("frame")
+        self._piano = heads.index(PIANO) if PIANO in heads else None
+        self._run = 0  # consecutive frames, up to the latest, with a second pitch
+        # Flags of the latest frames: a second pitch lasts, a pitch sounds, a piano sounds, a pitch
+        # is audible, a pitch is certain.
+        self._latest = deque([(False,) * 5] * MEMORY_FRAMES)
+        self._counts = [0] * 5
+
+    def process(self, known: F32) -> tuple[list[bool], F32]:
+        """Return for each of the next n frames, [heads, n, 128], whether the music is polyphonic,
+        and the bias of notes, [n], when that frame is the newest."""
+        line, frame = self._settings, known[self._frame]
+        rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
+        top = frame[rows, likeliest]
+        sounds = top >= SECOND_THRESHOLD
+        second = piano = sounds & False
+        if sounds.any():
+            others = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1)
+            second = others >= SECOND_THRESHOLD
+            if self._piano is not None:
+                piano = sounds & (known[self._piano, rows, likeliest] >= 0.5)
+        flags = second, sounds, piano, top >= AUDIBLE, top >= CERTAIN
+        polyphonic, bias = [], []
+        for now in zip(*(flag.tolist() for flag in flags), strict=True):
+            self._run = self._run + 1 if now[0] else 0
+            now = (self._run >= SECOND_FRAMES, *now[1:])
+            self._latest.append(now)
+            old = self._latest.popleft()
+            if now != old:
+                self._counts = [c + n - o for c, n, o in zip(self._counts, now, old, strict=True)]
+            seconds, count, pianos, audible, certain = self._counts
+            polyphonic.append(seconds > 0 or pianos > PIANO_SHARE * count)
+            uncertain, frames = PRIOR
+            uncertain = (audible - certain + uncertain * frames) / (audible + frames)
+            low, high = UNCERTAIN_SHARES
+            weight = min(1.0, max(0.0, (uncertain - low) / (high - low)))
+            bias.append(line.bias + line.doubt_bias * weight)
+        return polyphonic, np.array(bias, np.float32)

@@ -1,0 +1,127 @@
+"""Singers in continuous pitch: the best path whose states are pitches 10 cents apart.
+
+A singer glides, wavers and is seldom exactly on a semitone, so the notes of a song are steps of a
+pitch curve, which are rounded to semitones afterwards. In frame f let m be the likeliest pitch,
+corrected by the row CENTS, and y its frame probability plus half of those of its neighbours. Let o
+be the largest onset probability of the same three pitches. In the terms of
+``service.notes.monophonic``, a path gains in a note of pitch mu
+
+    g[f, mu] = log-odds of y + 1 - y min(|m - mu|, 2 semitones)
+    c[f]     = 7 - max(0, log-odds of o + 3), at least 1
+
+The pitch mu of a sounding note is not fixed: the note continues with whichever mu suits both its
+past and its future best. With P[f, mu] the sum of -y min(|m - mu|, 2) over the frames of the note
+before f, at most PAST_FRAMES, its gain is
+
+    max over mu of (P[f, mu] + V[f, mu]) - max over mu of P[f, mu]
+
+A note is sent after AHEAD_FRAMES, with the pitch of the frames decoded until then: the one with the
+largest sum of frame probabilities, weighted with the square of the number of the frame, because a
+glide leads to many notes. All gains are integers in float64, so their sums are exact, and do not
+depend on where they start.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import PITCHES, SCALE_CENTS
+from service.notes.events import NoteEvent
+from service.notes.monophonic import (
+    AHEAD_FRAMES,
+    F32,
+    F64,
+    MIN_FRAMES,
+    Gains,
+    best_paths,
+    log_odds,
+)
+
+PAST_FRAMES = 128  # maximum number of frames of a sounding note that count (1.5 s)
+COST, ONSET_GAIN, MIN_COST = 7.0, 3.0, 1.0
+STEPS = 10  # states in a semitone
+CAP = 2 * STEPS  # maximum distance that counts
+_WEIGHTS = 1000  # resolution of the probability that weights distances
+MIN_WEIGHT = 50  # lower weights are 0
+_UNIT = STEPS * _WEIGHTS  # of all gains
+_KEPT = PAST_FRAMES + AHEAD_FRAMES
+_PITCH, _WEIGHT, _GAIN, _COST = range(4)
+_Paths = tuple[int, F64, F64, F64, NDArray[np.bool_]]  # first column, past, as of ``best_paths``
+
+
+class SungLine:
+    """Paths in continuous pitch, for a singer without accompaniment."""
+
+    def __init__(self) -> None:
+        self._curve = np.zeros((4, _KEPT))  # pitch in states, weight, gain at that pitch, cost
+        self._curve[_GAIN] = -_UNIT
+        self._oldest = -_KEPT  # frame of the first column
+        self._rows = np.zeros((AHEAD_FRAMES, PITCHES), np.float32)
+        self._paths: _Paths | None = None  # of this block, once they are needed
+
+    def resume(self, first_frame: int) -> None:
+        """``first_frame`` is the first frame of the next block."""
+        self._oldest = first_frame - _KEPT
+
+    def read(self, frame: F32, onset: F32, cents: F32, offset_cents: float) -> None:
+        """Append a block of n frames to the pitch curve.
+
+        Args:
+            frame: probabilities, [AHEAD_FRAMES + n, 128], a view that stays valid for this block.
+            onset, cents: rows of the block, [n, 128].
+            offset_cents: added to the cents.
+        """
+        self._rows, frame = frame, frame[AHEAD_FRAMES:]
+        rows, best = np.arange(len(frame)), frame.argmax(axis=1)
+        below, above = np.maximum(best - 1, 0), np.minimum(best + 1, PITCHES - 1)
+        own, sides = frame[rows, best], frame[rows, below] + frame[rows, above]
+        odds = log_odds(own + np.float32(0.5) * sides)
+        raised = cents[rows, best]
+        deviation = np.where(raised > 0, (raised - 0.5) * SCALE_CENTS + offset_cents, 0.0)
+        onsets = np.maximum(onset[rows, best], np.maximum(onset[rows, below], onset[rows, above]))
+        cost = np.maximum(MIN_COST, COST - np.maximum(0, log_odds(onsets) + ONSET_GAIN))
+        weight = np.rint(_WEIGHTS / (1 + np.exp(-odds.astype(float))))
+        weight[weight < MIN_WEIGHT] = 0
+        curve = np.empty((4, _KEPT + len(frame)))
+        curve[:, :_KEPT] = self._curve[:, -_KEPT:]
+        curve[_PITCH, _KEPT:] = np.rint(STEPS * (best + deviation / 100))
+        curve[_WEIGHT, _KEPT:] = weight
+        curve[_GAIN, _KEPT:] = np.rint(_UNIT * (odds.astype(float) + 1))
+        curve[_COST, _KEPT:] = np.rint(_UNIT * cost.astype(float))
+        self._oldest += self._curve.shape[1] - _KEPT
+        self._curve, self._paths = curve, None
+
+    def gains(self, i: int, sounding: Iterable[NoteEvent]) -> Gains | None:
+        """Return the gains of the paths from the i-th frame of the block on; None if silence gains
+        more than any note."""
+        at = PAST_FRAMES + i  # column
+        span = slice(at, at + AHEAD_FRAMES + 1)
+        if self._curve[_GAIN, span].max() < 0:
+            return None
+        starts = [max(note.frame - self._oldest, at - PAST_FRAMES) for note in sounding]
+        if self._paths is None:
+            self._paths = self._best_paths(min([at - i, *starts]))
+        first, past, note, silent, left = self._paths
+        best, held = int(note[i].argmax()), []
+        start_gain = float(note[i, best] - self._curve[_COST, at])
+        for start in starts:
+            own = past[at - first] - past[start - first]
+            held.append(float((own + note[i]).max() - own.max()))
+        leaves = left[:, i, best]
+        length = int(leaves.argmax()) + 1 if leaves.any() else AHEAD_FRAMES + 1
+        rows = self._rows[i : i + max(MIN_FRAMES, length)]
+        pitch = int((np.arange(1, len(rows) + 1) ** 2 @ rows).argmax())
+        return Gains(start_gain, pitch, float(silent[i]), held)
+
+    def _best_paths(self, first: int) -> _Paths:
+        """Evaluate the block. ``first`` is the first column of the notes that sound."""
+        pitch, weight, gain, cost = self._curve[:, first:]
+        states = np.unique(pitch[weight > 0])  # the gains are greatest at these
+        near = np.maximum(0, CAP - np.abs(pitch[:, None] - states)) * weight[:, None]
+        past = np.zeros((len(pitch) + 1, len(states)))
+        np.cumsum(near, axis=0, out=past[1:])
+        now = PAST_FRAMES - first
+        gains = near[now:] + (gain - CAP * weight)[now:, None]
+        bias = np.zeros(len(gains) - AHEAD_FRAMES)
+        return first, past, *best_paths(gains, cost[now:, None], bias)

@@ -30,7 +30,7 @@ from model.storage import load, shipped
 from service.protocol.options import Mode, StreamOptions
 from training.evaluation.families import evaluate_families
 from training.evaluation.real import evaluate_collection
-from training.evaluation.scores import evaluate_scores
+from training.evaluation.score_roundtrip import evaluate_scores
 from training.music.families import validation_passages
 from training.music.recordings import Collection, read_collection
 from training.music.synth.config import CACHE, SynthConfig

@@ -12,7 +12,7 @@ from service.engine.runners import EngineModel
 from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
 from training.arrays import F64, I64
-from training.evaluation.truth import known_f1, known_frame_f1, truth_of
+from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.metrics import FIGURES, confusion, estimated_notes, matched_onsets
 from training.music.transcribe import transcribe_array
@@ -21,7 +21,7 @@ PEDAL_FRAME_S = 0.05
 HALF_PEDAL = 0.5  # smallest depth that counts as down
 
 
-class Tally:
+class FamilyCounts:
     """What is right over some passages."""
 
     def __init__(self) -> None:
@@ -72,25 +72,27 @@ def evaluate_families(
     without notes ``false_notes_min``, in a minute. Of all, the accuracy by ``classes`` and
     ``pedal_f1`` in frames of 50 ms."""
     families: dict[str, dict[str, float]] = {}
-    whole = Tally()
+    whole = FamilyCounts()
     with LocalComputer(transcriber) as computer:
         for family, some in passages.items():
-            tally, scores, false, seconds = Tally(), [], 0, 0.0
+            counts, scores, false, seconds = FamilyCounts(), [], 0, 0.0
             for passage in some:
                 heard = transcribe_array(passage.audio, passage.sample_rate, computer, options)
                 truth, found = truth_of(passage), estimated_notes(heard.notes)
                 false += len(found)
                 seconds += len(passage.audio) / passage.sample_rate
                 if len(truth.notes):
-                    ends = known_f1(truth, found, offsets=True)
-                    scores.append((known_frame_f1(truth, found), known_f1(truth, found), ends))
-                for one in (tally, whole):
+                    ends = labelled_f1(truth, found, offsets=True)
+                    scores.append(
+                        (labelled_frame_f1(truth, found), labelled_f1(truth, found), ends)
+                    )
+                for one in (counts, whole):
                     one.add(passage, heard.notes, heard.pedal)
             figures = {"false_notes_min": 60 * false / max(seconds, 1e-9)}
             if scores:
                 figures = dict(zip(FIGURES[1:], np.mean(scores, axis=0).tolist(), strict=True))
-            if tally.confusion.any():
-                figures["instruments"] = tally.accuracy
+            if counts.confusion.any():
+                figures["instruments"] = counts.accuracy
             families[family] = figures
             said = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
             print(f"{family:20}{said}", flush=True)

@@ -31,7 +31,7 @@ from training.music.metrics import (
     estimated_notes,
     matched_onsets,
     note_on_delays,
-    scores,
+    recording_metrics,
 )
 from training.music.notes import Notes
 from training.music.recordings import AudioError, Collection, Recording, read_audio
@@ -72,7 +72,7 @@ def evaluate_collection(
         print(f"not scored: {reason}", flush=True)
     print(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}), flush=True)
     results: list[dict[str, Result]] = [{} for _ in streams]
-    attempt = partial(_attempt, make_transcriber, streams, label_shift_s)
+    attempt = partial(_evaluate_recording, make_transcriber, streams, label_shift_s)
     recordings = collection.recordings
     failures = dict(collection.failures)
     threads = max(1, (os.cpu_count() or 1) // max(1, jobs))
@@ -89,8 +89,8 @@ def evaluate_collection(
                 print(row(recording.name, lookahead, result.figures), flush=True)
     reports = []
     for options, so_far in zip(streams, results, strict=True):
-        of_all = report(so_far)
-        print(f"\nlook-ahead {options.lookahead_ms:g} ms{table(of_all)}", flush=True)
+        summary = report(so_far)
+        print(f"\nlook-ahead {options.lookahead_ms:g} ms{table(summary)}", flush=True)
         how = {
             "model": name,
             "mode": options.mode.value,
@@ -100,11 +100,11 @@ def evaluate_collection(
             "failures": failures,
             "unlabelled": [str(path) for path in collection.unlabelled],
         }
-        reports.append(how | of_all)
+        reports.append(how | summary)
     return reports
 
 
-def _attempt(
+def _evaluate_recording(
     make_transcriber: MakeTranscriber,
     streams: list[StreamOptions],
     label_shift_s: float,
@@ -142,7 +142,7 @@ def score(
     """All scores of one transcription. probabilities: (frames, PITCHES); known_s: as in
     ``note_on_delays``, None if unknown."""
     matched = matched_onsets(reference, estimated)
-    figures = scores(reference, estimated, matched, probabilities, frame_s)
+    figures = recording_metrics(reference, estimated, matched, probabilities, frame_s)
     if known_s is not None:
         figures |= note_on_delays(reference, matched, known_s)
     return Result(figures, estimated.onset[matched[:, 1]] - reference.onset[matched[:, 0]])
@@ -160,11 +160,11 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
 def report(results: Mapping[str, Result]) -> Report:
     """Plain values: ``recordings`` holds the figures of each, those that it has; ``mean`` and
     ``interval`` those over recordings."""
-    of_all = {
+    by_figure = {
         name: [r.figures[name] for r in results.values() if name in r.figures]
         for name in DEFINITIONS
     }
-    values = {name: found for name, found in of_all.items() if found}
+    values = {name: found for name, found in by_figure.items() if found}
     late_ms = 1000 * np.concatenate([np.zeros(0), *(r.onset_errors_s for r in results.values())])
     quartiles = np.percentile(late_ms, [25, 50, 75]).tolist() if len(late_ms) else [None] * 3
     return {

@@ -26,7 +26,7 @@ class Truth:
     """(frames, PITCHES): what the labels leave open, bits of ONSET_UNKNOWN and FRAME_UNKNOWN."""
     frame_s: float
 
-    def knows(self, onset_s: F64, pitch: NDArray) -> Bools:
+    def is_labelled(self, onset_s: F64, pitch: NDArray) -> Bools:
         """Whether the labels determine each of these onsets."""
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return np.asarray(self.unknown[frame, pitch] & ONSET_UNKNOWN == 0)
@@ -47,25 +47,25 @@ def truth_of(passage: Passage) -> Truth:
     inside = (passage.notes.onset >= 0) & (passage.notes.onset < frames * frame_s)
     truth = Truth(passage.notes.where(inside), unknown, frame_s)
     notes = truth.notes
-    if len(notes) and not truth.knows(notes.onset, notes.pitch).any():
+    if len(notes) and not truth.is_labelled(notes.onset, notes.pitch).any():
         return Truth(notes, unknown & np.uint8(FRAME_UNKNOWN), frame_s)
     return truth
 
 
-def known_f1(truth: Truth, notes: Notes, offsets: bool = False) -> float:
+def labelled_f1(truth: Truth, notes: Notes, offsets: bool = False) -> float:
     """F1 of the notes whose onsets the labels determine, if ``offsets`` by their ends as well; 0 if
     there are none and none is found."""
     written, found = matched_onsets(truth.notes, notes, offsets).T
-    written_known = truth.knows(truth.notes.onset, truth.notes.pitch)
+    written_known = truth.is_labelled(truth.notes.onset, truth.notes.pitch)
     hits = int(written_known[written].sum())
     wrong = np.ones(len(notes), bool)
     wrong[found] = False
-    wrong &= truth.knows(notes.onset, notes.pitch)
+    wrong &= truth.is_labelled(notes.onset, notes.pitch)
     total = int(written_known.sum()) + hits + int(wrong.sum())
     return 2 * hits / max(1, total)
 
 
-def known_frame_f1(truth: Truth, notes: Notes) -> float:
+def labelled_frame_f1(truth: Truth, notes: Notes) -> float:
     """F1 of the frames that the labels determine."""
     known = truth.unknown & FRAME_UNKNOWN == 0
     shape = len(truth.unknown), truth.frame_s

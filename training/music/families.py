@@ -87,15 +87,15 @@ def validation_passages(
     for number, name in enumerate(FAMILIES):
         rng = np.random.default_rng([seed, number])
         recordings = real.get(name, [])
-        of_real = round(count / 2) if recordings else 0
-        passages = [_part(recordings, place, seconds, rng) for place in range(of_real)]
-        passages += _rendered(name, material, backgrounds, count - of_real, seconds, rng)
+        real_count = round(count / 2) if recordings else 0
+        passages = [_real_passage(recordings, place, seconds, rng) for place in range(real_count)]
+        passages += _rendered(name, material, backgrounds, count - real_count, seconds, rng)
         if passages:
             found[name] = passages
     return found
 
 
-def _part(recordings: list[RealRecording], place: int, seconds: float, rng: Rng) -> Passage:
+def _real_passage(recordings: list[RealRecording], place: int, seconds: float, rng: Rng) -> Passage:
     """A part of one of the recordings, which take turns."""
     recording = recordings[place % len(recordings)]
     length = min(len(recording.audio), int(seconds * SAMPLE_RATE))
@@ -150,7 +150,7 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
     rng = np.random.default_rng(0)
     families = {}
     for name, some in passages.items():
-        excerpts = [Excerpt(_judged(one), rng) for one in some]
+        excerpts = [Excerpt(_frame_labels(one), rng) for one in some]
         hops = [(one, hop) for one in excerpts for hop in range(0, one.positions, 96)]
         batch = empty_batch(len(hops), context)
         for row, (excerpt, hop) in enumerate(hops):
@@ -159,7 +159,7 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
     return families
 
 
-def _judged(passage: Passage) -> Rendered:
+def _frame_labels(passage: Passage) -> Rendered:
     """Frame by frame: what approximate labels say of onsets is not good enough for that."""
     doubts = passage.unknown
     if passage.approximate:

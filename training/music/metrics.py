@@ -101,7 +101,7 @@ def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
     return out
 
 
-def scores(
+def recording_metrics(
     reference: Notes, estimated: Notes, matched: I64, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
     """FIGURES of one recording, without frame_ap if it has no notes, VELOCITY_FIGURE if it has

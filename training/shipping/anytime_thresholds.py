@@ -100,7 +100,7 @@ def gather(
     ends, rows, pitches = table[:, :3].astype(int).T
     frames = ends - last_age + rows
     kept = (frames >= 0) & (frames < len(full) - last_age) & (excess >= 0)
-    kept[kept] &= truth.knows(frames[kept] * frame_s, pitches[kept])
+    kept[kept] &= truth.is_labelled(frames[kept] * frame_s, pitches[kept])
     end, row, pitch, frame = (column[kept] for column in (ends, rows, pitches, frames))
     onset_s = truth.notes.onset
     note = nearest(onset_s, truth.notes.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)

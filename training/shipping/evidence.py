@@ -20,7 +20,7 @@ from service.notes.note_collector import NoteCollector
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from training.arrays import F64
-from training.evaluation.truth import Truth, known_f1, known_frame_f1, truth_of
+from training.evaluation.truth import Truth, labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.metrics import estimated_notes
 from training.music.notes import FRAME_UNKNOWN, Notes, next_strokes
@@ -64,9 +64,9 @@ class PredictedPassage:
         """Return the mean of onset F1, frame F1 and, if the labelled ends are exact, onset + offset
         F1."""
         notes = self.detected_notes(settings)
-        figures = [known_f1(self.truth, notes), known_frame_f1(self.truth, notes)]
+        figures = [labelled_f1(self.truth, notes), labelled_frame_f1(self.truth, notes)]
         if self.truth.exact:
-            figures.append(known_f1(self.truth, notes, offsets=True))
+            figures.append(labelled_f1(self.truth, notes, offsets=True))
         return float(np.mean(figures))
 
 

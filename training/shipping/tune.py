@@ -18,7 +18,7 @@ import numpy as np
 from model.config import HOP, INSTRUMENT_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import LineSettings, TrackerSettings
-from training.evaluation.families import Tally
+from training.evaluation.families import FamilyCounts
 from training.music.families import FAMILIES, validation_passages
 from training.music.metrics import matched_onsets
 from training.music.synth.config import SynthConfig
@@ -156,14 +156,14 @@ def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
     """The instrument accuracy, a mean over the families, plus half of the mean of the pedal's F1 of
     frames with it down and with it up: pianists hold it most of the time, so that the first alone
     is best served by "always"."""
-    accuracy, whole = [], Tally()
+    accuracy, whole = [], FamilyCounts()
     for some in pieces.values():
-        tally = Tally()
+        counts = FamilyCounts()
         for piece in some:
             score = piece.detect(settings)
-            for one in (tally, whole):
+            for one in (counts, whole):
                 one.add(piece.passage, score.notes, score.pedal)
-        accuracy.append(tally.accuracy)
+        accuracy.append(counts.accuracy)
     return float(np.mean(accuracy)) + PEDAL_WEIGHT * float(np.mean(whole.pedal_f1))
 
 

@@ -12,7 +12,7 @@ from service.notes.events import Note, PedalPress
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
-from training.evaluation.families import Tally, evaluate_families
+from training.evaluation.families import FamilyCounts, evaluate_families
 from training.music.families import Passage
 from training.music.notes import joined, notes_of
 from training.shipping.evidence import predict_passages
@@ -29,15 +29,15 @@ PASSAGE = Passage(
 
 
 def test_a_tally_counts_who_plays_and_the_pedal() -> None:
-    tally = Tally()
+    counts = FamilyCounts()
     heard = [
         Note(i, pitch, 64, 1.0, 0, 0, 0.5 + i, 1.0 + i, "violin")
         for i, pitch in enumerate(FAKE_PITCHES[:2])
     ]
-    tally.add(PASSAGE, heard, [PedalPress(0.0, 1.0)])
-    assert tally.accuracy == 0.5
-    assert tally.by_class == {"violin": 1.0, "cello": 0.0}
-    up, down = tally.pedal_f1  # 30 and 30 frames of 50 ms, 10 of them wrong
+    counts.add(PASSAGE, heard, [PedalPress(0.0, 1.0)])
+    assert counts.accuracy == 0.5
+    assert counts.by_class == {"violin": 1.0, "cello": 0.0}
+    up, down = counts.pedal_f1  # 30 and 30 frames of 50 ms, 10 of them wrong
     assert down == pytest.approx(2 * 20 / (30 + 20))
     assert up == pytest.approx(2 * 30 / (30 + 40))
 
@@ -58,7 +58,7 @@ def test_names_and_pedal_are_judged_over_families() -> None:
         cast(TranscriptionModel, FakeTranscriber(HEADS)), {"duets": [PASSAGE]}
     )
     (piece,) = pieces["duets"]
-    tally, score = Tally(), piece.detect(TrackerSettings())
-    tally.add(PASSAGE, score.notes, score.pedal)
-    expected = tally.accuracy + sum(tally.pedal_f1) / 4
+    counts, score = FamilyCounts(), piece.detect(TrackerSettings())
+    counts.add(PASSAGE, score.notes, score.pedal)
+    expected = counts.accuracy + sum(counts.pedal_f1) / 4
     assert naming(pieces, TrackerSettings()) == pytest.approx(expected)

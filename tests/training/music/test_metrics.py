@@ -9,7 +9,7 @@ from training.music.metrics import (
     confusion,
     frame_average_precision,
     matched_onsets,
-    scores,
+    recording_metrics,
     velocity_f1,
 )
 from training.music.notes import Notes, notes_of_rows
@@ -20,7 +20,7 @@ SCALE = notes_of_rows(np.array([(0.1 * i, 0.1 * i + 0.08, 60 + i, 80) for i in r
 
 def scored(reference: Notes, found: Notes, probabilities: NDArray) -> dict[str, float]:
     matched = matched_onsets(reference, found)
-    return scores(reference, found, matched, probabilities, FRAME_S)
+    return recording_metrics(reference, found, matched, probabilities, FRAME_S)
 
 
 def test_a_perfect_transcription_scores_one_everywhere() -> None:

@@ -11,7 +11,7 @@ import soundfile
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
-from training.evaluation.truth import known_f1, known_frame_f1, truth_of
+from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
 from training.music.real import BOTH
@@ -48,38 +48,38 @@ def found(*notes: tuple[float, int]) -> Notes:
 def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
     truth = truth_of(passage([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES))
     all_but_the_doubtful = found((1.0, 57), (3.0, 81), (4.0, 57))
-    assert known_f1(truth, all_but_the_doubtful) == 1.0
-    assert known_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    assert labelled_f1(truth, all_but_the_doubtful) == 1.0
+    assert labelled_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
     more = found((1.0, 57), (2.3, 69), (3.0, 81), (4.0, 57), (5.5, 40))
-    assert known_f1(truth, more) == 1.0
-    assert known_f1(truth, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
-    assert known_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
+    assert labelled_f1(truth, more) == 1.0
+    assert labelled_f1(truth, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
+    assert labelled_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
         pytest.approx(2 * 3 / (3 + 4))
     )
     frames_alone = truth_of(passage([(1.9, 2.6, 69, 1)], TONES))
-    assert known_f1(frames_alone, all_but_the_doubtful) < 1
+    assert labelled_f1(frames_alone, all_but_the_doubtful) < 1
 
 
 def test_ends_count_where_onsets_are_known() -> None:
     truth = truth_of(passage([(1.9, 2.6, 69, 2)], TONES))
     short = found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))  # 0.3 s in place of 0.5
-    assert known_f1(truth, short) == 1.0
-    assert known_f1(truth, short, offsets=True) == 0.0
+    assert labelled_f1(truth, short) == 1.0
+    assert labelled_f1(truth, short, offsets=True) == 0.0
     rows = [(onset, offset, pitch, 64) for pitch, onset, offset in TONES[2:]]
-    assert known_f1(truth, notes_of_rows(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
+    assert labelled_f1(truth, notes_of_rows(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
 
 
 def test_approximate_labels_are_taken_as_they_are() -> None:
     everywhere = truth_of(passage([(0.0, 6.0, -1, BOTH)], TONES))
-    assert known_f1(everywhere, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
-    assert known_frame_f1(everywhere, found((5.0, 40))) == 0.0
+    assert labelled_f1(everywhere, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    assert labelled_frame_f1(everywhere, found((5.0, 40))) == 0.0
     assert not everywhere.exact
 
 
 def test_frames_count_where_they_are_known() -> None:
     late = truth_of(passage([(1.3, 6.0, -1, FRAME_UNKNOWN)], TONES))
-    assert known_frame_f1(late, found((1.0, 57), (2.0, 40))) == pytest.approx(1.0, abs=0.04)
-    assert known_frame_f1(truth_of(passage([], TONES)), found((1.0, 57))) < 0.5
+    assert labelled_frame_f1(late, found((1.0, 57), (2.0, 40))) == pytest.approx(1.0, abs=0.04)
+    assert labelled_frame_f1(truth_of(passage([], TONES)), found((1.0, 57))) < 0.5
 
 
 def test_passages_are_transcribed_and_scored() -> None:

@@ -37,7 +37,7 @@ ENDINGS = (".musicxml", ".xml", ".mxl")
 
 
 @dataclass(frozen=True)
-class Played:
+class PerformedScore:
     """The beginning of a score: when its notes sound, and where they stand."""
 
     notes: Notes
@@ -69,7 +69,7 @@ def evaluate_scores(
         for number, path in enumerate(paths):
             rng = np.random.default_rng((0, number))
             try:
-                played = performed(path, seconds, rng)
+                played = perform_score(path, seconds, rng)
             except Exception as error:  # of the reader, which fails in many ways
                 print(f"{path.name}: cannot be read: {error}", flush=True)
                 continue
@@ -79,7 +79,7 @@ def evaluate_scores(
             notes, voices, pedal = orchestrate(bank, piece, played.notes, silent, rng, HELD_OUT)
             audio = render(bank, notes, voices, seconds, 0.0, rng, pedal).audio
             heard = transcribe_array(audio, SAMPLE_RATE, computer, options)
-            found[path.name] = compared(played, heard.notes)
+            found[path.name] = compare(played, heard.notes)
             print(f"{path.name:40}{found[path.name]}", flush=True)
     if not found:
         raise ValueError(f"{folder} has no {', '.join(ENDINGS)}")
@@ -88,7 +88,7 @@ def evaluate_scores(
     return {**means, "count": len(found), "scores": found}
 
 
-def performed(path: Path, seconds: float, rng: Rng) -> Played:
+def perform_score(path: Path, seconds: float, rng: Rng) -> PerformedScore:
     """The first ``seconds`` of a score, at a tempo that changes a little every few seconds."""
     with catch_warnings():
         simplefilter("ignore")  # of words that it cannot read
@@ -122,7 +122,7 @@ def performed(path: Path, seconds: float, rng: Rng) -> Played:
         velocity=rng.normal(70, 8, len(order)).clip(30, 110),
         part=part_of[order],
     )
-    return Played(
+    return PerformedScore(
         notes=notes,
         quarter=table["onset_quarter"][order].astype(float),
         programs=tuple(programs),
@@ -133,7 +133,7 @@ def performed(path: Path, seconds: float, rng: Rng) -> Played:
     )
 
 
-def compared(played: Played, found: list[Note]) -> dict[str, float]:
+def compare(played: PerformedScore, found: list[Note]) -> dict[str, float]:
     """The figures of one score."""
     notes, heard = played.notes, estimated_notes(found)
     matched = matched_onsets(notes, heard)

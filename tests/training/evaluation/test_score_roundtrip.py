@@ -12,7 +12,12 @@ from service.score.beats import Wishes
 from service.score.written import WrittenScore
 from tests.fakes import FakeTranscriber
 from tests.service.score.music import as_notes, tune
-from training.evaluation.scores import Played, compared, evaluate_scores, performed
+from training.evaluation.score_roundtrip import (
+    PerformedScore,
+    compare,
+    evaluate_scores,
+    perform_score,
+)
 from training.music.synth.config import SynthConfig
 
 pytest.importorskip("music21", reason="the extra score")
@@ -28,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def heard(played: Played) -> list[Note]:
+def heard(played: PerformedScore) -> list[Note]:
     """All that is played, in time."""
     notes = played.notes
     columns = (notes.onset, notes.offset, notes.pitch, notes.velocity)
@@ -36,9 +41,9 @@ def heard(played: Played) -> list[Note]:
 
 
 def test_all_is_right_if_all_is_heard(folder: Path) -> None:
-    played = performed(folder / "waltz.musicxml", 40.0, np.random.default_rng(1))
+    played = perform_score(folder / "waltz.musicxml", 40.0, np.random.default_rng(1))
     assert (played.beats_per_bar, played.subdivision, played.bar_quarters) == (3, 2, 3)
-    figures = compared(played, heard(played))
+    figures = compare(played, heard(played))
     assert figures["notes_found"] == figures["metre"] == figures["key"] == 1
     assert figures["place"] > 0.9
     assert figures["step"] > 0.9

@@ -2,17 +2,17 @@
 
     python -m training.evaluate real --data-dir DIR --lookahead-ms 100 200 --json OUT
 
-scores recordings with note labels, in any of the layouts of ``training.music.recordings``. The
-JSON holds ``recordings``, their ``mean`` and its 95 % bootstrap ``interval``, each with the figures
-that ``definitions`` explains, and ``onset_error_ms``. Labels can be shifted if audio is
-known to lag behind them. Recordings or labels that cannot be read are reported and listed in
-``failures``, and the exit status is 1; the others are scored.
+This scores recordings with note labels, in any of the layouts of ``training.music.recordings``. The
+JSON holds the figures of ``recordings``, their ``mean`` and its 95 % bootstrap ``interval`` over
+recordings, and ``onset_error_ms``; ``definitions`` explains the figures. Shift the labels if the
+audio lags behind them. Recordings and labels that cannot be read are listed in ``failures``; the
+others are scored, and the exit status is 1.
 
-    python -m training.evaluate families --synth DIR  # by family, and false notes in other sounds
-    python -m training.evaluate scores --data-dir DIR --synth DIR  # MusicXML, written down again
-    python -m training.evaluate musicnet --data-dir ARCHIVE        # as real; the paper's figure too
+    python -m training.evaluate families --synth DIR  # by family, and false notes without music
+    python -m training.evaluate scores --data-dir DIR --synth DIR  # round trip of MusicXML
+    python -m training.evaluate musicnet --data-dir ARCHIVE  # like real, and the paper's figure
 
-Each has its own --help. Nothing is tuned here.
+Each command has its own --help. Nothing is tuned here.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from training.music.recordings import Collection, read_collection
 from training.music.synth.config import CACHE, SynthConfig
 from training.musicnet.windows import TEST_STRIDE, labelled_test_set, papers_figure
 
-MIDDLE_MS = 372.0  # look-ahead at which a stream reads the middle of the window
+MIDDLE_MS = 372.0  # look-ahead of the middle of a window
 PROG = "python -m training.evaluate"
 
 Figures = dict[str, Any]
@@ -53,50 +53,57 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
     if failures := figures.get("failures"):
-        print(f"{len(failures)} not scored (see above)", file=sys.stderr)
+        print(f"{len(failures)} recordings not scored, see above", file=sys.stderr)
     return 1 if failures else 0
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog, usage="%(prog)s WHAT [options]", epilog="Each has its own --help."
+        prog=prog, usage="%(prog)s WHAT [options]", epilog="Each command has its own --help."
     )
     commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
 
     def command(
         run: Callable[[argparse.Namespace], Figures], about: str, data: str = ""
     ) -> Callable[..., object]:
-        """A sub-command with what all have in common; returns its ``add_argument``."""
+        """Add a sub-command with the common options; return its ``add_argument``."""
         name = run.__name__.removeprefix("_")
-        one = commands.add_parser(name, usage=f"{prog} {name} [options]", help=about)
-        one.set_defaults(run=run, mode=Mode.BLOCK, label_shift_ms=0.0)
-        add = one.add_argument
+        command_parser = commands.add_parser(name, usage=f"{prog} {name} [options]", help=about)
+        command_parser.set_defaults(run=run, mode=Mode.BLOCK, label_shift_ms=0.0)
+        add = command_parser.add_argument
         if data:
             add("--data-dir", type=Path, required=True, help=data)
-        add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors")
+        add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors file")
         at, several = MIDDLE_MS if run is _musicnet else 200.0, run in (_real, _musicnet)
-        text = f"{'one or several ' if several else ''}(default: {at:g})"
+        text = f"{'one or several values ' if several else ''}(default: {at:g})"
         add("--lookahead-ms", type=float, nargs="+" if several else 1, default=[at], help=text)
         add("--json", type=Path, help="write all figures to this file")
         if several:
-            add("--jobs", type=int, default=os.cpu_count() or 1, help="recordings at once")
+            add(
+                "--jobs", type=int, default=os.cpu_count() or 1, help="number of parallel processes"
+            )
         else:
-            add("--synth", type=Path, required=True, help="training data: for held-out sounds")
-            add("--cache", type=Path, default=CACHE, help="its cache (default: %(default)s)")
+            add("--synth", type=Path, required=True, help="training data with held-out sounds")
+            add(
+                "--cache",
+                type=Path,
+                default=CACHE,
+                help="cache of the training data (default: %(default)s)",
+            )
         return add
 
     add = command(_real, "recordings with note labels", "audio and labels, in any layout")
-    add("--label-shift-ms", type=float, default=0.0, help="added to the labels")
-    waits = "block, or anytime (--lookahead-ms is its longest wait)"
-    add("--mode", choices=list(Mode), help=waits)
+    add("--label-shift-ms", type=float, default=0.0, help="added to the times of the labels")
+    text = "block (default), or anytime with --lookahead-ms as its maximum wait"
+    add("--mode", choices=list(Mode), help=text)
 
     add = command(_families, "passages of every family, and sounds without notes")
-    add("--real", type=Path, help="real recordings of training: for their validation split")
-    add("--passages", type=int, default=12, help="of each family (default: %(default)s)")
-    add("--seconds", type=float, default=20.0, help="of each (default: %(default)g)")
+    add("--real", type=Path, help="real recordings of training, for their validation split")
+    add("--passages", type=int, default=12, help="number for each family (default: %(default)s)")
+    add("--seconds", type=float, default=20.0, help="length of each (default: %(default)g)")
 
-    add = command(_scores, "scores performed and written again", "MusicXML files")
-    add("--seconds", type=float, default=30.0, help="of each (default: %(default)g)")
+    add = command(_scores, "round trip of scores", "folder of MusicXML files")
+    add("--seconds", type=float, default=30.0, help="length of each (default: %(default)g)")
 
     add = command(_musicnet, "test recordings of MusicNet", "the unpacked archive")
     between = "samples between windows (default: %(default)s)"
@@ -134,7 +141,7 @@ def _musicnet(options: argparse.Namespace) -> Figures:
 
 
 def _scored(options: argparse.Namespace, collection: Collection) -> Figures:
-    """The report of one look-ahead; for several the first, with all of them inside."""
+    """Return the report for the first look-ahead. With several, all are in ``by_lookahead``."""
     model, shift_s = partial(load, options.model), options.label_shift_ms / 1000
     reports = evaluate_collection(collection, model, _streams(options), shift_s, options.jobs)
     several = {"by_lookahead": reports} if len(reports) > 1 else {}

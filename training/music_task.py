@@ -35,7 +35,7 @@ from training.music.families import (
     family_metrics,
     family_windows,
     precision,
-    predicted,
+    predict_windows,
     validation_passages,
 )
 from training.music.losses import ClassShares, DistillationConfig, HeadWeights, Teacher, heads_loss
@@ -160,7 +160,7 @@ class MusicTask:
         if self._validation is None:
             self._validation = self._held_out()
         config = network.config
-        heard = {name: predicted(network, batch) for name, batch in self._validation.items()}
+        heard = {name: predict_windows(network, batch) for name, batch in self._validation.items()}
         several = zip(*(batch.targets for batch in self._validation.values()), strict=True)
         targets = Targets(*map(np.concatenate, several))
 

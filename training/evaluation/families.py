@@ -1,5 +1,7 @@
-"""Notes, instruments and pedal on the validation passages of every family, through the service's
-own stream."""
+"""Accuracy of notes, instruments and pedal on the validation passages of every family.
+
+The service's stream transcribes the passages, as it does in use.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,16 +24,17 @@ HALF_PEDAL = 0.5  # smallest depth that counts as down
 
 
 class FamilyCounts:
-    """What is right over some passages."""
+    """Counts over several passages: instruments of matched notes, and frames of the pedal."""
 
     def __init__(self) -> None:
         self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
-        self._pedal = np.zeros((2, 2), np.int64)  # frames with it up or down: labelled, heard
+        self._pedal = np.zeros((2, 2), np.int64)  # frames: labelled up or down, detected up or down
 
     def add(self, passage: Passage, notes: list[Note], pedal: Sequence[PedalPress]) -> None:
-        """What was heard of a passage."""
-        found = estimated_notes(notes)
-        self.confusion += confusion(passage.notes, found, matched_onsets(passage.notes, found))
+        """Count the notes and pedal presses that were detected in a passage."""
+        estimated = estimated_notes(notes)
+        matched = matched_onsets(passage.notes, estimated)
+        self.confusion += confusion(passage.notes, estimated, matched)
         if passage.pedal is not None:
             frames = int(len(passage.audio) / passage.sample_rate / PEDAL_FRAME_S)
             presses = np.array([(press.onset_s, press.offset_s) for press in pedal])
@@ -40,60 +43,66 @@ class FamilyCounts:
 
     @property
     def accuracy(self) -> float:
-        """Of the instruments of the notes found."""
+        """Share of matched notes that have the right instrument."""
         return float(self.confusion.trace() / max(1, self.confusion.sum()))
 
     @property
     def by_class(self) -> dict[str, float]:
-        """The accuracy for the notes of each class."""
-        right, all_of = self.confusion.diagonal(), self.confusion.sum(axis=1)
-        return {INSTRUMENTS[n]: float(right[n] / all_of[n]) for n in np.flatnonzero(all_of)}
+        """Share of matched notes that have the right instrument, by labelled class."""
+        right, total = self.confusion.diagonal(), self.confusion.sum(axis=1)
+        return {INSTRUMENTS[n]: float(right[n] / total[n]) for n in np.flatnonzero(total)}
 
     @property
     def pedal_f1(self) -> tuple[float, float]:
-        """In frames of PEDAL_FRAME_S: of the pedal that is up, and that is down."""
+        """F1 of frames with the pedal up, and of frames with the pedal down. Frames last
+        PEDAL_FRAME_S."""
         both = self._pedal.sum(axis=0) + self._pedal.sum(axis=1)
         up, down = 2 * self._pedal.diagonal() / np.maximum(1, both)
         return float(up), float(down)
 
 
 def _down(presses: F64, frames: int) -> I64:
-    """[frames]: 1 if the pedal is down in the middle of a frame; presses: [n, 2] in s."""
+    """Return [frames]: 1 if the pedal is down at the centre of the frame. presses: [n, 2], s."""
     middle = (np.arange(frames) + 0.5) * PEDAL_FRAME_S
-    begins, ends = presses[:, :1], presses[:, 1:]
-    return np.asarray(((begins <= middle) & (middle < ends)).any(axis=0), np.int64)
+    starts, ends = presses[:, :1], presses[:, 1:]
+    return np.asarray(((starts <= middle) & (middle < ends)).any(axis=0), np.int64)
 
 
 def evaluate_families(
     transcriber: EngineModel, options: StreamOptions, passages: Mapping[str, Sequence[Passage]]
 ) -> dict[str, Any]:
-    """Plain values. Of each of ``families`` means over its passages: ``frame_f1``, ``onset_f1``,
-    ``onset_offset_f1``, and the accuracy of the ``instruments`` of the notes found; of sounds
-    without notes ``false_notes_min``, in a minute. Of all, the accuracy by ``classes`` and
-    ``pedal_f1`` in frames of 50 ms."""
+    """Transcribe the passages of every family and return figures as plain values.
+
+    Returns:
+        ``families``: for each family the means over its passages: ``frame_f1``, ``onset_f1``,
+        ``onset_offset_f1``, and ``instruments``, the share of matched notes with the right
+        instrument. A family without notes has ``false_notes_min``, false notes per minute.
+        ``classes``: the share of right instruments by labelled class, over all families.
+        ``pedal_f1``: F1 of frames of 50 ms with the pedal down, over all families.
+    """
     families: dict[str, dict[str, float]] = {}
-    whole = FamilyCounts()
+    overall = FamilyCounts()
     with LocalComputer(transcriber) as computer:
-        for family, some in passages.items():
-            counts, scores, false, seconds = FamilyCounts(), [], 0, 0.0
-            for passage in some:
-                heard = transcribe_array(passage.audio, passage.sample_rate, computer, options)
-                truth, found = truth_of(passage), estimated_notes(heard.notes)
-                false += len(found)
-                seconds += len(passage.audio) / passage.sample_rate
+        for family, of_family in passages.items():
+            counts, scores, note_count, seconds = FamilyCounts(), [], 0, 0.0
+            for passage in of_family:
+                audio, rate = passage.audio, passage.sample_rate
+                transcription = transcribe_array(audio, rate, computer, options)
+                truth, notes = truth_of(passage), estimated_notes(transcription.notes)
+                note_count += len(notes)
+                seconds += len(audio) / rate
                 if len(truth.notes):
-                    ends = labelled_f1(truth, found, offsets=True)
-                    scores.append(
-                        (labelled_frame_f1(truth, found), labelled_f1(truth, found), ends)
-                    )
-                for one in (counts, whole):
-                    one.add(passage, heard.notes, heard.pedal)
-            figures = {"false_notes_min": 60 * false / max(seconds, 1e-9)}
+                    onset_f1 = labelled_f1(truth, notes)
+                    onset_offset_f1 = labelled_f1(truth, notes, offsets=True)
+                    scores.append((labelled_frame_f1(truth, notes), onset_f1, onset_offset_f1))
+                for count in (counts, overall):
+                    count.add(passage, transcription.notes, transcription.pedal)
+            figures = {"false_notes_min": 60 * note_count / max(seconds, 1e-9)}
             if scores:
                 figures = dict(zip(FIGURES[1:], np.mean(scores, axis=0).tolist(), strict=True))
             if counts.confusion.any():
                 figures["instruments"] = counts.accuracy
             families[family] = figures
-            said = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-            print(f"{family:20}{said}", flush=True)
-    return {"families": families, "classes": whole.by_class, "pedal_f1": whole.pedal_f1[1]}
+            text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+            print(f"{family:20}{text}", flush=True)
+    return {"families": families, "classes": overall.by_class, "pedal_f1": overall.pedal_f1[1]}

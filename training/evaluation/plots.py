@@ -1,10 +1,13 @@
-"""Figures of runs: ``python -m training.evaluation.plots RUN_DIR... --out DIR``.
+"""Plot training runs: ``python -m training.evaluation.plots RUN_DIR... --out DIR``.
 
-Of algorithmic runs error.png (validation error against optimiser step; paper, figures "RSE against
-SE" and "ablation experiments") and generalisation.png (accuracy against length, of runs that
-``training.algorithmic.evaluate`` has measured), labelled with the names of their folders. Of runs
-of the paper's MusicNet network window.png (average precision against window size, a line for each
-number of convolutions; paper, figure "various window sizes", table "convolutional layers").
+Runs of algorithmic tasks are drawn in two plots, labelled with the names of their folders:
+error.png shows the validation error by optimiser step (paper, figures "RSE against SE" and
+"ablation experiments"); generalisation.png shows the accuracy by length, for runs that
+``training.algorithmic.evaluate`` has measured.
+
+Runs of the paper's MusicNet network are drawn in window.png: average precision by window size, one
+line per number of convolutions (paper, figure "various window sizes", table "convolutional
+layers").
 """
 
 import json
@@ -20,7 +23,7 @@ from model.storage import read_card
 from training.algorithmic.evaluate import RESULT
 from training.loop.run_folder import read_metrics, saved_weights
 
-LEAST_ERROR = 1e-4  # an error of zero on a logarithmic axis
+MIN_ERROR = 1e-4  # a logarithmic axis cannot show zero
 AXES: dict[str, dict[str, Any]] = {
     "error.png": {"xlabel": "optimiser step", "ylabel": "wrong symbols", "yscale": "log"},
     "generalisation.png": {"xlabel": "length, symbols", "ylabel": "right symbols, %"},
@@ -31,21 +34,21 @@ Points = list[tuple[float, float]]
 
 
 def lines_of(run: Path) -> Iterator[tuple[str, str, Points]]:
-    """A run's lines: picture, label and points. Raises OSError or ValueError."""
-    found = [line for line in read_metrics(run) if line["kind"] == "validation"]
+    """Yield the lines of a run: picture, label and points. Raises OSError or ValueError."""
+    validations = [line for line in read_metrics(run) if line["kind"] == "validation"]
     label = run.resolve().name
-    if found and "error" in found[0]:
-        yield "error.png", label, [(one["step"], max(LEAST_ERROR, one["error"])) for one in found]
+    if validations and "error" in validations[0]:
+        yield "error.png", label, [(v["step"], max(MIN_ERROR, v["error"])) for v in validations]
         if (run / RESULT).is_file():
             rows = json.loads((run / RESULT).read_text())["scores"]
             points = [(row["length"], 100 * row["symbol_accuracy"]) for row in rows]
             yield "generalisation.png", label, points
         return
     front_end = read_card(saved_weights(run, "last"))["config"].get("front_end", {})
-    if not found or front_end.get("kind") != "strided":
-        raise ValueError(f"{run} is not a validated run of the paper's network or of its tasks")
-    point = front_end["window"], 100 * found[-1]["ap_middle"]
-    print(f"{label}: {point[1]:.2f} % after {found[-1]['step']:,} steps")
+    if not validations or front_end.get("kind") != "strided":
+        raise ValueError(f"{run}: no validated run of the paper's network or an algorithmic task")
+    point = front_end["window"], 100 * validations[-1]["ap_middle"]
+    print(f"{label}: {point[1]:.2f} % after {validations[-1]['step']:,} steps")
     yield "window.png", f"{front_end['convolutions']} convolutions", [point]
 
 

@@ -1,10 +1,10 @@
-"""Scores recordings with note labels through the service's own pipeline.
+"""Score recordings that have note labels.
 
-Audio is resampled, cut into windows, transcribed and tracked by the service's streaming code, so
-the figures are those of a live stream with the same look-ahead. Nothing is tuned here.
+The service's streaming code resamples the audio, cuts it into windows and detects the notes. The
+figures therefore hold for a live stream with the same look-ahead. Nothing is tuned here.
 
-A recording that cannot be read or transcribed, or whose labels mostly lie beyond its end, is
-reported and listed in the collection's ``failures``; it does not stop the others.
+A recording fails if it cannot be read or transcribed, or if most of its labels lie beyond its end.
+The report lists failed recordings in ``failures``; the others are still scored.
 """
 
 import os
@@ -37,17 +37,17 @@ from training.music.notes import Notes
 from training.music.recordings import AudioError, Collection, Recording, read_audio
 from training.music.transcribe import transcribe_array
 
-END_TOLERANCE_S = 1.0  # by which labels may begin after the end of the audio
+END_TOLERANCE_S = 1.0  # maximum time from the end of the audio to a labelled onset
 
 Report = dict[str, Any]
 MakeTranscriber = Callable[[], EngineModel]
 
 
 class Result(NamedTuple):
-    """The scores of one recording with one way of streaming."""
+    """Scores of one recording with one set of stream options."""
 
-    figures: dict[str, float]  # some of ``metrics.DEFINITIONS``
-    onset_errors_s: F64  # delays of matched onsets
+    figures: dict[str, float]  # keys: a subset of ``metrics.DEFINITIONS``
+    onset_errors_s: F64  # detected less labelled onset, of matched notes
 
 
 def evaluate_collection(
@@ -57,12 +57,12 @@ def evaluate_collection(
     label_shift_s: float,
     jobs: int = 1,
 ) -> list[Report]:
-    """A report for each way of streaming; ``failures`` lists what is not scored. Prints a row for
-    each recording as it goes, then tables.
+    """Score a collection and return a report for each of ``streams``. Print a row for each
+    recording as soon as it is scored, then tables.
 
     Args:
         make_transcriber: called once for each recording, in one of ``jobs`` processes; picklable.
-        label_shift_s: added to the labels' times.
+        label_shift_s: seconds added to the times of the labels.
     """
     name = make_transcriber().config.name
     print(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms", flush=True)
@@ -72,26 +72,26 @@ def evaluate_collection(
         print(f"not scored: {reason}", flush=True)
     print(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}), flush=True)
     results: list[dict[str, Result]] = [{} for _ in streams]
-    attempt = partial(_evaluate_recording, make_transcriber, streams, label_shift_s)
+    evaluate = partial(_evaluate_recording, make_transcriber, streams, label_shift_s)
     recordings = collection.recordings
     failures = dict(collection.failures)
     threads = max(1, (os.cpu_count() or 1) // max(1, jobs))
     with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
-        outcomes = (pool.map if jobs > 1 else map)(attempt, recordings)
+        outcomes = (pool.map if jobs > 1 else map)(evaluate, recordings)
         for recording, outcome in zip(recordings, outcomes, strict=True):
             if isinstance(outcome, str):
                 failures[recording.name] = outcome
                 print(f"not scored: {outcome}", flush=True)
                 continue
-            for options, result, so_far in zip(streams, outcome, results, strict=True):
-                so_far[recording.name] = result
+            for options, result, scored in zip(streams, outcome, results, strict=True):
+                scored[recording.name] = result
                 lookahead = f"{options.lookahead_ms:g} ms"
                 print(row(recording.name, lookahead, result.figures), flush=True)
     reports = []
-    for options, so_far in zip(streams, results, strict=True):
-        summary = report(so_far)
+    for options, scored in zip(streams, results, strict=True):
+        summary = report(scored)
         print(f"\nlook-ahead {options.lookahead_ms:g} ms{table(summary)}", flush=True)
-        how = {
+        conditions = {
             "model": name,
             "mode": options.mode.value,
             "lookahead_ms": options.lookahead_ms,
@@ -100,7 +100,7 @@ def evaluate_collection(
             "failures": failures,
             "unlabelled": [str(path) for path in collection.unlabelled],
         }
-        reports.append(how | summary)
+        reports.append(conditions | summary)
     return reports
 
 
@@ -110,7 +110,7 @@ def _evaluate_recording(
     label_shift_s: float,
     recording: Recording,
 ) -> list[Result] | str:
-    """The scores of a recording, or the reason for none."""
+    """Return the results of a recording for each of ``streams``, or why it cannot be scored."""
     try:
         samples, rate = read_audio(recording.audio)
     except AudioError as error:
@@ -119,17 +119,18 @@ def _evaluate_recording(
     beyond = reference.onset > len(samples) / rate + END_TOLERANCE_S
     if beyond.sum() > len(beyond) / 2:
         return f"{recording.name}: most labels begin after the end of the audio: not in seconds?"
-    out = []
+    results = []
     with LocalComputer(make_transcriber()) as computer:
         frame_s = HOP / computer.config.sample_rate
         for options in streams:
             try:
-                heard = transcribe_array(samples, rate, computer, options)
+                transcription = transcribe_array(samples, rate, computer, options)
             except (BadAudioError, ProtocolError, EngineError) as error:
                 return f"{recording.audio}: {error}"
-            notes, probabilities = estimated_notes(heard.notes), heard.frame_probabilities
-            out.append(score(reference, notes, probabilities, frame_s, heard.known_s))
-    return out
+            notes = estimated_notes(transcription.notes)
+            probabilities, known_s = transcription.frame_probabilities, transcription.known_s
+            results.append(score(reference, notes, probabilities, frame_s, known_s))
+    return results
 
 
 def score(
@@ -139,8 +140,12 @@ def score(
     frame_s: float,
     known_s: F64 | None = None,
 ) -> Result:
-    """All scores of one transcription. probabilities: (frames, PITCHES); known_s: as in
-    ``note_on_delays``, None if unknown."""
+    """Return all scores of one transcription.
+
+    Args:
+        probabilities: [frames, PITCHES], of the frame head.
+        known_s: see ``note_on_delays``; None leaves the delays out.
+    """
     matched = matched_onsets(reference, estimated)
     figures = recording_metrics(reference, estimated, matched, probabilities, frame_s)
     if known_s is not None:
@@ -149,35 +154,35 @@ def score(
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % bootstrap interval of the mean over recordings; None for fewer than two. The same values
-    give the same interval."""
+    """Return the 95 % bootstrap interval of the mean over recordings, or None for fewer than two
+    recordings. Deterministic."""
     if len(values) < 2:
         return None
-    found = bootstrap((values,), np.mean, method="percentile", rng=0).confidence_interval
-    return float(found.low), float(found.high)
+    ends = bootstrap((values,), np.mean, method="percentile", rng=0).confidence_interval
+    return float(ends.low), float(ends.high)
 
 
 def report(results: Mapping[str, Result]) -> Report:
-    """Plain values: ``recordings`` holds the figures of each, those that it has; ``mean`` and
-    ``interval`` those over recordings."""
+    """Return plain values: the figures of each of the ``recordings``, their ``mean`` and its
+    ``interval``, and ``onset_error_ms``. A mean leaves out recordings that lack the figure."""
     by_figure = {
         name: [r.figures[name] for r in results.values() if name in r.figures]
         for name in DEFINITIONS
     }
-    values = {name: found for name, found in by_figure.items() if found}
+    values = {name: scores for name, scores in by_figure.items() if scores}
     late_ms = 1000 * np.concatenate([np.zeros(0), *(r.onset_errors_s for r in results.values())])
     quartiles = np.percentile(late_ms, [25, 50, 75]).tolist() if len(late_ms) else [None] * 3
     return {
         "recordings": {name: result.figures for name, result in results.items()},
-        "mean": {name: float(np.mean(found)) for name, found in values.items()},
-        "interval": {name: interval(found) for name, found in values.items()},
+        "mean": {name: float(np.mean(scores)) for name, scores in values.items()},
+        "interval": {name: interval(scores) for name, scores in values.items()},
         "onset_error_ms": {"median": quartiles[1], "quartiles": quartiles[::2]},
         "definitions": {name: DEFINITIONS[name] for name in values},
     }
 
 
 def table(report: Report) -> str:
-    """The means with their intervals and the timing, as text."""
+    """Format the means, their intervals and the onset error as text."""
     lines = ["", f"{'':24}{'mean':>8}    95 % interval over {len(report['recordings'])} recordings"]
     for name, value in report["mean"].items():
         ends = report["interval"][name]
@@ -189,7 +194,8 @@ def table(report: Report) -> str:
 
 
 def row(name: str, lookahead: str, figures: Mapping[str, Any]) -> str:
-    """One recording's line; give the names of the figures for the line above all."""
+    """Format the figures of a recording as a line. For the header, pass each figure's name as its
+    value."""
     cells = [figures.get(name, "") for name in DEFINITIONS]
     texts = [f"{cell:.3f}" if isinstance(cell, float) else cell for cell in cells]
     return f"{name:34}{lookahead:>10}" + "".join(f"{text:>22}" for text in texts)

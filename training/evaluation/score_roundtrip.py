@@ -1,7 +1,7 @@
-"""A round trip: scores are performed, rendered, transcribed, and written down again.
+"""Round trip of scores: perform, render, transcribe, and write them as scores again.
 
-The beginning of each MusicXML file of a folder, played with a tempo curve by held-out instruments,
-dry, goes through the service's pipeline; its beats, key and grid are compared with the score's.
+Held-out instruments play the start of each MusicXML file of a folder, dry and with a tempo curve.
+The service transcribes it. Metre, key and quantised onsets are then compared with the original.
 """
 
 import math
@@ -30,7 +30,7 @@ from training.music.synth.render import render
 from training.music.synth.scores import Piece
 from training.music.transcribe import transcribe_array
 
-STRINGS = {"violin": 40, "viola": 41, "cello": 42, "violoncello": 42}  # other parts: piano
+STRINGS = {"violin": 40, "viola": 41, "cello": 42, "violoncello": 42}  # a piano plays other parts
 BEATS_BPM = (60, 120)
 LEAD_S, SPREAD, JITTER_S = 0.5, 0.03, 0.01
 ENDINGS = (".musicxml", ".xml", ".mxl")
@@ -38,7 +38,7 @@ ENDINGS = (".musicxml", ".xml", ".mxl")
 
 @dataclass(frozen=True)
 class PerformedScore:
-    """The beginning of a score: when its notes sound, and where they stand."""
+    """Start of a score: its notes in seconds, and their onsets in quarter notes of the score."""
 
     notes: Notes
     quarter: F64
@@ -56,21 +56,19 @@ def evaluate_scores(
     folder: Path,
     seconds: float,
 ) -> dict[str, Any]:
-    """Means over the scores, and ``scores``, each with whether ``metre`` and ``key`` (the
-    signature) are right; of the notes found, the shares in the right place of the passage
-    (``place``: the same shift in all) and at the right distance from the note before (``step``).
+    """Return the figures of each of ``scores`` (see ``compare``) and their means.
 
-    What cannot be read is reported and left out. Raises ValueError if there is no score.
+    Print and skip files that cannot be read. Raises ValueError if no score is left.
     """
     paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
     bank = load_bank(config.root, config.cache)
-    found: dict[str, dict[str, float]] = {}
+    scores: dict[str, dict[str, float]] = {}
     with LocalComputer(transcriber) as computer:
         for number, path in enumerate(paths):
             rng = np.random.default_rng((0, number))
             try:
                 played = perform_score(path, seconds, rng)
-            except Exception as error:  # of the reader, which fails in many ways
+            except Exception as error:  # the reader documents no types
                 print(f"{path.name}: cannot be read: {error}", flush=True)
                 continue
             ensemble = "string quartet" if min(played.programs) >= 40 else "solo piano"
@@ -78,20 +76,20 @@ def evaluate_scores(
             piece = Piece(ensemble, False, "", played.programs, played.notes, silent)
             notes, voices, pedal = orchestrate(bank, piece, played.notes, silent, rng, HELD_OUT)
             audio = render(bank, notes, voices, seconds, 0.0, rng, pedal).audio
-            heard = transcribe_array(audio, SAMPLE_RATE, computer, options)
-            found[path.name] = compare(played, heard.notes)
-            print(f"{path.name:40}{found[path.name]}", flush=True)
-    if not found:
+            transcription = transcribe_array(audio, SAMPLE_RATE, computer, options)
+            scores[path.name] = compare(played, transcription.notes)
+            print(f"{path.name:40}{scores[path.name]}", flush=True)
+    if not scores:
         raise ValueError(f"{folder} has no {', '.join(ENDINGS)}")
-    names = next(iter(found.values()))
-    means = {name: float(np.mean([one[name] for one in found.values()])) for name in names}
-    return {**means, "count": len(found), "scores": found}
+    names = next(iter(scores.values()))
+    means = {name: float(np.mean([each[name] for each in scores.values()])) for name in names}
+    return {**means, "count": len(scores), "scores": scores}
 
 
 def perform_score(path: Path, seconds: float, rng: Rng) -> PerformedScore:
-    """The first ``seconds`` of a score, at a tempo that changes a little every few seconds."""
+    """Perform the first ``seconds`` of a score. The tempo changes slightly every two beats."""
     with catch_warnings():
-        simplefilter("ignore")  # of words that it cannot read
+        simplefilter("ignore")  # partitura warns of directions that it cannot read
         parts = load("partitura").load_score(str(path)).parts
     arrays = [
         part.note_array(include_key_signature=True, include_time_signature=True) for part in parts
@@ -99,7 +97,7 @@ def perform_score(path: Path, seconds: float, rng: Rng) -> PerformedScore:
     programs = [STRINGS.get((part.part_name or "").lower().split(" ")[0], 0) for part in parts]
     table = np.concatenate(arrays)
     part_of = np.repeat(np.arange(len(parts)), [len(array) for array in arrays])
-    begin = table["onset_quarter"].min()
+    start = table["onset_quarter"].min()
     above, below = (int(np.median(table[name])) for name in ("ts_beats", "ts_beat_type"))
     compound = below >= 8 and above % 3 == 0 and above > 3
     beat_quarters = 1.5 if compound else 4 / below
@@ -108,11 +106,11 @@ def perform_score(path: Path, seconds: float, rng: Rng) -> PerformedScore:
     lengths_s = 2 * beat_s * np.exp(rng.normal(0, SPREAD, len(knots)))
     played_s = LEAD_S + np.append(0, np.cumsum(lengths_s[:-1]))
 
-    def when(quarter: F64) -> F64:
-        return np.interp((quarter - begin) / beat_quarters, knots, played_s)
+    def seconds_of(quarter: F64) -> F64:
+        return np.interp((quarter - start) / beat_quarters, knots, played_s)
 
-    onset = when(table["onset_quarter"]) + rng.normal(0, JITTER_S, len(table))
-    offset = when(table["onset_quarter"] + 0.9 * table["duration_quarter"])
+    onset = seconds_of(table["onset_quarter"]) + rng.normal(0, JITTER_S, len(table))
+    offset = seconds_of(table["onset_quarter"] + 0.9 * table["duration_quarter"])
     kept = (table["duration_quarter"] > 0) & (onset < seconds - 0.5)
     order = np.flatnonzero(kept)[np.argsort(onset[kept], kind="stable")]
     notes = notes_of(
@@ -133,25 +131,34 @@ def perform_score(path: Path, seconds: float, rng: Rng) -> PerformedScore:
     )
 
 
-def compare(played: PerformedScore, found: list[Note]) -> dict[str, float]:
-    """The figures of one score."""
-    notes, heard = played.notes, estimated_notes(found)
-    matched = matched_onsets(notes, heard)
-    places, rows = matched[np.argsort(matched[:, 0])].T
-    analysis = analyse(found)
+def compare(played: PerformedScore, detected: list[Note]) -> dict[str, float]:
+    """Return the figures of one score.
+
+    Returns:
+        ``metre``, ``key``: 1.0 if the metre and the key signature are right.
+        ``notes_found``: recall of the played notes.
+        ``place``: share of matched notes with the right position in the passage. One shift, common
+        to all notes, is allowed.
+        ``step``: share of matched notes at the right distance from the previous matched note.
+    """
+    notes, estimated = played.notes, estimated_notes(detected)
+    matched = matched_onsets(notes, estimated)
+    played_rows, rows = matched[np.argsort(matched[:, 0])].T
+    analysis = analyse(detected)
     beats = analysis.beats
-    placed = place_notes(heard.onset, heard.offset, heard.pitch.astype(int), beats)
-    own = np.array([float(note.onset * beats.quarters) for note in placed])
+    pitch = estimated.pitch.astype(int)
+    quantised = place_notes(estimated.onset, estimated.offset, pitch, beats)
+    quarters = np.array([float(note.onset * beats.quarters) for note in quantised])
     same_bar = float(beats.beats_per_bar * beats.quarters) == played.bar_quarters
     same_beats = beats.beats_per_bar == played.beats_per_bar
-    same_parts = beats.subdivision == played.subdivision
-    true, own = played.quarter[places], own[rows]
-    shift = np.unique(np.round((own - true) * 24), return_counts=True)[1].max(initial=0)
-    step = np.count_nonzero(np.abs(np.diff(own) - np.diff(true)) < 1 / 48)
+    same_subdivision = beats.subdivision == played.subdivision
+    true, quarters = played.quarter[played_rows], quarters[rows]
+    shift = np.unique(np.round((quarters - true) * 24), return_counts=True)[1].max(initial=0)
+    step = np.count_nonzero(np.abs(np.diff(quarters) - np.diff(true)) < 1 / 48)
     return {
-        "metre": float(analysis.steady and same_parts and (same_bar or same_beats)),
+        "metre": float(analysis.steady and same_subdivision and (same_bar or same_beats)),
         "key": float(analysis.key.fifths == played.fifths),
         "notes_found": len(matched) / len(notes),
-        "place": float(shift / max(1, len(own))),
-        "step": float(step / max(1, len(own) - 1)),
+        "place": float(shift / max(1, len(quarters))),
+        "step": float(step / max(1, len(quarters) - 1)),
     }

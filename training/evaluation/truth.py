@@ -1,8 +1,8 @@
-"""What the labels of a passage determine, and how right found notes are by them.
+"""Ground truth of a passage, and the accuracy of detected notes where the labels are certain.
 
-What labels leave open, onsets and frames, counts neither as right nor as wrong. Approximate labels
-leave every onset open; there all notes count, since the tolerance of onsets is wider than the error
-of the labels.
+Onsets and frames that the labels leave unknown count neither as right nor as wrong. Approximate
+labels leave every onset unknown. In their passages all notes count, because the onset tolerance is
+wider than the error of the labels.
 """
 
 from dataclasses import dataclass
@@ -19,31 +19,32 @@ from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes
 
 @dataclass(frozen=True)
 class Truth:
-    """The notes that the labels of a passage determine."""
+    """The labelled notes of a passage, and the frames in which the labels are uncertain."""
 
-    notes: Notes  # as labelled
+    notes: Notes
     unknown: NDArray[np.uint8]
-    """(frames, PITCHES): what the labels leave open, bits of ONSET_UNKNOWN and FRAME_UNKNOWN."""
+    """[frames, PITCHES]: bits ONSET_UNKNOWN and FRAME_UNKNOWN."""
     frame_s: float
 
     def is_labelled(self, onset_s: F64, pitch: NDArray) -> Bools:
-        """Whether the labels determine each of these onsets."""
+        """Return for each onset, [n], True if the labels are certain about it."""
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return np.asarray(self.unknown[frame, pitch] & ONSET_UNKNOWN == 0)
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is left open, the ends of notes included."""
+        """True if the labels are certain everywhere, ends of notes included."""
         return not self.unknown.any()
 
 
 def truth_of(passage: Passage) -> Truth:
+    """Return the ground truth of a passage."""
     frame_s = HOP / passage.sample_rate
     frames = -(-len(passage.audio) // HOP)
     unknown = np.zeros((frames, PITCHES), np.uint8)
-    for begin_s, end_s, pitch, what in passage.unknown:
-        first, last = (max(0, round(second / frame_s)) for second in (begin_s, end_s))
-        unknown[first:last, slice(None) if pitch < 0 else int(pitch)] |= int(what)
+    for start_s, end_s, pitch, bits in passage.unknown:
+        first, last = (max(0, round(second / frame_s)) for second in (start_s, end_s))
+        unknown[first:last, slice(None) if pitch < 0 else int(pitch)] |= int(bits)
     inside = (passage.notes.onset >= 0) & (passage.notes.onset < frames * frame_s)
     truth = Truth(passage.notes.where(inside), unknown, frame_s)
     notes = truth.notes
@@ -53,21 +54,23 @@ def truth_of(passage: Passage) -> Truth:
 
 
 def labelled_f1(truth: Truth, notes: Notes, offsets: bool = False) -> float:
-    """F1 of the notes whose onsets the labels determine, if ``offsets`` by their ends as well; 0 if
-    there are none and none is found."""
-    written, found = matched_onsets(truth.notes, notes, offsets).T
-    written_known = truth.is_labelled(truth.notes.onset, truth.notes.pitch)
-    hits = int(written_known[written].sum())
+    """Return the F1 of notes over the onsets that are labelled; 0 without any note.
+
+    offsets: notes must match in their ends, too.
+    """
+    labelled, detected = matched_onsets(truth.notes, notes, offsets).T
+    certain = truth.is_labelled(truth.notes.onset, truth.notes.pitch)
+    hits = int(certain[labelled].sum())
     wrong = np.ones(len(notes), bool)
-    wrong[found] = False
+    wrong[detected] = False
     wrong &= truth.is_labelled(notes.onset, notes.pitch)
-    total = int(written_known.sum()) + hits + int(wrong.sum())
+    total = int(certain.sum()) + hits + int(wrong.sum())
     return 2 * hits / max(1, total)
 
 
 def labelled_frame_f1(truth: Truth, notes: Notes) -> float:
-    """F1 of the frames that the labels determine."""
-    known = truth.unknown & FRAME_UNKNOWN == 0
+    """Return the F1 of frames over the frames that are labelled; 0 without any note."""
+    certain = truth.unknown & FRAME_UNKNOWN == 0
     shape = len(truth.unknown), truth.frame_s
-    written, found = (one.roll(*shape) & known for one in (truth.notes, notes))
-    return 2 * int((written & found).sum()) / max(1, int(written.sum()) + int(found.sum()))
+    labelled, detected = (each.roll(*shape) & certain for each in (truth.notes, notes))
+    return 2 * int((labelled & detected).sum()) / max(1, int(labelled.sum()) + int(detected.sum()))

@@ -1,7 +1,7 @@
-"""Validation by family: what each kind of player, singer or noise does to a network.
+"""Validation passages and metrics by family of instruments, and for sounds without notes.
 
-Everything comes from training data that training never hears: held-out instruments, singers and
-speakers, validation scores, and the validation split of the real recordings.
+The passages come from data that training leaves out: held-out instruments, singers and speakers,
+validation scores, and the validation split of the real recordings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ SEED = 21
 
 
 class Family(NamedTuple):
-    """Who plays and which scores are rendered."""
+    """Instruments and scores of rendered passages."""
 
-    classes: tuple[str, ...]  # of ``model.config.INSTRUMENTS``; empty for all
-    groups: tuple[str, ...]  # as ``Piece.group``
+    classes: tuple[str, ...]  # names in ``model.config.INSTRUMENTS``; empty: all
+    groups: tuple[str, ...]  # values of ``Piece.group``
 
 
 STRINGS = ("violin", "viola", "cello", "contrabass")
@@ -53,61 +53,63 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Passage:
-    """A stretch of sound and the notes in it."""
+    """Audio and its labels."""
 
     name: str
     audio: F32  # [samples], -1..1
     sample_rate: int
-    notes: Notes  # a velocity of 0 is unknown
+    notes: Notes  # velocity 0: unknown
     unknown: F64
-    """What the labels leave open, [n, 4], as in ``Rendered.unknown``; where approximate notes begin
-    is known, to within 40 ms."""
-    approximate: bool = False
-    pedal: F64 | None = None  # as in ``Rendered.pedal``
+    """[n, 4]: regions in which the labels are uncertain (see ``Rendered.unknown``)."""
+    approximate: bool = False  # onsets are accurate to 40 ms only
+    pedal: F64 | None = None  # see ``Rendered.pedal``
 
     @property
     def instruments(self) -> tuple[str, ...]:
-        """The classes that play, by number."""
+        """Names of the labelled instruments, in the order of their numbers."""
         return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
 
 
 def validation_passages(
     config: SynthConfig, count: int = 8, seconds: float = 12.0, seed: int = SEED
 ) -> dict[str, list[Passage]]:
-    """``count`` passages of at most ``seconds`` for each of FAMILIES; deterministic. Without
-    ``config.real_root`` all are rendered; a family whose instruments the bank lacks is left out.
-    Raises ValueError or OSError for data that cannot be read."""
+    """Return ``count`` passages of at most ``seconds`` for each of FAMILIES. Deterministic.
+
+    With ``config.real_root`` half of the passages are real recordings if the family has any. The
+    others are rendered. A family is left out if the bank has none of its instruments. Raises
+    ValueError or OSError for data that cannot be read.
+    """
     material = load_material(config, "validation")
     backgrounds = load_backgrounds(config.root, held_out=True)
     real: dict[str, list[RealRecording]] = {}
     if config.real_root is not None:
         source = config.real_root, config.cache, "validation"
         real = {"piano": load_scored(*source, config.real_left_out), **load_labelled(*source)}
-    found = {}
+    families = {}
     for number, name in enumerate(FAMILIES):
         rng = np.random.default_rng([seed, number])
         recordings = real.get(name, [])
         real_count = round(count / 2) if recordings else 0
-        passages = [_real_passage(recordings, place, seconds, rng) for place in range(real_count)]
+        passages = [_real_passage(recordings, i, seconds, rng) for i in range(real_count)]
         passages += _rendered(name, material, backgrounds, count - real_count, seconds, rng)
         if passages:
-            found[name] = passages
-    return found
+            families[name] = passages
+    return families
 
 
-def _real_passage(recordings: list[RealRecording], place: int, seconds: float, rng: Rng) -> Passage:
-    """A part of one of the recordings, which take turns."""
-    recording = recordings[place % len(recordings)]
+def _real_passage(recordings: list[RealRecording], index: int, seconds: float, rng: Rng) -> Passage:
+    """Cut a random excerpt from recording number ``index``, counted cyclically."""
+    recording = recordings[index % len(recordings)]
     length = min(len(recording.audio), int(seconds * SAMPLE_RATE))
-    begin = int(rng.integers(len(recording.audio) - length + 1))
-    audio, notes, doubts = recording.part(begin, length)
-    before = notes.where(notes.onset < 0)  # of which no listener hears the beginning
+    start = int(rng.integers(len(recording.audio) - length + 1))
+    audio, notes, unknown = recording.part(start, length)
+    before = notes.where(notes.onset < 0)  # their onsets are not in the excerpt
     if recording.approximate:
-        doubts[:, 3] = FRAME_UNKNOWN
+        unknown[:, 3] = FRAME_UNKNOWN
     cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
-    name = f"{recording.name}@{begin / SAMPLE_RATE:.1f}"
-    notes, doubts = notes.where(notes.onset >= 0), np.concatenate([doubts, cut])
-    return Passage(name, audio, SAMPLE_RATE, notes, doubts, recording.approximate)
+    name = f"{recording.name}@{start / SAMPLE_RATE:.1f}"
+    notes, unknown = notes.where(notes.onset >= 0), np.concatenate([unknown, cut])
+    return Passage(name, audio, SAMPLE_RATE, notes, unknown, recording.approximate)
 
 
 def _rendered(
@@ -120,8 +122,8 @@ def _rendered(
         for entry in HELD_OUT
         if entry in bank and (not classes or bank[entry].class_name in classes)
     )
-    pieces = {group: some for group, some in material.groups.items() if group in groups}
-    for place in range(count):
+    pieces = {group: of_group for group, of_group in material.groups.items() if group in groups}
+    for number in range(count):
         take = Take(material, rng, seconds)
         if name == "no notes":
             sound = random_background(int(seconds * SAMPLE_RATE), rng, backgrounds, recorded=1.0)
@@ -132,26 +134,26 @@ def _rendered(
             dry = take.of_score(players, random_piece(pieces or material.groups, rng))
             if name == "ensembles" and backgrounds.kits and rng.random() < 0.4:
                 drums = backgrounds.drums(len(dry.audio), rng)
-                beaten = max(1e-9, float(np.std(drums)))
-                level = float(np.std(dry.audio)) / beaten * rng.uniform(0.3, 1.2)
-                dry = replace(dry, audio=dry.audio + np.float32(level) * drums)
+                drums_level = max(1e-9, float(np.std(drums)))
+                gain = float(np.std(dry.audio)) / drums_level * rng.uniform(0.3, 1.2)
+                dry = replace(dry, audio=dry.audio + np.float32(gain) * drums)
         else:
             return
         audio = augment(dry.audio, rng, material.surroundings)
-        known = np.zeros((0, 4))
-        yield Passage(f"{name} {place}", audio, SAMPLE_RATE, dry.notes, known, pedal=dry.pedal)
+        unknown = np.zeros((0, 4))
+        yield Passage(f"{name} {number}", audio, SAMPLE_RATE, dry.notes, unknown, pedal=dry.pedal)
 
 
 Windows = dict[str, Batch]
 
 
 def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> Windows:
-    """Windows of all passages, by family."""
+    """Return windows of all passages with their targets, by family."""
     rng = np.random.default_rng(0)
     families = {}
-    for name, some in passages.items():
-        excerpts = [Excerpt(_frame_labels(one), rng) for one in some]
-        hops = [(one, hop) for one in excerpts for hop in range(0, one.positions, 96)]
+    for name, of_family in passages.items():
+        excerpts = [Excerpt(_frame_labels(passage), rng) for passage in of_family]
+        hops = [(excerpt, hop) for excerpt in excerpts for hop in range(0, excerpt.positions, 96)]
         batch = empty_batch(len(hops), context)
         for row, (excerpt, hop) in enumerate(hops):
             excerpt.write(hop, batch, row)
@@ -160,51 +162,61 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
 
 
 def _frame_labels(passage: Passage) -> Rendered:
-    """Frame by frame: what approximate labels say of onsets is not good enough for that."""
-    doubts = passage.unknown
+    """Return the passage with labels for metrics by frame. Approximate onsets are too inaccurate
+    for these, so all of them become unknown."""
+    unknown = passage.unknown
     if passage.approximate:
         end_s = len(passage.audio) / SAMPLE_RATE
-        doubts = np.concatenate([doubts, rows(np.zeros(1), end_s, ALL_PITCHES, ONSET_UNKNOWN)])
-    return Rendered(passage.audio, passage.notes, unknown=doubts)
+        onsets = rows(np.zeros(1), end_s, ALL_PITCHES, ONSET_UNKNOWN)
+        unknown = np.concatenate([unknown, onsets])
+    return Rendered(passage.audio, passage.notes, unknown=unknown)
 
 
-def predicted(network: TranscriptionModel, batch: Batch) -> F32:
-    """Probabilities, (windows, heads, FRAMES, PITCHES)."""
+def predict_windows(network: TranscriptionModel, batch: Batch) -> F32:
+    """Return probabilities, [windows, heads, FRAMES, PITCHES]."""
     device = next(network.parameters()).device
     parts = torch.from_numpy(batch.audio).split(64)
     return np.concatenate([network.predict(part.to(device).float()).cpu() for part in parts])
 
 
 def precision(
-    found: F32, head: str, targets: Targets[NDArray[np.uint8]], frames: slice | int
+    probabilities: F32, head: str, targets: Targets[NDArray[np.uint8]], frames: slice | int
 ) -> float:
-    """Average precision of a head's probabilities, (windows, FRAMES, PITCHES), in some frames, as
-    far as labels are known."""
+    """Return the average precision of a head over the labelled part of these frames.
+    probabilities: [windows, FRAMES, PITCHES]."""
     unknown = targets.onset_unknown if head == "onset" else targets.frame_unknown
-    least = 0 if head == "frame" else ONSET_SCALE // 2
-    known = unknown[:, frames] == 0
-    truth = getattr(targets, head)[:, frames] > least
-    return frame_average_precision(found[:, frames][known], truth[known])
+    threshold = 0 if head == "frame" else ONSET_SCALE // 2
+    labelled = unknown[:, frames] == 0
+    truth = getattr(targets, head)[:, frames] > threshold
+    return frame_average_precision(probabilities[:, frames][labelled], truth[labelled])
 
 
 def family_metrics(
-    config: ModelConfig, heard: dict[str, F32], families: Windows
+    config: ModelConfig, predictions: dict[str, F32], families: Windows
 ) -> dict[str, float]:
-    """Average precision of frames and onsets at full look-ahead by family, ``frame_ap:NAME`` and
-    ``onset_ap:NAME``, and their mean, ``families``; without notes, false onsets in a minute."""
+    """Return metrics at the full look-ahead.
+
+    Args:
+        predictions: for each family [windows, heads, FRAMES, PITCHES].
+
+    Returns:
+        ``frame_ap:NAME``, ``onset_ap:NAME``: average precision for each family with notes.
+        ``families``: their mean.
+        ``false_onsets_min:NAME``: false onsets per minute for a family without notes.
+    """
     lookahead = int(0.2 * config.sample_rate / HOP)
     frames = slice(CENTRE_FRAME, FRAMES - lookahead)
     metrics: dict[str, float] = {}
     for name, (_, targets) in families.items():
         if not targets.frame.any():
-            onset = heard[name][:, config.heads.index("onset"), frames]
+            onset = predictions[name][:, config.heads.index("onset"), frames]
             inner = onset[:, 1:-1]
             peaks = (inner > 0.5) & (inner >= onset[:, :-2]) & (inner > onset[:, 2:])
             minutes = onset.shape[0] * onset.shape[1] * HOP / config.sample_rate / 60
             metrics[f"false_onsets_min:{name}"] = float(peaks.sum()) / minutes
             continue
         for head in ("frame", "onset"):
-            found = heard[name][:, config.heads.index(head)]
-            metrics[f"{head}_ap:{name}"] = precision(found, head, targets, frames)
+            of_head = predictions[name][:, config.heads.index(head)]
+            metrics[f"{head}_ap:{name}"] = precision(of_head, head, targets, frames)
     metrics["families"] = float(np.nanmean([v for n, v in metrics.items() if "_ap:" in n]))
     return metrics

@@ -1,4 +1,4 @@
-"""Instruments and the pedal on passages of every family, and the choice of how they are read."""
+"""Accuracy of instruments and pedal over families, and the score that settings are chosen by."""
 
 from dataclasses import replace
 from typing import cast
@@ -28,13 +28,13 @@ PASSAGE = Passage(
 )
 
 
-def test_a_tally_counts_who_plays_and_the_pedal() -> None:
+def test_family_counts_score_instruments_and_pedal() -> None:
     counts = FamilyCounts()
-    heard = [
+    detected = [
         Note(i, pitch, 64, 1.0, 0, 0, 0.5 + i, 1.0 + i, "violin")
         for i, pitch in enumerate(FAKE_PITCHES[:2])
     ]
-    counts.add(PASSAGE, heard, [PedalPress(0.0, 1.0)])
+    counts.add(PASSAGE, detected, [PedalPress(0.0, 1.0)])
     assert counts.accuracy == 0.5
     assert counts.by_class == {"violin": 1.0, "cello": 0.0}
     up, down = counts.pedal_f1  # 30 and 30 frames of 50 ms, 10 of them wrong
@@ -42,7 +42,7 @@ def test_a_tally_counts_who_plays_and_the_pedal() -> None:
     assert up == pytest.approx(2 * 30 / (30 + 40))
 
 
-def test_figures_by_family() -> None:
+def test_evaluate_families_returns_figures_by_family() -> None:
     wrong = replace(PASSAGE, notes=joined([]))
     passages = {"duets": [PASSAGE], "no notes": [wrong]}
     figures = evaluate_families(FakeTranscriber(HEADS), StreamOptions(block_frames=16), passages)
@@ -53,7 +53,7 @@ def test_figures_by_family() -> None:
     assert figures["classes"].keys() == {"violin", "cello"}
 
 
-def test_names_and_pedal_are_judged_over_families() -> None:
+def test_naming_combines_instruments_and_pedal_over_families() -> None:
     pieces = predict_passages(
         cast(TranscriptionModel, FakeTranscriber(HEADS)), {"duets": [PASSAGE]}
     )

@@ -1,4 +1,4 @@
-"""Recordings through the service's pipeline, scored; means and intervals of figures."""
+"""Scores of recordings through the service's pipeline; means and intervals of figures."""
 
 import json
 import re
@@ -27,10 +27,10 @@ def test_a_transcription_is_scored(tones: Path) -> None:
     for figure in FIGURES:
         assert found["mean"][figure] > 0.9, figure
     assert abs(found["onset_error_ms"]["median"]) < 15
-    assert found["interval"]["onset_f1"] is None  # of one recording
+    assert found["interval"]["onset_f1"] is None  # needs two recordings
 
 
-def test_the_delay_of_beginnings_is_that_of_the_way_of_streaming(tones: Path) -> None:
+def test_note_on_delays_depend_on_the_stream_options(tones: Path) -> None:
     fixed = StreamOptions(lookahead_ms=200, block_frames=1)
     anytime = StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200)
     streams = [fixed, anytime]
@@ -44,7 +44,7 @@ def test_the_delay_of_beginnings_is_that_of_the_way_of_streaming(tones: Path) ->
     assert of_anytime["mean"]["onset_f1"] > 0.9
 
 
-def test_processes_side_by_side_find_the_same(tones: Path) -> None:
+def test_parallel_processes_return_the_same_reports(tones: Path) -> None:
     for name in ("again", "once more"):
         for suffix in (".wav", ".tsv"):
             (tones / f"{name}{suffix}").write_bytes((tones / f"tones{suffix}").read_bytes())
@@ -61,9 +61,9 @@ def test_unreadable_recordings_are_reported_and_the_others_scored(
     tones: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = (tones / "tones.tsv").read_bytes()
-    (tones / "broken.wav").write_bytes(b"RIFF no music")  # its header shows it
+    (tones / "broken.wav").write_bytes(b"RIFF no music")  # fails when the header is read
     spoilt = np.zeros(FAKE_RATE_HZ, np.float32)
-    spoilt[1000] = np.nan  # shows only once it is transcribed
+    spoilt[1000] = np.nan  # fails when it is transcribed
     soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
     for name in ("short", "orphan", "garbled"):
         (tones / f"{name}.wav").write_bytes((tones / "tones.wav").read_bytes())
@@ -95,7 +95,7 @@ def result(value: float, **more: float) -> Result:
     return Result({figure: value for figure in FIGURES} | more, np.array([0.01, 0.02, 0.03]))
 
 
-def test_an_interval_holds_the_mean() -> None:
+def test_the_interval_contains_the_mean() -> None:
     values = np.random.default_rng(0).normal(0.5, 0.1, 1000).tolist()
     low, high = interval(values) or (0.0, 0.0)
     assert low < np.mean(values) < high
@@ -103,7 +103,7 @@ def test_an_interval_holds_the_mean() -> None:
     assert interval([0.3]) is None
 
 
-def test_a_figure_that_some_recordings_lack() -> None:
+def test_means_leave_out_recordings_without_the_figure() -> None:
     made = report(
         {
             "a": result(0.2, onset_velocity_f1=0.9),

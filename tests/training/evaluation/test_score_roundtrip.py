@@ -1,4 +1,4 @@
-"""Scores that are performed, heard and written again."""
+"""Round trip of scores: performed, transcribed and written again."""
 
 from pathlib import Path
 
@@ -33,23 +33,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def heard(played: PerformedScore) -> list[Note]:
-    """All that is played, in time."""
+def perfect_transcription(played: PerformedScore) -> list[Note]:
+    """Return all notes of the performance."""
     notes = played.notes
     columns = (notes.onset, notes.offset, notes.pitch, notes.velocity)
     return as_notes(np.stack([column.astype(float) for column in columns], 1))
 
 
-def test_all_is_right_if_all_is_heard(folder: Path) -> None:
+def test_a_perfect_transcription_has_perfect_figures(folder: Path) -> None:
     played = perform_score(folder / "waltz.musicxml", 40.0, np.random.default_rng(1))
     assert (played.beats_per_bar, played.subdivision, played.bar_quarters) == (3, 2, 3)
-    figures = compare(played, heard(played))
+    figures = compare(played, perfect_transcription(played))
     assert figures["notes_found"] == figures["metre"] == figures["key"] == 1
     assert figures["place"] > 0.9
     assert figures["step"] > 0.9
 
 
-def test_the_figures_are_means(folder: Path, synth_config: SynthConfig, tmp_path: Path) -> None:
+def test_evaluate_scores_returns_means_over_scores(
+    folder: Path, synth_config: SynthConfig, tmp_path: Path
+) -> None:
     figures = evaluate_scores(FakeTranscriber(HEADS), StreamOptions(), synth_config, folder, 5.0)
     assert figures["count"] == 1
     assert figures["scores"]["waltz.musicxml"]["place"] == figures["place"]

@@ -15,7 +15,7 @@ from training.music.families import (
     Passage,
     family_metrics,
     family_windows,
-    predicted,
+    predict_windows,
     validation_passages,
 )
 from training.music.notes import FRAME_UNKNOWN
@@ -34,7 +34,7 @@ def test_passages_of_every_family_are_deterministic(synth_config: SynthConfig) -
 
 
 def part(synth: SynthConfig, root: Path, rows: str, **entry: str) -> Passage:
-    """Of a silent recording of 10 s with these notes."""
+    """Return a passage of a silent recording of 10 s with these notes."""
     soundfile.write(root / "a.wav", np.zeros(10 * SAMPLE_RATE), SAMPLE_RATE)
     (root / "a.tsv").write_text(rows)
     index = [{"id": "a", "audio": "a.wav", "labels": ["a.tsv"], "split": "validation", **entry}]
@@ -43,7 +43,7 @@ def part(synth: SynthConfig, root: Path, rows: str, **entry: str) -> Passage:
     return passages[CLASSES[entry["instruments"]]][0]
 
 
-def test_a_part_of_a_recording_masks_what_began_before_it(
+def test_an_excerpt_masks_notes_that_started_before_it(
     synth_config: SynthConfig, tmp_path: Path
 ) -> None:
     notes = "0.1\t9.9\t60\n5.0\t5.2\t64\n"
@@ -56,7 +56,7 @@ def test_a_part_of_a_recording_masks_what_began_before_it(
     assert one.unknown[0, 1] == pytest.approx(9.9 - begin_s, abs=0.1)
 
 
-def test_onsets_of_approximate_labels_are_judged_by_note_and_not_by_frame(
+def test_approximate_onsets_count_by_note_but_not_by_frame(
     synth_config: SynthConfig, tmp_path: Path
 ) -> None:
     notes = "".join(f"{second}.0\t{second}.9\t60\n" for second in range(10))
@@ -67,14 +67,14 @@ def test_onsets_of_approximate_labels_are_judged_by_note_and_not_by_frame(
     assert not windows.targets.frame_unknown.all()
 
 
-def test_families_are_judged_alike(synth_config: SynthConfig) -> None:
+def test_the_mean_weighs_families_equally(synth_config: SynthConfig) -> None:
     torch.manual_seed(0)
     network = TranscriptionModel(TINY)
     passages = validation_passages(synth_config, 1, 4.0)
     few = {name: passages[name] for name in ("piano", "bowed", "no notes")}
     windows = family_windows(few, TINY.context)
-    heard = {name: predicted(network, batch) for name, batch in windows.items()}
-    found = family_metrics(TINY, heard, windows)
+    predictions = {name: predict_windows(network, batch) for name, batch in windows.items()}
+    found = family_metrics(TINY, predictions, windows)
     means = [found[f"{head}_ap:{name}"] for head in ("frame", "onset") for name in list(few)[:2]]
     assert found["families"] == pytest.approx(np.mean(means))
     assert found["false_onsets_min:no notes"] >= 0

@@ -1,24 +1,27 @@
-"""Which instrument plays each note, decided live.
+"""Classifies the instrument of each note, live.
 
-A note is named when it begins, from the instrument probabilities of the frames around its onset
-that have arrived by then and from the belief about which instruments are playing. Half a second
-later, when the last of these frames has arrived and the belief has moved on, a note that still
-sounds is considered a second and last time; if another class is likelier now, a ``note_update``
-reports it. A note has one instrument: two that play the same pitch at once are one note here.
+A note gets an instrument when it starts, from the instrument probabilities of the frames around its
+onset that have arrived by then, and from the belief: which instruments have played lately. Half a
+second later all of these frames have arrived and the belief has moved on. If the note still sounds
+and another class is likelier now, a ``note_update`` reports it. A note has one instrument: two
+instruments that play the same pitch at once are one note here.
 
 A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
-probabilities of that class at the frames about the note's onset, of which the nearest count most.
-The belief keeps a weight w_c for each class, its recent notes. With K classes to choose from::
+probabilities of that class at the frames around the note's onset. The nearest frames count most.
+The belief has a weight w_c for each class, its number of recent notes. With K classes::
 
     prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
     posterior   q_c = exp(e_c + trust log b_c) / (the same, summed over all classes)
     class       argmax of q; its probability is q there
-    afterwards  w_c <- kept w_c + q_c, rounded
+    update      w_c <- kept w_c + q_c, rounded
 
-This is the predictive distribution of a Dirichlet prior whose counts are forgotten exponentially:
-a class that is sure of itself is heard at its first note, and an odd note amid many of another
-class follows them. Where nothing has sounded for RESET_S, the next note begins with no weights:
-somebody else may play. The belief is rounded, so that a resume point carries all of it.
+This is the predictive distribution of a Dirichlet prior whose counts are forgotten exponentially. A
+class with clear evidence wins at its first note, and an odd note among many of another class
+follows them. While no other note sounds, a note probably belongs to the performer of the notes
+before: ``belief_solo_trust`` then replaces ``belief_trust`` in its class, but not in the update, so
+that the belief cannot confirm itself. After RESET_S of silence the next note starts without
+weights, because the performer may have changed. The belief is rounded, so that a resume point
+contains all of it.
 """
 
 from __future__ import annotations
@@ -39,38 +42,38 @@ from service.notes.frames import LatestFrames
 from service.notes.tracker_settings import MOST_KEPT, TrackerSettings
 from service.protocol.options import Count, Instrument
 
-# Frames before and after an onset that are evidence of the instrument. The network is trained on
-# these, weighted by the onset's triangle of 3 frames; the evidence is weighted alike.
 REACH = 2
+"""Frames before and after an onset that are evidence of the instrument. The network is trained on
+them with the weights of the onset's triangle of 3 frames, and the evidence has the same weights."""
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
-_FLOOR = np.float32(1e-3)  # least probability, so that one frame excludes no class
+_FLOOR = np.float32(1e-3)  # minimum probability, so that one frame excludes no class
 RESET_S = 10.0  # of silence
-_DIGITS = 4  # behind the point, that weights are kept with
-_MOST_NOTES = 1 / (1 - MOST_KEPT) + 1  # that a belief can hold
+_DIGITS = 4  # decimal places of the weights
+_MAX_NOTES = 1 / (1 - MOST_KEPT) + 1  # maximum weight of a belief
 
 
 @dataclass(frozen=True, slots=True)
 class InstrumentPrior:
-    """The belief about the instruments at one moment.
+    """Belief about which instruments play, at one moment.
 
     Attributes:
-        weights: recent notes by class; classes without any are left out.
-        frame: the last at which a note began or ended.
+        weights: number of recent notes by class, without classes that have none.
+        frame: latest frame at which a note started or ended.
     """
 
-    weights: Mapping[Instrument, Annotated[float, Field(gt=0, le=_MOST_NOTES)]] = field(
+    weights: Mapping[Instrument, Annotated[float, Field(gt=0, le=_MAX_NOTES)]] = field(
         default_factory=dict
     )
     frame: Count = 0
 
     def share(self, names: tuple[str, ...]) -> float:
-        """Share of the weights of these classes, 0 to 1; 0 if there are no weights."""
+        """Return the share of these classes in the weights, 0 to 1; 0 without weights."""
         total = sum(self.weights.values())
         return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
 
 class InstrumentClassifier:
-    """Names the notes of one stream. Pure: no clock, no input except probabilities and events."""
+    """Classifies the notes of one stream. Its only input is probabilities and events."""
 
     def __init__(
         self,
@@ -80,8 +83,8 @@ class InstrumentClassifier:
         settings: TrackerSettings,
     ) -> None:
         """Args:
-        heads: names of the rows of the probabilities. Without instrument heads, notes pass
-            without a name.
+        heads: names of the rows of the probabilities. Without instrument heads, notes get no
+            instrument.
         considered: possible classes of a note; empty for all classes of the heads.
         """
         known = distinguished_by(heads)
@@ -90,22 +93,22 @@ class InstrumentClassifier:
         self._settings = settings
         rows = [heads.index(f"instrument:{name}") for name in self.classes]
         first, stop = min(rows, default=0), max(rows, default=-1) + 1
-        self._stored = slice(first, stop)  # copied at once
+        self._stored = slice(first, stop)  # rows that are copied at once
         self._rows = [row - first for row in rows]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
         self.history_frames = self._update_frames + REACH if self.classes else 0
         self._frames = LatestFrames(stop - first, self.history_frames)
         self._recent = np.zeros((stop - first, 0, PITCHES), np.float32)
-        self._first = self._stop = 0  # the frame of the first column, and that after the last
+        self._first = self._stop = 0  # frames of the first column and after the last column
         self._sounding: dict[int, NoteEvent] = {}
-        self._due: deque[NoteEvent] = deque()  # notes to be considered again, in their order
+        self._due: deque[NoteEvent] = deque()  # notes that may get an update, in their order
 
     def resume(
         self, first_frame: int, frames: int, belief: InstrumentPrior, sounding: Iterable[NoteEvent]
     ) -> None:
-        """Continue where another classifier of the same stream stopped, after so many frames;
-        ``first_frame`` will be remembered first."""
+        """Continue where another classifier of the same stream stopped after ``frames`` frames.
+        ``first_frame`` is the first frame of the next block."""
         self.belief = belief
         self._stop = first_frame
         ordered = sorted(sounding, key=lambda event: event.note_id)
@@ -113,12 +116,12 @@ class InstrumentClassifier:
         self._due.extend(e for e in ordered if e.frame >= frames - self._update_frames)
 
     def append(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
-        """Store the next ``new`` frames, and the latest values of those before them if given; call
-        ``step`` for each new frame next.
+        """Store the next ``new`` frames. Call ``step`` for each of them next.
 
         Args:
-            first: the frame of the first column.
-            probabilities: [heads, n, 128]; at the end of a stream n may leave out new frames.
+            first: frame of the first column.
+            probabilities: [heads, n, 128]. Columns before the new frames replace what was stored.
+                At the end of a stream new frames may be missing.
         """
         if self.classes:
             coming = np.zeros((len(self._recent), new, PITCHES), np.float32)
@@ -129,14 +132,15 @@ class InstrumentClassifier:
             self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._stored]
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
-        """The tracker's events at ``frame`` with names, followed by corrections."""
+        """Return the tracker's events at ``frame`` with instruments, then the updates."""
         if not self.classes:
             return list(events)
         named = [self._begin(e, frame) if e.kind == "note_on" else self._end(e) for e in events]
         for event in [one for one in self._due if one.frame + self._update_frames <= frame]:
             self._due.remove(event)
             if event.note_id in self._sounding:
-                now = self._named(event, self._posterior(event, frame))
+                trust = self._trust(alone=len(self._sounding) == 1)
+                now = self._named(event, self._posterior(event, frame, trust))
                 if now.instrument != event.instrument:
                     self._sounding[event.note_id] = now
                     named.append(replace(now, kind="note_update"))
@@ -146,13 +150,15 @@ class InstrumentClassifier:
         silent_frames = event.frame - self.belief.frame
         if not self._sounding and silent_frames > self._reset_frames:
             self.belief = InstrumentPrior()
-        posterior, kept = self._posterior(event, frame), self._settings.belief_kept
+        own = self._posterior(event, frame, self._settings.belief_trust)
+        named = self._posterior(event, frame, self._trust(alone=not self._sounding))
+        kept = self._settings.belief_kept
         weights = {
             name: round(kept * self.belief.weights.get(name, 0.0) + q, _DIGITS)
-            for name, q in zip(self.classes, posterior.tolist(), strict=True)
+            for name, q in zip(self.classes, own.tolist(), strict=True)
         }
         self.belief = InstrumentPrior({name: w for name, w in weights.items() if w}, event.frame)
-        event = self._named(event, posterior)
+        event = self._named(event, named)
         self._sounding[event.note_id] = event
         self._due.append(event)
         return event
@@ -163,10 +169,16 @@ class InstrumentClassifier:
         named, probability = on.instrument, on.instrument_probability
         return replace(event, instrument=named, instrument_probability=probability)
 
-    def _posterior(self, event: NoteEvent, frame: int) -> NDArray[np.float64]:
-        """q of the module's equations, from the frames around the onset up to ``frame``."""
+    def _trust(self, alone: bool) -> float:
+        """Return the weight of the belief for a note that sounds alone, or with others."""
+        return self._settings.belief_solo_trust if alone else self._settings.belief_trust
+
+    def _posterior(self, event: NoteEvent, frame: int, trust: float) -> NDArray[np.float64]:
+        """Return q of the module's equations, from the frames around the onset up to ``frame``."""
         first = max(0, event.frame - REACH)
-        stop = min(event.frame + REACH, frame, self._stop - 1) + 1  # no more come at the end
+        stop = (
+            min(event.frame + REACH, frame, self._stop - 1) + 1
+        )  # at the end of a stream frames are missing
         near = self._recent[:, first - self._first : stop - self._first, event.pitch][self._rows]
         near = np.fmin(np.fmax(near, _FLOOR), 1).astype(np.float64)  # _FLOOR for NaN
         nearness = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]
@@ -174,7 +186,7 @@ class InstrumentClassifier:
         weights = np.array([self.belief.weights.get(name, 0.0) for name in self.classes])
         shared = self._settings.belief_prior_notes
         prior = (weights + shared / len(self.classes)) / (weights.sum() + shared)
-        score = evidence + self._settings.belief_trust * np.log(prior)
+        score = evidence + trust * np.log(prior)
         likely = np.exp(score - score.max())
         return likely / likely.sum()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
+from service.notes.parts import settle_instruments
 from service.protocol import midi_file as files
 
 _LATE_S = 2.0  # more than an end may come after one that was later
-_STRAY = 0.03  # share of the notes of a recording below which an instrument does not play in it
 
 
 @dataclass(slots=True)
@@ -113,20 +112,9 @@ class NoteCollector:
             rows.append((note.onset_s, note.offset_s, note.pitch, note.velocity))
         return np.array(rows, float).reshape(-1, 4)
 
-    def merge_stray_instruments(self) -> None:
-        """The recording is whole: instruments with next to none of its notes do not play in it, and
-        give theirs to the one with most. One piano is one part."""
-        notes = self._kept.notes
-        counts = Counter(note.instrument for note in notes if note.instrument is not None)
-        strays = {name for name, count in counts.items() if count < _STRAY * counts.total()}
-        if strays:
-            (most, _), *_ = counts.most_common(1)
-            self._kept.notes = [
-                replace(note, instrument=most, instrument_probability=None)
-                if note.instrument in strays
-                else note
-                for note in notes
-            ]
+    def settle_instruments(self) -> None:
+        """Settle the instruments of a complete recording (``service.notes.parts``)."""
+        self._kept.notes = settle_instruments(self._kept.notes)
 
     def midi(self, tempo: files.Tempo = files.STEADY) -> bytes:
         return midi_file(self._kept.notes, self.pedal, tempo)

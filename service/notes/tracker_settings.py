@@ -64,9 +64,10 @@ class TrackerSettings:
             probability on until it falls below the second.
         pedal_presence_threshold: share of the belief that instruments with a pedal need before a
             press is reported.
-        belief_prior_notes, belief_trust, belief_kept: of ``service.notes.instrument_classifier``:
-            the weight, in notes, of the prior that all classes share; how much the belief counts
-            beside a note's own evidence; the share of the weights kept from note to note.
+        belief_prior_notes, belief_trust, belief_solo_trust, belief_kept: of
+            ``service.notes.instrument_classifier``: weight, in notes, of the prior that all classes
+            share; weight of the belief relative to a note's own evidence, and the same for a note
+            that sounds alone; share of the weights that is kept from note to note.
         early_odds: for ``service.notes.anytime``: added to the log-odds of the onset threshold for
             a peak whose frame is 0, 1, 2 ... frames older than the newest; nothing after the last
             of them. Empty: its EARLY_ODDS.
@@ -91,6 +92,7 @@ class TrackerSettings:
     pedal_presence_threshold: Threshold = 0.1
     belief_prior_notes: Positive = 2.0
     belief_trust: NotNegative = 0.5
+    belief_solo_trust: NotNegative = 2.0
     belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
     early_odds: tuple[NotNegative, ...] = ()
     usual_onset_age: float | None = None

@@ -168,7 +168,7 @@ def transcribe_file(
                 fault = fault or error
             yield from stream.finish()
             score = stream.score
-            score.merge_stray_instruments()
+            score.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
             found = None if wishes is None else analyse(score.notes, wishes)
             yield Performance(

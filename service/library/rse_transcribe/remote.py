@@ -92,7 +92,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
             case "error":
                 fault = f"{message['message']} ({message['code']})"
             case "done":
-                score.merge_stray_instruments()
+                score.settle_instruments()
                 totals, midi = Totals(**message["totals"]), score.midi()
                 performance = Performance(
                     notes=score.notes, pedal=score.pedal, totals=totals, midi=midi

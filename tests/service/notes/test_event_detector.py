@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from model.config import HEADS
 from service.notes.event_detector import EventDetector
-from service.notes.events import UPDATE_S, Note, NoteEvent
+from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.instrument_classifier import RESET_S, InstrumentClassifier
-from service.notes.note_collector import CollectorState, NoteCollector
 from service.notes.tracker_settings import LineSettings, TrackerSettings
 from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
 
@@ -190,17 +189,3 @@ def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
     for weight in weights:
         assert weight > 0
         assert float(f"{weight:.4f}") == weight  # as it is sent
-
-
-def test_strays_of_a_recording_go_to_the_instrument_that_plays() -> None:
-    def note(number: int, instrument: str | None) -> Note:
-        times = 10 * number, 10 * number + 8, 0.1 * number, 0.1 * number + 0.08
-        return Note(number, 60, 80, 0.9, *times, instrument, 0.7)
-
-    names = ["piano"] * 60 + ["violin"] * 38 + ["oboe", "voice"]
-    played, score = [note(number, name) for number, name in enumerate(names)], NoteCollector()
-    score.restore(CollectorState(played))
-    score.merge_stray_instruments()
-    assert [one.instrument for one in score.notes[98:]] == ["piano"] * 2
-    assert score.notes[-1].instrument_probability is None
-    assert score.notes[:98] == played[:98]

@@ -24,7 +24,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constr
 # Inputs of `make fuzz`, all targets together.
 INPUTS ?= 105000
 
-.PHONY: fuzz load lock sbom audit help serve test lint format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate clean
+.PHONY: fuzz load lock sbom audit help serve test lint lint-page format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
@@ -42,6 +42,18 @@ lint: $(VENV)/.installed-dev ## format check, lint and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory lint-page; \
+	  elif [ -n "$$RSE_REQUIRE_SYSTEM" ]; then echo "npm is missing" >&2; exit 1; \
+	  else echo "no npm: the page's JavaScript is not checked"; fi
+
+# ESLint and TypeScript on the page's JavaScript.
+TOOLING := tests/service/page/tooling
+lint-page: $(TOOLING)/node_modules/.package-lock.json
+	npm --prefix $(TOOLING) run --silent lint
+
+$(TOOLING)/node_modules/.package-lock.json: $(TOOLING)/package-lock.json
+	npm --prefix $(TOOLING) ci --silent --no-audit --no-fund
+	@touch $@
 
 format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	$(PY) -m ruff format .

@@ -1,15 +1,16 @@
 /** Wires the page: the stage, the panels beside it, and the status line. */
 
+import { MidiOut } from "./notes/midi-out.js";
+import { NoteFilter } from "./notes/note-filter.js";
+import { $ } from "./page.js";
 import { Choices } from "./panels/choices.js";
 import { filterPanel } from "./panels/filter-panel.js";
 import { LivePanel } from "./panels/live-panel.js";
-import { MidiOut } from "./notes/midi-out.js";
 import { midiPanel } from "./panels/midi-panel.js";
-import { NoteFilter } from "./notes/note-filter.js";
-import { ScoreView } from "./score/score-view.js";
-import { Stage } from "./roll/stage.js";
 import { TakeList } from "./panels/takes.js";
 import { UploadsPanel } from "./panels/uploads-panel.js";
+import { Stage } from "./roll/stage.js";
+import { ScoreView } from "./score/score-view.js";
 
 const STATUS = {
   idle: "Ready",
@@ -19,8 +20,6 @@ const STATUS = {
   finishing: "Finishing…",
   transcribing: "Transcribing…",
 };
-
-const $ = (id) => document.getElementById(id);
 
 const filter = new NoteFilter();
 const midi = new MidiOut();

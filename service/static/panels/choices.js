@@ -1,5 +1,6 @@
 /** What is chosen for the next take: fast or accurate notes, instruments that may play, bends. */
 
+import { $ } from "../page.js";
 import { authorization } from "../service/access.js";
 
 const FAST_LOOKAHEAD_MS = 200; // longest wait of a doubtful note
@@ -7,8 +8,6 @@ const HINTS = {
   fast: "Each note once it is certain: to play along.",
   accurate: "A moment later, with fewer wrong notes.",
 };
-
-const $ = (id) => document.getElementById(id);
 
 export class Choices {
   #buttons = new Map(); // instrument -> button
@@ -24,11 +23,11 @@ export class Choices {
   }
 
   get fast() {
-    return document.querySelector("[name=pace]:checked").value === "fast";
+    return $("pace-fast").checked;
   }
 
   set fast(value) {
-    document.querySelector(`[name=pace][value=${value ? "fast" : "accurate"}]`).checked = true;
+    $(value ? "pace-fast" : "pace-accurate").checked = true;
     this.#show();
   }
 
@@ -67,7 +66,7 @@ export class Choices {
     button.ariaPressed = "false";
     button.disabled = $("pace").disabled;
     button.addEventListener("click", () => {
-      button.ariaPressed = button.ariaPressed !== "true";
+      button.ariaPressed = String(button.ariaPressed !== "true");
       this.#show();
     });
     this.#buttons.set(name, button);

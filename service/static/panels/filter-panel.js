@@ -1,7 +1,6 @@
 /** The two sliders that say which notes count; they act at once on all that shows notes. */
 
-const $ = (id) => document.getElementById(id);
-
+import { $ } from "../page.js";
 export function filterPanel(filter) {
   const apply = () => {
     const percent = Number($("least-confidence").value);

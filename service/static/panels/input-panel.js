@@ -2,6 +2,7 @@
 
 import { Meter } from "../audio/meter.js";
 import { Microphone } from "../audio/microphone.js";
+import { $ } from "../page.js";
 
 const SILENCE = 0.001; // peak of -60 dB, where the meter begins
 const SILENT_S = 3;
@@ -10,8 +11,6 @@ const WHY_ALONE = {
   silent: "no other has sound.",
   cancelled: "mixed, the channels would cancel each other out.",
 };
-
-const $ = (id) => document.getElementById(id);
 
 export class InputPanel {
   #meter = new Meter($("meter"));
@@ -71,8 +70,8 @@ export class InputPanel {
   #listChannels(count) {
     $("channel").hidden = count < 2;
     if ($("channel").length === count + 1) return;
-    const numbers = Array.from({ length: count }, (_, at) => new Option(at + 1, at));
-    $("channel").replaceChildren(new Option("All", -1), ...numbers);
+    const numbers = Array.from({ length: count }, (_, at) => new Option(`${at + 1}`, `${at}`));
+    $("channel").replaceChildren(new Option("All", "-1"), ...numbers);
     this.#apply();
   }
 

@@ -1,13 +1,12 @@
 /** Listening: what starts and stops it, how late the notes are, and how the stream fares. */
 
-import { InputPanel } from "./input-panel.js";
-import { LiveTake } from "../service/live.js";
 import { Take } from "../notes/take.js";
+import { $ } from "../page.js";
+import { LiveTake } from "../service/live.js";
+import { InputPanel } from "./input-panel.js";
 
 const LATE_S = 2;
 const LATE = `The notes come more than ${LATE_S} s late; MIDI out is silent meanwhile.`;
-
-const $ = (id) => document.getElementById(id);
 
 /** Events: `change`; the state is in `state`, "idle" if nothing listens. */
 export class LivePanel extends EventTarget {

@@ -1,8 +1,7 @@
 /** The choice of a MIDI output. The browser asks for leave only when the choice is opened. */
 
 import { MidiOut } from "../notes/midi-out.js";
-
-const $ = (id) => document.getElementById(id);
+import { $ } from "../page.js";
 
 export function midiPanel(midi, say, choices) {
   if (!MidiOut.supported) {

@@ -5,6 +5,7 @@
 
 import { clockText, countText } from "../notes/pitch.js";
 import { dragOut } from "../notes/saving.js";
+import { $ } from "../page.js";
 
 const ASK = (take) => `Delete “${take.name}”? It is not saved.`;
 
@@ -30,7 +31,7 @@ export class TakeList extends EventTarget {
   }
 
   add(take) {
-    const item = document.getElementById("take-row").content.firstElementChild.cloneNode(true);
+    const item = $("take-row").content.firstElementChild.cloneNode(true);
     const find = (name) => item.querySelector(`.${name}`);
     const emit = (type) => this.dispatchEvent(new CustomEvent(type, { detail: take }));
     const act = (name, does) => find(name).addEventListener("click", does);

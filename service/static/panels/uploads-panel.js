@@ -1,11 +1,10 @@
 /** Recordings on the page: dropped or chosen, a row with a progress bar each. */
 
 import { clockText } from "../notes/pitch.js";
+import { $ } from "../page.js";
 import { Uploads } from "../service/uploads.js";
 
 const ROLL_S = 20; // of a recording that the roll shows while it is transcribed
-
-const $ = (id) => document.getElementById(id);
 
 /** Events: `change`; what is going on is in `busy`. */
 export class UploadsPanel extends EventTarget {

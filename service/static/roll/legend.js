@@ -4,6 +4,7 @@
  */
 
 import { colourOf, countInstruments } from "../notes/instruments.js";
+import { $ } from "../page.js";
 import { TakeView } from "./take-view.js";
 
 const UPDATE_MS = 300;
@@ -46,7 +47,7 @@ export class Legend extends TakeView {
   }
 
   #add(name, program) {
-    const template = document.getElementById("instrument-row");
+    const template = $("instrument-row");
     const item = template.content.firstElementChild.cloneNode(true);
     item.querySelector(".swatch").style.background = colourOf(name, "var(--instrument-lightness)");
     item.querySelector(".instrument-name").textContent = name;

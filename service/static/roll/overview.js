@@ -1,7 +1,7 @@
 /** The whole take in a thin strip under the roll; the seek slider lies on top of it. */
 
-import { Palette } from "./palette.js";
 import { pitchRange } from "../notes/pitch.js";
+import { Palette } from "./palette.js";
 import { TakeView } from "./take-view.js";
 
 const LIVE_WAIT_MS = 250;

@@ -3,9 +3,9 @@
  * time passing; what is shown comes in as arguments.
  */
 
+import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
 import { drawKeyboard } from "./keyboard.js";
 import { Palette } from "./palette.js";
-import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
 
 export const RULER_HEIGHT = 22;
 const KEYS_WIDTH = 64;

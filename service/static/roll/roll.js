@@ -7,10 +7,10 @@
  * the times above, and `follow` as it leaves the newest moment or comes back to it.
  */
 
+import { countText, noteName } from "../notes/pitch.js";
 import { Gestures } from "./gestures.js";
 import { Painter } from "./painter.js";
 import { Palette } from "./palette.js";
-import { countText, noteName } from "../notes/pitch.js";
 import { Viewport } from "./viewport.js";
 
 const HEAD_SHARE = 0.94; // where the newest moment stands while live

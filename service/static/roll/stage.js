@@ -1,20 +1,19 @@
 /** The take in view: its roll, its overview, its list of notes, and what plays and saves it. */
 
+import { Player } from "../audio/player.js";
+import { clockText, countText } from "../notes/pitch.js";
+import { dragOut, jsonOf, midiOf, save, stemOf } from "../notes/saving.js";
+import { Take } from "../notes/take.js";
+import { $ } from "../page.js";
 import { Legend } from "./legend.js";
 import { NoteList } from "./note-list.js";
 import { Overview } from "./overview.js";
-import { clockText, countText } from "../notes/pitch.js";
-import { Player } from "../audio/player.js";
 import { Roll } from "./roll.js";
-import { dragOut, jsonOf, midiOf, save, stemOf } from "../notes/saving.js";
-import { Take } from "../notes/take.js";
 import { TakeView } from "./take-view.js";
 
 const ZOOM_STEP = 1.5;
 const SEEK_STEP_S = 1;
 const LEAST_LOOP_S = 0.2;
-
-const $ = (id) => document.getElementById(id);
 
 export class Stage {
   #filter;
@@ -203,7 +202,7 @@ export class Stage {
 
   #showLoop() {
     const { passage } = this.player;
-    $("loop").setAttribute("aria-pressed", passage !== null);
+    $("loop").setAttribute("aria-pressed", String(passage !== null));
     this.roll.passage = passage;
   }
 

@@ -5,11 +5,14 @@ import { problemText } from "../service/problem.js";
 
 const UNAUTHORIZED = 401;
 
-/** `beats`: those that were found while it was played, if they shall stay as they are. */
+/**
+ * `beats`: those that were found while it was played, if they shall stay as they are.
+ * @param {{notes: object[], title: string, beats?: object[], form: string, width?: number, signal?: AbortSignal}} request
+ */
 export async function fetchScore({ notes, title, beats, form, width, signal }) {
   const url = new URL("score", document.baseURI);
   url.searchParams.set("form", form);
-  if (width) url.searchParams.set("width", width);
+  if (width) url.searchParams.set("width", String(width));
   const response = await fetch(url, {
     method: "POST",
     headers: { ...authorization(), "Content-Type": "application/json" },

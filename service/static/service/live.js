@@ -9,9 +9,9 @@
  * `abandoned` instead.
  */
 
-import { Heat } from "../roll/heat.js";
-import { fromBase64, midiFile } from "../notes/midi.js";
 import { LiveRecording } from "../audio/recording.js";
+import { fromBase64, midiFile } from "../notes/midi.js";
+import { Heat } from "../roll/heat.js";
 import { TranscriptionSocket } from "./socket.js";
 
 const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows

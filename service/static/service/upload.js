@@ -28,8 +28,8 @@ export async function transcribe(file, on, signal, { instruments = [], bends = f
   const form = new FormData();
   form.append("file", file);
   const url = new URL("transcribe?answer=ndjson&updates=true", document.baseURI);
-  if (instruments.length) url.searchParams.set("instruments", instruments);
-  if (bends) url.searchParams.set("bends", true);
+  if (instruments.length) url.searchParams.set("instruments", instruments.join(","));
+  if (bends) url.searchParams.set("bends", "true");
   const response = await fetch(url, {
     method: "POST",
     headers: authorization(),

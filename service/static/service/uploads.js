@@ -7,8 +7,8 @@
  * Events: `change` (detail: the job).
  */
 
-import { fromBase64, midiFile } from "../notes/midi.js";
 import { FileRecording } from "../audio/recording.js";
+import { fromBase64, midiFile } from "../notes/midi.js";
 import { Take } from "../notes/take.js";
 import { BusyError, transcribe } from "./upload.js";
 

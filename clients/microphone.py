@@ -30,8 +30,8 @@ try:
 
     from clients.capture import DeviceError, Microphone, load_sounddevice
     from clients.terminal import TOO_LATE_S, Terminal
-    from service.score.analysis import add_beat_options, analyse, wishes_of
-    from service.score.beats import Wishes
+    from service.score.analysis import add_beat_options, analyse, beat_hints_from
+    from service.score.beats import BeatHints
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     add_result_options(parser)
     add_beat_options(parser)
     args = parser.parse_args(arguments)
-    if args.midi is None and wishes_of(args) != Wishes():
+    if args.midi is None and beat_hints_from(args) != BeatHints():
         parser.error("--bpm and what else says where the beat is need --midi")
     if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
         parser.error(f"--midi {args.midi}: not a file in a folder that exists")
@@ -110,7 +110,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     with ExitStack() as stack:
         # Closed in reverse order: the device first, then the port with all its notes.
         if args.midi is not None:
-            stack.callback(_save_midi, client, args.midi, wishes_of(args))
+            stack.callback(_save_midi, client, args.midi, beat_hints_from(args))
         midi_out = None
         if args.midi_port is not None:
             midi_out = (MpeOut if args.bends else MidiOut)(open_port(args.midi_port))
@@ -207,11 +207,11 @@ def _sound_file(path: Path, microphone: Microphone) -> soundfile.SoundFile:
         raise OSError(f"{path} cannot be written: {error}") from None
 
 
-def _save_midi(client: TranscriptionClient, path: Path, wishes: Wishes) -> None:
+def _save_midi(client: TranscriptionClient, path: Path, hints: BeatHints) -> None:
     if not client.performance.sessions:
         return  # a take that did not begin replaces none
     notes = client.notes
-    write_whole(path, notes.midi(analyse(notes.notes, wishes).tempo))
+    write_whole(path, notes.midi(analyse(notes.notes, hints).tempo))
     print(f"{path}: {len(notes.notes)} notes")
 
 

@@ -10,10 +10,10 @@ import mido
 from clients.events import Connected
 from service.protocol.midi_file import (
     CHANNELS,
+    DEFAULT_TEMPO,
     MASTER,
     MEMBERS,
-    PEDALLED,
-    STEADY,
+    PEDAL_INSTRUMENTS,
     SUSTAIN,
     Tempo,
     bend,
@@ -87,7 +87,7 @@ class ReceivedNotes:
             case Pedal():
                 self.pedal.append(event)
 
-    def midi(self, tempo: Tempo = STEADY) -> bytes:
+    def midi(self, tempo: Tempo = DEFAULT_TEMPO) -> bytes:
         """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
         pedal = [(move.time_s, move.down) for move in self.pedal]
         return midi_file(self.notes, pedal, self.programs, tempo)
@@ -177,7 +177,7 @@ class MidiOut:
         return [
             channel
             for instrument, channel in self._channels.items()
-            if instrument is None or instrument in PEDALLED
+            if instrument is None or instrument in PEDAL_INSTRUMENTS
         ]
 
     def _send(self, kind: str, channel: int, **values: int) -> None:

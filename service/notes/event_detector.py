@@ -17,7 +17,7 @@ from service.notes.monophonic import PIANO
 from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.midi_file import PEDALLED
+from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)  # rows that trackers read
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
@@ -171,7 +171,7 @@ class EventDetector:
             return mean < chosen.pedal_off_threshold
         if mean < chosen.pedal_on_threshold or not self.instruments:
             return mean >= chosen.pedal_on_threshold
-        return self._classifier.belief.share(PEDALLED) >= chosen.pedal_presence_threshold
+        return self._classifier.belief.share(PEDAL_INSTRUMENTS) >= chosen.pedal_presence_threshold
 
     def _move_pedal(self, frame: int) -> PedalEvent:
         self._pressed = not self._pressed

@@ -116,14 +116,14 @@ class NoteCollector:
         """Settle the instruments of a complete recording (``service.notes.parts``)."""
         self._kept.notes = settle_instruments(self._kept.notes)
 
-    def midi(self, tempo: files.Tempo = files.STEADY) -> bytes:
+    def midi(self, tempo: files.Tempo = files.DEFAULT_TEMPO) -> bytes:
         return midi_file(self._kept.notes, self.pedal, tempo)
 
 
 def midi_file(
     notes: Iterable[Note],
     pedal: Iterable[PedalPress] = (),
-    tempo: files.Tempo = files.STEADY,
+    tempo: files.Tempo = files.DEFAULT_TEMPO,
 ) -> bytes:
     """With a track for each instrument, by class number."""
     moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]

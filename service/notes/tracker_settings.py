@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from model.ranges import NotNegative, Positive, checked
-from service.protocol.midi_file import PEDALLED
+from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 ONSET_RADIUS = 2  # frames either way that an onset peaks above
 MAX_VELOCITY = 127
@@ -127,7 +127,7 @@ class TrackerSettings:
 
     def biases_of(self, instrument: str | None) -> tuple[float, float]:
         """The end bias of notes of this class, None if unknown, and what the pedal adds to it."""
-        pedalled = instrument is None or instrument in PEDALLED
+        pedalled = instrument is None or instrument in PEDAL_INSTRUMENTS
         bias = self.end_biases.get(instrument or "", self.end_bias)
         return bias, self.pedal_end_bias if pedalled else 0.0
 

@@ -18,7 +18,7 @@ from model.config import HOP, SAMPLE_RATE
 
 TICKS_PER_BEAT = 480
 """1.04 ms per tick at 120 BPM; halved until a long file has fewer ticks than readers take."""
-PEDALLED = ("piano", "electric piano")
+PEDAL_INSTRUMENTS = ("piano", "electric piano")
 CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percussion's
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
@@ -35,7 +35,7 @@ _LEAST_CENTS = 1.0  # a smaller change is not written
 FRAME_S = HOP / SAMPLE_RATE
 _ENDS, _SETS, _BEGINS = range(3)  # the order of messages in a tick
 
-Moment = tuple[int, int, Any]
+TimedMessage = tuple[int, int, Any]
 """Tick, place in it, and message."""
 
 
@@ -79,7 +79,7 @@ class Tempo:
         return cls((0.0, 60 / bpm))
 
 
-STEADY = Tempo()
+DEFAULT_TEMPO = Tempo()
 """120 beats a minute: for files whose beat is unknown."""
 
 
@@ -146,7 +146,7 @@ def midi_file(
     notes: Sequence[WrittenNote],
     pedal: Sequence[tuple[float, bool]],
     programs: Mapping[str, int],
-    tempo: Tempo = STEADY,
+    tempo: Tempo = DEFAULT_TEMPO,
 ) -> bytes:
     """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
     program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
@@ -179,7 +179,7 @@ def midi_file(
                 end_s = max(note.offset_s, note.onset_s + least_s)
                 part.notes.append(Note(note.velocity, note.pitch, note.onset_s, end_s))
                 curves.append(note.bends)
-        if name in PEDALLED or names == [None]:
+        if name in PEDAL_INSTRUMENTS or names == [None]:
             part.control_changes = _pedal(pedal, least_s)
         parts.append((part, curves))
     file, memory = mido.MidiFile(ticks_per_beat=ticks.ticks_per_beat), io.BytesIO()
@@ -210,7 +210,7 @@ def _bent_tracks(
     tick_of: Callable[[float], int],
 ) -> list[mido.MidiTrack]:
     """A track for each part, which has the bends of its notes in the same order."""
-    tracks: list[list[Moment]] = []
+    tracks: list[list[TimedMessage]] = []
     for part, _ in parts:
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
         for move in part.control_changes:
@@ -247,7 +247,7 @@ def _bent_tracks(
     return [_track_of(track) for track in tracks]
 
 
-def _track_of(moments: Iterable[Moment]) -> mido.MidiTrack:
+def _track_of(moments: Iterable[TimedMessage]) -> mido.MidiTrack:
     """A track of messages at these ticks; those of the same place in a tick stay in their order."""
     track, now = mido.MidiTrack(), 0
     for tick, _, message in sorted(moments, key=lambda moment: moment[:2]):

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from model.ranges import explained
-from service.protocol.midi_file import STEADY, FileNote, Tempo
-from service.score.beats import F64, I64, NO_WISHES, SURE, Beats, Wishes
-from service.score.live import LiveBeat, whole
+from service.protocol.midi_file import DEFAULT_TEMPO, FileNote, Tempo
+from service.score.beats import F64, I64, MIN_STEADY_CONFIDENCE, NO_BEAT_HINTS, BeatHints, Beats
+from service.score.live import LiveBeat, fill_gaps
 from service.score.metre import find_beats
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
@@ -51,7 +51,7 @@ class Analysis:
     def tempo(self) -> Tempo:
         """For a MIDI file; the standard's, without bars, if there is no beat."""
         if not self.steady:
-            return replace(STEADY, key=self.key.name)
+            return replace(DEFAULT_TEMPO, key=self.key.name)
         beats = self.beats
         bars = beats.bars(0, len(beats.time_s))
         changes = [next(same) for _, same in groupby(bars, key=lambda bar: bar[1])]
@@ -72,31 +72,33 @@ class Analysis:
 
 
 def analyse(
-    notes: Sequence[FileNote], wishes: Wishes = NO_WISHES, said: Sequence[LiveBeat] | None = None
+    notes: Sequence[FileNote],
+    hints: BeatHints = NO_BEAT_HINTS,
+    reported: Sequence[LiveBeat] | None = None,
 ) -> Analysis:
-    """Beats and key of the notes that have ended. If the wishes name any, there is a beat.
+    """Beats and key of the notes that have ended. If the hints name any, there is a beat.
 
     Args:
-        said: beats that were said while the music went on, to be kept as they are.
+        reported: beats that were said while the music went on, to be kept as they are.
     """
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)
     array = array[np.lexsort((array[:, 2], array[:, 0]))]
     key = key_of(array[:, 2].astype(int), array[:, 1] - array[:, 0])
     end_s = float(array[:, 1].max(initial=0))
-    if said is None:
-        beats = find_beats(array, wishes)
+    if reported is None:
+        beats = find_beats(array, hints)
     else:
-        beats = whole(said, float(array[:, 0].min(initial=end_s)), end_s)
-    first_s = wishes.first_downbeat_s
-    wished = wishes.bpm or wishes.beats_per_bar or first_s is not None or wishes.fixed_tempo
-    if beats is not None and (wished or beats.confidence >= SURE):
+        beats = fill_gaps(reported, float(array[:, 0].min(initial=end_s)), end_s)
+    first_s = hints.first_downbeat_s
+    wished = hints.bpm or hints.beats_per_bar or first_s is not None or hints.fixed_tempo
+    if beats is not None and (wished or beats.confidence >= MIN_STEADY_CONFIDENCE):
         return Analysis(beats, key, steady=True)
-    period_s = 60 / wishes.bpm if wishes.bpm else _FREE_BEAT_S
+    period_s = 60 / hints.bpm if hints.bpm else _FREE_BEAT_S
     time_s = np.arange(0, end_s + 1 + 2 * period_s, period_s)
-    metre = wishes.beats_per_bar or 4
+    metre = hints.beats_per_bar or 4
     free = Beats(time_s, np.arange(len(time_s)) % metre, metre, 2, 0.0)
-    return Analysis(free, key, steady=wishes.bpm is not None)
+    return Analysis(free, key, steady=hints.bpm is not None)
 
 
 def key_of(pitch: I64, length_s: F64) -> Key:
@@ -120,11 +122,11 @@ def add_beat_options(parser: ArgumentParser) -> None:
     parser.add_argument("--fixed-tempo", action="store_true", help=SUPPRESS)
 
 
-def wishes_of(options: Namespace) -> Wishes:
+def beat_hints_from(options: Namespace) -> BeatHints:
     """What ``add_beat_options`` took. Raises ValueError, in one line."""
     given = vars(options)
     try:
-        return Wishes(**{name: given[name] for name in Wishes.model_fields if name in given})
+        return BeatHints(**{name: given[name] for name in BeatHints.model_fields if name in given})
     except ValidationError as error:
         raise ValueError(explained(error.errors()[0])) from None
 

@@ -13,7 +13,7 @@ from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
-SURE = 0.5  # confidence below which a performance is called free
+MIN_STEADY_CONFIDENCE = 0.5  # confidence below which a performance is called free
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Beats:
         bar: [beats] the beat's place in its bar, from 0.
         beats_per_bar: of most bars.
         subdivision: of the beats, 2 or 3; a bar of two beats of three parts is written as 6/8.
-        confidence: 0 to 1; below ``SURE`` the performance keeps to no beat that can be found.
+        confidence: 0 to 1. Below ``MIN_STEADY_CONFIDENCE`` the performance has no steady beat.
     """
 
     time_s: F64
@@ -76,7 +76,7 @@ class Beats:
         return [(start + skipped, count - skipped), *rest]
 
 
-class Wishes(BaseModel):
+class BeatHints(BaseModel):
     """What a listener knows better: beats a minute, beats of a bar, time of a first beat."""
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
@@ -85,4 +85,4 @@ class Wishes(BaseModel):
     fixed_tempo: bool = False
 
 
-NO_WISHES = Wishes()
+NO_BEAT_HINTS = BeatHints()

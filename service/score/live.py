@@ -1,6 +1,6 @@
 """Beats of a performance that goes on: each is said once, a bounded time after it sounded.
 
-Every ``TICK_S`` the programme goes on from the last beat that was said, and says those that are
+Every ``TICK_S`` the beat tracker continues from the last beat that was said, and says those that are
 older than ``LAG_S``. What is said depends on the notes alone, not on when or in what portions they
 came. While no beat is sure nothing is said, and the search starts over.
 """
@@ -14,10 +14,10 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field
 
-from service.score import programme
-from service.score.beats import F64, SURE, Beats
-from service.score.metre import in_bars
-from service.score.programme import MIN_CHORDS, SHORTEST_S, State, chords_of
+from service.score import beat_tracker
+from service.score.beat_tracker import MIN_CHORDS, SHORTEST_S, BeatState, chords_of
+from service.score.beats import F64, MIN_STEADY_CONFIDENCE, Beats
+from service.score.metre import assign_bars
 
 TICK_S = 2.0
 LAG_S = 2.0
@@ -43,10 +43,10 @@ class LiveBeats:
     """Finds the beats of a performance as it goes on, from ``begin_s`` on."""
 
     def __init__(self, begin_s: float = 0.0) -> None:
-        self.said: list[LiveBeat] = []
+        self.reported: list[LiveBeat] = []
         self._begin_s = begin_s
         self._ticks = 0
-        self._last: State | None = None  # that was said, unless the search starts over
+        self._last: BeatState | None = None  # that was said, unless the search starts over
         self._run = 0  # the first of those said since it did
 
     @property
@@ -57,10 +57,10 @@ class LiveBeats:
     def since(self, known: int) -> Self:
         """Itself, with the beats said after the first ``known``, to be kept elsewhere."""
         kept = copy(self)
-        kept.said = self.said[known:]
+        kept.reported = self.reported[known:]
         return kept
 
-    def hear(self, notes: F64, until_s: float) -> list[LiveBeat]:
+    def update(self, notes: F64, until_s: float) -> list[LiveBeat]:
         """New beats.
 
         Args:
@@ -68,18 +68,18 @@ class LiveBeats:
                 velocity: all that sounded in the ``CONTEXT_S`` before ``due_s``, in any order.
             until_s: all that began or ended before is among them.
         """
-        known = len(self.said)
+        known = len(self.reported)
         while self.due_s <= until_s:
             self._tick(notes, self.due_s, LAG_S)
             self._ticks += 1
-        return self.said[known:]
+        return self.reported[known:]
 
     def finish(self, notes: F64, end_s: float) -> list[LiveBeat]:
         """The last beats: no more notes come."""
-        known = len(self.said)
-        self.hear(notes, end_s)
+        known = len(self.reported)
+        self.update(notes, end_s)
         self._tick(notes, end_s, 0.0)
-        return self.said[known:]
+        return self.reported[known:]
 
     def _tick(self, notes: F64, now_s: float, lag_s: float) -> None:
         begin_s, last = now_s - CONTEXT_S, self._last
@@ -89,17 +89,17 @@ class LiveBeats:
         if (chords := chords_of(notes)) is None:
             self._last = None
             return
-        from_s = last.time_s if last else chords.time_s[0] - programme.LEAD_S
-        path = programme.best_path(chords, from_s, now_s, start=last)[1 if last else 0 :]
-        before = [b for b in self.said[self._run :] if b.time_s >= begin_s] if last else []
+        from_s = last.time_s if last else chords.time_s[0] - beat_tracker.LEAD_S
+        path = beat_tracker.best_path(chords, from_s, now_s, start=last)[1 if last else 0 :]
+        before = [b for b in self.reported[self._run :] if b.time_s >= begin_s] if last else []
         if len(before) + len(path) < MIN_CHORDS:
             return
         divide = before[0].subdivision if before else path[0].subdivision
-        beats = programme.pulse(chords, path, divide, [b.time_s for b in before])
+        beats = beat_tracker.beats_of_path(chords, path, divide, [b.time_s for b in before])
         if last is None:
-            self._run = len(self.said)
+            self._run = len(self.reported)
         begins = beats.confidence >= _CERTAIN and len(chords.time_s) >= _CHORDS
-        if not (beats.confidence >= SURE if last else begins):
+        if not (beats.confidence >= MIN_STEADY_CONFIDENCE if last else begins):
             self._last = None
             return
         bars, new_s = _continued(before, notes, beats), beats.time_s[len(before) :].tolist()
@@ -107,9 +107,9 @@ class LiveBeats:
             if state.time_s >= now_s - lag_s:
                 break
             self._last = state
-            if not self.said or beat_s > self.said[-1].time_s + SHORTEST_S / 2:
+            if not self.reported or beat_s > self.reported[-1].time_s + SHORTEST_S / 2:
                 sure = beats.confidence
-                self.said.append(LiveBeat(beat_s, place, metre, state.subdivision, sure))
+                self.reported.append(LiveBeat(beat_s, place, metre, state.subdivision, sure))
 
 
 def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tuple[int, int]]:
@@ -122,17 +122,17 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
         first = len(before) + len(rest)
         if first >= len(beats.time_s):
             return rest[: len(beats.time_s) - len(before)]
-    found = in_bars(notes, beats, first=first, before=usual, keep=True)
+    found = assign_bars(notes, beats, first=first, before=usual, keep=True)
     return rest + [(int(at), found.beats_per_bar) for at in found.bar[first or 0 :]]
 
 
-def whole(said: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | None:
+def fill_gaps(reported: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | None:
     """The beats as one row, with gaps filled; None if they are too few for that stretch."""
-    if len(said) < MIN_CHORDS:
+    if len(reported) < MIN_CHORDS:
         return None
-    time_s, bar, missing_s = [said[0].time_s], [said[0].place], 0.0
-    period_s = said[1].time_s - said[0].time_s
-    for beat in said[1:]:
+    time_s, bar, missing_s = [reported[0].time_s], [reported[0].place], 0.0
+    period_s = reported[1].time_s - reported[0].time_s
+    for beat in reported[1:]:
         gap_s = beat.time_s - time_s[-1]
         steps = max(1, round(gap_s / period_s))
         if steps > 1:
@@ -140,12 +140,12 @@ def whole(said: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | Non
         period_s = gap_s / steps
         time_s += np.linspace(time_s[-1], beat.time_s, steps + 1)[1:].tolist()
         bar += [*((bar[-1] + np.arange(1, steps)) % beat.beats_per_bar), beat.place]
-    if said[-1].time_s - said[0].time_s - missing_s < _COVERED * (end_s - begin_s):
+    if reported[-1].time_s - reported[0].time_s - missing_s < _COVERED * (end_s - begin_s):
         return None
     return Beats(
         time_s=np.array(time_s),
         bar=np.array(bar),
-        beats_per_bar=mode(beat.beats_per_bar for beat in said),
-        subdivision=mode(beat.subdivision for beat in said),
-        confidence=float(np.mean([beat.confidence for beat in said])),
+        beats_per_bar=mode(beat.beats_per_bar for beat in reported),
+        subdivision=mode(beat.subdivision for beat in reported),
+        confidence=float(np.mean([beat.confidence for beat in reported])),
     )

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.score import programme
-from service.score.beats import F64, I64, NO_WISHES, Beats, Wishes
-from service.score.programme import State, chord_numbers, chords_of, relative
+from service.score import beat_tracker
+from service.score.beat_tracker import BeatState, chord_numbers, chords_of, relative
+from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 
 # Likeness of accents after one length and two, longer notes, change of harmony from one length
 # of the level below to the next, and of its own.
@@ -67,7 +67,7 @@ _READINGS = {  # of found beats: as they are, twice or half as long, two parts a
 }
 
 
-def find_beats(notes: F64, wishes: Wishes = NO_WISHES) -> Beats | None:
+def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
     """The beats of a performance; None if it is too short to have any. A long one is read in
     stretches, each from a settled beat, so that memory is bounded.
 
@@ -76,24 +76,24 @@ def find_beats(notes: F64, wishes: Wishes = NO_WISHES) -> Beats | None:
     """
     if (chords := chords_of(notes)) is None:
         return None
-    path: list[State] = []
+    path: list[BeatState] = []
     end_s = -np.inf
     while end_s < chords.time_s[-1]:
         settled = [state for state in path if state.time_s < end_s - _UNSETTLED_S]
         start = settled[-1] if settled else None
-        begin_s = start.time_s if start else chords.time_s[0] - programme.LEAD_S
+        begin_s = start.time_s if start else chords.time_s[0] - beat_tracker.LEAD_S
         end_s = min(chords.time_s[-1] + 0.5, begin_s + _STRETCH_S)
-        path = settled[:-1] + programme.best_path(chords, begin_s, end_s, wishes, start)
+        path = settled[:-1] + beat_tracker.best_path(chords, begin_s, end_s, hints, start)
     if len(path) < _MIN_BEATS:
         return None
-    beats = programme.pulse(chords, path, path[0].subdivision)
+    beats = beat_tracker.beats_of_path(chords, path, path[0].subdivision)
     first = None
-    if wishes.first_downbeat_s is not None:
-        first = int(np.abs(beats.time_s - wishes.first_downbeat_s).argmin())
-    return in_bars(notes, beats, wishes.beats_per_bar, first, keep=wishes.bpm is not None)
+    if hints.first_downbeat_s is not None:
+        first = int(np.abs(beats.time_s - hints.first_downbeat_s).argmin())
+    return assign_bars(notes, beats, hints.beats_per_bar, first, keep=hints.bpm is not None)
 
 
-def in_bars(
+def assign_bars(
     notes: F64,
     beats: Beats,
     beats_per_bar: int | None = None,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.score.beat_tracker import chord_numbers
 from service.score.beats import F64, I64, Beats
-from service.score.programme import chord_numbers
 
 GRIDS = {  # parts of a beat, and what using them costs; a beat takes one of them
     2: ((2, 0.0), (4, 0.02), (3, 0.05), (8, 0.09), (6, 0.10)),
@@ -17,7 +17,7 @@ LONGEST_GRACE_S = 0.09
 LEGATO = 0.6  # a note that sounds for this share of the time to the next lasts until it
 
 
-class Placed(NamedTuple):
+class QuantisedNote(NamedTuple):
     """A note in the score: a MIDI pitch; ``onset`` and ``length`` in beats, from the first beat."""
 
     pitch: int
@@ -26,7 +26,7 @@ class Placed(NamedTuple):
     grace: bool = False
 
 
-def place_notes(onset_s: F64, offset_s: F64, pitch: I64, beats: Beats) -> list[Placed]:
+def quantise_notes(onset_s: F64, offset_s: F64, pitch: I64, beats: Beats) -> list[QuantisedNote]:
     """The notes, in order of onset, on the beats' grid.
 
     Each beat takes the grid with the least error for its chords, finer ones at a price. A note much
@@ -55,7 +55,7 @@ def place_notes(onset_s: F64, offset_s: F64, pitch: I64, beats: Beats) -> list[P
         onset = placed[chord]
         later = (placed[c] for c in range(chord + 1, len(heads)) if placed[c] > onset)
         length = _length(onset, float(ends[note]), next(later, None), beats.subdivision)
-        out.append(Placed(int(pitch[note]), onset, length, bool(grace[chord])))
+        out.append(QuantisedNote(int(pitch[note]), onset, length, bool(grace[chord])))
     return out
 
 

@@ -11,7 +11,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from service.score.beats import Beats
-from service.score.quantise import Placed
+from service.score.quantise import QuantisedNote
 from service.score.staves import OPEN, Chord, hands, tab_line, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
@@ -27,7 +27,7 @@ _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
 
 Bars = Sequence[tuple[Fraction, int]]
 Span = tuple[Fraction, Fraction, Chord | None]  # begin and end in a bar; None: a rest
-Parts = Mapping[str | None, Sequence[Placed]]  # by instrument
+Parts = Mapping[str | None, Sequence[QuantisedNote]]  # by instrument
 Names = Mapping[tuple[Fraction, int], str]  # of notes by onset and pitch
 
 
@@ -98,7 +98,9 @@ def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) 
     return document
 
 
-def _staves(instrument: str | None, notes: Sequence[Placed]) -> list[tuple[Sequence[Placed], Any]]:
+def _staves(
+    instrument: str | None, notes: Sequence[QuantisedNote]
+) -> list[tuple[Sequence[QuantisedNote], Any]]:
     """The notes and the clef of each staff."""
     clef = load("music21").clef
     if instrument in KEYBOARDS:
@@ -114,7 +116,7 @@ def _staves(instrument: str | None, notes: Sequence[Placed]) -> list[tuple[Seque
 
 def _staff(
     instrument: str | None,
-    notes: Sequence[Placed],
+    notes: Sequence[QuantisedNote],
     clef: Any,
     bars: Bars,
     beats: Beats,
@@ -226,7 +228,7 @@ def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> Iterator[tuple[Fra
         begin = stop
 
 
-def _spelled(notes: Sequence[Placed], beats: Beats) -> Names:
+def _spelled(notes: Sequence[QuantisedNote], beats: Beats) -> Names:
     """As music21 takes them, such as "E-4", by partitura's estimate."""
     if not notes:
         return {}

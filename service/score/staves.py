@@ -6,7 +6,7 @@ from itertools import groupby, pairwise, starmap
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from service.score.quantise import Placed
+from service.score.quantise import QuantisedNote
 
 MOST_VOICES = 2
 _HAND, _MIDDLE = 14, 60  # semitones that a hand reaches; the pitch where hands part
@@ -35,7 +35,7 @@ class Chord(NamedTuple):
         return self.onset if self.grace else self.onset + self.length
 
 
-def hands(notes: Iterable[Placed]) -> tuple[list[Placed], list[Placed]]:
+def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
     """Notes of the right hand and of the left.
 
     Hands that stretch too far cost, as do hands that leap from where they were and a split far from
@@ -44,7 +44,9 @@ def hands(notes: Iterable[Placed]) -> tuple[list[Placed], list[Placed]]:
     ordered = sorted(notes, key=attrgetter("onset", "pitch"))
     rows = [list(row) for _, row in groupby(ordered, key=attrgetter("onset"))]
 
-    def splits(row: Sequence[Placed], at: Sequence[float]) -> Iterator[tuple[float, Any, int]]:
+    def splits(
+        row: Sequence[QuantisedNote], at: Sequence[float]
+    ) -> Iterator[tuple[float, Any, int]]:
         for split in range(len(row) + 1):
             price, now = 0.0, list(at)
             for hand, own in enumerate((row[:split], row[split:])):

@@ -13,11 +13,11 @@ from service.audio.pcm import BadAudioError
 from service.notes.events import Event, Note, PedalPress
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
-from service.protocol.midi_file import STEADY
+from service.protocol.midi_file import DEFAULT_TEMPO
 from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.score.analysis import analyse
-from service.score.beats import Wishes
+from service.score.beats import BeatHints
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
 from service.stream.windows import Computer, EngineError, Probabilities
@@ -116,7 +116,7 @@ def transcribe_file(
     pcm: AudioFormat | None = None,
     max_notes: float = math.inf,
     on_frames: OnFrames | None = None,
-    wishes: Wishes | None = None,
+    hints: BeatHints | None = None,
 ) -> Generator[FileItem, None, None]:
     """Transcribe an audio file as it is decoded.
 
@@ -129,7 +129,7 @@ def transcribe_file(
         max_duration_s: longest audio accepted.
         pcm: the format of a file that is raw PCM without a header.
         max_notes, on_frames: see ``Stream``.
-        wishes: what is known of the beat, to find that of the MIDI file; None leaves it at 120 BPM.
+        hints: what is known of the beat, to find that of the MIDI file; None leaves it at 120 BPM.
 
     Raises:
         ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, a
@@ -170,12 +170,12 @@ def transcribe_file(
             score = stream.score
             score.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
-            found = None if wishes is None else analyse(score.notes, wishes)
+            found = None if hints is None else analyse(score.notes, hints)
             yield Performance(
                 notes=score.notes,
                 pedal=score.pedal,
                 totals=totals,
-                midi=score.midi(found.tempo if found else STEADY),
+                midi=score.midi(found.tempo if found else DEFAULT_TEMPO),
                 beats=found.said if found else (),
             )
             if fault := fault or stream.fault:

@@ -25,8 +25,8 @@ from service.access.keys import SCOPE_KEY
 from service.protocol.client_messages import Choices
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, check_instruments
-from service.score.beats import Wishes
-from service.score.written import WrittenScore
+from service.score.beats import BeatHints
+from service.score.document import ScoreDocument
 from service.state import ServiceState
 from service.stream.recording import FileItem, FileProgress, transcribe_file
 from service.stream.setup import chosen
@@ -51,7 +51,7 @@ MIN_BYTES_PER_S = 2000
 EXPECTED = "expected a multipart form with the recording in the field file"
 
 
-class UploadChoices(Choices, Wishes):
+class UploadChoices(Choices, BeatHints):
     """The query of an upload."""
 
     answer: Literal["midi", "json", "ndjson", "musicxml"] = "midi"
@@ -82,7 +82,7 @@ async def transcribe_recording(
             options,
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
-            wishes=choices,
+            hints=choices,
         )
         steps = await stack.enter_async_context(aclosing(in_thread(recording)))
         if choices.answer == "ndjson":
@@ -103,7 +103,7 @@ async def transcribe_recording(
             named = file_name(upload.filename, ".mid")
             return Response(performance.midi, media_type="audio/midi", headers=named)
         title = PurePath(upload.filename or "").stem
-        score = partial(WrittenScore, performance.notes, choices, title)
+        score = partial(ScoreDocument, performance.notes, choices, title)
         xml = await written(state.scores, score, "musicxml")
         named = file_name(upload.filename, ".musicxml")
         return Response(xml, media_type=MUSICXML, headers=named)

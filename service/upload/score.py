@@ -17,10 +17,10 @@ from starlette.responses import JSONResponse, Response
 
 from service.access.keys import SCOPE_KEY
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.score.beats import Wishes
+from service.score.beats import BeatHints
+from service.score.document import ScoreDocument
 from service.score.live import LiveBeat
 from service.score.sheet import ScoreExtraMissing
-from service.score.written import WrittenScore
 from service.state import ServiceState
 from service.upload.answer import MUSICXML, file_name
 
@@ -41,7 +41,7 @@ class ScoreNote(BaseModel):
     instrument: str | None = Field(default=None, max_length=40)
 
 
-class ScoreRequest(Wishes):
+class ScoreRequest(BeatHints):
     """Notes and what their listener knows of the beat; ``beats`` are kept as they are."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
@@ -72,7 +72,7 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
         raise RequestValidationError(faults) from None
     state: ServiceState = request.app.state.service
     with state.upload_place(request.scope[SCOPE_KEY]):
-        score = partial(WrittenScore, body.notes, body, body.title, body.beats)
+        score = partial(ScoreDocument, body.notes, body, body.title, body.beats)
         made = await written(state.scores, score, choices.form, choices.width)
     if isinstance(made, dict):
         return JSONResponse(made)
@@ -81,7 +81,7 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
 
 
 async def written(
-    limiter: anyio.CapacityLimiter, score: Callable[[], WrittenScore], form: str, width: int = 0
+    limiter: anyio.CapacityLimiter, score: Callable[[], ScoreDocument], form: str, width: int = 0
 ) -> bytes | dict[str, Any]:
     """A score, made in a process of its own. Raises ProtocolError."""
     run = partial(to_process.run_sync, cancellable=True, limiter=limiter)
@@ -91,7 +91,7 @@ async def written(
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
 
 
-def _write(make: Callable[[], WrittenScore], form: str, width: int) -> bytes | dict[str, Any]:
+def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | dict[str, Any]:
     score = make()
     if form != "svg":
         return score.musicxml if form == "musicxml" else score.pdf()

@@ -189,7 +189,7 @@ class Relay:
         if message.score is not None:
             known.score.add(message.score)
         if message.beats is not None and known.beats is not None:
-            message.beats.said[:0] = known.beats.said
+            message.beats.reported[:0] = known.beats.reported
         self._known = Known(
             messages=known.messages + len(message.texts),
             checkpoint=message.checkpoint or known.checkpoint,

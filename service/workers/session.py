@@ -16,7 +16,7 @@ from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.client_messages import Checkpoint
 from service.protocol.faults import CloseCode, ProtocolError, internal_error
-from service.protocol.midi_file import STEADY, Tempo
+from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
 from service.protocol.server_messages import (
     Beat,
     Done,
@@ -84,7 +84,7 @@ class LiveSession:
         self._beats: LiveBeats | None = None
         if opening.beats:
             self._beats = known.beats or LiveBeats(self._heard_s)
-        self._beats_kept = len(self._beats.said) if self._beats else 0
+        self._beats_kept = len(self._beats.reported) if self._beats else 0
         # Events that the client has from before it reconnected; a `progress` of ours covers them.
         self._skip = known.skip
         self._seq = known.messages
@@ -129,7 +129,7 @@ class LiveSession:
         self._say(self.stream.hear(probabilities))
         if self._beats is not None and self._known_s >= self._beats.due_s:
             notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
-            self._put(*(Beat(**asdict(one)) for one in self._beats.hear(notes, self._known_s)))
+            self._put(*(Beat(**asdict(one)) for one in self._beats.update(notes, self._known_s)))
         self._heard += len(probabilities)
         self._answer_flushes()
         if self.stream.fault is not None:
@@ -171,7 +171,7 @@ class LiveSession:
         said.behind_s = self.stream.behind_ms / 1000
         if self._beats is not None:
             said.beats = self._beats.since(self._beats_kept)
-            self._beats_kept = len(self._beats.said)
+            self._beats_kept = len(self._beats.reported)
         return said
 
     def _ready(self, config: ModelConfig) -> Ready:
@@ -269,10 +269,10 @@ class LiveSession:
     def _last_beats(self) -> Tempo:
         """Say them; returns the tempo of the MIDI file."""
         if self._beats is None:
-            return STEADY
+            return DEFAULT_TEMPO
         notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
         self._put(*(Beat(**asdict(one)) for one in self._beats.finish(notes, self._heard_s)))
-        return analyse(self.stream.score.notes, said=self._beats.said).tempo
+        return analyse(self.stream.score.notes, reported=self._beats.reported).tempo
 
     def _put(self, *messages: ServerMessage) -> None:
         for message in messages:

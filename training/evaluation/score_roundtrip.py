@@ -18,7 +18,7 @@ from service.engine.runners import EngineModel
 from service.notes.events import Note
 from service.protocol.options import StreamOptions
 from service.score.analysis import analyse
-from service.score.quantise import place_notes
+from service.score.quantise import quantise_notes
 from service.score.sheet import load
 from training.arrays import F64, Rng
 from training.music.metrics import estimated_notes, matched_onsets
@@ -147,7 +147,7 @@ def compare(played: PerformedScore, detected: list[Note]) -> dict[str, float]:
     analysis = analyse(detected)
     beats = analysis.beats
     pitch = estimated.pitch.astype(int)
-    quantised = place_notes(estimated.onset, estimated.offset, pitch, beats)
+    quantised = quantise_notes(estimated.onset, estimated.offset, pitch, beats)
     quarters = np.array([float(note.onset * beats.quarters) for note in quantised])
     same_bar = float(beats.beats_per_bar * beats.quarters) == played.bar_quarters
     same_beats = beats.beats_per_bar == played.beats_per_bar

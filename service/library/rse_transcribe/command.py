@@ -113,7 +113,7 @@ def _say(words: object) -> None:
 
 def _transcribe(arguments: list[str]) -> int:
     from service.protocol.options import StreamOptions
-    from service.score.analysis import wishes_of
+    from service.score.analysis import beat_hints_from
 
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -127,7 +127,7 @@ def _transcribe(arguments: list[str]) -> int:
     try:
         work = targets(found.recordings, args.output)
         StreamOptions(lookahead_ms=args.lookahead_ms, **wanted)
-        wishes_of(args)
+        beat_hints_from(args)
         _check_libraries({target.suffix.lower() for target in work.values()})
     except (ValueError, ImportError) as error:
         parser.error(str(error))
@@ -245,18 +245,18 @@ def _save(
     say: Callable[[object], None],
 ) -> None:
     from rse_transcribe.transcription import write_csv
-    from service.score.analysis import analyse, wishes_of
+    from service.score.analysis import analyse, beat_hints_from
 
-    wishes, ending = wishes_of(args), target.suffix.lower()
+    hints, ending = beat_hints_from(args), target.suffix.lower()
     if target == STANDARD:
         write_csv(transcription.notes, sys.stdout)
     elif ending in SCORES:
-        score = transcription.score(target.stem, wishes)
+        score = transcription.score(target.stem, hints)
         if not score.analysis.steady:
             say("no steady beat: written in free rhythm")
         score.save(target)
     else:
-        tempo = analyse(transcription.notes, wishes).tempo if ending in MIDI else None
+        tempo = analyse(transcription.notes, hints).tempo if ending in MIDI else None
         transcription.save(target, tempo=tempo)
 
 

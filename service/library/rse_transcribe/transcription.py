@@ -19,8 +19,8 @@ from service.protocol.command_line import write_whole
 from service.protocol.midi_file import Tempo
 from service.score import SCORES
 from service.score.analysis import analyse
-from service.score.beats import NO_WISHES, Wishes
-from service.score.written import WrittenScore
+from service.score.beats import NO_BEAT_HINTS, BeatHints
+from service.score.document import ScoreDocument
 from service.stream.recording import Performance
 
 CSV_FIELDS = ("onset_s", "offset_s", "pitch", "velocity", "confidence", "instrument")
@@ -78,9 +78,9 @@ class Transcription:
             tempo = Tempo.of_bpm(tempo)
         return midi_file(self.notes, self.performance.pedal, tempo)
 
-    def score(self, title: str = "", wishes: Wishes = NO_WISHES) -> WrittenScore:
+    def score(self, title: str = "", hints: BeatHints = NO_BEAT_HINTS) -> ScoreDocument:
         """The score: ``save`` it as .musicxml or .pdf. Needs the extra "score"."""
-        return WrittenScore(self.notes, wishes, title)
+        return ScoreDocument(self.notes, hints, title)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
         """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers), ``.csv``, or a score:

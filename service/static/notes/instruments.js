@@ -7,7 +7,7 @@ const HUES = {
   horn: 105, brass: 70, voice: 5, mallets: 170,
 };
 const UNKNOWN_HUE = 0; // of an instrument that only a newer server knows
-const PEDALLED = ["piano", "electric piano"];
+const PEDAL_INSTRUMENTS = ["piano", "electric piano"];
 const SOFT = 25;
 const LOUD = 105;
 
@@ -33,4 +33,4 @@ export function countInstruments(notes, programs) {
 }
 
 /** Notes without an instrument have it: if none is known, any may be a piano's. */
-export const hasPedal = (instrument) => !instrument || PEDALLED.includes(instrument);
+export const hasPedal = (instrument) => !instrument || PEDAL_INSTRUMENTS.includes(instrument);

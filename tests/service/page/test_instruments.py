@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from model.config import INSTRUMENTS
 from model.instruments import PROGRAMS
-from service.protocol.midi_file import PEDALLED
+from service.protocol.midi_file import PEDAL_INSTRUMENTS
 from tests.fakes import play
 from tests.service.page.browser import (
     IDLE,
@@ -117,7 +117,7 @@ def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
         list(INSTRUMENTS),
     )
     assert known == len(INSTRUMENTS)
-    assert tuple(pedalled) == PEDALLED
+    assert tuple(pedalled) == PEDAL_INSTRUMENTS
 
 
 def test_a_hidden_tab_plays_a_midi_port_in_time_with_the_pedal(page_of: Tab, trio: Path) -> None:

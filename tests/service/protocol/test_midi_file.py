@@ -16,7 +16,7 @@ from service.protocol import midi_file as files
 from service.protocol.midi_file import (
     FRAME_S,
     MEMBERS,
-    PEDALLED,
+    PEDAL_INSTRUMENTS,
     RANGE_SEMITONES,
     TICKS_PER_BEAT,
     Tempo,
@@ -124,7 +124,7 @@ def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drum
         assert (part.name, part.program, len(part.notes)) == (name, PROGRAMS[name], 1)
     for name, track in zip(PROGRAMS, tracks, strict=True):
         values = [m.value for m in track if m.type == "control_change"]
-        assert values == ([127, 0, 127, 0] if name in PEDALLED else [])
+        assert values == ([127, 0, 127, 0] if name in PEDAL_INSTRUMENTS else [])
 
 
 # -- notes that bend: MPE --------------------------------------------------------------------------

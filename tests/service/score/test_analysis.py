@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from service.score.analysis import MAJOR_KEYS, MINOR_KEYS, Key, analyse, key_of
-from service.score.beats import Wishes
+from service.score.beats import BeatHints
 from tests.service.score.music import as_notes, tune
 
 SCALE = np.array([0, 2, 4, 5, 7, 9, 11, 12, 0, 4, 7])
@@ -33,11 +33,11 @@ def test_silence_is_in_c_and_has_no_beat() -> None:
     analysis = analyse([])
     assert analysis.key == Key(0, minor=False)
     assert not analysis.steady
-    assert analyse([], Wishes(bpm=90)).tempo.beats_s[1] == pytest.approx(60 / 90)
+    assert analyse([], BeatHints(bpm=90)).tempo.beats_s[1] == pytest.approx(60 / 90)
 
 
 def test_a_first_downbeat_is_the_nearest_beat() -> None:
     notes = as_notes(tune(np.arange(20) * 0.5, 4))
-    beats = analyse(notes, Wishes(first_downbeat_s=500)).beats
+    beats = analyse(notes, BeatHints(first_downbeat_s=500)).beats
     assert beats.bar[-1] == 0
-    assert not analyse([], Wishes(first_downbeat_s=1)).steady
+    assert not analyse([], BeatHints(first_downbeat_s=1)).steady

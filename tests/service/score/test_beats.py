@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.score.analysis import Analysis, Key
-from service.score.beats import SURE, Beats, Wishes
+from service.score.beats import MIN_STEADY_CONFIDENCE, BeatHints, Beats
 from service.score.metre import find_beats
 from tests.service.score.music import free, tune
 
@@ -59,7 +59,7 @@ def test_a_long_performance_is_read_in_stretches() -> None:
 def test_free_playing_has_no_beat(waits_s: NDArray[np.float64]) -> None:
     found = find_beats(free(waits_s))
     assert found is not None
-    assert found.confidence < SURE
+    assert found.confidence < MIN_STEADY_CONFIDENCE
 
 
 @pytest.mark.parametrize("pause_s", [5.0, 100.0])
@@ -80,10 +80,10 @@ def test_too_few_notes_have_none() -> None:
 def test_a_listener_knows_better() -> None:
     beats_s = 0.6 + np.arange(48) * 0.5
     notes = tune(beats_s, 4)
-    slow = find_beats(notes, Wishes(bpm=60))
+    slow = find_beats(notes, BeatHints(bpm=60))
     assert slow is not None
     assert slow.bpm == pytest.approx(60, rel=0.05)
-    waltz = find_beats(notes, Wishes(beats_per_bar=3, first_downbeat_s=beats_s[1]))
+    waltz = find_beats(notes, BeatHints(beats_per_bar=3, first_downbeat_s=beats_s[1]))
     assert waltz is not None
     assert waltz.beats_per_bar == 3
     downs_s = waltz.time_s[waltz.bar == 0]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.score.live import CONTEXT_S, LAG_S, TICK_S, LiveBeat, LiveBeats, whole
+from service.score.live import CONTEXT_S, LAG_S, TICK_S, LiveBeat, LiveBeats, fill_gaps
 from tests.service.score.music import free, tune
 
 BEATS_S = 0.6 + np.arange(80) * 0.5
@@ -22,7 +22,7 @@ def heard(notes: NDArray[np.float64], moments_s: Iterable[float]) -> list[tuple[
     for now_s in moments_s:
         known = notes[notes[:, 0] < now_s].copy()
         known[known[:, 1] >= now_s, 1] = np.inf
-        out += [(beat, now_s) for beat in live.hear(known, now_s)]
+        out += [(beat, now_s) for beat in live.update(known, now_s)]
     return out + [(beat, END_S) for beat in live.finish(notes, END_S)]
 
 
@@ -60,9 +60,9 @@ def test_free_playing_has_none(seed: int) -> None:
 
 def test_gaps_are_filled() -> None:
     rows = [LiveBeat(0.5 * n, n % 3, 3, 2, 1.0) for n in range(24) if n not in (9, 10, 11)]
-    beats = whole(rows, 0, 12)
+    beats = fill_gaps(rows, 0, 12)
     assert beats is not None
     assert beats.time_s == pytest.approx(0.5 * np.arange(24))
     assert beats.bar.tolist() == [0, 1, 2] * 8
-    assert whole(rows, 0, 30) is None
-    assert whole(rows[:4], 0, 2) is None
+    assert fill_gaps(rows, 0, 30) is None
+    assert fill_gaps(rows[:4], 0, 2) is None

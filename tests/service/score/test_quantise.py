@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.score.beats import Beats
-from service.score.quantise import place_notes
+from service.score.quantise import quantise_notes
 
 BEATS = Beats(np.arange(0.0, 20.0, 0.5), np.arange(40) % 4, 4, 2, 1.0)
 
@@ -14,7 +14,7 @@ def placed(onsets: list[float], lengths: list[float], pitch: list[int] | None = 
     """Times in beats of half a second."""
     onset_s = np.array(onsets) * 0.5
     pitches = np.array(pitch or [60] * len(onsets))
-    return place_notes(onset_s, onset_s + np.array(lengths) * 0.5, pitches, BEATS)
+    return quantise_notes(onset_s, onset_s + np.array(lengths) * 0.5, pitches, BEATS)
 
 
 def test_halves_quarters_and_triplets() -> None:

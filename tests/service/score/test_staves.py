@@ -6,13 +6,15 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.score.quantise import Placed
+from service.score.quantise import QuantisedNote
 from service.score.staves import FRETS, MOST_VOICES, OPEN, SPAN, Chord, hands, tab_line, voices
 
 
 def test_two_hands_far_apart() -> None:
     pitches = [36, 43, 72, 76, 40, 74]
-    right, left = hands(Placed(p, Fraction(n // 4), Fraction(1)) for n, p in enumerate(pitches))
+    right, left = hands(
+        QuantisedNote(p, Fraction(n // 4), Fraction(1)) for n, p in enumerate(pitches)
+    )
     assert [note.pitch for note in right] == [72, 76, 74]
     assert [note.pitch for note in left] == [36, 43, 40]
 

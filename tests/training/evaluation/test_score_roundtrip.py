@@ -8,8 +8,8 @@ import pytest
 from model.config import HEADS
 from service.notes.events import Note
 from service.protocol.options import StreamOptions
-from service.score.beats import Wishes
-from service.score.written import WrittenScore
+from service.score.beats import BeatHints
+from service.score.document import ScoreDocument
 from tests.fakes import FakeTranscriber
 from tests.service.score.music import as_notes, tune
 from training.evaluation.score_roundtrip import (
@@ -28,8 +28,8 @@ pytest.importorskip("partitura", reason="the extra score")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("scores")
     beats_s = np.arange(49) * 0.5
-    wishes = Wishes(bpm=120, beats_per_bar=3, first_downbeat_s=0.0)
-    WrittenScore(as_notes(tune(beats_s, 3)), wishes).save(made / "waltz.musicxml")
+    hints = BeatHints(bpm=120, beats_per_bar=3, first_downbeat_s=0.0)
+    ScoreDocument(as_notes(tune(beats_s, 3)), hints).save(made / "waltz.musicxml")
     return made
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.score.beats import F64, I64, NO_WISHES, Beats, Wishes
+from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 
 CHORD_S = 0.045  # notes that begin within this time are one chord
 MIN_CHORDS = 8  # fewer show no beat
@@ -47,8 +47,8 @@ WEIGHTS = {
 _LONGEST_GAP_S = 1.5
 _AROUND = 24  # chords before and after, to which one is compared
 
-STEP_S = 0.02  # of time in the programme
-LEAD_S = 0.1  # of the programme before the first chord
+STEP_S = 0.02  # of time in the dynamic program
+LEAD_S = 0.1  # of the dynamic program before the first chord
 SHORTEST_S, LONGEST_S = 0.25, 1.7  # beats: 240 to 35 a minute
 _RATIO = 1.045  # of neighbouring beat lengths
 _REACH = 5  # neighbours either way that the next beat may take
@@ -109,7 +109,7 @@ def chords_of(notes: F64) -> Chords | None:
     return Chords(time_s, np.stack([relative(feature) for feature in features], axis=1))
 
 
-def class_logs(features: F64, subdivision: int, beat_s: float) -> F64:
+def class_log_probabilities(features: F64, subdivision: int, beat_s: float) -> F64:
     """Log probabilities [chords, classes] of a chord's place in beats of a length."""
     weights = np.array(WEIGHTS[subdivision])
     slow = np.log(beat_s / TYPICAL_S)
@@ -127,7 +127,7 @@ def relative(values: F64) -> F64:
     return np.clip((values - mean) / np.sqrt(np.maximum(variance, 1e-3) + 0.01), -3, 3)
 
 
-class State(NamedTuple):
+class BeatState(NamedTuple):
     """A beat; ``length`` numbers that of the one before."""
 
     time_s: float
@@ -139,20 +139,20 @@ def best_path(
     chords: Chords,
     begin_s: float,
     end_s: float,
-    wishes: Wishes = NO_WISHES,
-    start: State | None = None,
-) -> list[State]:
+    hints: BeatHints = NO_BEAT_HINTS,
+    start: BeatState | None = None,
+) -> list[BeatState]:
     """The best beats of a stretch of a performance, those after ``start`` if it is given."""
     steps = int((end_s - begin_s) / STEP_S) + 1
-    lags = _lags(wishes.bpm)
+    lags = _lags(hints.bpm)
     gain = _gains(chords, begin_s, steps, lags)
-    if wishes.first_downbeat_s is not None:
-        forced = np.arange(steps) * STEP_S + begin_s - wishes.first_downbeat_s
+    if hints.first_downbeat_s is not None:
+        forced = np.arange(steps) * STEP_S + begin_s - hints.first_downbeat_s
         gain[np.abs(forced) <= 2 * STEP_S] += 1e3
     count, subs = len(lags), list(PLACES)
     near = np.clip(np.arange(count)[:, None] + np.arange(-_REACH, _REACH + 1), 0, count - 1)
     apart = np.abs(np.log(lags[near] / lags[:, None]))
-    tempo_cost = 10 * _TEMPO_COST if wishes.fixed_tempo else _TEMPO_COST
+    tempo_cost = 10 * _TEMPO_COST if hints.fixed_tempo else _TEMPO_COST
     cost = np.where(apart > 0.3, -_NEVER, tempo_cost * apart)
     # No step of a block can follow another of it: they are computed at once.
     block, longest = int(lags[0]), int(lags[-1])
@@ -181,9 +181,9 @@ def best_path(
     last = np.arange(steps)[:, None, None] >= steps - lags
     ends = np.where(last, best[longest : longest + steps], -np.inf)
     now, sub, lag = map(int, np.unravel_index(int(ends.argmax()), ends.shape))
-    path: list[State] = []
+    path: list[BeatState] = []
     while True:
-        path.insert(0, State(begin_s + now * STEP_S, subs[sub], lag))
+        path.insert(0, BeatState(begin_s + now * STEP_S, subs[sub], lag))
         source = back[now, sub, lag]
         now -= int(lags[lag])
         if source < 0 or now < 0:
@@ -219,7 +219,7 @@ def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
 def _explained(features: F64, sub: int, lag: int) -> F64:
     """Log likelihood of each chord, 0, 1, ... steps before the end of a beat: [chords, lag]."""
     beat_s = lag * STEP_S
-    logs = np.logaddexp(class_logs(features, sub, beat_s), _FLOOR)
+    logs = np.logaddexp(class_log_probabilities(features, sub, beat_s), _FLOOR)
     back_s = np.arange(lag) * STEP_S
     shapes = np.zeros((len(PLACES[sub]), lag))
     for shape, places in zip(shapes, PLACES[sub], strict=True):
@@ -244,8 +244,8 @@ def _lags(bpm: float | None = None) -> I64:
     return np.array(lags)
 
 
-def pulse(
-    chords: Chords, path: Sequence[State], subdivision: int, before_s: Sequence[float] = ()
+def beats_of_path(
+    chords: Chords, path: Sequence[BeatState], subdivision: int, before_s: Sequence[float] = ()
 ) -> Beats:
     """Beats without bars, at the chords that are close, after those at ``before_s``.
 

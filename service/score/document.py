@@ -15,9 +15,9 @@ from service.protocol.command_line import write_whole
 from service.protocol.midi_file import FileNote
 from service.score import sheet
 from service.score.analysis import analyse
-from service.score.beats import NO_WISHES, Wishes
+from service.score.beats import NO_BEAT_HINTS, BeatHints
 from service.score.live import LiveBeat
-from service.score.quantise import Placed, place_notes
+from service.score.quantise import QuantisedNote, quantise_notes
 
 STRAY = 0.02  # share of the notes below which an instrument is taken for a mistake
 _A4_MM = (210, 297)
@@ -32,7 +32,7 @@ _OPTIONS = {
 _ENDLESS = 60_000
 
 
-class WrittenScore:
+class ScoreDocument:
     """The score of notes; needs the extra "score" (``sheet.ScoreExtraMissing`` says so).
 
     Attributes:
@@ -42,18 +42,18 @@ class WrittenScore:
     def __init__(
         self,
         notes: Sequence[FileNote],
-        wishes: Wishes = NO_WISHES,
+        hints: BeatHints = NO_BEAT_HINTS,
         title: str = "",
-        said: Sequence[LiveBeat] | None = None,
+        reported: Sequence[LiveBeat] | None = None,
     ) -> None:
         """See ``analyse``, also for the errors."""
         ended = [note for note in notes if note.offset_s is not None]
         self._notes = sorted(ended, key=lambda note: (note.onset_s, note.pitch))
         self._title = title
-        self.analysis = analyse(self._notes, wishes, said)
+        self.analysis = analyse(self._notes, hints, reported)
 
     @cached_property
-    def _parts(self) -> dict[str | None, list[Placed]]:
+    def _parts(self) -> dict[str | None, list[QuantisedNote]]:
         names = [note.instrument for note in self._notes]
         counts = Counter(names)
         main = max(counts, key=lambda name: counts[name], default=None)
@@ -65,7 +65,7 @@ class WrittenScore:
                 np.array([getattr(note, field) for note in notes])
                 for field in ("onset_s", "offset_s", "pitch")
             )
-            parts[name] = place_notes(onset_s, offset_s, pitch, self.analysis.beats)
+            parts[name] = quantise_notes(onset_s, offset_s, pitch, self.analysis.beats)
         return parts
 
     @cached_property

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from service.score import sheet
+from service.score.document import ScoreDocument
 from service.score.staves import OPEN
-from service.score.written import WrittenScore
 from tests.service.score.music import as_notes, free, tune
 
 music21 = pytest.importorskip("music21", reason="the extra score")
@@ -15,7 +15,7 @@ BEATS_S = 0.6 + np.arange(49) * 0.5
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("beats_per_bar", [3, 4])
 def test_a_piano_piece_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
-    score = WrittenScore(as_notes(tune(BEATS_S, beats_per_bar), "piano"), title="Tune & more")
+    score = ScoreDocument(as_notes(tune(BEATS_S, beats_per_bar), "piano"), title="Tune & more")
     opened = music21.converter.parseData(score.musicxml, format="musicxml")
     assert opened.metadata.bestTitle == "Tune & more"
     assert score.musicxml.count(b"<direction ") == score.musicxml.count(b"<sound tempo=") == 1
@@ -34,7 +34,7 @@ def test_instruments_have_parts_and_strays_do_not() -> None:
     melody = tune(BEATS_S, 4)
     notes = [*as_notes(melody, "clarinet"), *as_notes(melody - [0, 0, 12, 0], "cello")]
     notes += as_notes(melody[:1], "oboe")
-    parts = music21.converter.parseData(WrittenScore(notes).musicxml, format="musicxml").parts
+    parts = music21.converter.parseData(ScoreDocument(notes).musicxml, format="musicxml").parts
     assert {part.partName for part in parts} == {"Clarinet", "Cello"}
     # A clarinet in B flat reads a tone above what sounds.
     clarinet = next(part for part in parts if part.partName == "Clarinet")
@@ -43,7 +43,7 @@ def test_instruments_have_parts_and_strays_do_not() -> None:
 
 def test_a_guitar_has_a_second_staff() -> None:
     notes = as_notes(tune(BEATS_S, 4), "plucked")
-    score = WrittenScore(notes).musicxml
+    score = ScoreDocument(notes).musicxml
     assert f"<staff-lines>{len(OPEN)}</staff-lines>".encode() in score
     assert score.count(b"<string>") == score.count(b"<fret>") > 40
     staff, tab = music21.converter.parseData(score, format="musicxml").parts
@@ -52,7 +52,7 @@ def test_a_guitar_has_a_second_staff() -> None:
 
 
 def test_free_rhythm_says_so() -> None:
-    score = WrittenScore(as_notes(free(np.random.default_rng(1).exponential(0.3, 120))))
+    score = ScoreDocument(as_notes(free(np.random.default_rng(1).exponential(0.3, 120))))
     assert not score.analysis.steady
     assert b"free rhythm" in score.musicxml
     assert score.musicxml.count(b"<bar-style>none") == score.musicxml.count(b"<measure ")
@@ -63,4 +63,4 @@ def test_free_rhythm_says_so() -> None:
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "partitura.musicanalysis", None)
     with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):
-        WrittenScore(as_notes(tune(BEATS_S, 4))).musicxml  # noqa: B018
+        ScoreDocument(as_notes(tune(BEATS_S, 4))).musicxml  # noqa: B018

@@ -1,8 +1,8 @@
-"""Beats of a performance that goes on: each is said once, a bounded time after it sounded.
+"""Beats of a performance in progress. Each beat is reported once, a bounded time after it sounded.
 
-Every ``TICK_S`` the beat tracker continues from the last beat that was said, and says those that are
-older than ``LAG_S``. What is said depends on the notes alone, not on when or in what portions they
-came. While no beat is sure nothing is said, and the search starts over.
+Every ``TICK_S`` the beat tracker continues from the last reported beat and reports new beats that
+are older than ``LAG_S``. The beats depend on the notes alone, not on the times or the sizes of the
+updates. While no beat is confident enough nothing is reported, and the search starts over.
 """
 
 from collections.abc import Sequence

@@ -1,36 +1,39 @@
-"""Windows of probabilities to notes that begin as soon as the evidence suffices.
+"""Notes that are sent as soon as their confidence passes a threshold: the anytime mode.
 
 Successive windows predict the same frames again, with more future audio each time. The tracker
-reads the newest frame n of each and the columns - 1 before it. A window with several new frames is
-read as if one had ended at each of them. For one pitch, let
+decodes the newest frame n of each window and the columns - 1 frames before it. A window with
+several new frames is decoded as if one window had ended at each of them. Monophonic music and
+singers are decoded like polyphonic music, because the best path would need later frames. For one
+pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
-    p_n[f]            the probability that a note begins at f, a peak of o_n: o_n[f], or less at
+    p_n[f]            the probability that a note starts at f, a peak of o_n: o_n[f], or less at
                       overtones (``Tracker._onset_probability``)
     A                 the age n - f at which a frame has its full look-ahead (``last_age``)
     T(a)              the onset threshold at the age a, higher for younger frames (``early_odds``)
     r, m              ONSET_RADIUS, ``min_note_frames``
-    free              the first frame that no earlier event of the pitch has claimed
-                      (``earliest_onset_frames``): max(m, 2 r + 1) frames after a beginning, or the
-                      frame of an end
+    free              the first frame after the earlier events of the pitch
+                      (``earliest_onset_frames``): max(m, 2 r + 1) frames after
+                      an onset, or the frame of an offset
 
 When window n arrives, the pitch
 
-* begins at frame f, n - A <= f <= n, if o_n peaks there (r frames either way, up to n) and
+* starts at frame f, n - A <= f <= n, if o_n peaks there (r frames either way, up to n) and
 
       f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold;
 
-* is struck again if it sounds and the same holds. The old note ends where the evidence that it
-  sounds was greatest (``service.notes.base_tracker``), or else where the new one begins;
-* ends by that evidence. Frame f is weighed with y_n[f] of the window in which it has the age
-  ``END_AGE``, or A if that is less: the probability of younger frames is often still too low.
+* starts again if it sounds and the same holds. The old note ends where the evidence that it
+  sounds was greatest (``service.notes.base_tracker``), or else where the new one starts;
+* ends by that evidence. The evidence of frame f is y_n[f] of the window in which the frame has the
+  age OFFSET_AGE, or A if that is less. The probability of younger frames is often still too low.
 
-So a clear onset begins its note at once, a doubtful one waits, at most for the full look-ahead.
+A clear onset therefore starts its note at once. An uncertain one waits, at most for the full
+look-ahead.
 ``training.shipping.anytime_thresholds`` chooses T(a): the lowest threshold at which at most 3 % of
-the peaks of that age are false notes that the full look-ahead would not have begun.
+the peaks of that age are false notes that would not have started with the full look-ahead.
 
-The peak of one onset moves by up to r frames from window to window; ``free`` keeps it from
-beginning a second note. Events come as they are decided, and are never retracted.
+The peak of one onset moves by up to r frames from window to window. ``free`` prevents it from
+starting a second note. Events are returned when they are decided, and are never retracted.
 """
 
 import numpy as np
@@ -43,35 +46,35 @@ from service.notes.frames import add_log_odds, frame_confirms_onset, peaks
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
 
-END_AGE = 4  # age in frames at which a frame is weighed as evidence of an end
-EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # by age, if a card has none
+OFFSET_AGE = 4  # age in frames at which a frame is evidence for or against an offset
+EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # by age, for cards without them
 
 
 class AnytimeTracker(Tracker):
-    """Notes of a stream whose frames are seen again in successive windows. Decisions depend on the
-    newest window, on ``free``, on the notes that sound and, for their ends, on the
+    """Tracker of a stream whose frames appear again in successive windows. Decisions depend on the
+    newest window, on ``free``, on the notes that sound and, for their offsets, on the
     ``history_frames`` windows before."""
 
     def __init__(
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...], last_age: int
     ) -> None:
         """last_age: A, frames."""
-        super().__init__(settings, frame_seconds, heads, weighed_after=min(END_AGE, last_age))
+        super().__init__(settings, frame_seconds, heads, offset_age=min(OFFSET_AGE, last_age))
         self.last_age = last_age
         self.columns = 1 + last_age + ONSET_RADIUS
         odds = (settings.early_odds or EARLY_ODDS)[:last_age]
-        ages = reversed(range(self.columns))  # oldest first, as the columns of a window are
+        ages = reversed(range(self.columns))  # oldest first, like the columns of a window
         self._extra_log_odds = [odds[age] if age < len(odds) else 0.0 for age in ages]
-        # A note may begin so late that frames before these are older than those that are weighed.
-        self._held_frames = max(settings.min_note_frames, last_age - self._weighed_after)
+        # A note may start so late that its first frames are past the age of evidence.
+        self._held_frames = max(settings.min_note_frames, last_age - self._offset_age)
         self._least_frames = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)
         self._earliest = np.zeros(PITCHES, np.int64)
         self._windows = np.zeros((self._n_heads, 0, PITCHES), np.float32)
-        self._next = self._shown = 0  # column where the next window begins; columns that are given
-        self.history_frames = WAIT + self._weighed_after
+        self._next = self._shown = 0  # first column of the next window; columns in the block
+        self.history_frames = WAIT + self._offset_age
         # An onset may lie half a frame before its frame, before its time is corrected.
         self.on_delay_frames = 0.5 - min(0.0, settings.onset_correction_frames)
-        self.off_delay_frames = max(self.on_delay_frames, WAIT + self._weighed_after - last_age)
+        self.off_delay_frames = max(self.on_delay_frames, WAIT + self._offset_age - last_age)
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
         for pitch, frame in point.free.items():
@@ -85,8 +88,8 @@ class AnytimeTracker(Tracker):
         return {p: int(self._earliest[p]) for p in pitches if p not in self._sounding}
 
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """block: [heads, columns - 1 + new, 128]; the frames before the stream are included, those
-        after its end are left out."""
+        """block: [heads, columns - 1 + new, 128], without the frames after the end of the
+        stream."""
         self._shown = block.shape[1]
         before = max(0, self.columns - 1 - self._pushed)
         missing = self.columns - 1 + new - self._shown
@@ -100,15 +103,15 @@ class AnytimeTracker(Tracker):
         self._next += 1
         self._oldest = self._pushed - self.columns + 1
         events = self._begin_all() if self._pushed >= self._resumed else []
-        if last - self._weighed_after < self._shown:  # not after the stream's end
+        if last - self._offset_age < self._shown:  # not after the stream's end
             events += self._find_offsets()
         self._pushed += 1
         return events
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
-        """What the window would begin were every threshold ``onset_threshold`` and every frame
-        free: frames from n - A to it, its pitch, and the probability that a note begins there. To
-        choose the thresholds with, instead of ``step``."""
+        """Return the notes that the window would start if every threshold were ``onset_threshold``
+        and every frame free: frames after n - A, pitch, and the probability that a note starts
+        there. For choosing thresholds, instead of ``step``."""
         missing = self.columns - window.shape[1]
         self._known, self._oldest = np.pad(window, ((0, 0), (0, missing), (0, 0))), 0
         found = self._peaks()
@@ -118,10 +121,10 @@ class AnytimeTracker(Tracker):
         ]
 
     def _peaks(self) -> list[tuple[int, int]]:
-        """Frame and pitch of every peak f = n - A ... n that the frame probability confirms."""
+        """Return frame and pitch of the peaks f = n - A ... n that the frame head confirms."""
         onset, frame = self._known[self._onset], self._known[self._frame]
         found = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
-        found[:ONSET_RADIUS] = False  # older than those with full look-ahead
+        found[:ONSET_RADIUS] = False  # older than the frames with full look-ahead
         if found.any():
             found &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
         return [(self._oldest + at, pitch) for at, pitch in np.argwhere(found).tolist()]

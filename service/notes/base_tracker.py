@@ -1,4 +1,4 @@
-"""What all note trackers share: the heads they read, the notes that sound, and how notes end.
+"""Base class of the note trackers: the heads, the notes that sound, and the offsets of notes.
 
 A note ends where the evidence that it sounds is greatest. With y[f] the frame probability of its
 pitch and b the bias of its instrument (``TrackerSettings.biases_of``), the evidence at frame f is
@@ -6,11 +6,12 @@ the sum of
 
     log(y / (1 - y)) + b
 
-over the frames before f. The end is the maximum, once the sum has fallen by DROP below it or it is
-WAIT frames old. Only the distance from the maximum is kept, which begins again from 0 at each new
-maximum (Page's CUSUM test): so the latest WAIT frames determine it, and a resumed tracker needs no
-more. The first ``min_note_frames`` count as sounding. When its instrument may get another name
-(``UPDATE_S``), and with it another bias, a note either ends or its sum begins again.
+over the frames before f. The end is the maximum, once the sum has fallen by DROP below it or the
+maximum is WAIT frames old. The tracker stores only the distance from the maximum, which restarts
+from 0 at each new maximum (Page's CUSUM test). The latest WAIT frames therefore determine it, and
+a resumed tracker needs no more. The first ``min_note_frames`` count as sounding. When the
+instrument of a note, and with it the bias, may change (``UPDATE_S``), the note either ends or its
+sum restarts.
 """
 
 import math
@@ -28,34 +29,35 @@ from service.notes.resume import Dynamics, ResumePoint
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 
 DROP = 3.0  # fall of the sum that ends a note
-DROP_BEFORE_NAME = 2.0  # the same just before an instrument may get another name
+DROP_BEFORE_UPDATE = 2.0  # fall that ends a note whose instrument may change now
 VOICE_SHARE = 0.65  # of the recent notes from which on monophonic music is sung
 WAIT = 16  # frames (0.19 s) after the maximum that end a note
-OVERTONE_DOUBT = 0.4  # share of the log-odds by which a note is surer that its overtones lose
-ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch that is heard
-_LEAST = 2e-3  # probabilities nearer to 0 or 1 are alike
+OVERTONE_DISCOUNT = 0.4  # share of the excess log-odds of a note that its overtones lose
+ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch of the filterbank
+_MIN_PROBABILITY = 2e-3  # probabilities nearer to 0 or 1 are treated as equal
 
 
 @dataclass(slots=True)
 class _Sounding:
     event: NoteEvent
-    best: int  # the first frame after the maximum of its evidence
+    best: int  # first frame after the maximum of its evidence
     bias: float
-    pedal_bias: float  # what is added to it while the pedal is down
-    fallen: float = 0.0  # by how much the evidence has fallen from its maximum
+    pedal_bias: float  # added to the bias while the pedal is down
+    fallen: float = 0.0  # fall of the evidence from its maximum
 
 
 class Tracker(ABC):
-    """Notes of one stream, from its probabilities, [heads, n, 128] (``as_probabilities``), and the
-    instruments of its notes.
+    """Tracker of the notes of one stream. It decodes probabilities, [heads, n, 128]
+    (``as_probabilities``), and is informed of the instruments of its notes.
 
     Attributes:
-        columns, last_age: in anytime mode, frames read from each window, and frames from one to the
-            newest of its window when it has its full look-ahead; else 1 and 0.
-        history_frames: latest frames that affect the next decisions.
+        columns, last_age: in anytime mode, the number of frames decoded from each window, and the
+            age in frames, relative to the newest frame of a window, at which a frame has its full
+            look-ahead; else 1 and 0.
+        history_frames: number of latest frames that affect the next decisions.
         on_delay_frames, off_delay_frames: maximum, beyond the look-ahead, from the time of a
-            note_on and of a note_off until it is known.
-        dynamics: the level that velocities are relative to.
+            note_on and of a note_off until it is decided.
+        dynamics: level that velocities are relative to.
     """
 
     columns, last_age = 1, 0
@@ -68,13 +70,13 @@ class Tracker(ABC):
         settings: TrackerSettings,
         frame_seconds: float,
         heads: tuple[str, ...],
-        weighed_after: int,
+        offset_age: int,
     ) -> None:
         """Args:
         frame_seconds: seconds from frame to frame.
-        heads: names of the rows of the probabilities; "frame" and "onset" are required, "velocity"
+        heads: names of the rows of the probabilities. "frame" and "onset" are required, "velocity"
             and "pedal" are used if present.
-        weighed_after: frames from a frame to the newest when it is weighed as evidence of an end.
+        offset_age: age in frames at which a frame is evidence for or against an offset.
         """
         self.settings = settings
         self._frame_seconds = frame_seconds
@@ -82,34 +84,36 @@ class Tracker(ABC):
         rows = {head: row for row, head in enumerate(heads)}
         self._frame, self._onset = rows["frame"], rows["onset"]
         self._velocity, self._pedal = rows.get("velocity"), rows.get("pedal")
-        self._weighed_after = weighed_after
-        self._known = np.zeros((len(heads), 0, PITCHES), np.float32)  # the frames that are read
-        self._oldest = 0  # the frame of their first column
-        self._held_frames = settings.min_note_frames  # that count as sounding
-        self._pushed = self._resumed = 0  # frames before the latter were decided elsewhere
+        self._offset_age = offset_age
+        self._known = np.zeros((len(heads), 0, PITCHES), np.float32)  # frames in memory
+        self._oldest = 0  # frame of their first column
+        self._held_frames = (
+            settings.min_note_frames
+        )  # first frames of a note that count as sounding
+        self._pushed = self._resumed = 0  # earlier sessions decided the frames before the latter
         self._sounding: dict[int, _Sounding] = {}  # by pitch
-        self._notes = 0  # begun
+        self._notes = 0  # number of notes that have started
         self.dynamics = Dynamics()
         self._update_frames = round(UPDATE_S / frame_seconds)
         self.set_instrument_weights({})
 
     @property
     def decided_frames(self) -> int:
-        """Number of frames whose beginnings are decided."""
+        """Number of frames whose onsets are decided."""
         return max(self._pushed, self._resumed)
 
     @property
     def earliest_onset_frames(self) -> dict[int, int]:
-        """In anytime mode, by silent pitch, the first unclaimed frame if a coming window may begin
-        a note there: it bounds the note's time too."""
+        """Earliest frame, and earliest time, of the next note of each silent pitch, in anytime mode
+        and where the next windows can still contain it."""
         return {}
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
-        """Continue where another tracker of the same stream stopped: nothing is decided before
-        frame ``point.frames``. The state is then identical if the ``history_frames`` frames before
-        it are pushed first, or all from frame 0.
+        """Continue where another tracker of the same stream stopped. Frames before ``point.frames``
+        give no events. The state is then identical if the ``history_frames`` frames before it are
+        pushed first, or all from frame 0.
 
-        first_frame: the frame that will be pushed first, at most ``point.frames``.
+        first_frame: first frame of the next block, at most ``point.frames``.
         """
         self._pushed, self._resumed, self._notes = first_frame, point.frames, point.notes
         self.dynamics = point.dynamics
@@ -123,21 +127,21 @@ class Tracker(ABC):
 
     @abstractmethod
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """Take the next ``new`` frames; call ``step`` for each of them next. In anytime mode the
-        ``columns`` - 1 frames before come first."""
+        """Accept the next ``new`` frames. Call ``step`` for each of them next. In anytime mode the
+        ``columns`` - 1 frames before them come first. offset_cents: added to the row CENTS."""
 
     @abstractmethod
     def step(self) -> list[NoteEvent]:
-        """The events that the next frame makes known, in order."""
+        """Decide the next frame. Return its events, in order."""
 
     def set_instrument(self, event: NoteEvent) -> None:
-        """The instrument of a note, which has a say in where it ends."""
+        """Set the instrument of a sounding note, which affects where the note ends."""
         note = self._sounding.get(event.pitch)
         if note is not None and note.event.note_id == event.note_id:
             note.bias, note.pedal_bias = self.settings.biases_of(event.instrument)
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """The stream ends before ``end_frame``: decide the last frames as if silence followed, and
+        """End the stream before ``end_frame``. Decide the last frames as if silence followed, and
         end all notes there at the latest."""
         return self.end_all(end_frame)
 
@@ -147,9 +151,9 @@ class Tracker(ABC):
         return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
 
     def _find_offsets(self) -> list[NoteEvent]:
-        """The note_off of notes whose end is decided by the frame ``weighed_after`` before the
-        newest."""
-        frame = self._pushed - self._weighed_after
+        """Return the note_off of each note whose end is decided by the frame with the age
+        ``offset_age``."""
+        frame = self._pushed - self._offset_age
         at = frame - self._oldest
         probabilities, down = self._known[self._frame, at], False
         if self._pedal is not None:
@@ -159,13 +163,13 @@ class Tracker(ABC):
         for pitch, note in self._sounding.items():
             onset = note.event.frame
             held = onset + self._held_frames
-            y = min(max(float(probabilities[pitch]), _LEAST), 1 - _LEAST)
+            y = min(max(float(probabilities[pitch]), _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
             bias = note.bias + note.pedal_bias if down else note.bias
             note.fallen = max(0.0, note.fallen - math.log(y / (1 - y)) - bias)
             if frame < held or not note.fallen:
                 note.fallen, note.best = 0.0, max(frame + 1, held)
             named = onset + self._update_frames == self._pushed
-            drop = DROP_BEFORE_NAME if named else DROP
+            drop = DROP_BEFORE_UPDATE if named else DROP
             ended = note.fallen >= drop or frame + 1 - note.best >= WAIT
             if ended and self._pushed >= self._resumed:
                 over.append(pitch)
@@ -174,29 +178,29 @@ class Tracker(ABC):
         return [self._end_at_best(pitch, self._pushed, self._pushed) for pitch in sorted(over)]
 
     def _onsets(self, frame: int, pitch: int | list[int]) -> NDArray[np.float32]:
-        """The onset probabilities within ONSET_RADIUS of a frame."""
+        """Return the onset probabilities within ONSET_RADIUS of a frame."""
         at = frame - self._oldest
         return self._known[self._onset, at - ONSET_RADIUS : at + ONSET_RADIUS + 1, pitch]
 
     def _onset_probability(self, frame: int, pitch: int) -> float:
-        """The probability that a note begins at the peak at the frame: less than the onset
-        probability if one that is likelier has it as an overtone."""
+        """Return the probability that a note starts at the peak at the frame. It is less than the
+        onset probability if the pitch is an overtone of a likelier onset."""
         own = float(self._known[self._onset, frame - self._oldest, pitch])
         lower = [pitch - interval for interval in OVERTONES if interval <= pitch]
-        strongest = min(float(self._onsets(frame, lower).max(initial=0.0)), 1 - _LEAST)
+        strongest = min(float(self._onsets(frame, lower).max(initial=0.0)), 1 - _MIN_PROBABILITY)
         if strongest <= own:
             return own
         excess = math.log(strongest / (1 - strongest)) - math.log(own / (1 - own))
-        return add_log_odds(own, -OVERTONE_DOUBT * excess)
+        return add_log_odds(own, -OVERTONE_DISCOUNT * excess)
 
     def _onset_time(self, frame: int, pitch: int) -> float:
-        """In frames, of a note that begins at the peak at the frame."""
+        """Return the onset time, in frames, of the peak at the frame."""
         at = frame - self._oldest
         shift = onset_shift(self._known[self._onset, at - 1 : at + 2, pitch])
         return max(0.0, frame + shift + self.settings.onset_correction_frames)
 
     def _begin(self, frame: int, pitch: int, time_frames: float, confidence: float) -> NoteEvent:
-        """The note_on."""
+        """Start a note. Return its note_on."""
         velocity, confidence = self._velocity_at(frame, pitch), round(confidence, 4)
         time_s = self._seconds(time_frames)
         event = NoteEvent("note_on", self._notes, pitch, velocity, confidence, frame, time_s)
@@ -205,10 +209,10 @@ class Tracker(ABC):
         return event
 
     def _velocity_at(self, frame: int, pitch: int) -> int:
-        """MIDI velocity, 1 to 127, of a note that begins."""
+        """Return the MIDI velocity, 1 to 127, of a note that starts."""
         if self._velocity is None:
             return DEFAULT_VELOCITY
-        # The head is trained around onsets: read it where an onset is likeliest.
+        # The velocity head is trained around onsets, so use its value at the likeliest one.
         nearest = frame + int(self._onsets(frame, pitch).argmax()) - ONSET_RADIUS
         loudness = float(self._known[self._velocity, nearest - self._oldest, pitch])
         self.dynamics = self.dynamics.after(loudness)
@@ -216,13 +220,13 @@ class Tracker(ABC):
 
     def _add_sounding(self, event: NoteEvent) -> None:
         held = event.frame + self._held_frames
-        best = max(held, self._pushed - self._weighed_after)
+        best = max(held, self._pushed - self._offset_age)
         biases = self.settings.biases_of(event.instrument)
         self._sounding[event.pitch] = _Sounding(event, best, *biases)
 
     def _end_at_best(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
-        """The note_off where the evidence is greatest; at the frame, which has this time, if that
-        is earlier."""
+        """End a note where the evidence is greatest, but at the given frame and time at the latest.
+        Return its note_off."""
         best = self._sounding[pitch].best
         return self._end(pitch, *((best, best) if best < frame else (frame, time_frames)))
 

@@ -1,15 +1,15 @@
-"""The pitch of a note while it sounds: vibrato, portamento, a voice that drifts.
+"""Pitch curves of sounding notes: vibrato, portamento, drift.
 
-A network's row CENTS says how far the spectral peak at each pitch is from it
-(``SpectralPeaks``). The curve of a note follows it from frame to frame, into the rows of
-neighbouring pitches where the voice goes there, MOST_SEMITONES at most::
+A network's row CENTS contains the distance of the spectral peak at each pitch from that pitch
+(``SpectralPeaks``). The curve of a note follows it from frame to frame, also into the rows of
+neighbouring pitches, at most MAX_SEMITONES away::
 
     row of pitch 61    . . . . . . -40 -20 -35 . . .
     row of pitch 60    . . 0 20 45 .   .   .   40 20 .
     curve of note 60   . . 0 20 45 60  80  65  40 20 .    cents
 
-Filters hear the pitch of a moment ago, low ones longer: a frame's value is read so many frames
-later (``lag``). Values are reported in pieces of PIECE frames, whatever the blocks.
+Filters respond late, low ones more so: the value of a frame comes from a later row (``lag``).
+Values are reported in batches of PIECE frames, independent of the blocks.
 """
 
 from __future__ import annotations
@@ -29,55 +29,57 @@ from service.notes.frames import LatestFrames
 from service.protocol.options import Count
 
 PIECE = 8  # frames from one report to the next
-MOST_SEMITONES = 2
+MAX_SEMITONES = 2
 _EDGE_CENTS = RANGE_CENTS - 0.5
 _LATER_BELOW = (43, 53, 68)
-HISTORY_FRAMES = 64  # frames that a curve may reach back: a note may be known that late
+HISTORY_FRAMES = 64  # maximum age of a curve when its note is decided
 
 
 def lag(pitch: int) -> int:
-    """Frames by which the filters of a pitch are late, measured on rendered vowels with vibrato."""
+    """Return the delay, in frames, of the filters of a pitch, as measured on rendered vowels with
+    vibrato."""
     return sum(pitch < above for above in _LATER_BELOW)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Of a sounding note: the first frame that has not been reported, and the cents of the one
-    before, 0 at the beginning."""
+    """State of a sounding note: its first frame that has not been reported, and the cents of the
+    frame before, 0 at its onset."""
 
     frame: Count
     cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
 
 
 class BendTracker:
-    """Follows the notes of one stream. Pure: no input except rows and events, in order."""
+    """Tracks the pitch curves of one stream. Its only input is rows and events, in order."""
 
     def __init__(self, frame_seconds: float) -> None:
         self._frame_seconds = frame_seconds
         self._frames = LatestFrames(1, HISTORY_FRAMES)
         self._rows = np.zeros((0, PITCHES), np.float32)
-        self._raised = [0.0] * HISTORY_FRAMES
-        self._stop = 0  # the frame after the last row
-        self._pitches: dict[int, int] = {}  # by note that sounds
+        self._offsets = [0.0] * HISTORY_FRAMES
+        self._stop = 0  # frame after the last row
+        self._pitches: dict[int, int] = {}  # by ID of a sounding note
         self.curves: dict[int, Curve] = {}
 
     def resume(
         self, first_frame: int, sounding: Iterable[NoteEvent], curves: Mapping[int, Curve]
     ) -> None:
-        """Go on where another one stopped; ``first_frame`` will be remembered first."""
+        """Continue where another tracker stopped. ``first_frame`` is the first frame of the next
+        rows."""
         self._stop = first_frame
         self._pitches = {event.note_id: event.pitch for event in sounding}
         self.curves = {note: curves[note] for note in self._pitches if note in curves}
 
     def append_rows(self, row: NDArray[np.float32], offset_cents: float) -> None:
-        """The row CENTS of the next frames, [n, PITCHES], and what is to be added to it."""
+        """Append the row CENTS of the next frames, [n, PITCHES]. offset_cents: added to it."""
         (self._rows,) = self._frames.append(row[None])
-        self._raised = [*self._raised, *[offset_cents] * len(row)][-len(self._rows) :]
+        self._offsets = [*self._offsets, *[offset_cents] * len(row)][-len(self._rows) :]
         self._stop += len(row)
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[Event]:
-        """The tracker's events at ``frame`` and, before the end of a note or at the end of a piece,
-        its curve so far."""
+        """Return the note tracker's events at ``frame`` and, before a note_off or at the end of a
+        batch, the curve of the note so far."""
         out: list[Event] = []
         for event in events:
             if event.kind == "note_on":
@@ -95,14 +97,14 @@ class BendTracker:
         return out
 
     def _report(self, note: int, pitch: int, end: int) -> list[Event]:
-        """The note's curve before frame ``end``."""
+        """Return the curve of the note before frame ``end``."""
         curve = self.curves.get(note)
         if curve is None or curve.frame >= end:
             return []
         at = curve.frame + lag(pitch) - (self._stop - len(self._rows))
         values, now = [], curve.cents
         span = slice(max(0, at), max(0, at) + end - curve.frame)
-        for row, raised in zip(self._rows[span], self._raised[span], strict=True):
+        for row, raised in zip(self._rows[span], self._offsets[span], strict=True):
             now = round(_followed(row, pitch, now - raised) + raised, 1)
             values.append(now)
         self.curves[note] = Curve(end, now)
@@ -111,14 +113,14 @@ class BendTracker:
 
 
 def _followed(row: NDArray[np.float32], pitch: int, before: float) -> float:
-    """Cents above the pitch, from those in the frame before."""
-    semitones = min(MOST_SEMITONES, max(-MOST_SEMITONES, round(before / 100)))
+    """Return the cents above the pitch, given those of the frame before."""
+    semitones = min(MAX_SEMITONES, max(-MAX_SEMITONES, round(before / 100)))
     found = _at(row, pitch + semitones)
-    if math.isnan(found):  # no sound: as before
+    if math.isnan(found):  # no sound: no change
         return before
     step = 1 if found > 0 else -1
-    # At the row's edge the peak may be that of the next pitch.
-    while abs(found) > _EDGE_CENTS and abs(semitones + step) <= MOST_SEMITONES:
+    # At the edge of its range the peak may belong to the next pitch.
+    while abs(found) > _EDGE_CENTS and abs(semitones + step) <= MAX_SEMITONES:
         further = _at(row, pitch + semitones + step)
         if math.isnan(further) or step * further < -_EDGE_CENTS:
             break

@@ -1,4 +1,4 @@
-"""All events of a stream's probabilities: notes, their instruments, the sustain pedal."""
+"""Probabilities of a stream to events: notes with instruments, bends and the sustain pedal."""
 
 from collections import deque
 from dataclasses import replace
@@ -19,19 +19,19 @@ from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
-TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)  # rows that trackers read
+TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)  # rows that trackers use
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
-"""Instruments that hardly play single lines: nothing waits for one if they are the only ones."""
+"""Instruments that rarely play monophonic music. A stream of these alone has no delay for it."""
 RISE = 3
-"""Frames over which the frame probability rises at an onset, for networks without a head for it."""
+"""Frames over which the frame probability rises at an onset, for networks without an onset head."""
 PEDAL_FRAMES = 8
-"""The pedal's curve is smoothed over this many frames (93 ms), less than a foot needs: the network
-flickers where a pedal is half down."""
+"""Frames (93 ms) over which the pedal's probability is averaged. It flickers while a pedal is half
+down, and a foot needs longer."""
 
 
 class EventDetector:
-    """Tracks notes, names them, and tracks the pedal. Strictly causal and pure. Events are in the
-    order of the frames that made them known, independent of block boundaries."""
+    """Detects the events of one stream. Strictly causal and pure. Events are in the order of the
+    frames that decided them, independent of block boundaries."""
 
     def __init__(
         self,
@@ -44,12 +44,11 @@ class EventDetector:
     ) -> None:
         """Args:
         frame_seconds: time from frame to frame.
-        heads: names of the rows of the probabilities (see ``ModelConfig.outputs``); "frame" must
-            be there.
-        instruments: possible classes of a note; empty for all classes of the heads.
-        last_age: in anytime mode, frames from a frame to the newest of its window when it has its
-            full look-ahead.
-        bends: whether to follow the pitch of notes; only networks with a row CENTS can.
+        heads: names of the rows of the probabilities (see ``ModelConfig.outputs``). "frame" is
+            required.
+        instruments: possible classes of a note, empty for all classes of the heads.
+        last_age: in anytime mode, the age in frames at which a frame has its full look-ahead.
+        bends: True to track the pitch of notes, which needs the row CENTS.
         """
         self._classifier = InstrumentClassifier(heads, frame_seconds, instruments, settings)
         self.instruments = self._classifier.classes
@@ -71,7 +70,7 @@ class EventDetector:
         self._pedal_row = tracked.index("pedal") if "pedal" in heads else None
         self._presses = deque([0.0] * PEDAL_FRAMES, PEDAL_FRAMES)  # silence precedes a stream
         self._pressed = False
-        self._resumed = 0  # earlier frames were decided elsewhere
+        self._resumed = 0  # an earlier session decided the frames before this one
         self.columns = self._tracker.columns
         self.on_delay_frames = self._tracker.on_delay_frames
         self.off_delay_frames = self._tracker.off_delay_frames
@@ -82,7 +81,7 @@ class EventDetector:
 
     @property
     def point(self) -> ResumePoint:
-        """What another detector needs to go on from here, beside frames, notes and audio."""
+        """State from which another detector can continue, without frames, notes and audio."""
         return ResumePoint(
             belief=self._classifier.belief,
             dynamics=self._tracker.dynamics,
@@ -92,8 +91,8 @@ class EventDetector:
         )
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
-        """Continue where another detector to the same stream stopped; ``first_frame`` will be
-        pushed first (see ``Tracker.resume``)."""
+        """Continue where another detector of the same stream stopped (see ``Tracker.resume``).
+        ``first_frame`` is the first frame of the next block."""
         self._resumed = point.frames
         self._tracker.resume(first_frame, point)
         self._classifier.resume(first_frame, point.frames, point.belief, point.sounding)
@@ -109,16 +108,16 @@ class EventDetector:
         block_frames: int | None = None,
         offset_cents: float = 0.0,
     ) -> list[Event]:
-        """Process the next block, [heads, n, 128]; return the events that are known now.
+        """Process the next block, [heads, n, 128]. Return the events that it decides.
 
-        In anytime mode the ``columns`` - 1 frames before it come first, and the events are those of
-        windows that end at each of its frames.
+        In anytime mode the ``columns`` - 1 frames before the block come first, and the events are
+        those of windows that end at each of its frames.
 
         Args:
-            first_frame: of the block.
-            block_frames: its length; None: as many frames as are given. Those beyond the end of a
-                stream are not given, but in anytime mode still decide the frames before.
-            offset_cents: by which the network's pitches lie above those that bends count from.
+            first_frame: first frame of the block.
+            block_frames: length of the block, or None for the length of the array. The array lacks
+                frames after the end of a stream, which in anytime mode still decide earlier frames.
+            offset_cents: offset of the network's pitches from the pitches of bends.
         """
         known = as_probabilities(probabilities[self._rows])
         before = self.columns - 1
@@ -152,8 +151,8 @@ class EventDetector:
         return events
 
     def _named(self, frame: int, found: list[NoteEvent]) -> list[Event]:
-        """The tracker's events at the frame with names, which the tracker is told, with changes of
-        names, and with bends."""
+        """Return the tracker's events at the frame with instruments, with updates and with bends.
+        Set the instruments in the tracker."""
         named = self._classifier.step(frame, found)
         for event in named:
             if event.kind != "note_off":
@@ -162,9 +161,9 @@ class EventDetector:
         return self._bends.step(frame, named) if self._bends else list(named)
 
     def _pedal_moves(self, probability: float) -> bool:
-        """Whether the mean of the latest PEDAL_FRAMES probabilities, with the next one, presses the
-        pedal, or lifts it below another threshold. It is pressed only if an instrument plays that
-        has one. Both are dated to the middle of these frames, so they are as late as early."""
+        """Return True if the mean of the latest PEDAL_FRAMES probabilities, including the next one,
+        presses the pedal, or lifts it below another threshold. The pedal is pressed only if an
+        instrument with a pedal plays. Events are dated to the middle of these frames."""
         self._presses.append(probability)
         mean, chosen = sum(self._presses) / PEDAL_FRAMES, self._settings
         if self._pressed:
@@ -178,12 +177,12 @@ class EventDetector:
         return PedalEvent(self._pressed, frame, round(frame * self._frame_seconds, 6))
 
     def finish(self, end_frame: int) -> list[Event]:
-        """End the stream before ``end_frame``: decide the last frames as if silence followed, and
+        """End the stream before ``end_frame``. Decide the last frames as if silence followed, and
         end all notes there."""
         return self._last(end_frame, self._tracker.finish(end_frame))
 
     def close(self) -> list[Event]:
-        """End all notes where they stand."""
+        """End all notes at the last decided frame."""
         frame = self._tracker.decided_frames
         return self._last(frame, self._tracker.end_all(frame))
 

@@ -1,28 +1,28 @@
-"""Results of the pipeline: beginnings and ends of notes, whole notes, and the pedal."""
+"""Results of the pipeline: events of notes and of the pedal, and completed notes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-UPDATE_S = 0.5  # from an onset to the moment when its note may get another name
+UPDATE_S = 0.5  # from an onset to the time when the instrument of the note may change
 
 
 @dataclass(frozen=True, slots=True)
 class NoteEvent:
-    """A note beginning, ending, or changing its name while it sounds.
+    """Start or end of a note, or a change of its instrument while it sounds.
 
     Attributes:
-        kind: ``"note_on"`` or ``"note_off"``; every note_on has exactly one note_off. Between them
-            may come one ``"note_update"``: the note_on again, with another instrument.
-        note_id: counts the notes of a session from 0; a note_off repeats that of its note_on.
+        kind: ``"note_on"`` or ``"note_off"``. Every note_on has exactly one note_off. At most one
+            ``"note_update"`` may come between them: the note_on with another instrument.
+        note_id: number of the note in its session, from 0. A note_off repeats it.
         pitch: MIDI note number, 0 to 127.
-        velocity: MIDI velocity, 1 to 127 (a note_off repeats that of its note_on).
-        confidence: 0 to 1, the model's probability of this note (repeated likewise).
-        frame: index of the frame, ``HOP`` samples of the model's rate apart.
-        time_s: seconds of the sent audio; within a frame of ``frame``.
-        instrument: one of ``model.config.INSTRUMENTS``; None if the network has no such heads.
-        instrument_probability: 0 to 1, of that instrument among those considered.
+        velocity: MIDI velocity, 1 to 127. A note_off repeats it.
+        confidence: 0 to 1, the model's probability of this note. A note_off repeats it.
+        frame: index of the frame. Frames are ``HOP`` samples of the model's rate apart.
+        time_s: seconds of the sent audio, less than a frame from ``frame``.
+        instrument: one of ``model.config.INSTRUMENTS``, or None if the network has no such heads.
+        instrument_probability: 0 to 1, among the instruments considered.
     """
 
     kind: Literal["note_on", "note_off", "note_update"]
@@ -48,8 +48,8 @@ class PedalEvent:
 
 @dataclass(frozen=True, slots=True)
 class BendEvent:
-    """The pitch of a sounding note in successive frames, the first of them ``frame``. cents: above
-    the pitch at A4 = 440 Hz, or at the ``tuning_hz`` that was given; one per frame."""
+    """Pitch of a sounding note in successive frames from ``frame`` on. cents: above the pitch at
+    A4 = 440 Hz, or at the ``tuning_hz`` that was set, one per frame."""
 
     note_id: int
     pitch: int
@@ -63,14 +63,14 @@ Event = NoteEvent | PedalEvent | BendEvent
 
 
 def is_optional_event(event: Event) -> bool:
-    """Whether the event is only for clients that asked for updates: corrections and the pedal."""
+    """Return True for events that are sent only if ``updates`` was requested."""
     return event.kind in ("note_update", "pedal")
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A finished note: its note_on and its note_off together. Times in seconds. The instrument is
-    the latest one of the note."""
+    """Completed note: its note_on and note_off together. Times are in seconds. The instrument is
+    the latest of the note."""
 
     note_id: int
     pitch: int
@@ -83,12 +83,12 @@ class Note:
     instrument: str | None = None
     instrument_probability: float | None = None
     bends: tuple[float, ...] | None = None
-    """Cents above the pitch from ``onset_frame`` on, one per frame, if asked for."""
+    """Cents above the pitch from ``onset_frame`` on, one per frame, if they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class PedalPress:
-    """The sustain pedal is down from ``onset_s`` to ``offset_s``, in seconds."""
+    """Time in which the sustain pedal is down, from ``onset_s`` to ``offset_s``, in seconds."""
 
     onset_s: float
     offset_s: float

@@ -39,7 +39,7 @@ from model.config import PITCHES
 from model.instruments import distinguished_by
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.frames import LatestFrames
-from service.notes.tracker_settings import MOST_KEPT, TrackerSettings
+from service.notes.tracker_settings import MAX_KEPT, TrackerSettings
 from service.protocol.options import Count, Instrument
 
 REACH = 2
@@ -49,7 +49,7 @@ _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 _FLOOR = np.float32(1e-3)  # minimum probability, so that one frame excludes no class
 RESET_S = 10.0  # of silence
 _DIGITS = 4  # decimal places of the weights
-_MAX_NOTES = 1 / (1 - MOST_KEPT) + 1  # maximum weight of a belief
+_MAX_NOTES = 1 / (1 - MAX_KEPT) + 1  # maximum weight of a belief
 
 
 @dataclass(frozen=True, slots=True)

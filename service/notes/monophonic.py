@@ -114,7 +114,7 @@ class SemitoneLine:
 
     def __init__(self, settings: LineSettings) -> None:
         self._settings = settings
-        self._pitches: list[int] = []  # that gain more than silence in some frame
+        self._pitches: list[int] = []  # states that gain more than silence in some frame
         self._sounding = self._starting = np.zeros((0, 0), np.float32)
         self._silent = np.zeros(0, np.float32)
 

@@ -1,4 +1,4 @@
-"""The notes of a performance as they become known, and the whole as a Standard MIDI File."""
+"""Completed notes of a performance, and MIDI files of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, 
 from service.notes.parts import settle_instruments
 from service.protocol import midi_file as files
 
-_LATE_S = 2.0  # more than an end may come after one that was later
+_LATE_S = 2.0  # maximum by which a note_off may come after a later one
 
 
 @dataclass(slots=True)
 class CollectorState:
-    """What a score holds beside the notes that sound."""
+    """State of a collector without the sounding notes."""
 
     notes: list[Note] = field(default_factory=list)
     pedal: list[PedalPress] = field(default_factory=list)
     pressed: PedalEvent | None = None
-    bends: dict[int, tuple[float, ...]] = field(default_factory=dict)  # of notes that sound
+    bends: dict[int, tuple[float, ...]] = field(default_factory=dict)  # by ID of a sounding note
 
     def add(self, later: CollectorState) -> None:
         self.notes += later.notes
@@ -33,20 +33,20 @@ class CollectorState:
 
 
 class NoteCollector:
-    """Pairs the events of a performance into notes and presses; keeps those that have ended."""
+    """Pairs the events of a performance into notes and pedal presses."""
 
-    def __init__(self, begun: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
+    def __init__(self, started: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
         """Args:
-        begun: notes that began before this score was opened.
-        sounding: the note_on of those that have not ended.
+        started: number of notes that started before this collector was created.
+        sounding: note_on of each of them that has not ended.
         """
         self._sounding = {event.note_id: event for event in sounding}
         self._kept = CollectorState()
-        self._ended_before = begun - len(self._sounding)
-        self._taken = 0, 0  # notes and presses that ``take_new_notes`` has given
+        self._ended_before = started - len(self._sounding)
+        self._taken = 0, 0  # notes and presses that ``take_new_notes`` has returned
 
     def add(self, events: Iterable[Event]) -> None:
-        """Add events in order; a note_off must follow its note_on."""
+        """Add events in order. A note_off must follow its note_on."""
         kept = self._kept
         for event in events:
             if isinstance(event, PedalEvent):
@@ -57,7 +57,7 @@ class NoteCollector:
                 kept.bends[event.note_id] = kept.bends.get(event.note_id, ()) + event.cents
             elif event.kind == "note_off":
                 on, bends = self._sounding.pop(event.note_id), kept.bends.pop(event.note_id, None)
-                if bends is not None:  # a piece may reach beyond the end
+                if bends is not None:  # a batch may reach beyond the end
                     bends = bends[: event.frame - on.frame]
                 times = on.frame, event.frame, on.time_s, event.time_s
                 named = on.instrument, on.instrument_probability
@@ -67,7 +67,7 @@ class NoteCollector:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
 
     def take_new_notes(self) -> CollectorState:
-        """What has ended since this was last asked, to be kept elsewhere."""
+        """Return what has been completed since the last call."""
         kept, (notes, pedal) = self._kept, self._taken
         self._taken = len(kept.notes), len(kept.pedal)
         return CollectorState(
@@ -75,7 +75,7 @@ class NoteCollector:
         )
 
     def restore(self, kept: CollectorState) -> None:
-        """Hold what another score of this performance had, up to where this one begins."""
+        """Restore the state of an earlier collector of this performance."""
         self._kept = replace(kept, notes=[*kept.notes], pedal=[*kept.pedal], bends={**kept.bends})
         self._ended_before -= len(kept.notes)
         self._taken = len(kept.notes), len(kept.pedal)
@@ -90,12 +90,12 @@ class NoteCollector:
 
     @property
     def sounding(self) -> tuple[NoteEvent, ...]:
-        """The note_on of each note that has not ended, with its latest instrument."""
+        """The note_on of each sounding note, with its latest instrument."""
         return tuple(self._sounding.values())
 
     @property
     def notes(self) -> list[Note]:
-        """Those that have ended, by onset time, then pitch."""
+        """Completed notes, sorted by onset time, then pitch."""
         return sorted(self._kept.notes, key=lambda note: (note.onset_s, note.pitch))
 
     @property
@@ -103,8 +103,8 @@ class NoteCollector:
         return self._kept.pedal
 
     def sounding_since(self, time_s: float) -> NDArray[np.float64]:
-        """[notes, 4] onset and offset in s (infinite while it sounds), pitch, velocity of those
-        that sounded then or later."""
+        """Return the notes that sound at a time or later, [notes, 4]: onset and offset in seconds
+        (infinite for sounding notes), pitch and velocity."""
         rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
         for note in reversed(self._kept.notes):
             if note.offset_s < time_s - _LATE_S:
@@ -125,6 +125,6 @@ def midi_file(
     pedal: Iterable[PedalPress] = (),
     tempo: files.Tempo = files.DEFAULT_TEMPO,
 ) -> bytes:
-    """With a track for each instrument, by class number."""
+    """Return a Standard MIDI File with a track for each instrument, ordered by class number."""
     moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
     return files.midi_file(list(notes), moves, PROGRAMS, tempo)

@@ -58,7 +58,7 @@ class SungLine:
         self._curve[_GAIN] = -_UNIT
         self._oldest = -_KEPT  # frame of the first column
         self._rows = np.zeros((AHEAD_FRAMES, PITCHES), np.float32)
-        self._paths: _Paths | None = None  # of this block, once they are needed
+        self._paths: _Paths | None = None  # best paths of this block, computed when needed
 
     def resume(self, first_frame: int) -> None:
         """``first_frame`` is the first frame of the next block."""

@@ -53,7 +53,7 @@ class NoteTracker(Tracker):
     ) -> None:
         """``TrackerSettings.line`` enables the decoding of monophonic music. Singers need the row
         CENTS."""
-        super().__init__(settings, frame_seconds, heads, weighed_after=ONSET_RADIUS)
+        super().__init__(settings, frame_seconds, heads, offset_age=ONSET_RADIUS)
         self._monophony, self._line = None, settings.line or LineSettings()
         self._ahead, self.history_frames = ONSET_RADIUS, WAIT
         if settings.line is not None:

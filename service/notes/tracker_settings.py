@@ -1,4 +1,4 @@
-"""Settings of the note tracker: thresholds and lengths, as in a model's card."""
+"""Settings of note tracking, as in a model's card."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -9,19 +9,19 @@ from pydantic import Field
 from model.ranges import NotNegative, Positive, checked
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
-ONSET_RADIUS = 2  # frames either way that an onset peaks above
+ONSET_RADIUS = 2  # frames before and after an onset peak that are lower
 MAX_VELOCITY = 127
-DEFAULT_VELOCITY = 80  # without a velocity head
-MOST_KEPT = 0.999  # of a belief by any settings, so that a resumed one can be checked
+DEFAULT_VELOCITY = 80  # velocity of all notes if the network has no velocity head
+MAX_KEPT = 0.999  # maximum of ``belief_kept``, which bounds the weights of a resumed belief
 MAX_ODDS = 6.0  # log-odds of 0.9975
 
-_FORMER = (  # settings in older cards that are constants now
+_FORMER = (  # settings of older cards that are constants now
     "onset_radius_frames default_velocity second_threshold second_frames memory_frames "
     "ahead_frames least_frames"
 ).split()
 
 Bias = Annotated[float, Field(ge=-MAX_ODDS, le=MAX_ODDS)]
-Threshold = Annotated[float, Field(gt=0, le=1)]  # 0 is what silence has
+Threshold = Annotated[float, Field(gt=0, le=1)]  # silence has 0
 
 
 @checked(kw_only=True)
@@ -29,11 +29,11 @@ class LineSettings:
     """Natural log-odds; ``again_threshold`` is a probability.
 
     Attributes:
-        bias: gain of a note over silence in a frame, if the frame head is undecided...
-        doubt_bias: ... and what is added to it for a player whom the network hardly knows.
-        cost: of beginning a note.
-        onset_weight: by how much the onset head's log-odds lower the cost.
-        again_threshold: onset probability of a peak that strikes the sounding pitch again.
+        bias: gain of a note over silence in a frame whose frame probability is 0.5.
+        doubt_bias: maximum addition to ``bias`` if the network is uncertain of the instrument.
+        cost: cost of the start of a note.
+        onset_weight: factor of the onset head's log-odds, which lower the cost.
+        again_threshold: minimum onset probability of a peak that repeats the sounding pitch.
     """
 
     bias: float = 1.0
@@ -48,35 +48,35 @@ class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 
     Attributes:
-        onset_threshold: minimum onset probability of a peak that begins a note.
-        onset_thresholds: the same for classes of instruments, by name. While several play, and
-            while it is not clear which, the mean counts (``onset_threshold_for``).
-        onset_correction_frames: added to onset times, between -0.5 and 0.5, to compensate for how
-            early the model hears them.
-        frame_on_threshold: frame probability that must be reached within ONSET_RADIUS of an onset.
+        onset_threshold: minimum onset probability of a peak that starts a note.
+        onset_thresholds: onset thresholds of classes of instruments, by name. If several classes
+            play, or may play, their mean counts (``onset_threshold_for``).
+        onset_correction_frames: added to onset times, between -0.5 and 0.5, to compensate for a
+            bias of the model.
+        frame_on_threshold: minimum frame probability within ONSET_RADIUS after an onset.
         end_bias: added to the log-odds of the frame probability, whose sum decides where a note
-            ends (``service.notes.base_tracker``): more lets notes sound longer.
-        end_biases: the same for classes of instruments, by name; ``end_bias`` for the others.
-        pedal_end_bias: added to those of instruments with a pedal while it is down: then strings
-            ring on, which the network hears as doubt.
+            ends (``service.notes.base_tracker``). Notes are longer with a larger bias.
+        end_biases: end biases of classes of instruments, by name. Others have ``end_bias``.
+        pedal_end_bias: added to the end bias of instruments with a pedal while it is down. Their
+            strings then ring on with lower probabilities.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
-        pedal_on_threshold, pedal_off_threshold: the sustain pedal is down from the first
-            probability on until it falls below the second.
-        pedal_presence_threshold: share of the belief that instruments with a pedal need before a
-            press is reported.
+        pedal_on_threshold, pedal_off_threshold: probabilities at which the sustain pedal goes down,
+            and below which it comes up.
+        pedal_presence_threshold: minimum share of instruments with a pedal in the belief at which
+            a press is reported.
         belief_prior_notes, belief_trust, belief_solo_trust, belief_kept: of
             ``service.notes.instrument_classifier``: weight, in notes, of the prior that all classes
             share; weight of the belief relative to a note's own evidence, and the same for a note
             that sounds alone; share of the weights that is kept from note to note.
-        early_odds: for ``service.notes.anytime``: added to the log-odds of the onset threshold for
-            a peak whose frame is 0, 1, 2 ... frames older than the newest; nothing after the last
-            of them. Empty: its EARLY_ODDS.
-        usual_onset_age: median of the frames from a note's time to the newest frame when it is
-            decided, if measured; stated in ``ready``.
-        line: of single lines (``service.notes.tracker``). None: they are read like polyphony.
+        early_odds: added to the log-odds of the onset threshold of peaks with the age 0, 1, 2 ...
+            frames in anytime mode (``service.notes.anytime``). Empty: its EARLY_ODDS.
+        usual_onset_age: median age, in frames, of a note when it is decided, if it was measured.
+            ``ready`` reports it.
+        line: settings of monophonic music (``service.notes.monophonic``). None: monophonic music
+            is decoded like polyphonic music.
 
     Raises:
-        ValueError: a value out of its range, or no hysteresis.
+        ValueError: a value is out of range, or the pedal's thresholds are in the wrong order.
     """
 
     onset_threshold: Threshold = 0.5
@@ -86,14 +86,16 @@ class TrackerSettings:
     end_bias: Bias = 0.0
     end_biases: Mapping[str, Bias] = field(default_factory=dict)
     pedal_end_bias: Bias = 0.0
-    min_note_frames: Annotated[int, Field(ge=2)] = 4  # else two onsets between frames could meet
+    min_note_frames: Annotated[int, Field(ge=2)] = (
+        4  # with 1, two onsets between frames could coincide
+    )
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1
     belief_prior_notes: Positive = 2.0
     belief_trust: NotNegative = 0.5
     belief_solo_trust: NotNegative = 2.0
-    belief_kept: Annotated[float, Field(ge=0, le=MOST_KEPT)] = 0.97
+    belief_kept: Annotated[float, Field(ge=0, le=MAX_KEPT)] = 0.97
     early_odds: tuple[NotNegative, ...] = ()
     usual_onset_age: float | None = None
     line: LineSettings | None = None
@@ -105,7 +107,7 @@ class TrackerSettings:
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:
-        """The settings that a model's card recommends under "tracker"; defaults for the rest.
+        """Return the settings under "tracker" in a model's card, with defaults for the others.
         Raises ValueError, also for unknown names."""
         given = dict(card.get("tracker") or {})
         if given.get("line"):
@@ -113,8 +115,8 @@ class TrackerSettings:
         return cls(**_present(given))
 
     def onset_threshold_for(self, weights: Mapping[str, float]) -> float:
-        """The threshold, given how many of the recent notes each class played: the mean, in which
-        ``onset_threshold`` counts as one note."""
+        """Return the mean onset threshold of the recent notes, given their number for each class.
+        ``onset_threshold`` counts as one more note."""
         total = self.onset_threshold
         for name, weight in weights.items():
             total += weight * self.onset_thresholds.get(name, self.onset_threshold)
@@ -122,11 +124,11 @@ class TrackerSettings:
 
     @property
     def least_onset_threshold(self) -> float:
-        """The lowest that ``onset_threshold_for`` may give."""
+        """Minimum of ``onset_threshold_for``."""
         return min(self.onset_threshold, *self.onset_thresholds.values(), 1)
 
     def biases_of(self, instrument: str | None) -> tuple[float, float]:
-        """The end bias of notes of this class, None if unknown, and what the pedal adds to it."""
+        """Return the end bias of a class, None if unknown, and what the pedal adds to it."""
         pedalled = instrument is None or instrument in PEDAL_INSTRUMENTS
         bias = self.end_biases.get(instrument or "", self.end_bias)
         return bias, self.pedal_end_bias if pedalled else 0.0

@@ -40,7 +40,7 @@ def push(tracker: Tracker, block: Probabilities) -> list[NoteEvent]:
 
 
 def hear(tracker: Tracker, drawn: Probabilities) -> list[NoteEvent]:
-    """Of a whole stream, of which a window shows each frame as the others do."""
+    """Return the events of a complete stream whose windows agree on each frame."""
     frames, columns = drawn.shape[1], tracker.columns
     if columns == 1:
         return push(tracker, drawn) + tracker.finish(frames)
@@ -96,7 +96,7 @@ def draw(
 
 
 def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int) -> None:
-    """What holds for the events of any probabilities of ``frames`` frames."""
+    """Check what holds for the events of any probabilities of ``frames`` frames."""
     open_notes: dict[int, NoteEvent] = {}
     ended_s: dict[int, float] = {}
     begun: list[int] = []

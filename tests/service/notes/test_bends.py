@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.bends import MOST_SEMITONES, PIECE, BendTracker, Curve, lag
+from service.notes.bends import MAX_SEMITONES, PIECE, BendTracker, Curve, lag
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.resume import ResumePoint
 from service.protocol.client_messages import Checkpoint
@@ -88,7 +88,7 @@ def test_bends_count_from_the_same_pitch_when_the_filterbank_is_read_higher() ->
 def test_no_curve_leaves_its_note() -> None:
     away = np.linspace(0, 700, 60)
     found = curve_of(run(BendTracker(FRAME_S), row_of(away), {0: [note("note_on", 0)]}, [1]))
-    assert max(found) <= 100 * MOST_SEMITONES + 50
+    assert max(found) <= 100 * MAX_SEMITONES + 50
     silence = np.zeros((40, PITCHES), np.float32)
     assert set(curve_of(run(BendTracker(FRAME_S), silence, {0: [note("note_on", 0)]}, [4]))) == {
         0.0

@@ -307,7 +307,7 @@ def test_another_tracker_goes_on_where_one_stopped(case: Case, part: float, furt
 @settings(max_examples=120)
 @given(cases, st.integers(0, 120))
 def test_events_are_known_within_the_stated_delay(case: Case, cut: int) -> None:
-    """What is said neither waits for nor depends on frames beyond the delay of its kind."""
+    """Events neither wait for nor depend on frames beyond the delay of their kind."""
     cut = min(cut, case[0].shape[1])
     tracker = opened(case)
     early = push(tracker, case[0][:, :cut])

@@ -65,7 +65,7 @@ class FakeStream:
 class FakeTranscriber:
     """Deterministic stand-in for ``model.transcriber.TranscriptionModel``."""
 
-    POISON = 55.0  # a sample of this value makes the front-end raise
+    POISON = 0.96875  # a sample of this value makes the front-end raise
 
     def __init__(
         self,

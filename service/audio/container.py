@@ -5,9 +5,12 @@ devices and video decoders are never opened, nor any file but the one given. FFm
 encoders add before the sound if the container states it; if not, it is dropped here.
 """
 
+import ctypes
 import io
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
@@ -44,6 +47,9 @@ _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
 _UNKNOWN_BYTES = 0x7F000000  # a WAV's length from here on: written to a pipe
 _TOLERANCE_S = 0.1  # lengths that are a little wrong are not damage
+MAX_ALLOCATION_BYTES = 128 << 20
+"""Largest block of memory that FFmpeg may allocate. Recordings need far less; tables of crafted
+files claim gigabytes."""
 # Jumps of the timestamps that are filled with silence.
 _LEAST_GAP_S, _LONGEST_GAP_S = 0.02, 10.0
 
@@ -120,6 +126,11 @@ class Container:
     def close(self) -> None:
         self._container.close()
 
+    @property
+    def may_exceed_full_scale(self) -> bool:
+        """True for PCM of floats."""
+        return str(self._codec.name).startswith(("pcm_f32", "pcm_f64"))
+
     def _begin(self, head: bytes) -> Any:
         """Set the stream, its decoder and packets; the first of them, None if there is none."""
         stream = self._container.streams.best("audio")
@@ -186,8 +197,17 @@ class Container:
         return stated_s if not rate or stated_s * rate / 8 > size else 0.0
 
 
+@cache
+def _limit_allocations() -> None:
+    """Limit FFmpeg's allocations where PyAV brings its own FFmpeg."""
+    for folder in ("av.libs", "av/.dylibs"):
+        for path in Path(av.__file__).parents[1].joinpath(folder).glob("*avutil*"):
+            ctypes.CDLL(str(path)).av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION_BYTES))
+
+
 def _open(file: BinaryIO, head: bytes, pcm: AudioFormat | None, **options: str) -> Any:
     """Raises ProtocolError."""
+    _limit_allocations()
     options |= {
         "format_whitelist": ",".join(_CONTAINERS),
         "codec_whitelist": ",".join(_CODECS),

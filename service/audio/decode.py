@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.audio.container import Container
-from service.audio.pcm import BadAudioError, Downmix, check_and_mix
+from service.audio.pcm import MAX_AMPLITUDE, Downmix
 from service.audio.resample import Resampler
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
@@ -21,10 +21,9 @@ from service.protocol.options import AudioFormat, Encoding, Mix
 class AudioDecoder:
     """Mono float32 samples of an audio file: iterate once over its blocks, shape [n].
 
-    What is damaged is silent. After the last block the iteration raises
-
-    - ProtocolError: the limit is passed, or the file was damaged;
-    - BadAudioError: a sample of a float file is NaN or infinite.
+    Damaged parts are silent, and so are samples that are not finite or far beyond full scale. If a
+    float file exceeds full scale, its peak becomes full scale. After the last block the iteration
+    raises ProtocolError if the limit is passed, or if a part was damaged or a sample was replaced.
     """
 
     def __init__(
@@ -51,6 +50,11 @@ class AudioDecoder:
             message = "the PCM ends within a sample: are encoding and channels right?"
             raise ProtocolError(ErrorCode.UNDECODABLE, message)
         self._container = Container(file, pcm)
+        self._gain = np.float32(1)
+        if self._container.may_exceed_full_scale:
+            self._gain = np.float32(1 / max(1.0, _peak(self._container)))
+            self._container.close()
+            self._container = Container(file, pcm)
         try:
             self.stated_duration_s = self._container.stated_s
             """Length by the header, None if not stated; a damaged file may give less."""
@@ -97,21 +101,27 @@ class AudioDecoder:
     def _mono(self) -> Iterator[NDArray[np.float32]]:
         """The mixed frames, at the rate of the first. Raises ProtocolError, after the last if the
         file was damaged."""
-        rate_hz, read = self.audio.sample_rate_hz, 0
+        rate_hz = self.audio.sample_rate_hz
+        read_s, replaced, first_s = 0.0, 0, 0.0
         resampler = Resampler(rate_hz, rate_hz)
         for values, frame_rate_hz in self._container.frames():
             if frame_rate_hz != resampler.input_rate_hz:
                 yield self._rest_of(resampler)
                 resampler = Resampler(frame_rate_hz, rate_hz)
-            try:
-                yield resampler.process(check_and_mix(values, read, self._downmix))
-            except BadAudioError as error:
-                error.samples = np.concatenate([error.samples, self._downmix.finish()])
-                raise
-            read += len(values)
+            valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN as well
+            if not valid.all():
+                if not replaced:
+                    first_s = read_s + float(np.argmin(valid.all(axis=1))) / frame_rate_hz
+                replaced += int(valid.size - valid.sum())
+                values = np.where(valid, values, np.float32(0))
+            yield resampler.process(self._downmix(self._gain * values))
+            read_s += len(values) / frame_rate_hz
         yield self._rest_of(resampler)
         if self._container.fault is not None:
             raise ProtocolError(ErrorCode.UNDECODABLE, self._container.fault)
+        if replaced:
+            detail = f"{replaced} invalid samples from {first_s:.1f} s on were replaced by silence"
+            raise ProtocolError(ErrorCode.BAD_AUDIO, detail)
 
     def _rest_of(self, resampler: Resampler) -> NDArray[np.float32]:
         return np.concatenate([resampler.process(self._downmix.finish()), resampler.finish()])
@@ -121,3 +131,12 @@ class AudioDecoder:
         if most_s is not None and samples > most_s * self.audio.sample_rate_hz:
             message = f"the recording is longer than {most_s / 60:g} minutes"
             raise ProtocolError(ErrorCode.AUDIO_TOO_LONG, message)
+
+
+def _peak(container: Container) -> float:
+    """Return the largest valid sample."""
+    peak = 0.0
+    for values, _ in container.frames():
+        levels = np.abs(values)
+        peak = max(peak, float(levels.max(initial=0, where=levels <= MAX_AMPLITUDE)))
+    return peak

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from pydantic import BaseModel
 
@@ -21,6 +21,10 @@ from service.score.beats import BeatHints
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
 from service.stream.windows import Computer, EngineError, Probabilities
+
+if TYPE_CHECKING:
+    from service.audio.decode import AudioDecoder
+    from service.audio.sandbox import SandboxedDecoder
 
 MOST_UNDER_WAY = 16
 """Segments of a recording that are computed at once, however many workers there are: each holds up
@@ -117,6 +121,7 @@ def transcribe_file(
     max_notes: float = math.inf,
     on_frames: OnFrames | None = None,
     hints: BeatHints | None = None,
+    sandboxed: bool = False,
 ) -> Generator[FileItem, None, None]:
     """Transcribe an audio file as it is decoded.
 
@@ -130,16 +135,14 @@ def transcribe_file(
         pcm: the format of a file that is raw PCM without a header.
         max_notes, on_frames: see ``Stream``.
         hints: what is known of the beat, to find that of the MIDI file; None leaves it at 120 BPM.
+        sandboxed: decode an untrusted file in a child process (``service.audio.sandbox``).
 
     Raises:
-        ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, a
-            sample that is NaN or infinite, or a sample rate outside of 8,000 to 384,000 Hz (see its
-            ``code``).
+        ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, invalid
+            samples, or a sample rate outside of 8,000 to 384,000 Hz (see its ``code``).
         EngineError: the model failed.
     """
-    from service.audio.decode import AudioDecoder  # with FFmpeg
-
-    with AudioDecoder(file, max_duration_s, pcm) as decoder:
+    with _open_decoder(file, max_duration_s, pcm, sandboxed) as decoder:
         segments = RecordedStream(computer, decoder.audio, options, max_notes, on_frames)
         stream = segments.stream
         fault: Exception | None = None
@@ -152,10 +155,8 @@ def transcribe_file(
                         yield _progress(stream, decoder.stated_duration_s)
                     if stream.fault is not None:
                         break
-            except BadAudioError as error:
+            except BadAudioError as error:  # of the stream
                 fault = error
-                if stream.fault is None:  # of the decoder
-                    stream.feed_samples(error.samples)
             except (ProtocolError, EngineError) as error:
                 fault = error
             try:
@@ -182,6 +183,16 @@ def transcribe_file(
                 raise fault
         finally:
             segments.close()
+
+
+def _open_decoder(
+    file: BinaryIO, max_duration_s: float | None, pcm: AudioFormat | None, sandboxed: bool
+) -> "AudioDecoder | SandboxedDecoder":
+    from service.audio import decode, sandbox  # with FFmpeg
+
+    if sandboxed and sandbox.HAS_LIMITS:
+        return sandbox.SandboxedDecoder(file, max_duration_s)
+    return decode.AudioDecoder(file, max_duration_s, pcm)
 
 
 def _progress(stream: Stream, duration_s: float | None) -> FileProgress:

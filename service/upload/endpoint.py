@@ -83,6 +83,7 @@ async def transcribe_recording(
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
             hints=choices,
+            sandboxed=True,
         )
         steps = await stack.enter_async_context(aclosing(in_thread(recording)))
         if choices.answer == "ndjson":

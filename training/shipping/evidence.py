@@ -19,12 +19,10 @@ from service.notes.event_detector import EventDetector
 from service.notes.note_collector import NoteCollector
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
-from training.arrays import F64
 from training.evaluation.truth import Truth, labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.metrics import estimated_notes
-from training.music.notes import FRAME_UNKNOWN, Notes, next_strokes
-from training.music.real import rows
+from training.music.notes import Notes
 from training.music.recordings import Recording, read_audio, read_collection
 from training.music.transcribe import transcribe_array
 
@@ -39,9 +37,6 @@ SETS = {
 }
 """Family of each set of real recordings, by the name of its folder."""
 LABEL_SHIFT_S = {"maps": 0.010}  # added to the labels of a set
-KEY_ENDS = ("omaps",)
-"""Sets whose notes end with their keys although the pedal holds the sound: their ends are
-unknown."""
 MAX_RECORDING_S = 75.0  # longer recordings are cut
 
 
@@ -124,17 +119,7 @@ def _passage(recording: Recording, set_name: str) -> Passage:
     end_s = len(audio) / SAMPLE_RATE
     notes = notes.where(notes.onset < end_s)
     notes = notes.ending(np.minimum(notes.offset, end_s))
-    unknown = np.zeros((0, 4))
-    if set_name in KEY_ENDS:
-        unknown = _until_next_stroke(notes, end_s)
-    return Passage(recording.name, audio, SAMPLE_RATE, notes, unknown)
-
-
-def _until_next_stroke(notes: Notes, end_s: float) -> F64:
-    """Mark the frames from the end of each note to the next note of its pitch as unknown."""
-    strokes = next_strokes(notes.pitch, notes.onset)
-    until_s = np.minimum(np.append(notes.onset, np.inf)[strokes], end_s)
-    return rows(notes.offset, until_s, notes.pitch, FRAME_UNKNOWN)
+    return Passage(recording.name, audio, SAMPLE_RATE, notes, np.zeros((0, 4)))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from service.audio.decode import AudioDecoder
-from service.protocol.faults import ProtocolError
+from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 from tests.service.apps import sound_file
 from tests.service.audio.encode import encoded
@@ -252,3 +252,29 @@ def test_what_is_no_audio_is_refused(data: bytes, capfd: pytest.CaptureFixture[s
     with pytest.raises(ProtocolError, match="not a readable audio file"):
         AudioDecoder(io.BytesIO(data))
     assert capfd.readouterr() == ("", "")
+
+
+def test_invalid_samples_are_silenced_and_reported() -> None:
+    samples = np.full(RATE_HZ, 0.25, np.float32)
+    samples[1000], samples[2000], samples[3000] = np.nan, np.inf, 1e20
+    file = io.BytesIO()
+    soundfile.write(file, samples, RATE_HZ, "FLOAT", format="WAV")
+    blocks: list[NDArray[np.float32]] = []
+    with (
+        AudioDecoder(file) as decoder,
+        pytest.raises(ProtocolError, match="3 invalid samples from 0.0 s on") as error,
+    ):
+        blocks.extend(decoder)
+    assert error.value.code is ErrorCode.BAD_AUDIO
+    samples[[1000, 2000, 3000]] = 0
+    np.testing.assert_array_equal(np.concatenate(blocks), samples)
+
+
+@pytest.mark.parametrize("peak", [0.5, 16.0])
+def test_floats_above_full_scale_are_scaled_by_their_peak(peak: float) -> None:
+    samples = np.sin(np.arange(RATE_HZ) / 9).astype(np.float32)
+    file = io.BytesIO()
+    soundfile.write(file, peak * samples, RATE_HZ, "FLOAT", format="WAV")
+    with AudioDecoder(file) as decoder:
+        decoded = np.concatenate(list(decoder))
+    np.testing.assert_allclose(decoded, min(peak, 1.0) * samples, atol=1e-3)

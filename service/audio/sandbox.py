@@ -1,0 +1,259 @@
+"""Decoding of untrusted audio files in child processes with limits.
+
+FFmpeg trusts the tables of a file: an MP4 of 641 bytes can make it allocate gigabytes. A child may
+use MAX_MEMORY_BYTES more than it has at its start, MAX_CPU_S of a processor and no network. A file
+that exceeds a limit ends the child; the service reports it as a file that cannot be decoded.
+
+A server process (``python -m service.audio.sandbox``) imports FFmpeg once and forks a child for
+each file, in milliseconds. It receives two file descriptors for each: the file, and a pipe for the
+child's packets. A packet is a byte for its kind, four for its length, then JSON or mono float32
+samples. The first packet has the child's process ID.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.audio.decode import AudioDecoder
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.options import AudioFormat, Encoding, Mix
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+MAX_MEMORY_BYTES = 256 << 20
+MAX_CPU_S = 600
+STALL_S = 10.0  # maximum time between two packets
+MAX_PACKET_BYTES = 16 << 20
+HAS_LIMITS = sys.platform == "linux"
+MAX_REQUEST_BYTES = 64
+_HEADER = struct.Struct("<cI")
+_INFO, _SAMPLES = b"i", b"s"
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+Packet = dict[str, Any] | NDArray[np.float32]
+TOO_COSTLY = "the file needs too much memory or time to be decoded"
+
+
+class _Server:
+    """The process that forks the children; started on first use, and again if it has died."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def decode(self, file: BinaryIO, max_duration_s: float | None) -> int:
+        """Start a child for a file. Return the descriptor of the pipe with its packets."""
+        packets, write_end = os.pipe()
+        request = json.dumps(max_duration_s).encode(), [file.fileno(), write_end]
+        try:
+            with self._lock:
+                try:
+                    if self._socket is None:
+                        self._socket = self._start()
+                    socket.send_fds(self._socket, [request[0]], request[1])
+                except OSError:  # the server has died
+                    self._stop()
+                    self._socket = self._start()
+                    socket.send_fds(self._socket, [request[0]], request[1])
+        except BaseException:
+            os.close(packets)
+            raise
+        finally:
+            os.close(write_end)
+        return packets
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        paths = os.pathsep.join(filter(None, sys.path))
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "service.audio.sandbox"],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in a terminal is for the service
+                env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
+            )
+        return ours
+
+    def stop(self) -> None:
+        """End the process; the next file starts another."""
+        with self._lock:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        if self._process is not None:
+            self._process.wait()
+        self._socket = self._process = None
+
+
+_server = _Server()
+stop_server = _server.stop
+
+
+class SandboxedDecoder:
+    """Decode a file as ``AudioDecoder`` does, in a child process.
+
+    Attributes:
+        pid: process ID of the child.
+        audio, stated_duration_s, mix: as in ``AudioDecoder``.
+    """
+
+    def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
+        """file: with a file descriptor; it stays open. Raises ProtocolError."""
+        file.seek(0)
+        self._packets, self.pid = _server.decode(file, max_duration_s), 0
+        self.mix = Mix.MEAN
+        try:
+            self.pid = self._info()["pid"]
+            info = self._info()
+            self.stated_duration_s: float | None = info["stated_s"]
+            self.audio = AudioFormat(
+                encoding=Encoding.PCM_F32LE, sample_rate_hz=info["rate_hz"], channels=1
+            )
+            self._rest = self._blocks(self._next())
+        except BaseException:
+            self.close()
+            raise
+
+    def _info(self) -> dict[str, Any]:
+        info = self._next()
+        if not isinstance(info, dict):
+            raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
+        return info
+
+    def _blocks(self, packet: Packet) -> Iterator[NDArray[np.float32]]:
+        while not isinstance(packet, dict):
+            yield packet
+            packet = self._next()
+        self.mix = Mix(packet["mix"])
+
+    def _next(self) -> Packet:
+        """Return the next packet. Raises ProtocolError with the child's error, or for a child that
+        exceeds its limits."""
+        kind, length = _HEADER.unpack(self._read(_HEADER.size))
+        if length > MAX_PACKET_BYTES:
+            raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
+        data = self._read(length)
+        if kind == _SAMPLES:
+            return np.frombuffer(data, np.float32)
+        info: dict[str, Any] = json.loads(data)
+        if "code" in info:
+            self.mix = Mix(info["mix"])
+            raise ProtocolError(ErrorCode[info["code"]], info["message"])
+        return info
+
+    def _read(self, length: int) -> bytes:
+        data = bytearray()
+        while len(data) < length:
+            ready, _, _ = select.select([self._packets], [], [], STALL_S)
+            piece = os.read(self._packets, length - len(data)) if ready else b""
+            if not piece:
+                raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
+            data += piece
+        return bytes(data)
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return self._rest
+
+    def close(self) -> None:
+        """End the child; may be called twice."""
+        if self._packets < 0:
+            return
+        if self.pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        os.close(self._packets)
+        self._packets = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _limit_process() -> None:
+    """Limit the memory and the processor time of this process, and take it off the network where
+    the system allows it."""
+    with open("/proc/self/statm", "rb") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_MEMORY_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+
+
+def _decode(file_descriptor: int, packets: int, max_duration_s: float | None) -> None:
+    """Decode a file in this process and write its packets."""
+    out = os.fdopen(packets, "wb")
+
+    def send(kind: bytes, data: bytes) -> None:
+        out.write(_HEADER.pack(kind, len(data)) + data)
+        out.flush()
+
+    def send_info(**info: Any) -> None:
+        send(_INFO, json.dumps(info).encode())
+
+    send_info(pid=os.getpid())
+    _limit_process()
+    mix = Mix.MEAN
+    try:
+        with (
+            os.fdopen(file_descriptor, "rb") as file,
+            AudioDecoder(file, max_duration_s) as decoder,
+        ):
+            rate_hz, stated_s = decoder.audio.sample_rate_hz, decoder.stated_duration_s
+            send_info(rate_hz=rate_hz, stated_s=stated_s)
+            try:
+                for block in decoder:
+                    send(_SAMPLES, np.ascontiguousarray(block, np.float32).tobytes())
+            finally:
+                mix = decoder.mix
+        send_info(mix=mix)
+    except ProtocolError as error:
+        send_info(code=error.code.name, message=error.message, mix=mix)
+    except MemoryError:
+        send_info(code=ErrorCode.UNDECODABLE.name, message=TOO_COSTLY, mix=mix)
+
+
+def main() -> None:
+    """Fork a child for each request, until the service closes the socket."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
+    requests = socket.socket(fileno=0)
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 2)
+        if not request:
+            return
+        if os.fork() == 0:
+            requests.close()
+            try:
+                file_descriptor, packets = descriptors
+                _decode(file_descriptor, packets, json.loads(request))
+            finally:
+                os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Untrusted files are decoded in a child process: same samples, bounded memory."""
+
+import io
+import os
+import resource
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from service.audio import sandbox
+from service.audio.decode import AudioDecoder
+from service.audio.sandbox import SandboxedDecoder
+from service.protocol.faults import ErrorCode, ProtocolError
+
+CLAIMED = 80_000_000  # samples
+
+
+def stereo(path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    soundfile.write(path, rng.uniform(-0.5, 0.5, (30_000, 2)), 44_100)
+    return path
+
+
+def m4a_claiming(path: Path, samples: int) -> Path:
+    """Write a short M4A whose tables claim this many samples."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="mp4") as container:
+        stream = container.add_stream("aac", rate=44_100, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+        frame.rate = 44_100
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            container.mux(packet)
+    data = bytearray(file.getvalue())
+    for box, offset, values in (
+        (b"stsz", 8, (1, samples)),
+        (b"stts", 8, (1, samples, 1024)),
+        (b"stsc", 8, (1, 1, samples, 1)),
+    ):
+        at = data.index(box) + offset
+        struct.pack_into(f">{len(values)}I", data, at, *values)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def stopped_server() -> Iterator[None]:
+    yield
+    sandbox.stop_server()
+
+
+def test_a_file_decodes_as_without_a_sandbox(tmp_path: Path) -> None:
+    with stereo(tmp_path / "a.flac").open("rb") as file:
+        with AudioDecoder(file) as decoder:
+            expected = np.concatenate(list(decoder))
+        with SandboxedDecoder(file) as sandboxed:
+            assert sandboxed.audio == decoder.audio
+            assert sandboxed.stated_duration_s == decoder.stated_duration_s
+            np.testing.assert_array_equal(np.concatenate(list(sandboxed)), expected)
+            assert sandboxed.mix == decoder.mix
+
+
+@pytest.mark.parametrize("kind", [AudioDecoder, SandboxedDecoder])
+def test_claims_of_a_crafted_file_allocate_little(
+    tmp_path: Path, kind: type[AudioDecoder | SandboxedDecoder]
+) -> None:
+    path = m4a_claiming(tmp_path / "bomb.m4a", CLAIMED)
+    before_kb = [resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)]
+    with path.open("rb") as file, pytest.raises(ProtocolError) as error:
+        with kind(file) as decoder:
+            list(decoder)
+    assert error.value.code.status == 422
+    after_kb = [resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)]
+    assert after_kb[0] - before_kb[0] < 100 * 1024
+    assert after_kb[1] < max(before_kb[1], 500 * 1024)
+
+
+def test_errors_of_the_child_are_errors_of_the_parent(tmp_path: Path) -> None:
+    path = tmp_path / "text.wav"
+    path.write_bytes(b"no sound at all" * 100)
+    with path.open("rb") as file, pytest.raises(ProtocolError, match="not a readable audio file"):
+        SandboxedDecoder(file)
+    with stereo(tmp_path / "long.wav").open("rb") as file:
+        with pytest.raises(ProtocolError) as error:
+            SandboxedDecoder(file, max_duration_s=0.1)
+        assert error.value.code is ErrorCode.AUDIO_TOO_LONG
+
+
+def test_closing_early_ends_the_child(tmp_path: Path) -> None:
+    with stereo(tmp_path / "a.wav").open("rb") as file:
+        decoder = SandboxedDecoder(file)
+        decoder.close()
+        decoder.close()
+    deadline_s = time.monotonic() + 10
+    while Path(f"/proc/{decoder.pid}").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{decoder.pid}").exists()
+
+
+def test_the_server_is_started_again_if_it_dies(tmp_path: Path) -> None:
+    with stereo(tmp_path / "a.wav").open("rb") as file:
+        with SandboxedDecoder(file) as decoder:
+            status = Path(f"/proc/{decoder.pid}/status").read_text()
+        server = int(status.partition("PPid:")[2].split()[0])
+        os.kill(server, signal.SIGKILL)
+        os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+        with SandboxedDecoder(file) as decoder:
+            assert sum(len(block) for block in decoder) == 30_000

@@ -16,7 +16,15 @@ from pydantic import Field
 
 from model.instruments import INSTRUMENT_HEADS as INSTRUMENT_HEADS
 from model.instruments import INSTRUMENTS as INSTRUMENTS
-from model.ranges import Count, Flag, Fraction, FromZero, NotNegative, Positive, checked
+from model.validation import (
+    Count,
+    Flag,
+    Fraction,
+    FromZero,
+    NotNegative,
+    Positive,
+    validated_dataclass,
+)
 
 HOP = 128  # samples between two frames
 WINDOW = 8192  # samples the network sees at once
@@ -33,13 +41,13 @@ the sound is c cents from the pitch, 0 if there is no sound (``SpectralPeaks``).
 RANGE_CENTS = 50.0  # a peak further away is that of another pitch
 SCALE_CENTS = 4 * RANGE_CENTS
 STEM_REACH = 2  # columns that the first convolution sees on either side
-KEPT_HOPS = 32  # that a stream looks back for what it has computed already, at most
+MAX_CACHED_HOPS = 32  # that a stream looks back for what it has computed already, at most
 LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
 
 _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 
 
-@checked()
+@validated_dataclass()
 class RSEConfig:
     """A Residual Shuffle-Exchange network (paper, section "Residual Shuffle-Exchange Network")."""
 
@@ -77,7 +85,7 @@ TEXT_RSE = RSEConfig(shuffle="paper", init="paper", dropout=0.0)
 """The network of the paper's text, which mentions no dropout."""
 
 
-@checked()
+@validated_dataclass()
 class StridedConfig:
     """Stride-2 convolutions on the raw waveform (paper, section "Prepending convolutions")."""
 
@@ -93,7 +101,7 @@ class StridedConfig:
     published MusicNet weights do."""
 
 
-@checked()
+@validated_dataclass()
 class FilterbankConfig:
     """Learnable constant-Q filterbank, harmonic stack and small convolutions."""
 
@@ -134,7 +142,7 @@ class FilterbankConfig:
         return max(self.kernel_lengths) - self.lookahead + HOP * (self.halo - 1)
 
 
-@checked()
+@validated_dataclass()
 class ModelConfig:
     """A transcription network: front-end, shuffle-exchange network, heads."""
 
@@ -166,7 +174,7 @@ class ModelConfig:
         return (*self.heads, CENTS) if isinstance(self.front_end, FilterbankConfig) else self.heads
 
     @property
-    def newest_hops(self) -> int:
+    def min_lookahead_hops(self) -> int:
         """Hops from the newest frame that a window can predict to the window's end."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
@@ -180,7 +188,7 @@ class ModelConfig:
         if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP
         unsettled = front_end.halo + front_end.edge
-        return (WINDOW + max(self.context, (KEPT_HOPS + unsettled) * HOP)) // HOP
+        return (WINDOW + max(self.context, (MAX_CACHED_HOPS + unsettled) * HOP)) // HOP
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary that :meth:`from_json` reads back."""

@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         model = exported(StepGraph(transcriber, options.lookahead_hops, options.block_frames))
         data = model.SerializeToString()
         write_whole(options.out, data)
-        write_whole(Path(f"{options.out}.json"), json.dumps(facts(model)).encode())
+        write_whole(Path(f"{options.out}.json"), json.dumps(onnx_metadata(model)).encode())
         print(f"{options.out}: {len(data) / 1e6:.1f} MB")
     except (WeightsError, ValueError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)
@@ -126,7 +126,7 @@ class StepGraph(nn.Module):
         return torch.sigmoid(read), audio[:, begin:], known[:, :, self.block_frames :]
 
 
-def facts(model: onnx.ModelProto) -> dict[str, Any]:
+def onnx_metadata(model: onnx.ModelProto) -> dict[str, Any]:
     """The metadata of an exported graph."""
     return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
 

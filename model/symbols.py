@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import RSEConfig
-from model.ranges import Count, FromZero, checked
 from model.rse import ResidualShuffleExchange, padded_length
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 from model.switch import initialise
+from model.validation import Count, FromZero, validated_dataclass
 
 KIND = "symbols"  # marks these configurations in cards
 EMBEDDING = "embedding.weight"  # the tensor in a separate file with a frozen embedding
 EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 
 
-@checked()
+@validated_dataclass()
 class SymbolConfig:
     """An embedding-to-classes network."""
 

@@ -36,7 +36,7 @@ from model.front_end.strided import StridedFrontEnd
 from model.rse import ResidualShuffleExchange
 from model.switch import initialise
 
-IMPOSSIBLE = -30.0  # logit of notes outside a network's range
+MASKED_LOGIT = -30.0  # logit of notes outside a network's range
 
 
 class FeatureStream(Protocol):
@@ -87,7 +87,7 @@ class StridedNetwork(nn.Module):
         smaller window does not hear are impossible."""
         out = self.frames(self.raw(self.heard(window)))
         outside = (window.shape[1] // HOP - 1 - out.shape[2]) // 2
-        return F.pad(out, (0, 0, outside, outside), value=IMPOSSIBLE) if outside > 0 else out
+        return F.pad(out, (0, 0, outside, outside), value=MASKED_LOGIT) if outside > 0 else out
 
     def by_head(self) -> list[Tensor]:
         """Views of the heads' parameters, each with the heads as its first axis."""
@@ -130,7 +130,7 @@ class FilterbankNetwork(nn.Module):
         logits = (self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET).transpose(2, 3)
         logits = pool_pedal(logits[:, :, :FRAMES], self.heads)
         kept = min(logits.shape[-1], PITCHES - self.lowest_pitch)
-        out = logits.new_full((*logits.shape[:-1], PITCHES), IMPOSSIBLE, dtype=torch.float32)
+        out = logits.new_full((*logits.shape[:-1], PITCHES), MASKED_LOGIT, dtype=torch.float32)
         out[..., self.lowest_pitch : self.lowest_pitch + kept] = logits[..., :kept]
         return out
 

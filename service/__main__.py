@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from model.ranges import explained
+from model.validation import format_error
 from service.access.keys import KeysError
 from service.app import create_app
 from service.ops import logs
@@ -31,7 +31,7 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     try:
         return Settings.model_validate(given)
     except ValidationError as error:
-        complaints = [f"  {explained(one, str(*one['loc'][:1]))}" for one in error.errors()]
+        complaints = [f"  {format_error(one, str(*one['loc'][:1]))}" for one in error.errors()]
         print("The settings cannot be used:", *complaints, sep="\n", file=sys.stderr)
         raise SystemExit(2) from None
 

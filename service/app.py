@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket
 from service.access import keys
 from service.access.gate import Gate
 from service.access.problems import HANDLERS, answer_to
-from service.engine.load import available_cores, load_shipped
+from service.engine.load import available_cores, load_network
 from service.live import websocket
 from service.ops import health
 from service.ops.capacity import capacity
@@ -52,7 +52,7 @@ PAGE_HEADERS = {
 def create_app(
     settings: Settings,
     *,
-    load_model: LoadModel = load_shipped,
+    load_model: LoadModel = load_network,
     processes: bool = PROCESSES,
 ) -> FastAPI:
     """The service as an ASGI application, which is ready once its workers have loaded the weights;

@@ -25,7 +25,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from model.config import KEPT_HOPS
+from model.config import MAX_CACHED_HOPS
 from model.fast.shuffle_exchange import FastShuffleExchange
 from model.front_end.filterbank import GRID
 from model.front_end.patches import OctavePatches
@@ -106,7 +106,7 @@ class FirstHalf:
 
     def _reusable(self, span: int, age: int) -> bool:
         """Whether anything is left of a layer's outputs after so many hops."""
-        return age <= min(GRID - self._reach - span * self._frames, KEPT_HOPS)
+        return age <= min(GRID - self._reach - span * self._frames, MAX_CACHED_HOPS)
 
     def _first(self, span: int, age: int) -> int:
         """The first patch of a layer's outputs that is not as it was so many hops ago."""

@@ -23,7 +23,7 @@ from model.fast.shuffle_exchange import FastShuffleExchange
 from model.front_end.filterbank import GRID, SpectralPeaks
 from model.front_end.patches import SEMITONES
 from model.transcriber import (
-    IMPOSSIBLE,
+    MASKED_LOGIT,
     FeatureStream,
     FilterbankNetwork,
     TranscriptionModel,
@@ -156,7 +156,7 @@ class FastNetwork:
         cells = cells.permute(0, 4, 1, 3, 2, 5)
         columns, pitches = cells.shape[2] * patches.frames, patches.octaves * SEMITONES
         width = max(PITCHES, lowest + pitches)
-        placed = out.new_full((len(out), heads + 1, columns, width), IMPOSSIBLE)
+        placed = out.new_full((len(out), heads + 1, columns, width), MASKED_LOGIT)
         logits = placed[:, :-1, :, lowest : lowest + pitches]
         torch.add(cells, self._bias, out=logits.view(cells.shape))
         first = frames[0] % patches.frames

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from model.ranges import explained
+from model.validation import format_error
 from service.protocol.faults import CloseCode, ErrorCode, ProtocolError, internal_error
 from service.protocol.server_messages import Error
 
@@ -55,7 +55,7 @@ async def answer_fault(request: Request, error: Exception) -> Response:
             code = next(known, ErrorCode.INTERNAL)
             return answer_to(ProtocolError(code, str(error.detail)), error.headers)
         case RequestValidationError():
-            complaints = [explained({**one, "loc": one["loc"][1:]}) for one in error.errors()]
+            complaints = [format_error({**one, "loc": one["loc"][1:]}) for one in error.errors()]
             return answer_to(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(complaints)))
         case _:  # its text may name files and settings: it is logged, not sent
             return answer_to(internal_error())

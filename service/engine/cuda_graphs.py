@@ -24,10 +24,10 @@ from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
 from service.stream.windows import Due, Probabilities
 
-MOST_BATCH = 128  # windows
-LONGEST_STEP_MS = 25.0  # of a worker: a live window waits for one step at most
-_MOST_GRAPHS = 64
-_LEAST_WINDOWS = 1 << 3  # a smaller bucket saves nothing
+MAX_BATCH_WINDOWS = 128  # windows
+MAX_STEP_MS = 25.0  # of a worker: a live window waits for one step at most
+_MAX_GRAPHS = 64
+_MIN_WINDOWS = 1 << 3  # a smaller bucket saves nothing
 
 Repeat = Callable[[], None]
 Capture = Callable[[Callable[[], None]], Repeat]
@@ -61,16 +61,16 @@ class _Bucket:
     ) -> None:
         pinned = device.type == "cuda"
         samples = fast.context + WINDOW + 1  # and the shift
-        self.given = torch.zeros(windows, samples, pin_memory=pinned)
+        self.inputs = torch.zeros(windows, samples, pin_memory=pinned)
         on_device = torch.zeros(windows, samples, device=device)
         with torch.inference_mode():
             shape = fast.predict(on_device[:1], positions).shape[1:]
-        self.found = torch.zeros(windows, *shape, pin_memory=pinned)
+        self.outputs = torch.zeros(windows, *shape, pin_memory=pinned)
 
         def work() -> None:
             with torch.inference_mode():
-                on_device.copy_(self.given, non_blocking=True)
-                self.found.copy_(fast.predict(on_device, positions), non_blocking=True)
+                on_device.copy_(self.inputs, non_blocking=True)
+                self.outputs.copy_(fast.predict(on_device, positions), non_blocking=True)
 
         self.work = work  # a graph keeps nothing of what it reads and writes
         self.replay = capture(work)
@@ -92,7 +92,7 @@ class GraphRunner:
         self._common = common
         self._capture = capture
         self._buckets: OrderedDict[tuple[int, int, int], _Bucket] = OrderedDict()
-        self.batch_windows = _LEAST_WINDOWS
+        self.batch_windows = _MIN_WINDOWS
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """Its state is the audio before the window."""
@@ -107,33 +107,33 @@ class GraphRunner:
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         bucket = self._bucket(len(rows), positions)
-        torch.stack(list(rows), out=bucket.given[: len(rows)])
+        torch.stack(list(rows), out=bucket.inputs[: len(rows)])
         bucket.replay()
         if self._device.type == "cuda":
             torch.cuda.current_stream().synchronize()  # of this worker thread alone
-        return bucket.found[: len(rows)].numpy().copy()
+        return bucket.outputs[: len(rows)].numpy().copy()
 
     def warm_up(self) -> None:
         """Record the common graphs, and see which batch is still quick enough."""
-        size = _LEAST_WINDOWS
-        while size <= MOST_BATCH:
+        size = _MIN_WINDOWS
+        while size <= MAX_BATCH_WINDOWS:
             rows = [torch.zeros(self._fast.context + WINDOW + 1)] * size
             took_s = max(
                 min(timeit.repeat(partial(self.predict, rows, positions), repeat=3, number=1))
                 for positions in self._common
             )
-            if 1000 * took_s > LONGEST_STEP_MS and size > _LEAST_WINDOWS:
+            if 1000 * took_s > MAX_STEP_MS and size > _MIN_WINDOWS:
                 break
             self.batch_windows, size = size, 2 * size
 
     def _bucket(self, windows: int, positions: slice) -> _Bucket:
         """The smallest bucket that holds them; the least recently used ones are forgotten."""
-        size = max(_LEAST_WINDOWS, 1 << (windows - 1).bit_length())
+        size = max(_MIN_WINDOWS, 1 << (windows - 1).bit_length())
         key = (size, positions.start, positions.stop)
         bucket = self._buckets.pop(key, None)
         if bucket is None:
             bucket = _Bucket(self._fast, size, positions, self._device, self._capture)
-            if len(self._buckets) >= _MOST_GRAPHS:
+            if len(self._buckets) >= _MAX_GRAPHS:
                 self._buckets.popitem(last=False)
         self._buckets[key] = bucket
         return bucket

@@ -38,7 +38,7 @@ def _quota() -> float:
         return math.inf
 
 
-def load_shipped(model: str, device: str) -> EngineModel:
+def load_network(model: str, device: str) -> EngineModel:
     """Weights by name or path, either of which may be `auto`. Raises `model.storage.WeightsError`,
     or what torch raises if there is no such device."""
     from model import storage
@@ -67,6 +67,6 @@ def pick_model(model: str, device: str) -> str:
     return "live" if fastest_dtype(torch.device(device)) == torch.bfloat16 else "light"
 
 
-def given(network: EngineModel, model: str, device: str) -> EngineModel:
+def return_network(network: EngineModel, model: str, device: str) -> EngineModel:
     """A network that came with the question (`functools.partial`), whatever it asks for."""
     return network

@@ -11,7 +11,13 @@ import numpy as np
 from model.config import ModelConfig
 from model.transcriber import FeatureStream
 from service.engine.load import available_cores
-from service.engine.runners import EngineModel, compute, device_of, prepare_thread, runner_of
+from service.engine.runners import (
+    EngineModel,
+    compute,
+    configure_torch_thread,
+    device_of,
+    make_runner,
+)
 from service.stream.windows import MOST_WINDOWS, Due, EngineError, Probabilities
 
 
@@ -22,10 +28,10 @@ class LocalComputer:
     def __init__(self, transcriber: EngineModel, workers: int | None = None) -> None:
         self.config: ModelConfig = transcriber.config
         self.card: Mapping[str, Any] = transcriber.card
-        self._runner = runner_of(transcriber)
+        self._runner = make_runner(transcriber)
         on_cpu = device_of(transcriber).type == "cpu"
         self.workers = workers or (available_cores() if on_cpu else 1)
-        self._pool = ThreadPoolExecutor(self.workers, "compute", prepare_thread)
+        self._pool = ThreadPoolExecutor(self.workers, "compute", configure_torch_thread)
 
     def submit(self, segment: Due) -> Future[Probabilities]:
         try:

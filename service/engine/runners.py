@@ -157,7 +157,7 @@ def device_of(transcriber: EngineModel) -> torch.device:
     return torch.device("cpu")
 
 
-def runner_of(transcriber: EngineModel) -> Runner:
+def make_runner(transcriber: EngineModel) -> Runner:
     """The fastest runner for a transcriber on the device of its weights."""
     if isinstance(transcriber, Network):
         device = device_of(transcriber)
@@ -190,7 +190,7 @@ def window_ms(runner: Runner, clock: Callable[[], float], positions: slice = _TR
     return 1000 * max(min(runs), 1e-6)
 
 
-def prepare_thread() -> None:
+def configure_torch_thread() -> None:
     """For a thread that computes: a single core, and tiny numbers rounded to zero. Audio that fades
     out below 1e-38 would make the front-end fifty times slower, since x86 handles denormal numbers
     in microcode."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.ranges import NotNegative, Positive, checked
+from model.validation import NotNegative, Positive, validated_dataclass
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 ONSET_RADIUS = 2  # frames before and after an onset peak that are lower
@@ -24,7 +24,7 @@ Bias = Annotated[float, Field(ge=-MAX_ODDS, le=MAX_ODDS)]
 Threshold = Annotated[float, Field(gt=0, le=1)]  # silence has 0
 
 
-@checked(kw_only=True)
+@validated_dataclass(kw_only=True)
 class LineSettings:
     """Natural log-odds; ``again_threshold`` is a probability.
 
@@ -43,7 +43,7 @@ class LineSettings:
     again_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.35
 
 
-@checked(kw_only=True)
+@validated_dataclass(kw_only=True)
 class TrackerSettings:
     """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
 

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from model.config import INSTRUMENTS
-from model.ranges import explained
+from model.validation import format_error
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import (
     MAX_CHANNELS,
@@ -197,4 +197,4 @@ def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolEr
     if starting and path[:1] == ["resume"]:
         code = ErrorCode.BAD_RESUME
     # It may quote the client's own text: keep the answer short.
-    return ProtocolError(code, explained({**first, "loc": path})[:300])
+    return ProtocolError(code, format_error({**first, "loc": path})[:300])

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
-from model.ranges import checked
+from model.validation import validated_dataclass
 from service.protocol.faults import ErrorCode, ProtocolError
 
 MIN_LOOKAHEAD_HOPS = 4
@@ -106,7 +106,7 @@ def _known(name: str) -> str:
 Instrument = Annotated[str, AfterValidator(_known)]
 
 
-@checked(slots=True, kw_only=True)
+@validated_dataclass(slots=True, kw_only=True)
 class StreamOptions:
     """How a stream is transcribed.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from model.ranges import explained
+from model.validation import format_error
 from service.protocol.midi_file import DEFAULT_TEMPO, FileNote, Tempo
 from service.score.beats import F64, I64, MIN_STEADY_CONFIDENCE, NO_BEAT_HINTS, BeatHints, Beats
 from service.score.live import LiveBeat, fill_gaps
@@ -128,7 +128,7 @@ def beat_hints_from(options: Namespace) -> BeatHints:
     try:
         return BeatHints(**{name: given[name] for name in BeatHints.model_fields if name in given})
     except ValidationError as error:
-        raise ValueError(explained(error.errors()[0])) from None
+        raise ValueError(format_error(error.errors()[0])) from None
 
 
 def _bpm(text: str) -> float:

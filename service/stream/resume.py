@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pydantic import TypeAdapter, ValidationError
 
 from model.config import WINDOW
-from model.ranges import explained
+from model.validation import format_error
 from service.audio.resample import RateRatio
 from service.notes.resume import ResumePoint, impossible
 from service.protocol.client_messages import Checkpoint
@@ -110,4 +110,4 @@ def resume_point(checkpoint: Checkpoint) -> ResumePoint:
         return _POINT.validate_python(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise impossible(explained(first)[:300]) from None
+        raise impossible(format_error(first)[:300]) from None

@@ -53,7 +53,7 @@ def set_up(
     rate_hz, schedule = config.sample_rate, WindowSchedule.of(options, config)
     last_age = None
     if options.mode is Mode.ANYTIME:
-        last_age = max(0, options.lookahead_hops(rate_hz) - config.newest_hops)
+        last_age = max(0, options.lookahead_hops(rate_hz) - config.min_lookahead_hops)
     heads, bends = config.outputs, options.bends
     detector = EventDetector(settings, HOP / rate_hz, heads, options.instruments, last_age, bends)
     check_instruments(options.instruments, detector.instruments)
@@ -117,7 +117,7 @@ def stated_delay(
     if options.mode is Mode.ANYTIME and settings.usual_onset_age is not None:
         # From a note's time to the end of the window that decides it.
         wait_frames = (options.frames_per_window - 1) / 2  # for the block, on average
-        usual_frames = config.newest_hops + settings.usual_onset_age + wait_frames
+        usual_frames = config.min_lookahead_hops + settings.usual_onset_age + wait_frames
         median_ms = round(usual_frames * hop_ms + resampler_ms, 3)
     return Delay(
         note_on_ms=held_ms + detector.on_delay_frames * hop_ms,

@@ -207,7 +207,7 @@ class Stream:
             if self._on_frames is not None:
                 self._on_frames(self._frames, frames)
             # The shift with which the block's first frame was read when it was new.
-            raised = self._tuner.offset_cents(HOP * (self._frames + self.config.newest_hops))
+            raised = self._tuner.offset_cents(HOP * (self._frames + self.config.min_lookahead_hops))
             block_frames = self._schedule.block_frames
             if self._frames >= self._listens_from:
                 events += self._detector.push(self._frames, frames, block_frames, raised)

@@ -62,7 +62,7 @@ class WindowSchedule:
         """The schedule of a stream with these options; in anytime mode of its newest frames."""
         lookahead_hops = options.lookahead_hops(config.sample_rate)
         if options.mode is Mode.ANYTIME:
-            lookahead_hops = config.newest_hops
+            lookahead_hops = config.min_lookahead_hops
         return cls(lookahead_hops, options.frames_per_window)
 
     @property

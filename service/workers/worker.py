@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from model.transcriber import FeatureStream
-from service.engine.cuda_graphs import LONGEST_STEP_MS
+from service.engine.cuda_graphs import MAX_STEP_MS
 from service.engine.runners import (
     EngineModel,
     compute,
+    configure_torch_thread,
     device_of,
-    prepare_thread,
-    runner_of,
+    make_runner,
     window_ms,
 )
 from service.notes.tracker_settings import TrackerSettings
@@ -84,7 +84,7 @@ def run(
                 return
         setup = first[0][1]
         assert isinstance(setup, Setup)
-        prepare_thread()
+        configure_torch_thread()
         try:
             model = setup.load(setup.model, setup.device)
             worker = Worker(model, memory)
@@ -126,12 +126,12 @@ class Worker:
     """What a worker has to do, and one step of it at a time."""
 
     def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
-        self.config, self.runner = model.config, runner_of(model)
+        self.config, self.runner = model.config, make_runner(model)
         on_cpu = device_of(model).type == "cpu"
         one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
         self._batch_windows = self.runner.batch_windows
         if on_cpu:
-            self._batch_windows = max(1, min(self._batch_windows, int(LONGEST_STEP_MS / one_ms)))
+            self._batch_windows = max(1, min(self._batch_windows, int(MAX_STEP_MS / one_ms)))
         self.hello = Hello(model.config, dict(model.card), str(device_of(model)))
         self._settings = TrackerSettings.from_card(model.card)
         self._samples, self._probabilities = slots(model.config, memory)

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.engine.load import available_cores, load_shipped
+from service.engine.load import available_cores, load_network
 from service.stream.recording import Performance, transcribe_file
 from service.stream.windows import Computer
 from service.workers.messages import Setup
@@ -52,7 +52,7 @@ def measure(path: Path, computer: Computer) -> dict[str, Any]:
 
 if __name__ == "__main__":  # the measuring process
     background = BackgroundPool(
-        Pool(Setup(load=load_shipped, model=sys.argv[2], device="cpu"), available_cores())
+        Pool(Setup(load=load_network, model=sys.argv[2], device="cpu"), available_cores())
     )
     try:
         print(json.dumps(measure(Path(sys.argv[1]), background.pool)))

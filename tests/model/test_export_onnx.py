@@ -30,18 +30,18 @@ def step(live_onnx: Path) -> Model:
 
 def step_difference(transcriber: TranscriptionModel, model: Model, seed: int) -> float:
     """The largest, from the answers to whole windows whose audio began as a stream's does."""
-    running, facts = session(model), export_onnx.facts(model)
-    block, ahead = facts["block_frames"], facts["lookahead_hops"]
-    assert facts["first_frame"] == 1 - ahead
+    running, metadata = session(model), export_onnx.onnx_metadata(model)
+    block, ahead = metadata["block_frames"], metadata["lookahead_hops"]
+    assert metadata["first_frame"] == 1 - ahead
     audio = np.random.default_rng(seed).normal(0, 0.1, HOP * 80).astype(np.float32)
-    state = {name: np.zeros((1, *shape), np.float32) for name, shape in facts["state"].items()}
+    state = {name: np.zeros((1, *shape), np.float32) for name, shape in metadata["state"].items()}
     stream = np.zeros(transcriber.config.context + WINDOW, np.float32)
     newest, worst = FRAMES - ahead, 0.0
     for new in audio.reshape(-1, 1, HOP * block):
         found, *after = running.run(None, {"new": new, **state})
         state = dict(zip(state, after, strict=True))
         stream = np.concatenate([stream[HOP * block :], new[0]])
-        wanted = transcriber.predict(torch.from_numpy(stream)[None])[:, : len(facts["heads"])]
+        wanted = transcriber.predict(torch.from_numpy(stream)[None])[:, : len(metadata["heads"])]
         difference = found - wanted[:, :, newest - block + 1 : newest + 1].numpy()
         worst = max(worst, abs(difference).max())
     return worst
@@ -66,9 +66,9 @@ def test_what_cannot_be_exported(config: ModelConfig, ahead: int, message: str) 
 
 
 def test_streams_of_a_batch_do_not_meet(step: Model) -> None:
-    facts = export_onnx.facts(step)
-    noise = np.random.default_rng(3).normal(0, 0.1, (2, HOP * facts["block_frames"]))
-    state = {name: np.zeros((2, *shape), "f") for name, shape in facts["state"].items()}
+    metadata = export_onnx.onnx_metadata(step)
+    noise = np.random.default_rng(3).normal(0, 0.1, (2, HOP * metadata["block_frames"]))
+    state = {name: np.zeros((2, *shape), "f") for name, shape in metadata["state"].items()}
     both = session(step).run(None, {"new": noise.astype("f"), **state})
     half = {name: value[:1] for name, value in state.items()}
     alone = session(step).run(None, {"new": noise[:1].astype("f"), **half})

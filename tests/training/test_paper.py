@@ -15,7 +15,7 @@ from training import evaluate, run
 from training.algorithmic import evaluate as algorithmic
 from training.evaluation import plots
 from training.lambada import evaluate as lambada
-from training.lambada.passages import made_up_passages
+from training.lambada.passages import synthetic_passages
 
 LOOP = "--loop.steps 1 --loop.minutes 0 --loop.validate-steps 0"
 SMALL = {
@@ -58,7 +58,7 @@ def test_the_pages_commands_run_as_written(
     write_archive(tmp_path / "ARCHIVE")
     (tmp_path / "SYNTH").symlink_to(synth_root)
     (tmp_path / "TEXT").mkdir()
-    passages = made_up_passages(np.random.default_rng(0), 30)
+    passages = synthetic_passages(np.random.default_rng(0), 30)
     for name in ("train", "lambada_development_plain_text", "lambada_test_plain_text"):
         (tmp_path / "TEXT" / f"{name}.txt").write_text(passages)
     vectors = "".join(f"{word} 0.1 -0.2 0.3\n" for word in sorted(set(passages.split())))

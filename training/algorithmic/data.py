@@ -35,7 +35,7 @@ Symbols = NDArray[np.uint8]
 PADDING = 0
 DIGIT = 1  # symbol of the digit 0; the digit 1 follows
 PLUS, TIMES = 11, 12
-LARGEST_KEY = 11  # of the numbers to sort; the smallest is 1
+MAX_KEY = 11  # of the numbers to sort; the smallest is 1
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def draw_numbers(sign: int, rng: Rng, length: int, count: int) -> Symbols:
 
 
 def draw_keys(rng: Rng, length: int, count: int) -> Symbols:
-    """Numbers to sort, 1 ... LARGEST_KEY: (count, length)."""
-    return rng.integers(1, LARGEST_KEY + 1, (count, length), dtype=np.uint8)
+    """Numbers to sort, 1 ... MAX_KEY: (count, length)."""
+    return rng.integers(1, MAX_KEY + 1, (count, length), dtype=np.uint8)
 
 
 def add(inputs: Symbols) -> Symbols:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from model.config import RELEASED_RSE, RSEConfig
-from model.ranges import Count, Fraction, FromZero, checked
 from model.symbols import SymbolConfig, SymbolNetwork
+from model.validation import Count, Fraction, FromZero, validated_dataclass
 from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examples, make_bins
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
@@ -24,7 +24,7 @@ from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, 
 VALIDATION_STREAM = 1  # of the seed; the training set takes 0
 
 
-@checked()
+@validated_dataclass()
 class AlgorithmicConfig:
     """Data, network and objective of an algorithmic task."""
 

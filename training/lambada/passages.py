@@ -157,7 +157,7 @@ def _previous(text: NDArray[np.int32]) -> I64:
 NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
 
 
-def made_up_passages(rng: Rng, count: int) -> str:
+def synthetic_passages(rng: Rng, count: int) -> str:
     """Lines for a first try without any data: of three people, the one that is called answers."""
     lines = []
     for _ in range(count):

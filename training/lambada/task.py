@@ -14,16 +14,16 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from model.config import RSEConfig
-from model.ranges import Count, Fraction, FromZero, checked
 from model.storage import read_tensors, write_whole
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
+from model.validation import Count, Fraction, FromZero, validated_dataclass
 from training.lambada.novels import Novels, is_collection, read_novels
 from training.lambada.passages import (
     Passages,
     cut_passages,
-    made_up_passages,
     read_passages,
     read_training_passages,
+    synthetic_passages,
 )
 from training.lambada.reader import Encoded, Reader, encode, place
 from training.lambada.words import Vocabulary, corpus_vectors, embedding_table, read_vectors
@@ -77,7 +77,7 @@ class FrozenEmbedding(nn.Module):
         return self._table[0][symbols.cpu()].to(symbols.device)
 
 
-@checked()
+@validated_dataclass()
 class LambadaConfig:
     """Data, network and objective."""
 
@@ -123,7 +123,7 @@ class LambadaTask:
         if config.made_up:
             paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]
             for seed, path in enumerate(paths):
-                text = made_up_passages(np.random.default_rng(seed), config.made_up)
+                text = synthetic_passages(np.random.default_rng(seed), config.made_up)
                 write_whole(path, text.encode())
             config = replace(config, train=paths[0], validation=paths[1])
         self.config = config

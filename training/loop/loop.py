@@ -21,8 +21,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.ranges import Count, Flag, FromZero, NotNegative, checked
 from model.storage import WeightsError, fastest_dtype, save_weights
+from model.validation import Count, Flag, FromZero, NotNegative, validated_dataclass
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.run_folder import read_state, write_metrics, write_state
 
@@ -32,7 +32,7 @@ _REPORT_S = 30.0  # maximum time between two reports
 _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
-@checked()
+@validated_dataclass()
 class LoopConfig:
     """How long, how fast, how often."""
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from model import storage
 from model.config import INSTRUMENT_HEADS, WINDOW, ModelConfig
-from model.ranges import Fraction, checked
 from model.storage import fastest_dtype
+from model.validation import Fraction, validated_dataclass
 from training.music.targets import Targets
 
 
@@ -108,7 +108,7 @@ TAUGHT = ("frame", "onset", "velocity", "offset")
 """Heads that learn from the teacher; classes of instruments and the pedal have labels alone."""
 
 
-@checked()
+@validated_dataclass()
 class DistillationConfig:
     """The teacher and how much its predictions count."""
 

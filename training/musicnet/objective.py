@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import LOGIT_OFFSET
-from model.ranges import Fraction, NotNegative, checked
+from model.validation import Fraction, NotNegative, validated_dataclass
 
 OTHERS_SMOOTHING = 0.1  # more than elsewhere; half of it each
 
 
-@checked()
+@validated_dataclass()
 class FrameTerms:
     """Weights of the terms; 0 leaves a term out."""
 

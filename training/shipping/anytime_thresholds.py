@@ -117,7 +117,7 @@ def gather(
 
 def full_lookahead_age(config: ModelConfig) -> int:
     """The age in frames at which the anytime mode has a frame's full look-ahead."""
-    return STREAM.lookahead_hops(config.sample_rate) - config.newest_hops
+    return STREAM.lookahead_hops(config.sample_rate) - config.min_lookahead_hops
 
 
 def every_window(
@@ -125,7 +125,7 @@ def every_window(
 ) -> Iterator[tuple[int, F32]]:
     """The newest frame and the probabilities, [heads, columns, PITCHES], of each window in anytime
     mode: of audio at the model's rate, a window every hop."""
-    schedule = WindowSchedule(computer.config.newest_hops, 1, columns - 1, last_age)
+    schedule = WindowSchedule(computer.config.min_lookahead_hops, 1, columns - 1, last_age)
     features = computer.open_stream(schedule.positions)
     frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
     after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from model.config import HOP, PITCHES
 from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded, names
 from rse_transcribe.transcription import Transcription
-from service.engine.load import available_cores, given
+from service.engine.load import available_cores, return_network
 from service.engine.local import LocalComputer
 from service.engine.runners import device_of
 from service.protocol.options import FILE_OPTIONS, AudioFormat
@@ -75,7 +75,9 @@ class Transcriber:
         processes = min(worker_processes, cores) if PROCESSES else 0
         computers: BackgroundPool | LocalComputer
         if processes > 1 and device_of(network).type == "cpu":
-            setup = Setup(load=partial(given, network), model=network.config.name, device="cpu")
+            setup = Setup(
+                load=partial(return_network, network), model=network.config.name, device="cpu"
+            )
             computers = BackgroundPool(Pool(setup, cores, processes))
             self._computer: Computer = computers.pool
         else:

@@ -69,7 +69,7 @@ def test_windows_come_with_what_was_before_them() -> None:
 
 
 def test_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_graphs, "_MOST_GRAPHS", 2)
+    monkeypatch.setattr(cuda_graphs, "_MAX_GRAPHS", 2)
     recorded = 0
 
     def counting(work: Callable[[], None]) -> Repeat:

@@ -18,7 +18,7 @@ from model.transcriber import TranscriptionModel
 from service.engine import load as load_module
 from service.engine.load import available_cores
 from service.engine.local import LocalComputer
-from service.engine.runners import CpuRunner, Runner, runner_of
+from service.engine.runners import CpuRunner, Runner, make_runner
 from service.stream.windows import Due
 from tests.networks import FILTERBANK, STRIDED, noise
 
@@ -41,7 +41,7 @@ def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tenso
 @BOTH
 @DTYPES
 def test_company_changes_no_bit(config: ModelConfig, dtype: torch.dtype) -> None:
-    runner = runner_of(network(config, dtype))
+    runner = make_runner(network(config, dtype))
     given = rows(runner, noise(4))
     alone = np.concatenate([runner.predict([row], POSITIONS) for row in given])
     for _ in range(2):  # at first tried, then known
@@ -54,7 +54,7 @@ def test_company_changes_no_bit(config: ModelConfig, dtype: torch.dtype) -> None
 def test_a_streams_windows_have_the_same_bits_together(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, agree: bool
 ) -> None:
-    runner = runner_of(network(FILTERBANK, dtype))
+    runner = make_runner(network(FILTERBANK, dtype))
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
     due = Due(audio, 12, 32, POSITIONS)
     stream = runner.open_stream(POSITIONS)
@@ -80,7 +80,7 @@ def test_a_streams_windows_have_the_same_bits_together(
 def test_rows_that_would_change_together_are_computed_alone_though_two_workers_try_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runner = runner_of(network(FILTERBANK))
+    runner = make_runner(network(FILTERBANK))
     assert isinstance(runner, CpuRunner)
     given = rows(runner, noise(2))
     alone = np.concatenate([runner.predict([row], POSITIONS) for row in given])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from model.config import RSEConfig
-from training.lambada.passages import NAMES, made_up_passages
+from training.lambada.passages import NAMES, synthetic_passages
 from training.lambada.task import LambadaConfig
 
 
@@ -14,7 +14,7 @@ from training.lambada.task import LambadaConfig
 def passages_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """300 of them, in the form of LAMBADA's files."""
     path = tmp_path_factory.mktemp("lambada") / "passages.txt"
-    path.write_text(made_up_passages(np.random.default_rng(1), 300))
+    path.write_text(synthetic_passages(np.random.default_rng(1), 300))
     return path
 
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from model.ranges import Count, Fraction, FromZero, checked
+from model.validation import Count, Fraction, FromZero, validated_dataclass
 
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
 
-@checked()
+@validated_dataclass()
 class SynthConfig:
     """The data that excerpts are made from."""
 

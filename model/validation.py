@@ -21,7 +21,7 @@ _Kind = TypeVar("_Kind", bound=type)
 
 
 @dataclass_transform(frozen_default=True)
-def checked(**options: Any) -> Callable[[_Kind], _Kind]:
+def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
     """A frozen dataclass whose fields must be as annotated; `options`: of dataclasses. Its
     ValueError names the first wrong field, what it must be and its value."""
 
@@ -36,7 +36,7 @@ def checked(**options: Any) -> Callable[[_Kind], _Kind]:
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 name = ".".join(map(str, first["loc"]))
-                raise ValueError(explained(first, name)) from None
+                raise ValueError(format_error(first, name)) from None
 
         made.__init__ = init
         return made
@@ -44,7 +44,7 @@ def checked(**options: Any) -> Callable[[_Kind], _Kind]:
     return decorate
 
 
-def explained(error: Mapping[str, Any], name: str | None = None) -> str:
+def format_error(error: Mapping[str, Any], name: str | None = None) -> str:
     """One of pydantic's errors as a sentence about ``name``, by default the path of the field; with
     the field's value if the error has its ``input``. What a validator of ours says follows ``name``
     only if that is given: usually it names the field itself."""

@@ -34,14 +34,15 @@ _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 @validated_dataclass()
 class LoopConfig:
-    """How long, how fast, how often."""
+    """Length, learning rate and intervals of a training run."""
 
     minutes: NotNegative = 0.0
-    """Length of the whole schedule in minutes of training; 0 counts `steps` instead."""
-    steps: FromZero = 20_000  # Length of the whole schedule in optimiser steps, if `minutes` is 0
+    """Length of the schedule in minutes of training instead of `steps`. The number of steps, and
+    with it the result, then depends on the load of the machine. 0: the length is `steps`."""
+    steps: FromZero = 20_000  # Length of the schedule in optimiser steps, if `minutes` is 0
     max_minutes: NotNegative = 0.0
-    """Save and stop after this many minutes, to continue with `resume`; 0 never stops."""
-    max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0 never stops
+    """Save and stop after this many minutes, to continue with `resume`; 0: no limit."""
+    max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0: no limit
     learning_rate: NotNegative = 2e-3  # Peak learning rate
     warmup: _BelowOne = 0.02
     """Fraction of the schedule over which the rate rises from zero; then it falls linearly to 0."""
@@ -69,7 +70,7 @@ class LoopConfig:
 
 
 class Task(Protocol):
-    """What the training loop needs from a task."""
+    """Interface of a task to the training loop."""
 
     network: nn.Module
     score: str  # the metric of `validate` that selects the best weights; higher is better
@@ -134,8 +135,8 @@ class Trainer:
         return config.learning_rate * schedule(progress, config.warmup)
 
     def resume(self) -> None:
-        """Continues from the state saved in the folder. Raises WeightsError if it is missing,
-        damaged or of another network."""
+        """Continue from the state saved in the folder. Raises WeightsError if it is missing,
+        corrupt or of another network."""
         state = read_state(self.folder, self.device)
         try:
             self.task.network.load_state_dict(state["network"])
@@ -150,8 +151,8 @@ class Trainer:
             torch.cuda.set_rng_state(state["random_cuda"].cpu())
 
     def run(self) -> dict[str, float]:
-        """Trains to the end of the schedule or of this slice; returns the last metrics, none if
-        it was interrupted."""
+        """Train to the end of the schedule or until `max_minutes` or `max_steps`. Return the
+        metrics of the last validation; an empty dict if a signal interrupted the run."""
         config = self.config
         if self.step == 0:
             torch.manual_seed(config.seed)
@@ -185,17 +186,17 @@ class Trainer:
             except FloatingPointError:
                 raise  # the weights are of no use: what was saved before stays
             except Exception:
-                if not received:  # else whoever loads its data may have heard the signal, too
+                if not received:  # else the signal may have stopped a process that loads data
                     logger.error("training failed at step %d; saving", self.step)
                     self.save()
                     raise
             if received:
                 logger.warning("interrupted at step %d; saving", self.step)
-            # Validation may take longer than whoever stops a process waits before killing it.
+            # Validation may take longer than the grace period before a process is killed.
             return self.save(validate=not received)
 
     def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
-        """Logs the losses and the pace so far."""
+        """Log the losses and the mean speed so far."""
         values = {name: part.item() for name, part in parts.items()}
         steps_s = self.step / max(1e-9, self.seconds)
         windows_s = steps_s * self.task.windows
@@ -207,8 +208,8 @@ class Trainer:
         )
 
     def train_step(self, batch: Any) -> Mapping[str, Tensor]:
-        """One optimiser step: backward, clip, step, zero. Returns the loss and its parts. Raises
-        FloatingPointError if it is not finite."""
+        """Compute gradients, clip them and update the weights. Return the loss and its parts.
+        Raises FloatingPointError if the loss is not finite."""
         network = self.task.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
@@ -226,14 +227,27 @@ class Trainer:
         return {"loss": loss.detach(), **parts}
 
     def save(self, validate: bool = True) -> dict[str, float]:
-        """Validates the averaged weights, then saves last and best weights and the state; without
-        validation the last and the state alone. Returns the metrics."""
+        """Save the averaged weights as last.safetensors and the state of the run. With `validate`,
+        then validate them, save them as best.safetensors if they are the best so far, and save
+        again with the metrics. Return the metrics.
+
+        The first save comes before the validation, which may take longer than the time that is
+        left to the process.
+        """
         network = self.average.module.eval()
-        metrics: dict[str, float] = {}
-        if validate:
-            with torch.random.fork_rng():  # validation must not influence training
-                metrics = self.task.validate(network)
-            write_metrics(self.folder, "validation", self.step, self.seconds, metrics)
+        self._write(network, {})
+        if not validate:
+            return {}
+        with torch.random.fork_rng():  # validation must not influence training
+            metrics = self.task.validate(network)
+        write_metrics(self.folder, "validation", self.step, self.seconds, metrics)
+        is_best = metrics[self.task.score] > self.best
+        self.best = max(self.best, metrics[self.task.score])
+        self._write(network, metrics, is_best)
+        return metrics
+
+    def _write(self, network: nn.Module, metrics: Mapping[str, float], best: bool = False) -> None:
+        """Write last.safetensors, best.safetensors if `best`, and the state of the run."""
         card = {
             **self.task.card(),
             "training": {
@@ -242,14 +256,11 @@ class Trainer:
                 "hours": round(self.seconds / 3600, 3),
                 "earlier": self.earlier,
             },
-            "validation": metrics,
+            "validation": dict(metrics),
         }
         save_weights(network, card, self.folder / "last.safetensors")
-        if metrics:
-            score = metrics[self.task.score]
-            if score > self.best:
-                self.best = score
-                save_weights(network, card, self.folder / "best.safetensors")
+        if best:
+            save_weights(network, card, self.folder / "best.safetensors")
         state = {
             "network": self.task.network.state_dict(),
             "average": self.average.state_dict(),
@@ -263,13 +274,12 @@ class Trainer:
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state()
         write_state(self.folder, state)
-        return metrics
 
 
 @contextlib.contextmanager
 def deferred_signals() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM, so the block can end at a good moment. A second signal raises
-    KeyboardInterrupt at once."""
+    """Collect Ctrl-C and SIGTERM in the list that this yields, so that the block can stop between
+    two steps. A second signal raises KeyboardInterrupt at once."""
     received: list[int] = []
 
     def note(number: int, _: Any) -> None:

@@ -94,6 +94,19 @@ def test_an_interrupted_run_is_saved_without_validation(tmp_path: Path) -> None:
     assert again.run().keys() == {"negative_error"}
 
 
+def test_a_run_saves_before_it_validates(tmp_path: Path) -> None:
+    class Killed(Line):
+        def validate(self, network: nn.Module) -> dict[str, float]:
+            raise KeyboardInterrupt  # the process is killed during a long validation
+
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(Killed(), replace(QUICK, max_steps=7), tmp_path).run()
+    again = Trainer(Line(), QUICK, tmp_path)
+    again.resume()
+    assert again.step == 7
+    assert (tmp_path / "last.safetensors").exists()
+
+
 def test_data_that_ends_by_the_same_signal_is_no_failure(tmp_path: Path) -> None:
     class Killed(Line):
         def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:

@@ -17,6 +17,7 @@ from service.workers.pool import Pool
 
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
+MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests that are received, wait or are rendered
 
 
 class ServiceState:
@@ -36,7 +37,8 @@ class ServiceState:
         self.tokens = Tokens(self.keys)
         self.sessions = SessionRoom(settings.max_sessions)
         self.uploads = Room(settings.max_uploads)
-        self.scores = anyio.CapacityLimiter(1)  # written at one time
+        self.scores = anyio.CapacityLimiter(1)  # scores rendered at the same time
+        self.score_requests = Room(MAX_SCORES)
         # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
         self.draining = asyncio.Event()
         self.loaded = False
@@ -81,6 +83,10 @@ class ServiceState:
         """The same of an upload."""
         most = max(1, min(MAX_UPLOADS_PER_CLIENT, self.settings.max_uploads // 2))
         return self._place(self.uploads, client, most)
+
+    def score_place(self, client: str) -> AbstractContextManager[Reservation]:
+        """Reserve a slot for a score while the block runs. Raises ProtocolError."""
+        return self._place(self.score_requests, client, MAX_SCORES_PER_CLIENT)
 
     @contextmanager
     def _place(

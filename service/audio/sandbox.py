@@ -10,6 +10,7 @@ child's packets. A packet is a byte for its kind, four for its length, then JSON
 samples. The first packet has the child's process ID.
 """
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -107,6 +108,7 @@ class _Server:
 
 _server = _Server()
 stop_server = _server.stop
+atexit.register(stop_server)
 
 
 class SandboxedDecoder:

@@ -75,6 +75,7 @@ class ErrorCode(StrEnum):
     UNDECODABLE = "undecodable", 0, 422
     BAD_SAMPLE_RATE = "bad_sample_rate", 0, 422
     EMPTY_AUDIO = "empty_audio", 0, 422
+    SCORE_TIMEOUT = "score_timeout", 0, 503
     TOO_MANY_UPLOADS = "too_many_uploads", 0, 503, True
     # any request
     NOT_FOUND = "not_found", 0, 404

@@ -4,7 +4,6 @@ The body is counted as it arrives, spooled to disk, then decoded and transcribed
 only the notes of the whole recording are kept in memory.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, closing, suppress
 from functools import partial
@@ -18,7 +17,6 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
-from starlette.types import Message
 
 from model.instruments import distinguished_by
 from service.access.keys import SCOPE_KEY
@@ -39,15 +37,14 @@ from service.upload.answer import (
     file_name,
     write_lines,
 )
-from service.upload.score import written
+from service.upload.body import LimitedBody
+from service.upload.score import render_score
 
 router = APIRouter()
 
 # Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
-# A request body may come as slowly as it is played, and no more slowly.
-MIN_BYTES_PER_S = 2000
 EXPECTED = "expected a multipart form with the recording in the field file"
 
 
@@ -105,7 +102,7 @@ async def transcribe_recording(
             return Response(performance.midi, media_type="audio/midi", headers=named)
         title = PurePath(upload.filename or "").stem
         score = partial(ScoreDocument, performance.notes, choices, title)
-        xml = await written(state.scores, score, "musicxml")
+        xml = await render_score(request, state, score, "musicxml")
         named = file_name(upload.filename, ".musicxml")
         return Response(xml, media_type=MUSICXML, headers=named)
 
@@ -114,41 +111,11 @@ async def receive_file(
     request: Request, state: ServiceState, stack: AsyncExitStack, log: UploadLog
 ) -> UploadFile:
     """The file of the form, spooled; it lives as long as the stack."""
-    settings, loop = state.settings, asyncio.get_running_loop()
-    max_bytes, patience_s = settings.max_upload_bytes, settings.idle_timeout_s
-    detail = f"the file is larger than {max_bytes / 1024**2:g} MiB"
-    too_large = ProtocolError(ErrorCode.UPLOAD_TOO_LARGE, detail)
-    stated = request.headers.get("content-length", "")
-    if stated.isdecimal() and int(stated) > max_bytes:
-        raise too_large
+    body = LimitedBody(request, state, state.settings.max_upload_bytes, stack)
+    stack.callback(lambda: setattr(log, "received", body.received))
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise ProtocolError(ErrorCode.BAD_UPLOAD, EXPECTED)
-    began_s = loop.time()
-    draining = asyncio.create_task(state.draining.wait())
-    stack.callback(draining.cancel)
-
-    async def receive() -> Message:
-        receiving = asyncio.ensure_future(request.receive())
-        try:
-            coming = [receiving, draining]
-            await asyncio.wait(coming, timeout=patience_s, return_when="FIRST_COMPLETED")
-            if state.draining.is_set():
-                raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-            if not receiving.done():
-                detail = f"no data of the upload for {patience_s:g} s"
-                raise ProtocolError(ErrorCode.IDLE_TIMEOUT, detail)
-        finally:
-            receiving.cancel()
-        message = receiving.result()
-        log.received += len(message.get("body", b""))
-        if log.received > max_bytes:
-            raise too_large
-        if log.received < MIN_BYTES_PER_S * (loop.time() - began_s - patience_s):
-            detail = f"the upload came more slowly than {MIN_BYTES_PER_S / 1000:g} kB/s"
-            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, detail)
-        return message
-
-    bounded = Request(request.scope, receive)
+    bounded = Request(request.scope, body.receive)
     try:
         form = await stack.enter_async_context(
             bounded.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)

@@ -1,20 +1,23 @@
 """`POST /score`: notes in, a score out: engraved, or as a file (PROTOCOL.md).
 
-Writing a score keeps a processor busy for seconds: a process of its own does it, for one request at
-a time, so that live streams do not wait for it.
+Rendering a score keeps a processor busy for seconds. A separate process renders one score at a
+time, so that live streams do not wait for it. The process is killed after RENDER_TIMEOUT_S, when
+its client disconnects and when the server drains.
 """
 
+import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated, Any, Literal
 
-import anyio
 from anyio import to_process
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
+from model.config import INSTRUMENTS
 from service.access.keys import SCOPE_KEY
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.score.beats import BeatHints
@@ -23,12 +26,20 @@ from service.score.live import LiveBeat
 from service.score.sheet import ScoreExtraMissing
 from service.state import ServiceState
 from service.upload.answer import MUSICXML, file_name
+from service.upload.body import LimitedBody
 
 router = APIRouter()
 
 _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # of one score: half an hour of dense piano music
 MAX_BYTES = 4 << 20
+RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
+
+
+def _known_instrument(name: str | None) -> str | None:
+    if name is not None and name not in INSTRUMENTS:
+        raise ValueError(f"unknown instrument; use one of {', '.join(INSTRUMENTS)}")
+    return name
 
 
 class ScoreNote(BaseModel):
@@ -38,7 +49,7 @@ class ScoreNote(BaseModel):
     offset_s: float = Field(ge=0, le=86_400)
     pitch: int = Field(ge=0, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
-    instrument: str | None = Field(default=None, max_length=40)
+    instrument: Annotated[str | None, AfterValidator(_known_instrument)] = None
 
 
 class ScoreRequest(BeatHints):
@@ -59,36 +70,60 @@ class ScoreChoices(BaseModel):
 @router.post("/score")
 async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()]) -> Response:
     """`svg` answers with JSON: the engraved score, its beats and its bars."""
-    received = bytearray()
-    async for piece in request.stream():
-        received += piece
-        if len(received) > MAX_BYTES:
-            detail = f"more than {MAX_BYTES >> 20} MiB of notes"
-            raise ProtocolError(ErrorCode.UPLOAD_TOO_LARGE, detail)
-    try:
-        body = ScoreRequest.model_validate_json(bytes(received))
-    except ValidationError as error:
-        faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-        raise RequestValidationError(faults) from None
     state: ServiceState = request.app.state.service
-    with state.upload_place(request.scope[SCOPE_KEY]):
+    async with AsyncExitStack() as stack:
+        stack.enter_context(state.score_place(request.scope[SCOPE_KEY]))
+        limited = LimitedBody(request, state, MAX_BYTES, stack)
+        received = await Request(request.scope, limited.receive).body()
+        try:
+            body = ScoreRequest.model_validate_json(received)
+        except ValidationError as error:
+            faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+            raise RequestValidationError(faults) from None
         score = partial(ScoreDocument, body.notes, body, body.title, body.beats)
-        made = await written(state.scores, score, choices.form, choices.width)
-    if isinstance(made, dict):
-        return JSONResponse(made)
+        rendered = await render_score(request, state, score, choices.form, choices.width)
+    if isinstance(rendered, dict):
+        return JSONResponse(rendered)
     name = file_name(f"{body.title}.x", f".{choices.form}")
-    return Response(made, media_type=_MEDIA[choices.form], headers=name)
+    return Response(rendered, media_type=_MEDIA[choices.form], headers=name)
 
 
-async def written(
-    limiter: anyio.CapacityLimiter, score: Callable[[], ScoreDocument], form: str, width: int = 0
+async def render_score(
+    request: Request,
+    state: ServiceState,
+    score: Callable[[], ScoreDocument],
+    form: str,
+    width: int = 0,
 ) -> bytes | dict[str, Any]:
-    """A score, made in a process of its own. Raises ProtocolError."""
-    run = partial(to_process.run_sync, cancellable=True, limiter=limiter)
+    """Render a score in a separate process. Raises ProtocolError, also if it takes longer than
+    RENDER_TIMEOUT_S, and if the client disconnects or the server drains before it is done."""
+    run = partial(to_process.run_sync, cancellable=True, limiter=state.scores)
+    rendering = asyncio.create_task(run(_write, score, form, width))
+    draining = asyncio.create_task(state.draining.wait())
+    left = asyncio.create_task(_disconnected(request))
     try:
-        return await run(_write, score, form, width)
+        await asyncio.wait(
+            [rendering, draining, left], timeout=RENDER_TIMEOUT_S, return_when="FIRST_COMPLETED"
+        )
+        if rendering.done():
+            return rendering.result()
+        if draining.done():
+            raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
+        if left.done():
+            raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected")
+        detail = f"the score is not finished after {RENDER_TIMEOUT_S:g} s; send fewer notes"
+        raise ProtocolError(ErrorCode.SCORE_TIMEOUT, detail)
     except ScoreExtraMissing as missing:
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
+    finally:
+        for task in (rendering, draining, left):
+            task.cancel()
+        await asyncio.wait([rendering])  # the process has ended
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | dict[str, Any]:

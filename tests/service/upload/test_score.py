@@ -1,13 +1,22 @@
 """`POST /score` and `answer=musicxml`: notes in, a score out."""
 
+import json
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import httpx
 import numpy as np
 import pytest
 from anyio import to_process
 from starlette.testclient import TestClient
 
 from service.score import sheet
+from service.state import MAX_SCORES_PER_CLIENT
+from service.upload import score
 from tests.service.apps import post, sound_file
 from tests.service.score.music import tune
+from tests.service.servers import TONES, server_starter
 
 pytest.importorskip("music21", reason="the extra score")
 NOTES = [
@@ -50,7 +59,8 @@ def test_an_upload_answers_with_a_score(client: TestClient) -> None:
         ({"notes": []}, "notes"),
         ({"notes": [{"onset_s": -1, "offset_s": 1, "pitch": 60}]}, "notes.0.onset_s"),
         ({"notes": NOTES, "bpm": 5}, "bpm"),
-        ({"notes": NOTES * 2000}, "notes"),
+        ({"notes": NOTES * 2000}, "4 MiB"),
+        ({"notes": [NOTES[0] | {"instrument": "kazoo"}]}, "unknown instrument"),
     ],
 )
 def test_bad_notes_are_refused(client: TestClient, body: dict[str, object], words: str) -> None:
@@ -67,3 +77,35 @@ def test_missing_libraries_are_named(client: TestClient, monkeypatch: pytest.Mon
     answer = client.post("/score", json={"notes": NOTES})
     assert answer.status_code == 422
     assert "rse-transcribe[score]" in answer.json()["detail"]
+
+
+SLOW = [
+    NOTES[0] | {"onset_s": at, "offset_s": at + 0.1} for at in np.arange(0, 6000, 0.35).tolist()
+]
+
+
+def test_a_slow_score_is_stopped(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score, "RENDER_TIMEOUT_S", 0.3)
+    answer = client.post("/score", json={"notes": SLOW})
+    assert answer.status_code == 503
+    assert answer.json()["code"] == "score_timeout"
+    monkeypatch.undo()
+    assert client.post("/score", json={"notes": NOTES}).status_code == 200
+
+
+def test_a_client_that_leaves_ends_its_score_and_sigterm_ends_others(tmp_path: Path) -> None:
+    with server_starter(tmp_path) as start:
+        server = start(*TONES)
+
+        def post_score(notes: list[dict[str, object]], timeout_s: float) -> httpx.Response:
+            return httpx.post(f"{server.url}/score", json={"notes": notes}, timeout=timeout_s)
+
+        for _ in range(MAX_SCORES_PER_CLIENT + 1):  # each would hold a slot for a minute
+            with pytest.raises(httpx.ReadTimeout):
+                post_score(SLOW, 1)
+        assert post_score(NOTES, 100).status_code == 200
+        connection = HTTPConnection("127.0.0.1", server.port)
+        with closing(connection):
+            connection.request("POST", "/score", json.dumps({"notes": SLOW}))
+            assert server.terminate() == 0
+            assert json.loads(connection.getresponse().read())["code"] == "draining"

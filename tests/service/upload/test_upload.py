@@ -185,7 +185,7 @@ def test_too_many_bytes() -> None:
     with serving(max_upload_bytes=512 * 1024) as (client, _):
         stated = client.post("/transcribe", files={"file": bytes(1024 * 1024)})
         problem = check_problem(stated, 413, "upload_too_large")
-        assert problem["detail"] == "the file is larger than 0.5 MiB"
+        assert problem["detail"] == "the body is larger than 0.5 MiB"
 
         def body() -> Iterator[bytes]:  # sent in chunks, so that no length is stated
             yield FILE_HEAD

@@ -14,6 +14,7 @@ from service.protocol.midi_file import DEFAULT_TEMPO, FileNote, Tempo
 from service.score.beats import F64, I64, MIN_STEADY_CONFIDENCE, NO_BEAT_HINTS, BeatHints, Beats
 from service.score.live import LiveBeat, fill_gaps
 from service.score.metre import find_beats
+from service.score.steady import find_steady_beats
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
 # Profiles of keys by Albrecht and Shanahan (2013): shares of the pitch classes from the tonic up.
@@ -87,7 +88,7 @@ def analyse(
     key = key_of(array[:, 2].astype(int), array[:, 1] - array[:, 0])
     end_s = float(array[:, 1].max(initial=0))
     if reported is None:
-        beats = find_beats(array, hints)
+        beats = find_steady_beats(array, hints) or find_beats(array, hints)
     else:
         beats = fill_gaps(reported, float(array[:, 0].min(initial=end_s)), end_s)
     first_s = hints.first_downbeat_s

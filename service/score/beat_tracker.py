@@ -73,12 +73,12 @@ class Chords(NamedTuple):
     features: F64
 
 
-def chord_numbers(onset_s: F64) -> I64:
-    """The number of each note's chord, from 0; onsets ascend."""
+def chord_numbers(onset_s: F64, within_s: float = CHORD_S) -> I64:
+    """Return the number of each note's chord, from 0. Onsets ascend."""
     numbers = np.zeros(len(onset_s), np.int64)
     first = number = 0
     for place in range(1, len(onset_s)):
-        if onset_s[place] - onset_s[first] > CHORD_S:
+        if onset_s[place] - onset_s[first] > within_s:
             first, number = place, number + 1
         numbers[place] = number
     return numbers

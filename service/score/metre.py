@@ -33,6 +33,7 @@ _LONGEST = 6.0  # beats that count of a note
 _CUT = 8.0  # cost of a bar that is cut short
 _STAYS = 2.0  # what speaks for the metre that has been
 _NEVER = -1e6
+METRES = (2, 3, 4)  # beats per bar that are looked for
 _MIN_BEATS = 4
 _STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
 
@@ -111,10 +112,10 @@ def assign_bars(
         keep: the beats are right.
     """
     per = beats.subdivision
-    units = _Units(notes, beats)
+    units = Units(notes, beats)
     edges = np.linspace(0, units.count, max(1, round(units.count / per / _WINDOW)) + 1).astype(int)
     known = first * per if first is not None else None
-    kinds = (Metre(*kind, bar) for kind in _READINGS[per] for bar in (2, 3, 4))
+    kinds = (Metre(*kind, bar) for kind in _READINGS[per] for bar in METRES)
     score: dict[Metre, float] = {}
     for metre in kinds:
         if beats_per_bar not in (None, metre.beats_per_bar):
@@ -123,7 +124,7 @@ def assign_bars(
             continue
         score[metre] = _STAYS if metre.beats_per_bar == before else 0.0
         for window in map(slice, edges[:-1], edges[1:]):
-            phases = units.phases(metre, window) @ WEIGHTS
+            phases = units.weighted(metre, window)
             if known is not None and window.start <= known < window.stop:
                 phases = phases[known % metre.bar, None]
             elif keep:
@@ -142,7 +143,7 @@ def assign_bars(
     )
 
 
-class _Units:
+class Units:
     """What begins on each unit of some beats, and what that says of a metre."""
 
     def __init__(self, notes: F64, beats: Beats) -> None:
@@ -183,6 +184,10 @@ class _Units:
         off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
         full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
         return float(-RARE[metre[1:]] - _TEMPO * off * off - _FULL * full * full)
+
+    def weighted(self, metre: Metre, window: slice) -> F64:
+        """Log likelihood of each unit of a bar being its first."""
+        return np.asarray(self.phases(metre, window) @ WEIGHTS)
 
     def phases(self, metre: Metre, window: slice) -> F64:
         """What the levels say, if a bar begins on unit 0, 1, ...: [units of a bar, WEIGHTS]."""

@@ -1,4 +1,4 @@
-"""A score of placed notes as MusicXML: music21 writes it, partitura spells the pitches."""
+"""A score of quantised notes as MusicXML, which music21 writes."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -12,6 +12,7 @@ import numpy as np
 
 from service.score.beats import Beats
 from service.score.quantise import QuantisedNote
+from service.score.spelling import Names, spelled
 from service.score.staves import OPEN, Chord, hands, tab_line, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
@@ -28,7 +29,6 @@ _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
 Bars = Sequence[tuple[Fraction, int]]
 Span = tuple[Fraction, Fraction, Chord | None]  # begin and end in a bar; None: a rest
 Parts = Mapping[str | None, Sequence[QuantisedNote]]  # by instrument
-Names = Mapping[tuple[Fraction, int], str]  # of notes by onset and pitch
 
 
 class ScoreExtraMissing(ImportError):
@@ -132,7 +132,7 @@ def _staff(
     elif instrument:
         player.partName = (name if instrument == "plucked" else instrument).capitalize()
     staff.insert(0, player)
-    names = _spelled(notes, beats)
+    names = spelled(notes, fifths)
     chords = [Chord(note.onset, note.length, (note.pitch,), note.grace) for note in notes]
     lines = [_by_bar(line, bars) for line in ([tab_line(chords)] if tablature else voices(chords))]
     nominal, size = beats.beats_per_bar, 0
@@ -226,18 +226,3 @@ def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> Iterator[tuple[Fra
             stop = last
         yield begin, stop
         begin = stop
-
-
-def _spelled(notes: Sequence[QuantisedNote], beats: Beats) -> Names:
-    """As music21 takes them, such as "E-4", by partitura's estimate."""
-    if not notes:
-        return {}
-    q = float(beats.quarters)
-    rows = [(float(n.onset) * q, float(n.length) * q, n.pitch, k) for k, n in enumerate(notes)]
-    fields = [("onset_beat", "f4"), ("duration_beat", "f4"), ("pitch", "i4"), ("id", "i4")]
-    found = load("partitura.musicanalysis").estimate_spelling(np.array(rows, fields))
-    signs = ("", "#", "##", "--", "-")  # by alteration, from 0 up and from -2 up
-    return {
-        (note.onset, note.pitch): f"{row['step']}{signs[int(row['alter'])]}{int(row['octave'])}"
-        for note, row in zip(notes, found, strict=True)
-    }

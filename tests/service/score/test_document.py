@@ -61,6 +61,6 @@ def test_free_rhythm_says_so() -> None:
 
 
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "partitura.musicanalysis", None)
+    monkeypatch.setitem(__import__("sys").modules, "music21", None)
     with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):
         ScoreDocument(as_notes(tune(BEATS_S, 4))).musicxml  # noqa: B018

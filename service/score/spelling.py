@@ -1,0 +1,56 @@
+"""Names of pitches that agree with a key signature.
+
+Names lie on the line of fifths: C is 0, G is 1, F is -1. The seven notes of a key are -1 to 5 from
+its signature. A chromatic note is named as the raised or lowered note that the melody continues.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from service.score.quantise import QuantisedNote
+
+Names = Mapping[tuple[Fraction, int], str]  # of notes by onset and pitch
+_STEPS = "FCGDAEB"  # from -1 up
+_SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
+_LOWEST = (
+    -3
+)  # of the 12 names used without a direction: minor third of the major key to raised fifth
+
+
+def name_of(pitch: int, fifths: int, direction: int = 0) -> str:
+    """Return the name of a MIDI pitch, such as "E-4", in the notation of music21.
+
+    Args:
+        fifths: sharps of the key signature, or flats if negative.
+        direction: 1 if a semitone up follows, -1 if a semitone down follows, 0 otherwise.
+    """
+    place = (7 * pitch - fifths - _LOWEST) % 12 + _LOWEST  # from the signature
+    if not -1 <= place <= 5:
+        if direction > 0 and place < -1:
+            place += 12
+        elif direction < 0 and place > 5:
+            place -= 12
+    place += fifths
+    if place not in _SINGLE:
+        place += 12 if place < 0 else -12
+    alter, step = divmod(place + 1, 7)
+    octave = (pitch - alter) // 12 - 1
+    return f"{_STEPS[step]}{'#' * alter}{'-' * -alter}{octave}"
+
+
+def spelled(notes: Sequence[QuantisedNote], fifths: int) -> Names:
+    """Return the names of the notes in a key signature."""
+    pitches: dict[Fraction, set[int]] = {}
+    for note in notes:
+        pitches.setdefault(note.onset, set()).add(note.pitch)
+    onsets = sorted(pitches)
+
+    def direction(note: QuantisedNote) -> int:
+        following = bisect_right(onsets, note.onset)
+        later = pitches[onsets[following]] if following < len(onsets) else set()
+        return (note.pitch + 1 in later) - (note.pitch - 1 in later)
+
+    return {
+        (note.onset, note.pitch): name_of(note.pitch, fifths, direction(note)) for note in notes
+    }

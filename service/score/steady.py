@@ -1,0 +1,133 @@
+"""Beats of a performance that keeps one tempo, as music played to a click does.
+
+The spectrum of the onsets has a line at the rate of the shortest regular notes. The performance is
+steady if one line is strong and keeps its phase throughout. The beat is a multiple of that note:
+the one nearest to the tempo that people tap. Bars start where the metre's evidence is strongest.
+"""
+
+import numpy as np
+
+from service.score.beat_tracker import chord_numbers
+from service.score.beats import F64, BeatHints, Beats
+from service.score.metre import METRES, Metre, Units
+
+STRUM_S = 0.06  # onsets within this time are one beat event: a strummed chord
+MIN_CHORDS, MIN_S, MAX_S = 16, 6.0, 3600.0
+_BIN_S = 0.005
+_RATES_HZ = (1.0, 12.0)  # of the shortest regular notes
+_MIN_LINE, _MIN_POWER = 0.4, 12.0  # resultant length of the phases; the same squared times chords
+_WINDOW_S, _MAX_DRIFT_S = 8.0, 0.010  # the line's phase in windows, RMS about that of the whole
+_TAPPED_BPM = 118.0  # geometric middle of 84 and 168: no multiple by two is nearer outside
+_CHORDS = 1.85  # usual in a beat: sparser music has slower beats
+_MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # notes of the line in a beat, in two and in three parts
+_TRIPLE = 0.05  # surplus of a line in three parts over one in two
+_SWUNG = (
+    0.35  # share of notes on the second third of a beat, of those off the beat: swing has fewer
+)
+_USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
+_STARTS = 4.5  # log likelihood that the first chord starts a bar
+_JUDGED = 60  # beats judged at once: a multiple of the beats of any bar
+
+
+def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
+    """Return beats on a constant grid, or None if the tempo is not steady or cannot be found.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
+    """
+    number = chord_numbers(notes[:, 0], STRUM_S)
+    if len(number) == 0 or number[-1] + 1 < MIN_CHORDS:
+        return None
+    time_s = np.bincount(number, notes[:, 0]) / np.bincount(number)
+    if not MIN_S <= time_s[-1] - time_s[0] <= MAX_S:
+        return None
+    rate_hz, strength = _strongest_line(time_s)
+    if strength < _MIN_LINE or strength**2 * len(time_s) < _MIN_POWER:
+        return None
+    if _drift_s(time_s, rate_hz) > _MAX_DRIFT_S:
+        return None
+    count, subdivision = _notes_of_beat(time_s, rate_hz, hints.bpm)
+    if hints.bpm and abs(60 * rate_hz / count / hints.bpm - 1) > 0.08:
+        return None
+    return _barred(notes, time_s, count / rate_hz, count, subdivision, hints)
+
+
+def _resultant(time_s: F64, rate_hz: float) -> complex:
+    """Return the mean of the phases of times at a rate, as vectors of length 1."""
+    return complex(np.exp(2j * np.pi * rate_hz * time_s).mean())
+
+
+def _strongest_line(time_s: F64) -> tuple[float, float]:
+    """Return rate and resultant length of the strongest line of the spectrum."""
+    place = np.round((time_s - time_s[0]) / _BIN_S).astype(int)
+    size = 4 << int(place[-1]).bit_length()
+    spectrum = np.abs(np.fft.rfft(np.bincount(place, minlength=size)))
+    low, high = (round(rate * size * _BIN_S) for rate in _RATES_HZ)
+    peak_hz = (low + int(spectrum[low:high].argmax())) / (size * _BIN_S)
+    near_hz = peak_hz + np.linspace(-1, 1, 41) / (size * _BIN_S)
+    lengths = [abs(_resultant(time_s, rate)) for rate in near_hz]
+    best = int(np.argmax(lengths))
+    return float(near_hz[best]), lengths[best]
+
+
+def _drift_s(time_s: F64, rate_hz: float) -> float:
+    """Return the RMS difference between the phase of the whole and the phases of windows."""
+    vectors = np.exp(2j * np.pi * rate_hz * time_s)
+    window = ((time_s - time_s[0]) / _WINDOW_S).astype(int)
+    sums = np.bincount(window, vectors.real) + 1j * np.bincount(window, vectors.imag)
+    apart = np.angle(sums * np.conj(sums.sum()))
+    rms = np.sqrt((np.abs(sums) * apart**2).sum() / np.abs(sums).sum())
+    return float(rms / (2 * np.pi * rate_hz))
+
+
+def _notes_of_beat(time_s: F64, rate_hz: float, bpm: float | None) -> tuple[int, int]:
+    """Return the number of notes of the line in a beat, and in how many parts the beat divides."""
+    halves, thirds = (abs(_resultant(time_s, rate_hz / parts)) for parts in (2, 3))
+    parts = 3 if thirds > max(halves + _TRIPLE, 0.2) else 2
+    chords_hz = (len(time_s) - 1) / (time_s[-1] - time_s[0])
+    dense_bpm = min(_TAPPED_BPM, 60 * chords_hz / _CHORDS)
+    tapped = np.log(bpm or np.sqrt(_TAPPED_BPM * dense_bpm))
+    count = min(_MULTIPLES[parts], key=lambda n: abs(np.log(60 * rate_hz / n) - tapped))
+    if parts == 2:
+        return count, 2
+    phase = np.angle(_resultant(time_s, rate_hz / 3)) / (2 * np.pi)
+    third = np.round(3 * (time_s * rate_hz / 3 - phase)).astype(int) % 3
+    second, last = (np.count_nonzero(third == n) for n in (1, 2))
+    return count, 3 if second > _SWUNG * (second + last) else 2
+
+
+def _barred(
+    notes: F64, time_s: F64, beat_s: float, count: int, subdivision: int, hints: BeatHints
+) -> Beats:
+    """Return beats of one length, with the phase and the bars that have the strongest evidence."""
+    note_s = beat_s / count
+    phase = np.angle(_resultant(time_s, 1 / note_s)) / (2 * np.pi) * note_s
+    start_s = phase + note_s * np.round((time_s[0] - phase) / note_s)
+    last = int(np.ceil((notes[:, 1].max() - start_s) / beat_s)) + 2
+    best: tuple[float, Beats] | None = None
+    for shift in range(count):  # of the first chord, in notes of the line, after a beat
+        grid_s = start_s - shift * note_s + beat_s * np.arange(last)
+        beats = Beats(grid_s, np.zeros(last, np.int64), 4, subdivision, 1.0)
+        units = Units(notes, beats)
+        for size in METRES if hints.beats_per_bar is None else (hints.beats_per_bar,):
+            metre = Metre(subdivision, subdivision, size)
+            step = _JUDGED * subdivision
+            phases = np.full(size, _USUAL if size == 4 else 0.0)
+            for start in range(0, units.count, step):
+                window = slice(start, start + step)
+                phases += units.weighted(metre, window)[::subdivision]
+                phases += units.prior(metre, window)
+            if shift == 0:
+                phases[0] += _STARTS
+            if hints.first_downbeat_s is not None:
+                known = round((hints.first_downbeat_s - grid_s[0]) / beat_s)
+                off = abs(grid_s[0] + known * beat_s - hints.first_downbeat_s)
+                phases[np.arange(size) != known % size] = -np.inf
+                phases -= 100 * off / beat_s
+            first = int(np.argmax(phases))
+            if best is None or phases[first] > best[0]:
+                bar = (np.arange(last) - first) % size
+                found = Beats(grid_s, bar, size, subdivision, 1.0)
+                best = float(phases[first]), found
+    assert best is not None
+    return best[1]

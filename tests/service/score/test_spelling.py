@@ -1,0 +1,61 @@
+"""Spelling of pitches in a key."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.score.document import ScoreDocument
+from service.score.quantise import QuantisedNote
+from service.score.spelling import name_of, spelled
+from tests.service.score.music import as_notes
+
+music21 = pytest.importorskip("music21", reason="the extra score")
+MAJOR, MINOR = (0, 2, 4, 5, 7, 9, 11, 12), (0, 2, 3, 5, 7, 8, 10, 12)
+
+
+def scale_and_chords(tonic: int, minor: bool) -> list[tuple[float, float, int, int]]:
+    """Return two scales up and down, with cadences, of half a second each."""
+    scale = MINOR if minor else MAJOR
+    third = 3 if minor else 4
+    chords = (0, third, 7), (5, 5 + third, 12), (7, 11, 14), (0, third, 7)
+    rows, now = [], 0.5
+    for _ in range(2):
+        for step in (*scale, *scale[::-1], 0):
+            rows.append((now, now + 0.45, 60 + tonic + step, 80))
+            now += 0.5
+        for chord in chords:
+            rows += [(now, now + 0.9, 48 + tonic + step, 80) for step in chord]
+            now += 1
+    return rows
+
+
+@pytest.mark.parametrize("minor", [False, True])
+@pytest.mark.parametrize("tonic", range(12))
+def test_keys_have_no_accidental_that_the_scale_does_not_need(tonic: int, minor: bool) -> None:
+    score = ScoreDocument(as_notes(np.array(scale_and_chords(tonic, minor))))
+    fifths = score.analysis.key.fifths
+    assert (fifths - (7 * (tonic + 3 * minor))) % 12 == 0
+    opened = music21.converter.parseData(score.musicxml, format="musicxml")
+    names = {pitch.name for pitch in opened.flatten().pitches}
+    signature = music21.key.KeySignature(fifths)
+    scale = {pitch.name for pitch in signature.getScale("minor" if minor else "major").pitches}
+    leading = {name_of(59 + tonic, fifths, 1)[:-1]} if minor else set()
+    assert names <= scale | leading
+
+
+def test_chromatic_notes_are_spelled_by_direction() -> None:
+    line = (60, 61, 62, 61, 60, 66, 67, 68, 67)
+    notes = [QuantisedNote(p, Fraction(n), Fraction(1)) for n, p in enumerate(line)]
+    names = [spelled(notes, 0)[note.onset, note.pitch] for note in notes]
+    assert names == ["C4", "C#4", "D4", "D-4", "C4", "F#4", "G4", "A-4", "G4"]
+
+
+@given(st.integers(24, 127), st.integers(-6, 6), st.integers(-1, 1))
+def test_names_sound_as_the_pitch(pitch: int, fifths: int, direction: int) -> None:
+    step, *signs, octave = list(name_of(pitch, fifths, direction))
+    assert len(signs) <= 1
+    natural = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}[step]
+    assert 12 * (int(octave) + 1) + natural + signs.count("#") - signs.count("-") == pitch

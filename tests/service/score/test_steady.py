@@ -1,0 +1,61 @@
+"""Beats of performances that keep one tempo."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.score.analysis import analyse
+from service.score.beats import NO_BEAT_HINTS, BeatHints
+from service.score.steady import find_steady_beats
+from tests.service.score.music import as_notes, free, tune
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.floats(85, 160), st.sampled_from([3, 4]), st.integers(0, 9))
+def test_steady_music_has_one_tempo(bpm: float, beats_per_bar: int, seed: int) -> None:
+    beats_s = 0.7 + np.arange(72) * 60 / bpm
+    beats = find_steady_beats(tune(beats_s, beats_per_bar, seed), NO_BEAT_HINTS)
+    assert beats is not None
+    assert np.ptp(np.diff(beats.time_s)) < 1e-9
+    assert beats.bpm in (pytest.approx(bpm, rel=0.003), pytest.approx(bpm / 2, rel=0.003))
+    assert np.abs(beats_s[0] - beats.time_s).min() < 0.02
+
+
+@pytest.mark.parametrize("bpm", [90, 119, 140, 160])
+def test_strummed_eighths_have_four_beats_from_the_first_chord(bpm: float) -> None:
+    rng = np.random.default_rng(0)
+    strums_s = 0.5 + np.flatnonzero(np.tile([1, 0, 1, 1, 0, 1, 1, 1], 10)) * 30 / bpm
+    rows = [
+        (at + 0.011 * string + rng.normal(0, 0.006), at + 0.3, pitch + (0, 5)[bar % 2], 70)
+        for at in strums_s
+        for bar in [int((at - 0.45) // (240 / bpm))]
+        for string, pitch in enumerate((40, 47, 52, 56, 59))
+    ]
+    analysis = analyse(as_notes(np.array(sorted(rows)), "plucked"))
+    assert analysis.steady
+    assert analysis.beats.bpm == pytest.approx(bpm, rel=0.005)
+    assert analysis.beats.beats_per_bar == 4
+    downs_s = analysis.beats.time_s[analysis.beats.bar == 0]
+    assert np.abs(downs_s - strums_s[0]).min() < 0.04
+    tempos = [bar for bar in analysis.tempo.bars if bar[1:] == (4, 4)]
+    assert len(tempos) == 1
+
+
+def test_rubato_and_free_playing_are_not_steady() -> None:
+    rubato_s = np.cumsum(0.5 + 0.08 * np.sin(np.arange(80) / 6))
+    assert find_steady_beats(tune(rubato_s, 4), NO_BEAT_HINTS) is None
+    waits_s = np.random.default_rng(3).exponential(0.3, 200)
+    assert find_steady_beats(free(waits_s), NO_BEAT_HINTS) is None
+
+
+def test_hints_override_the_estimate() -> None:
+    notes = tune(0.6 + np.arange(48) * 0.5, 4)
+    slow = find_steady_beats(notes, BeatHints(bpm=60))
+    assert slow is not None
+    assert slow.bpm == pytest.approx(60, rel=0.01)
+    waltz = find_steady_beats(notes, BeatHints(beats_per_bar=3, first_downbeat_s=1.1))
+    assert waltz is not None
+    assert waltz.beats_per_bar == 3
+    assert np.abs(waltz.time_s[waltz.bar == 0] - 1.1).min() < 0.03
+    assert find_steady_beats(notes, BeatHints(bpm=77)) is None

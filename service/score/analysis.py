@@ -98,8 +98,19 @@ def analyse(
     period_s = 60 / hints.bpm if hints.bpm else _FREE_BEAT_S
     time_s = np.arange(0, end_s + 1 + 2 * period_s, period_s)
     metre = hints.beats_per_bar or 4
+    if not hints.bpm:
+        time_s = _eventful_bars(time_s, array[:, :2], metre)
     free = Beats(time_s, np.arange(len(time_s)) % metre, metre, 2, 0.0)
     return Analysis(free, key, steady=hints.bpm is not None)
+
+
+def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
+    """Remove bars of free rhythm in which and next to which no note starts or ends: a silence or a
+    held note of an hour is as short as one of two bars."""
+    bar = np.arange(len(time_s)) // metre
+    events = bar[np.searchsorted(time_s, notes.ravel(), side="right").clip(1) - 1]
+    near = np.unique(events[:, None] + np.arange(-1, 2))
+    return time_s[np.isin(bar, near)] if len(notes) else time_s
 
 
 def key_of(pitch: I64, length_s: F64) -> Key:

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
+from itertools import chain
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -191,7 +192,8 @@ def _fill(
             named = [names[chord.onset, pitch] for pitch in chord.pitches] if chord else []
             if chord and chord.grace:
                 voice.insert((begin - start) * q, m21.note.Note(named[0]).getGrace())
-            for a, b in _pieces(begin, stop, start):
+            pieces = (_values(*piece, q) for piece in _pieces(begin, stop, start))
+            for a, b in chain.from_iterable(pieces):
                 if chord is None or (tablature and a > chord.onset):  # a fret is said once
                     element = m21.note.Rest()
                     # A rest would be in the way of tablature, and of another voice that sounds.
@@ -226,3 +228,26 @@ def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> Iterator[tuple[Fra
             stop = last
         yield begin, stop
         begin = stop
+
+
+def _values(begin: Fraction, end: Fraction, q: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
+    """Cut a stretch into single note values, with at most one dot. music21 would tie notes of other
+    lengths itself, also in tablature, where a tied note has no fret."""
+    while begin < end:
+        quarters = (end - begin) * q
+        while not _is_value(quarters):
+            top = 1 << (quarters.numerator.bit_length() - 1)
+            quarters = Fraction(top, quarters.denominator)
+        yield begin, begin + quarters / q
+        begin += quarters / q
+
+
+def _is_value(quarters: Fraction) -> bool:
+    """Return True if one note, plain, dotted or of a triplet, has this length."""
+    above, below = quarters.numerator, quarters.denominator
+    if below % 3 == 0:
+        below //= 3
+        return above & (above - 1) == 0
+    if above % 3 == 0:
+        above //= 3
+    return above & (above - 1) == 0 and below & (below - 1) == 0

@@ -15,6 +15,7 @@ OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of a guitar's strings, the highe
 FRETS, SPAN = 19, 4  # that a string has, and that a hand reaches
 # Costs of a fret's way, height and reach; what a note is worth.
 _MOVE, _HIGH, _STRETCH, _PLAYED = 1.0, 0.15, 0.5, 50.0
+_GHOST = 6.0  # price of leaving out a note a semitone from another of its chord
 _KEPT = 16  # paths that are followed at once
 
 Fret = tuple[int, int]  # string from 1, the highest, and fret
@@ -134,16 +135,19 @@ def tab_line(notes: Iterable[Chord]) -> list[Chord]:
     rows = [list(row) for _, row in groupby(plain, key=attrgetter("onset"))]
     chords = [_together(row)._replace(length=max(n.length for n in row)) for row in rows]
 
-    def ways(found: list[dict[int, Fret]], at: float) -> Iterator[tuple[float, float, Any]]:
-        for frets in found:
+    def ways(
+        found: list[tuple[float, dict[int, Fret]]], at: float
+    ) -> Iterator[tuple[float, float, Any]]:
+        for price, frets in found:
             pressed = [fret for _, fret in frets.values() if fret]
-            price, now = _HIGH * sum(pressed) - _PLAYED * len(frets), at
+            price += _HIGH * sum(pressed) - _PLAYED * len(frets)
+            now = at
             if pressed:
                 now = float(min(pressed))
                 price += _STRETCH * (max(pressed) - now) + _MOVE * abs(now - at)
             yield price, now, frets
 
-    found = (list(_frets(chord.pitches[::-1])) for chord in chords)
+    found = (list(_fingerings(chord.pitches)) for chord in chords)
     line: list[Chord] = []
     for chord, frets in zip(chords, _cheapest(2.0, found, ways), strict=True):
         if line:
@@ -152,6 +156,16 @@ def tab_line(notes: Iterable[Chord]) -> list[Chord]:
             pitches, places = zip(*sorted(frets.items()), strict=True)
             line.append(chord._replace(pitches=pitches, frets=places))
     return line
+
+
+def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]]]:
+    """Yield ways to play a chord, each with its price: with all notes, and without one note of each
+    semitone. Such a note is often a ghost, which would send an open chord up the neck."""
+    yield from ((0.0, frets) for frets in _frets(pitches[::-1]))
+    for pitch in pitches:
+        if len(pitches) > 2 and not {pitch - 1, pitch + 1}.isdisjoint(pitches):
+            rest = [other for other in pitches[::-1] if other != pitch]
+            yield from ((_GHOST - _PLAYED, frets) for frets in _frets(rest))
 
 
 def _frets(pitches: Sequence[int], first: int = 0) -> Iterator[dict[int, Fret]]:

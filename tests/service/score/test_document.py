@@ -64,3 +64,24 @@ def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "music21", None)
     with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):
         ScoreDocument(as_notes(tune(BEATS_S, 4))).musicxml  # noqa: B018
+
+
+def test_silence_and_held_notes_cost_nothing_in_free_rhythm() -> None:
+    apart = ScoreDocument(as_notes(np.array([[0, 0.5, 60, 80], [3600, 3600.5, 64, 80]])))
+    held = ScoreDocument(as_notes(np.array([[0, 86_000, 60, 80], [86_000, 86_001, 64, 80]])))
+    for score in (apart, held):
+        assert len(score.bars_s) <= 8
+        assert score.bars_s[-1] > 3500
+        assert score.musicxml.count(b"<step>E") == 1
+
+
+def test_every_note_of_a_tablature_has_a_fret() -> None:
+    rng = np.random.default_rng(0)
+    notes = free(rng.exponential(0.4, 60))
+    notes[:, 2] = 40 + notes[:, 2] % 40
+    notes[:, 1] = notes[:, 0] + rng.uniform(0.2, 3, len(notes))
+    document = ScoreDocument(as_notes(notes, "plucked")).musicxml
+    tab = music21.converter.parseData(document, format="musicxml").parts[1]
+    assert not [note for note in tab.flatten().notes if note.tie]
+    pitches = sum(len(note.pitches) for note in tab.flatten().notes)
+    assert document.count(b"<fret>") == pitches > 40

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +55,17 @@ def test_chords_that_guitarists_know() -> None:
     assert [fret for _, fret in e_minor.frets] == [0, 2, 2, 0, 0, 0]
     scale = tab_line([chord(n, p) for n, p in enumerate((60, 62, 64, 65, 67))])
     assert [c.frets for c in scale] == [((2, 1),), ((2, 3),), ((1, 0),), ((1, 1),), ((1, 3),)]
+
+
+@pytest.mark.parametrize(
+    ("pitches", "frets"),
+    [
+        ((56, 57, 62, 65), {(2, 3, 1)}),
+        ((40, 47, 52, 56, 57, 59, 64), {(0, 2, 2, 1, 0, 0), (0, 2, 2, 2, 0, 0)}),
+    ],
+)
+def test_a_ghost_note_does_not_move_a_chord_up_the_neck(
+    pitches: tuple[int, ...], frets: set[tuple[int, ...]]
+) -> None:
+    (written,) = tab_line([chord(0, *pitches)])
+    assert tuple(fret for _, fret in written.frets) in frets

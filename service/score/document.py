@@ -65,7 +65,9 @@ class ScoreDocument:
                 np.array([getattr(note, field) for note in notes])
                 for field in ("onset_s", "offset_s", "pitch")
             )
-            parts[name] = quantise_notes(onset_s, offset_s, pitch, self.analysis.beats)
+            parts[name] = quantise_notes(
+                onset_s, offset_s, pitch, self.analysis.beats, plain=not self.analysis.steady
+            )
         return parts
 
     @cached_property

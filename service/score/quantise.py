@@ -1,5 +1,6 @@
 """Notes of a performance on the grid of its beats."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ GRIDS = {  # parts of a beat, and what using them costs; a beat takes one of the
     2: ((2, 0.0), (4, 0.02), (3, 0.05), (8, 0.09), (6, 0.10)),
     3: ((3, 0.0), (6, 0.03), (2, 0.05), (12, 0.10)),
 }
+PLAIN_GRIDS = GRIDS[2][:2]
 LONGEST_GRACE_S = 0.09
 LEGATO = 0.6  # a note that sounds for this share of the time to the next lasts until it
 
@@ -26,12 +28,17 @@ class QuantisedNote(NamedTuple):
     grace: bool = False
 
 
-def quantise_notes(onset_s: F64, offset_s: F64, pitch: I64, beats: Beats) -> list[QuantisedNote]:
+def quantise_notes(
+    onset_s: F64, offset_s: F64, pitch: I64, beats: Beats, plain: bool = False
+) -> list[QuantisedNote]:
     """The notes, in order of onset, on the beats' grid.
 
     Each beat takes the grid with the least error for its chords, finer ones at a price. A note much
     shorter than any of these, a step or two from the one that follows at once, is a grace note:
     it stands before that one and takes no time.
+
+    Args:
+        plain: write halves and quarters of a beat alone, for free rhythm.
     """
     if not len(onset_s):
         return []
@@ -45,7 +52,8 @@ def quantise_notes(onset_s: F64, offset_s: F64, pitch: I64, beats: Beats) -> lis
     placed: dict[int, Fraction] = {}
     for beat in np.unique(floors[~grace]):
         own = np.flatnonzero(~grace & (floors == beat))
-        on_grid = _on_grid(position[own] - beat, beats.subdivision)
+        grids = PLAIN_GRIDS if plain else GRIDS[beats.subdivision]
+        on_grid = _on_grid(position[own] - beat, grids)
         placed |= {int(chord): int(beat) + at for chord, at in zip(own, on_grid, strict=True)}
     for chord in reversed(np.flatnonzero(grace)):
         placed[int(chord)] = placed[int(chord) + 1]
@@ -72,10 +80,10 @@ def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> 
     return grace
 
 
-def _on_grid(at: F64, subdivision: int) -> list[Fraction]:
+def _on_grid(at: F64, grids: Sequence[tuple[int, float]]) -> list[Fraction]:
     """Places in a beat, of chords at 0 to 1."""
     tried = []
-    for parts, price in GRIDS[subdivision]:
+    for parts, price in grids:
         nearest = np.abs(at[:, None] - np.arange(parts + 1) / parts).argmin(1)
         error = float(np.abs(at - nearest / parts).mean())
         shared = len(nearest) - len(np.unique(nearest))  # chords that would fall together

@@ -15,6 +15,7 @@ OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of a guitar's strings, the highe
 FRETS, SPAN = 19, 4  # that a string has, and that a hand reaches
 # Costs of a fret's way, height and reach; what a note is worth.
 _MOVE, _HIGH, _STRETCH, _PLAYED = 1.0, 0.15, 0.5, 50.0
+_DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones: the ghost has most of them
 _GHOST = 6.0  # price of leaving out a note a semitone from another of its chord
 _KEPT = 16  # paths that are followed at once
 
@@ -165,7 +166,9 @@ def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]
     for pitch in pitches:
         if len(pitches) > 2 and not {pitch - 1, pitch + 1}.isdisjoint(pitches):
             rest = [other for other in pitches[::-1] if other != pitch]
-            yield from ((_GHOST - _PLAYED, frets) for frets in _frets(rest))
+            clashes = sum((pitch - other) % 12 in _DISSONANT for other in rest)
+            price = _GHOST - clashes - _PLAYED
+            yield from ((price, frets) for frets in _frets(rest))
 
 
 def _frets(pitches: Sequence[int], first: int = 0) -> Iterator[dict[int, Fret]]:

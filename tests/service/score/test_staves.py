@@ -60,12 +60,12 @@ def test_chords_that_guitarists_know() -> None:
 @pytest.mark.parametrize(
     ("pitches", "frets"),
     [
-        ((56, 57, 62, 65), {(2, 3, 1)}),
-        ((40, 47, 52, 56, 57, 59, 64), {(0, 2, 2, 1, 0, 0), (0, 2, 2, 2, 0, 0)}),
+        ((56, 57, 62, 65), (2, 3, 1)),
+        ((40, 47, 52, 56, 57, 59, 64), (0, 2, 2, 1, 0, 0)),
     ],
 )
 def test_a_ghost_note_does_not_move_a_chord_up_the_neck(
-    pitches: tuple[int, ...], frets: set[tuple[int, ...]]
+    pitches: tuple[int, ...], frets: tuple[int, ...]
 ) -> None:
     (written,) = tab_line([chord(0, *pitches)])
-    assert tuple(fret for _, fret in written.frets) in frets
+    assert tuple(fret for _, fret in written.frets) == frets

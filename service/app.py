@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket
 from service.access import keys
 from service.access.gate import Gate
 from service.access.problems import HANDLERS, answer_to
-from service.engine.load import available_cores, load_network
+from service.engine.load import PIANO_MODEL, available_cores, load_network
 from service.live import websocket
 from service.ops import health
 from service.ops.capacity import capacity
@@ -54,15 +54,18 @@ def create_app(
     *,
     load_model: LoadModel = load_network,
     processes: bool = PROCESSES,
+    piano_model: str | None = PIANO_MODEL,
 ) -> FastAPI:
     """The service as an ASGI application, which is ready once its workers have loaded the weights;
     if that fails, /readyz says so. `load_model` is called in each worker; without `processes` there
-    is one, a thread. Raises `service.access.keys.KeysError` if the API keys cannot be read."""
+    is one, a thread. `piano_model` names the weights for recordings of pianos, used unless the
+    settings name a model. Raises `service.access.keys.KeysError` if the API keys cannot be read."""
     for name in unknown_variables(os.environ):
         logger.warning("the variable %s is not a setting of the service", name)
     numbers = Metrics()
+    piano = piano_model if settings.model == "auto" else None
     pool = Pool(
-        Setup(load=load_model, model=settings.model, device=settings.device),
+        Setup(load=load_model, model=settings.model, device=settings.device, piano=piano),
         cores=available_cores(),
         workers=None if settings.workers == "auto" else settings.workers,
         hang_timeout_s=settings.hang_timeout_s,

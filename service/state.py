@@ -1,7 +1,7 @@
 """State shared by the endpoints: settings, workers, admitted sessions and uploads, draining."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import anyio
@@ -13,6 +13,7 @@ from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import StreamOptions
 from service.settings import Settings
+from service.stream.windows import Computer
 from service.workers.pool import Pool
 
 MAX_SESSIONS_PER_CLIENT = 8
@@ -71,6 +72,12 @@ class ServiceState:
         loaded = self.pool.config.name  # not the path that it may come from
         if model not in (None, self.settings.model, loaded):
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
+
+    def piano_engine(self, model: str | None) -> Callable[[], Computer] | None:
+        """Return a function that returns the model for pianos; None if a request for this model
+        excludes it, or there is none."""
+        piano = self.pool.piano
+        return None if piano is None or model not in (None, "auto") else lambda: piano
 
     def session_place(self, client: str) -> AbstractContextManager[Reservation]:
         """Hold a client's place while the block runs. Raises ProtocolError if there is none."""

@@ -1,43 +1,34 @@
 """Recordings through the same stream as live audio: files, or arrays for evaluation."""
 
 import math
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pydantic import BaseModel
-
+from model.config import ModelConfig
 from service.audio.pcm import BadAudioError
 from service.notes.events import Event, Note, PedalPress
-from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError
 from service.protocol.midi_file import DEFAULT_TEMPO
 from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.score.analysis import analyse
 from service.score.beats import BeatHints
+from service.stream.probe import PROBE_S, Probe, raise_error, split_start
+from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
-from service.stream.stream import Stream
-from service.stream.windows import Computer, EngineError, Probabilities
+from service.stream.windows import Computer, EngineError
 
 if TYPE_CHECKING:
     from service.audio.decode import AudioDecoder
     from service.audio.sandbox import SandboxedDecoder
 
-MOST_UNDER_WAY = 16
-"""Segments of a recording that are computed at once, however many workers there are: each holds up
-to 24 MB, and the tuning is remembered for 13 minutes."""
 
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """Model that transcribes the recording."""
 
-class FileProgress(BaseModel):
-    """Progress in a file; ``fraction``, 0 to 1, is None if its header states no length."""
-
-    type: Literal["progress"] = "progress"
-    frames: int
-    time_s: float
-    fraction: float | None
+    config: ModelConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,50 +56,7 @@ class Performance:
         }
 
 
-FileItem = Event | FileProgress | Performance
-
-
-class RecordedStream:
-    """A recording's windows, computed some segments ahead and heard in order."""
-
-    def __init__(
-        self,
-        computer: Computer,
-        audio: AudioFormat,
-        options: StreamOptions,
-        max_notes: float = math.inf,
-        on_frames: OnFrames | None = None,
-    ) -> None:
-        self.stream = Stream(
-            computer.config,
-            TrackerSettings.from_card(computer.card),
-            audio,
-            options,
-            max_notes=max_notes,
-            segments=True,
-            on_frames=on_frames,
-        )
-        self._computer = computer
-        self._asked: deque[Future[Probabilities]] = deque()
-
-    def heard(self, rest: bool = False) -> Iterator[Probabilities]:
-        """The answers that are to be heard now, so that enough segments are under way. rest: also
-        of windows that make no whole segment, and of all that is under way."""
-        while self.stream.due >= (1 if rest else self.stream.segment_windows):
-            due = self.stream.take(self.stream.segment_windows, self.stream.refill_windows)
-            assert due is not None
-            self._asked.append(self._computer.submit(due))
-            yield from self._answers(min(self._computer.workers, MOST_UNDER_WAY))
-        if rest:
-            yield from self._answers(0)
-
-    def _answers(self, under_way: int) -> Iterator[Probabilities]:
-        while len(self._asked) > under_way:
-            yield self._asked.popleft().result()
-
-    def close(self) -> None:
-        for future in self._asked:
-            future.cancel()
+FileItem = Event | FileProgress | ChosenModel | Performance
 
 
 def transcribe_file(
@@ -116,6 +64,7 @@ def transcribe_file(
     computer: Computer,
     options: StreamOptions = FILE_OPTIONS,
     *,
+    piano: Callable[[], Computer] | None = None,
     max_duration_s: float | None = None,
     pcm: AudioFormat | None = None,
     max_notes: float = math.inf,
@@ -125,12 +74,16 @@ def transcribe_file(
 ) -> Generator[FileItem, None, None]:
     """Transcribe an audio file as it is decoded.
 
-    Yields note events as they become known, progress, and at the end one Performance. If the file
-    turns out to be damaged, or the model fails, it yields what was transcribed before, with its
-    Performance, and then raises. Close the generator unless it is read to its end.
+    Yields the ChosenModel, note events as they become known, progress, and at the end one
+    Performance. If the file turns out to be damaged, or the model fails, it yields what was
+    transcribed before, with its Performance, and then raises. Close the generator unless it is read
+    to its end.
 
     Args:
         file: seekable binary file, at its beginning; not closed.
+        piano: returns the model for pianos. It transcribes the recording if the start sounds like a
+            piano and the machine is fast enough (see MIN_PIANO_SHARE, MAX_PIANO_LOAD). Events are
+            then first yielded after PROBE_S of audio.
         max_duration_s: longest audio accepted.
         pcm: the format of a file that is raw PCM without a header.
         max_notes, on_frames: see ``Stream``.
@@ -143,16 +96,33 @@ def transcribe_file(
         EngineError: the model failed.
     """
     with _open_decoder(file, max_duration_s, pcm, sandboxed) as decoder:
-        segments = RecordedStream(computer, decoder.audio, options, max_notes, on_frames)
+        duration_s = decoder.stated_duration_s
+
+        def open_stream(computer: Computer, on_frames: OnFrames | None) -> SegmentPipeline:
+            return SegmentPipeline(computer, decoder.audio, options, max_notes, on_frames)
+
+        blocks, probe = iter(decoder), None
+        if piano is None:
+            segments = open_stream(computer, on_frames)
+        else:
+            start, blocks = split_start(blocks, int(PROBE_S * decoder.audio.sample_rate_hz))
+            probe = Probe(open_stream, computer, start, duration_s)
+            if probe.error is not None:
+                blocks = raise_error(probe.error)
+            elif probe.is_piano:
+                probe = probe.repeated_by(piano())
+            segments = probe.segments
         stream = segments.stream
         fault: Exception | None = None
         try:
+            yield ChosenModel(segments.config)
+            if probe is not None:
+                probe.frames.release(on_frames)
+                yield from probe.items
             try:
-                for block in decoder:
+                for block in blocks:
                     stream.feed_samples(block)
-                    for probabilities in segments.heard():
-                        yield from stream.hear(probabilities)
-                        yield _progress(stream, decoder.stated_duration_s)
+                    yield from segments.items(duration_s)
                     if stream.fault is not None:
                         break
             except BadAudioError as error:  # of the stream
@@ -162,9 +132,7 @@ def transcribe_file(
             try:
                 if not isinstance(fault, EngineError):
                     stream.end()
-                    for probabilities in segments.heard(rest=True):
-                        yield from stream.hear(probabilities)
-                        yield _progress(stream, decoder.stated_duration_s)
+                    yield from segments.items(duration_s, flush=True)
             except EngineError as error:
                 fault = fault or error
             yield from stream.finish()
@@ -193,9 +161,3 @@ def _open_decoder(
     if sandboxed and sandbox.HAS_LIMITS:
         return sandbox.SandboxedDecoder(file, max_duration_s)
     return decode.AudioDecoder(file, max_duration_s, pcm)
-
-
-def _progress(stream: Stream, duration_s: float | None) -> FileProgress:
-    time_s = stream.frames * stream.frame_s
-    fraction = None if duration_s is None else min(1.0, time_s / duration_s)
-    return FileProgress(frames=stream.frames, time_s=time_s, fraction=fraction)

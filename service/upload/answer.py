@@ -9,17 +9,20 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from time import monotonic
-from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from model.config import ModelConfig
 from service.notes.events import is_optional_event
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError, internal_error
+from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
-from service.stream.recording import FileItem, FileProgress, Performance
+from service.stream.recording import ChosenModel, FileItem, Performance
+from service.stream.segment_pipeline import FileProgress
+from service.stream.setup import chosen
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +39,15 @@ class UploadLog:
     outcome: str = "vanished"  # its client left or does not read; else `done`, or a problem's code
     received: int = 0  # bytes of the request's body
     audio_s: float = 0.0  # transcribed
+    config: ModelConfig | None = None  # of the model that transcribes it
     performance: Performance | None = None
 
     def take(self, step: list[FileItem]) -> None:
         for item in step:
             if isinstance(item, FileProgress):
                 self.audio_s = item.time_s
+            elif isinstance(item, ChosenModel):
+                self.config = item.config
             elif isinstance(item, Performance):
                 self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
 
@@ -98,20 +104,24 @@ async def write_lines(
     steps: AsyncGenerator[list[FileItem], None],
     log: UploadLog,
     held: AsyncExitStack,
-    chosen: dict[str, Any],
+    options: StreamOptions,
     updates: bool,
 ) -> AsyncIterator[str]:
     """The lines of an NDJSON answer; the last is `done` unless the server itself failed. The
     upload's place is freed before it, so its client may send the next at once."""
     step: list[FileItem] | None = first
     problem: ProtocolError | None = None
-    yield json.dumps({"type": "started", **chosen}) + "\n"
+    log.take(first)
+    assert log.config is not None
+    yield json.dumps({"type": "started", **chosen(options, log.config)}) + "\n"
     while step is not None:
         log.take(step)
         for item in step:
             if isinstance(item, FileProgress):
                 yield item.model_dump_json() + "\n"
-            elif not isinstance(item, Performance) and (updates or not is_optional_event(item)):
+            elif not isinstance(item, ChosenModel | Performance) and (
+                updates or not is_optional_event(item)
+            ):
                 message = event_message(item)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
         try:

@@ -26,7 +26,8 @@ from service.protocol.options import FILE_OPTIONS, check_instruments
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.state import ServiceState
-from service.stream.recording import FileItem, FileProgress, transcribe_file
+from service.stream.recording import FileItem, transcribe_file
+from service.stream.segment_pipeline import FileProgress
 from service.stream.setup import chosen
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
@@ -72,11 +73,11 @@ async def transcribe_recording(
             raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
         log = stack.enter_context(counted(state.metrics, client))
         upload = await receive_file(request, state, stack, log)
-        made = chosen(options, config)
         recording = transcribe_file(
             upload.file,
             pool,
             options,
+            piano=state.piano_engine(choices.model),
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
             hints=choices,
@@ -87,7 +88,7 @@ async def transcribe_recording(
             # Bad files usually fail at once, while the answer can still have an error status.
             first = await anext(steps)
             held = stack.pop_all()
-            lines = write_lines(first, steps, log, held, made, choices.updates)
+            lines = write_lines(first, steps, log, held, options, choices.updates)
             return HoldingResponse(lines, held)
         async for step in steps:
             log.take(step)
@@ -95,8 +96,9 @@ async def transcribe_recording(
                 return Response()  # to nobody
         performance = log.performance
         assert performance is not None
+        assert log.config is not None
         if choices.answer == "json":
-            return JSONResponse({**performance.body, **made})
+            return JSONResponse({**performance.body, **chosen(options, log.config)})
         if choices.answer == "midi":
             named = file_name(upload.filename, ".mid")
             return Response(performance.midi, media_type="audio/midi", headers=named)

@@ -262,7 +262,7 @@ class Link(asyncio.Protocol):
             raise EngineError(f"a worker has not started in {LONGEST_LOAD_S:.0f} s") from None
         if self.closed:
             raise EngineError("a worker ended as it had started")
-        self.samples, self.probabilities = slots(hello.config, self._started.memory)
+        self.samples, self.probabilities = slots(hello.configs, self._started.memory)
         self.hello = hello
         return hello
 

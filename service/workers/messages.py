@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import pickle
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,12 +35,13 @@ SLOTS = 2  # segments that a worker has: one that it computes, one that waits
 
 
 def slots(
-    config: ModelConfig, memory: Callable[[int], mmap.mmap]
+    configs: Sequence[ModelConfig], memory: Callable[[int], mmap.mmap]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Room for the samples and the probabilities of segments, each [SLOTS, values]: views of what a
-    worker shares with the service. memory: maps so many bytes."""
-    samples = WINDOW + (SEGMENT_FRAMES + config.refill_hops + FRAMES) * HOP
-    probabilities = len(config.outputs) * SEGMENT_FRAMES * PITCHES
+    worker shares with the service. configs: of its models; memory: maps so many bytes."""
+    refill_hops = max(config.refill_hops for config in configs)
+    samples = WINDOW + (SEGMENT_FRAMES + refill_hops + FRAMES) * HOP
+    probabilities = max(len(config.outputs) for config in configs) * SEGMENT_FRAMES * PITCHES
     shared = memory(4 * SLOTS * (samples + probabilities))
     values = np.frombuffer(shared, np.float32).reshape(SLOTS, -1)
     return values[:, :samples], values[:, samples:]
@@ -50,11 +51,13 @@ def slots(
 
 
 class Setup(NamedTuple):
-    """The first message: what to load; ``model`` and ``device`` are names, or `auto`."""
+    """The first message: what to load; ``model`` and ``device`` are names, or `auto`. ``piano``
+    names a second model, for recordings of pianos; None: there is none."""
 
     load: LoadModel
     model: str
     device: str
+    piano: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,7 @@ class Segment(NamedTuple):
     slot: int
     samples: int
     due: Due  # without its samples
+    for_piano: bool
 
 
 class Ping(NamedTuple):
@@ -135,12 +139,25 @@ class Ping(NamedTuple):
 # -- from a worker --------------------------------------------------------------------------------
 
 
+class LoadedModel(NamedTuple):
+    """Configuration and card of a model that a worker has loaded."""
+
+    config: ModelConfig
+    card: Mapping[str, Any]
+
+
 class Hello(NamedTuple):
-    """The model is loaded."""
+    """The model is loaded, and the one for pianos if the setup names one."""
 
     config: ModelConfig
     card: Mapping[str, Any]
     device: str
+    piano: LoadedModel | None
+
+    @property
+    def configs(self) -> list[ModelConfig]:
+        """Configurations of all models."""
+        return [self.config] if self.piano is None else [self.config, self.piano.config]
 
 
 class Failed(NamedTuple):

@@ -16,7 +16,7 @@ from model.config import ModelConfig
 from service.protocol.faults import internal_error
 from service.stream.windows import Due, EngineError, Probabilities
 from service.workers.link import MOST_UNANSWERED, Link, Relay
-from service.workers.messages import Computed, Hello, Open, Setup, Stepped
+from service.workers.messages import Computed, Hello, LoadedModel, Open, Setup, Stepped
 from service.workers.process import PROCESSES
 from service.workers.segments import ENDED, Asked, Segments
 
@@ -42,6 +42,7 @@ class Pool:
 
     Attributes:
         config, card: of the model; known after ``start``, as what follows.
+        piano: computes with the model for pianos; None without one.
         device: where they compute.
         workers: how many.
         windows: computed so far.
@@ -87,6 +88,7 @@ class Pool:
         hello = await self._launch_all(1 if on_gpu else count, own_process)
         self.config: ModelConfig = hello.config
         self.card: Mapping[str, Any] = hello.card
+        self.piano = None if hello.piano is None else PianoEngine(self, hello.piano)
         self.device = hello.device
         on_gpu = hello.device.startswith("cuda")
         self.workers = 1 if on_gpu and self._wanted is None else count
@@ -150,8 +152,8 @@ class Pool:
 
     # -- recordings -------------------------------------------------------------------------------
 
-    def submit(self, segment: Due) -> Future[Probabilities]:
-        asked = Asked(segment)
+    def submit(self, segment: Due, for_piano: bool = False) -> Future[Probabilities]:
+        asked = Asked(segment, for_piano)
         try:
             self._loop.call_soon_threadsafe(self._segments.ask, asked)
         except RuntimeError:  # it has ended
@@ -237,6 +239,21 @@ class Pool:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class PianoEngine:
+    """A pool's second model, for recordings of pianos (``service.stream.windows.Computer``)."""
+
+    def __init__(self, pool: Pool, model: LoadedModel) -> None:
+        self.config, self.card = model
+        self._pool = pool
+
+    @property
+    def workers(self) -> int:
+        return self._pool.workers
+
+    def submit(self, segment: Due) -> Future[Probabilities]:
+        return self._pool.submit(segment, for_piano=True)
 
 
 class BackgroundPool:

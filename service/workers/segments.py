@@ -32,8 +32,9 @@ _ELSEWHERE = np.zeros(0, np.float32)
 class Asked:
     """A segment that a recording waits for; made in any thread."""
 
-    def __init__(self, segment: Due) -> None:
+    def __init__(self, segment: Due, for_piano: bool = False) -> None:
         self.segment = segment
+        self.for_piano = for_piano
         self.future: Future[Probabilities] = Future()
 
     def begin(self) -> bool:
@@ -77,7 +78,8 @@ class Segments:
             self._computing[link, slot] = asked
             samples = asked.segment.samples
             link.samples[slot, : len(samples)] = samples
-            link.send(Segment(slot, len(samples), replace(asked.segment, samples=_ELSEWHERE)))
+            due = replace(asked.segment, samples=_ELSEWHERE)
+            link.send(Segment(slot, len(samples), due, asked.for_piano))
 
     def computed(self, link: Link, done: Computed) -> None:
         """A worker has written a segment's probabilities into its slot, or failed on it."""

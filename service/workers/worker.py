@@ -41,6 +41,7 @@ from service.workers.messages import (
     Failed,
     Flush,
     Hello,
+    LoadedModel,
     MessageReader,
     Open,
     Ping,
@@ -87,7 +88,8 @@ def run(
         configure_torch_thread()
         try:
             model = setup.load(setup.model, setup.device)
-            worker = Worker(model, memory)
+            piano = setup.load(setup.piano, setup.device) if setup.piano else None
+            worker = Worker(model, memory, piano)
         except Exception as error:
             logger.exception("the model %s cannot be loaded", setup.model)
             service.sendall(message_frame([Failed(f"{type(error).__name__}: {error}")]))
@@ -111,12 +113,25 @@ def run(
         service.close()
 
 
+class _Engine:
+    """Runner of a model, and the number of windows that it computes in one step."""
+
+    def __init__(self, model: EngineModel) -> None:
+        self.runner = make_runner(model)
+        on_cpu = device_of(model).type == "cpu"
+        one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
+        self.batch_windows = self.runner.batch_windows
+        if on_cpu:
+            self.batch_windows = max(1, min(self.batch_windows, int(MAX_STEP_MS / one_ms)))
+
+
 @dataclass(slots=True)
 class _Job:
     """A segment under way."""
 
     slot: int
     due: Due
+    engine: _Engine
     features: FeatureStream
     done: int = 0  # windows, the refill included
     shape: tuple[int, ...] = ()
@@ -125,16 +140,23 @@ class _Job:
 class Worker:
     """What a worker has to do, and one step of it at a time."""
 
-    def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
-        self.config, self.runner = model.config, make_runner(model)
-        on_cpu = device_of(model).type == "cpu"
-        one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
-        self._batch_windows = self.runner.batch_windows
-        if on_cpu:
-            self._batch_windows = max(1, min(self._batch_windows, int(MAX_STEP_MS / one_ms)))
-        self.hello = Hello(model.config, dict(model.card), str(device_of(model)))
+    def __init__(
+        self,
+        model: EngineModel,
+        memory: Callable[[int], mmap.mmap],
+        piano: EngineModel | None = None,
+    ) -> None:
+        """Args:
+        piano: computes segments of recordings of pianos.
+        """
+        self._engine = _Engine(model)
+        self._piano = None if piano is None else _Engine(piano)
+        self.config, self.runner = model.config, self._engine.runner
+        self._batch_windows = self._engine.batch_windows
+        described = None if piano is None else LoadedModel(piano.config, dict(piano.card))
+        self.hello = Hello(model.config, dict(model.card), str(device_of(model)), described)
         self._settings = TrackerSettings.from_card(model.card)
-        self._samples, self._probabilities = slots(model.config, memory)
+        self._samples, self._probabilities = slots(self.hello.configs, memory)
         self._live: dict[int, LiveSession] = {}
         self._waiting: deque[LiveSession] = deque()  # first due first
         self._jobs: deque[_Job] = deque()
@@ -299,14 +321,16 @@ class Worker:
 
     def _start(self, asked: Segment) -> None:
         due = replace(asked.due, samples=self._samples[asked.slot, : asked.samples])
-        self._jobs.append(_Job(asked.slot, due, self.runner.open_stream(due.positions)))
+        engine = self._piano if asked.for_piano and self._piano else self._engine
+        features = engine.runner.open_stream(due.positions)
+        self._jobs.append(_Job(asked.slot, due, engine, features))
 
     def _step_job(self, job: _Job) -> None:
         """Some windows, or a single one if there are live sessions, which may have to wait."""
         began_s = time.monotonic()
-        part = job.due.part(job.done, 1 if self._live else self._batch_windows)
+        part = job.due.part(job.done, 1 if self._live else job.engine.batch_windows)
         try:
-            found = compute(self.runner, job.features, part)
+            found = compute(job.engine.runner, job.features, part)
         except Exception as error:
             logger.exception("the model failed on a recording")
             self._jobs.popleft()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.events import Note, PedalPress
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
-from service.stream.recording import RecordedStream
+from service.stream.segment_pipeline import SegmentPipeline
 from service.stream.windows import Computer
 
 
@@ -38,7 +38,7 @@ def transcribe_array(
     heads = computer.config.outputs
     kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note
-    segments = RecordedStream(
+    segments = SegmentPipeline(
         computer,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
@@ -49,7 +49,7 @@ def transcribe_array(
     try:
         stream.feed_samples(samples)
         stream.end()
-        for probabilities in segments.heard(rest=True):
+        for probabilities in segments.results(flush=True):
             for window in probabilities:
                 for event in stream.hear(window[None]):
                     if event.kind == "note_on":

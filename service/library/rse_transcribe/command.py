@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
     add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each")
     add("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
-    add("--model", help="shipped weights, or .safetensors; default: live")
+    add("--model", help="shipped weights, .safetensors or auto (default)")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     add("--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g")
     add_result_options(parser)
@@ -196,7 +196,7 @@ def _transcribing(
         yield lambda recording, say: remote.transcribe(recording, args.server, asked, say)
         return
     # Processes take seconds to start, about as long as a single piece of music.
-    processes, model = MOST_WORKERS if many else 0, args.model or "live"
+    processes, model = MOST_WORKERS if many else 0, args.model or "auto"
     try:
         made = Transcriber(model=model, device=args.device, worker_processes=processes)
     except ValueError as error:

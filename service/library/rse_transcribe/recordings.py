@@ -5,12 +5,13 @@ import os
 import shutil
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
+from threading import Lock
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -19,13 +20,23 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from model.config import HOP, PITCHES
-from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded, names
+from rse_transcribe.arguments import (
+    Model,
+    Rate,
+    as_float,
+    claim_process,
+    floats_at,
+    load,
+    loaded,
+    names,
+)
 from rse_transcribe.transcription import Transcription
-from service.engine.load import available_cores, return_network
+from service.engine.load import PIANO_MODEL, available_cores, return_network
 from service.engine.local import LocalComputer
 from service.engine.runners import device_of
 from service.protocol.options import FILE_OPTIONS, AudioFormat
-from service.stream.recording import FileProgress, Performance, transcribe_file
+from service.stream.recording import ChosenModel, Performance, transcribe_file
+from service.stream.segment_pipeline import FileProgress
 from service.stream.setup import chosen
 from service.stream.windows import Computer
 from service.workers.messages import Setup
@@ -49,6 +60,25 @@ class IncompleteError(ValueError):
         return f"{self.args[0]}; incomplete: {len(self.transcription.notes)} notes"
 
 
+class _LazyEngine:
+    """Loads shipped weights at the first call and returns what computes with them."""
+
+    def __init__(self, model: str, device: str) -> None:
+        self._model, self._device = model, device
+        self._lock = Lock()
+        self._engine: LocalComputer | None = None
+
+    def __call__(self) -> LocalComputer:
+        with self._lock:
+            if self._engine is None:
+                self._engine = LocalComputer(load(self._model, self._device))
+            return self._engine
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+
+
 class Transcriber:
     """Transcribes recordings, each as ``transcribe`` does, but sets the network up only once.
 
@@ -60,7 +90,7 @@ class Transcriber:
     """
 
     def __init__(
-        self, *, model: Model = "live", device: str = "auto", worker_processes: int = 0
+        self, *, model: Model = "auto", device: str = "auto", worker_processes: int = 0
     ) -> None:
         """Args:
             model, device: see ``transcribe``.
@@ -70,19 +100,26 @@ class Transcriber:
         Raises:
             ValueError: unknown weights, or another device.
         """
-        network = loaded(model, device)
+        auto = isinstance(model, str) and model == "auto"
+        network = loaded("live" if auto else model, device)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
-        computers: BackgroundPool | LocalComputer
+        self._piano: Callable[[], Computer] | None = None
+        resources = ExitStack()
         if processes > 1 and device_of(network).type == "cpu":
-            setup = Setup(
-                load=partial(return_network, network), model=network.config.name, device="cpu"
-            )
-            computers = BackgroundPool(Pool(setup, cores, processes))
-            self._computer: Computer = computers.pool
+            loading, piano = partial(return_network, network), PIANO_MODEL if auto else None
+            setup = Setup(loading, network.config.name, "cpu", piano)
+            pool = resources.enter_context(
+                closing(BackgroundPool(Pool(setup, cores, processes)))
+            ).pool
+            self._computer: Computer = pool
+            if (engine := pool.piano) is not None:
+                self._piano = lambda: engine
         else:
-            self._computer = computers = LocalComputer(network)
-        self._close = weakref.finalize(self, computers.close)
+            self._computer = resources.enter_context(LocalComputer(network))
+            if auto:
+                self._piano = resources.enter_context(closing(_LazyEngine(PIANO_MODEL, device)))
+        self._close = weakref.finalize(self, resources.close)
 
     def transcribe(
         self,
@@ -107,21 +144,24 @@ class Transcriber:
             raise RuntimeError("the transcriber is closed")
         claim_process()
         config = self._computer.config
-        row = config.heads.index("frame")
         frames = [np.zeros((0, PITCHES), np.float32)]
         performance: Performance | None = None
         fault: ValueError | None = None
 
         def keep(_: int, heads: NDArray[np.float32]) -> None:
-            frames.append(heads[row].copy())
+            frames.append(heads[config.heads.index("frame")].copy())
 
         with opened(recording, sample_rate) as (file, pcm), progress_bar(file, progress) as bar:
-            items = transcribe_file(file, self._computer, options, pcm=pcm, on_frames=keep)
+            items = transcribe_file(
+                file, self._computer, options, piano=self._piano, pcm=pcm, on_frames=keep
+            )
             with closing(items):
                 try:
                     for item in items:
                         if isinstance(item, FileProgress) and item.fraction is not None:
                             bar.update(item.fraction - bar.n)
+                        elif isinstance(item, ChosenModel):
+                            config = item.config
                         elif isinstance(item, Performance):
                             performance = item
                 except ValueError as error:
@@ -151,7 +191,7 @@ def transcribe(
     recording: Recording,
     sample_rate: Rate | None = None,
     *,
-    model: Model = "live",
+    model: Model = "auto",
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
     device: str = "auto",
     instruments: str | Sequence[str] | None = None,
@@ -170,6 +210,8 @@ def transcribe(
             list of floats.
         sample_rate: of samples, a whole number of Hz from 8,000 to 384,000; files state theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
+            ``auto``: ``live``, or ``accurate`` for a piano if the machine is fast enough;
+            ``description["model"]`` states which was used.
         lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, in a sequence or

@@ -15,7 +15,8 @@ from service.engine.local import LocalComputer
 from service.notes.events import Event, NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from service.stream.recording import FileProgress, Performance, transcribe_file
+from service.stream.recording import FileItem, Performance, transcribe_file
+from service.stream.segment_pipeline import FileProgress
 from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.networks import FILTERBANK
@@ -23,7 +24,7 @@ from tests.service.apps import sound_file
 from tests.service.streams import MELODY, listen, pcm, recorded, to_bytes
 
 RATE_HZ = 44_100
-Items = list[Event | FileProgress | Performance]
+Items = list[FileItem]
 
 
 def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,18 @@ async def test_sessions_wait_for_a_worker_that_starts_though_another_does_not() 
             end(link)
         await until(lambda: not pool.ready)
         assert await perform(pool, OPTIONS[0]) == whole
+
+
+def test_recordings_of_pianos_are_computed_by_the_second_model() -> None:
+    background = BackgroundPool(Pool(SETUP._replace(piano="notes"), cores=2, workers=2))
+    with closing(background), LocalComputer(load("notes", "cpu")) as computer:
+        assert background.pool.piano is not None
+        notes, frames = recorded(background.pool.piano, SAMPLES.repeat(10), RATE_HZ)
+        expected = recorded(computer, SAMPLES.repeat(10), RATE_HZ)
+        assert notes == expected[0]
+        np.testing.assert_array_equal(frames, expected[1])
+        _, all_heads = recorded(background.pool, SAMPLES, RATE_HZ)
+        assert len(all_heads) > len(frames)
 
 
 async def test_a_model_that_cannot_be_loaded_is_reported() -> None:

@@ -1,0 +1,118 @@
+"""Choose the model of a recording by its start: pianos have a model of their own."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.notes.events import Event
+from service.protocol.faults import ProtocolError
+from service.stream.segment_pipeline import FileProgress, SegmentPipeline
+from service.stream.setup import OnFrames
+from service.stream.windows import Computer, EngineError
+
+PROBE_S = 30.0
+"""Audio at the start of a recording that decides whether the model for pianos transcribes it."""
+MIN_PIANO_SHARE = 0.85
+"""Minimum share of piano notes in it. Recordings of real pianos have .90 or more."""
+MAX_PIANO_LOAD = 0.1
+"""Maximum computing time of the model for pianos, as a share of the length of the audio."""
+
+Samples = NDArray[np.float32]
+
+
+class _HeldFrames:
+    """Holds frames back until it knows where to pass them."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, Samples]] = []
+        self._on_frames: OnFrames = lambda *frames: self._held.append(frames)
+
+    def __call__(self, first_frame: int, frames: Samples) -> None:
+        self._on_frames(first_frame, frames)
+
+    def release(self, on_frames: OnFrames | None) -> None:
+        """Pass all frames on, those to come as well; None drops them."""
+        self._on_frames = on_frames or (lambda *_: None)
+        for frames in self._held:
+            self._on_frames(*frames)
+        self._held = []
+
+
+OpenStream = Callable[[Computer, OnFrames | None], SegmentPipeline]
+
+
+class Probe:
+    """Start of a recording, transcribed by one model.
+
+    Attributes:
+        segments: the stream, which can continue with the rest of the recording.
+        items: its events and progress.
+        frames: its frames.
+        error: why it has failed; None: it has not.
+    """
+
+    def __init__(
+        self,
+        open_stream: OpenStream,
+        computer: Computer,
+        start: list[Samples],
+        duration_s: float | None,
+        deadline_s: float = math.inf,
+    ) -> None:
+        """Transcribe ``start``; fail if ``time.monotonic()`` passes the deadline."""
+        self._arguments = open_stream, start, duration_s
+        self.frames = _HeldFrames()
+        self.segments = open_stream(computer, self.frames)
+        self.segments.deadline_s = deadline_s
+        self.items: list[Event | FileProgress] = []
+        self.error: Exception | None = None
+        try:
+            for block in start:
+                self.segments.stream.feed_samples(block)
+            self.items.extend(self.segments.items(duration_s, flush=True))
+        except (ProtocolError, EngineError, TimeoutError) as error:
+            self.error = error
+        self.segments.deadline_s = math.inf
+
+    @property
+    def is_piano(self) -> bool:
+        """True if most of the notes are a piano's."""
+        notes = self.segments.stream.score.notes
+        piano = sum(note.instrument == "piano" for note in notes)
+        return bool(notes) and piano >= MIN_PIANO_SHARE * len(notes)
+
+    def repeated_by(self, computer: Computer) -> Probe:
+        """Transcribe the same start by another model. Returns this probe if that fails or is too
+        slow."""
+        length_s = self.segments.stream.totals.audio_s
+        deadline_s = time.monotonic() + MAX_PIANO_LOAD * length_s
+        open_stream, start, duration_s = self._arguments
+        probe = Probe(open_stream, computer, start, duration_s, deadline_s)
+        if probe.error is None:
+            return probe
+        probe.segments.close()
+        return self
+
+
+def split_start(blocks: Iterator[Samples], count: int) -> tuple[list[Samples], Iterator[Samples]]:
+    """Return the first blocks, of ``count`` samples or more, and an iterator over the others. An
+    error before that is raised by the iterator."""
+    start: list[Samples] = []
+    try:
+        while count > 0 and (block := next(blocks, None)) is not None:
+            start.append(block)
+            count -= len(block)
+    except ProtocolError as error:
+        return start, raise_error(error)
+    return start, blocks
+
+
+def raise_error(error: Exception) -> Iterator[Samples]:
+    """Raise the error instead of the first block."""
+    raise error
+    yield

@@ -77,7 +77,7 @@ class StridedNetwork(nn.Module):
         out = raw[:, : max(1, raw.shape[1] - step) : step] + LOGIT_OFFSET
         return pool_pedal(out.unflatten(2, (-1, PITCHES)).transpose(1, 2), self.heads)
 
-    def heard(self, window: Tensor) -> Tensor:
+    def crop(self, window: Tensor) -> Tensor:
         """(batch, samples) -> the middle that a network with a smaller window hears."""
         outside = max(0, window.shape[1] - self.window) // 2
         return window if self.window == WINDOW else window[:, outside : outside + self.window]
@@ -85,7 +85,7 @@ class StridedNetwork(nn.Module):
     def forward(self, window: Tensor) -> Tensor:
         """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits. Frames that a
         smaller window does not hear are impossible."""
-        out = self.frames(self.raw(self.heard(window)))
+        out = self.frames(self.raw(self.crop(window)))
         outside = (window.shape[1] // HOP - 1 - out.shape[2]) // 2
         return F.pad(out, (0, 0, outside, outside), value=MASKED_LOGIT) if outside > 0 else out
 

@@ -146,7 +146,7 @@ class MusicTask:
             return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)
         strided = transcriber.network
         assert isinstance(strided, StridedNetwork)
-        raw = strided.raw(strided.heard(audio))
+        raw = strided.raw(strided.crop(audio))
         logits = strided.frames(raw)[:, 0]
         frame = labels.frame[:, self.frames]
         middle = logits.detach()[:, None, None, logits.shape[1] // 2]

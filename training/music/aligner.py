@@ -43,7 +43,7 @@ class Aligned:
     confidence: F64
     """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
     its chord is expected; of a note that was not heard, at most PLACED."""
-    heard: Bools  # [n], whether the model hears the onset
+    detected: Bools  # [n], whether the model hears the onset
     score_s: F64  # of all chords, in the score and in the recording
     audio_s: F64
     unwritten: F64  # [m, 3]: second, pitch and probability of onsets heard but not written

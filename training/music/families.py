@@ -22,7 +22,12 @@ from training.music.synth.augment import augment
 from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import Batch, Excerpt, empty_batch
-from training.music.synth.excerpts import Material, Take, load_material, random_piece
+from training.music.synth.excerpts import (
+    ExcerptBuilder,
+    TrainingSources,
+    load_sources,
+    random_piece,
+)
 from training.music.synth.noise import Backgrounds, load_backgrounds, random_background
 from training.music.synth.render import Rendered
 from training.music.targets import ONSET_SCALE, Targets
@@ -79,7 +84,7 @@ def validation_passages(
     others are rendered. A family is left out if the bank has none of its instruments. Raises
     ValueError or OSError for data that cannot be read.
     """
-    material = load_material(config, "validation")
+    sources = load_sources(config, "validation")
     backgrounds = load_backgrounds(config.root, held_out=True)
     real: dict[str, list[RealRecording]] = {}
     if config.real_root is not None:
@@ -91,7 +96,7 @@ def validation_passages(
         recordings = real.get(name, [])
         real_count = round(count / 2) if recordings else 0
         passages = [_real_passage(recordings, i, seconds, rng) for i in range(real_count)]
-        passages += _rendered(name, material, backgrounds, count - real_count, seconds, rng)
+        passages += _rendered(name, sources, backgrounds, count - real_count, seconds, rng)
         if passages:
             families[name] = passages
     return families
@@ -113,25 +118,30 @@ def _real_passage(recordings: list[RealRecording], index: int, seconds: float, r
 
 
 def _rendered(
-    name: str, material: Material, backgrounds: Backgrounds, count: int, seconds: float, rng: Rng
+    name: str,
+    sources: TrainingSources,
+    backgrounds: Backgrounds,
+    count: int,
+    seconds: float,
+    rng: Rng,
 ) -> Iterator[Passage]:
     classes, groups = FAMILIES[name]
-    bank = material.bank.instruments
+    bank = sources.bank.instruments
     players = tuple(
         entry
         for entry in HELD_OUT
         if entry in bank and (not classes or bank[entry].class_name in classes)
     )
-    pieces = {group: of_group for group, of_group in material.groups.items() if group in groups}
+    pieces = {group: of_group for group, of_group in sources.groups.items() if group in groups}
     for number in range(count):
-        take = Take(material, rng, seconds)
+        builder = ExcerptBuilder(sources, rng, seconds)
         if name == "no notes":
             sound = random_background(int(seconds * SAMPLE_RATE), rng, backgrounds, recorded=1.0)
             dry = Rendered(sound, joined([]))
-        elif name == "voice" and material.singers:
-            dry = take.of_singing(accompanied=False)
+        elif name == "voice" and sources.singers:
+            dry = builder.of_singing(accompanied=False)
         elif players:
-            dry = take.of_score(players, random_piece(pieces or material.groups, rng))
+            dry = builder.of_score(players, random_piece(pieces or sources.groups, rng))
             if name == "ensembles" and backgrounds.kits and rng.random() < 0.4:
                 drums = backgrounds.drums(len(dry.audio), rng)
                 drums_level = max(1e-9, float(np.std(drums)))
@@ -139,7 +149,7 @@ def _rendered(
                 dry = replace(dry, audio=dry.audio + np.float32(gain) * drums)
         else:
             return
-        audio = augment(dry.audio, rng, material.surroundings)
+        audio = augment(dry.audio, rng, sources.surroundings)
         unknown = np.zeros((0, 4))
         yield Passage(f"{name} {number}", audio, SAMPLE_RATE, dry.notes, unknown, pedal=dry.pedal)
 

@@ -104,7 +104,7 @@ def _entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
 
 
-TAUGHT = ("frame", "onset", "velocity", "offset")
+DISTILLED_HEADS = ("frame", "onset", "velocity", "offset")
 """Heads that learn from the teacher; classes of instruments and the pedal have labels alone."""
 
 
@@ -143,7 +143,7 @@ class Teacher:
         rows = {head: heard[:, row] for row, head in enumerate(self._network.config.heads)}
         targets = {
             name: torch.lerp(getattr(labels, name), rows[name], self._share)
-            for name in TAUGHT
+            for name in DISTILLED_HEADS
             if name in rows
         }
         if "velocity" in targets:  # 0 where no note begins or its velocity is unknown

@@ -39,7 +39,7 @@ from training.music.transcribe import transcribe_array
 logger = logging.getLogger(__name__)
 
 MODEL = "live"  # shipped weights, so no other system's output enters training
-ALIGNED_VERSION, PHRASES_VERSION = 3, 1  # of what is kept in the cache folder
+ALIGNED_VERSION, PHRASES_VERSION = 4, 1  # of what is kept in the cache folder
 CLASSES = {"guitar": "plucked", "voice": "voice"}
 """Class of a labelled soloist by a word of the entry's ``instruments``."""
 
@@ -97,7 +97,7 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     def aligned_now() -> dict[str, Any]:
         with LocalComputer(load(MODEL)) as computer:
             aligned = align_files(audio, score, computer)
-        logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.heard.mean())
+        logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.detected.mean())
         return vars(aligned)
 
     key = hashlib.sha256(str(ALIGNED_VERSION).encode() + audio.read_bytes() + score.read_bytes())
@@ -109,7 +109,7 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     signs, signs_s = root / "ornaments" / f"{entry['id']}.tsv", np.zeros(0)
     if signs.exists():
         signs_s = np.loadtxt(signs, delimiter="\t", skiprows=1, usecols=0, ndmin=1)
-    doubts = doubts_of(aligned, signs_s, bool(entry.get("ornaments", len(signs_s))))
+    doubts = uncertain_regions(aligned, signs_s, bool(entry.get("ornaments", len(signs_s))))
     notes = aligned.notes.played_by(next(solo, UNKNOWN))
     return RealRecording(entry["id"], stored_audio(audio, cache), notes, doubts)
 
@@ -224,7 +224,7 @@ def edges(notes: Notes) -> F64:
     return np.concatenate(parts)
 
 
-def doubts_of(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
+def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
     """What a score leaves open. signs_s: [k], score times of ornament signs that the score does not
     play out; ornamented: whether the player adds notes."""
     release_s = RINGING_RELEASE_S if aligned.ringing >= RINGING else RELEASE_S
@@ -245,7 +245,7 @@ def doubts_of(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
             rows(let_go_s, gone_s, notes.pitch, FRAME_UNKNOWN),
             *(_ornament(notes, sign_s, release_s) for sign_s in played_s),
             rows(at_s - NEAR_S, at_s + release_s, pitch, BOTH),
-            _astray(aligned),
+            _lost_alignment(aligned),
         ]
     )
 
@@ -259,10 +259,10 @@ def _ornament(notes: Notes, at_s: float, release_s: float) -> F64:
     return rows(begin_s, np.repeat(notes.offset + release_s, len(steps)), pitch, BOTH)
 
 
-def _astray(aligned: Aligned) -> F64:
+def _lost_alignment(aligned: Aligned) -> F64:
     """Parts in which the model hears few of the written notes."""
     onset_s = aligned.onset
-    heard = np.concatenate([[0], np.cumsum(aligned.heard)])
+    heard = np.concatenate([[0], np.cumsum(aligned.detected)])
     first = np.searchsorted(onset_s, onset_s - SUPPORT_S)
     last = np.searchsorted(onset_s, onset_s + SUPPORT_S, side="right")
     poor = onset_s[(heard[last] - heard[first]) / (last - first) < SUPPORT]

@@ -69,7 +69,7 @@ def test_each_note_goes_to_its_own_onset(
 ) -> None:
     aligned = align(score, *activations, FRAME_S)
     assert errors_s(aligned, score, played).max() < FRAME_S
-    assert aligned.heard.all()
+    assert aligned.detected.all()
     assert aligned.confidence.min() > 2 * FOUND
     assert (np.diff(aligned.audio_s) >= 0).all()
     assert (aligned.notes.offset > aligned.notes.onset).all()
@@ -83,7 +83,7 @@ def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
     at = int(played.onset[deaf] / FRAME_S)
     onset[at - 10 : at + 10, played.pitch[deaf]] = 0
     aligned = align(score, sounding, onset, FRAME_S)
-    (missed,) = np.flatnonzero(~aligned.heard)
+    (missed,) = np.flatnonzero(~aligned.detected)
     assert aligned.notes.pitch[missed] == played.pitch[deaf]
     assert abs(aligned.notes.onset[missed] - played.onset[deaf]) < 0.06
     assert FOUND / 2 < aligned.confidence[missed] <= PLACED

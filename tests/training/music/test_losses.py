@@ -18,7 +18,7 @@ from model.config import (
 from model.storage import load
 from tests.networks import TINY
 from training.music.losses import (
-    TAUGHT,
+    DISTILLED_HEADS,
     ClassShares,
     DistillationConfig,
     HeadWeights,
@@ -144,7 +144,7 @@ def test_the_whole_share_is_what_the_teacher_hears(tiny_weights: Path) -> None:
     audio, labels, targets = mixed(tiny_weights, share=1.0)
     network = load(tiny_weights)
     for row, head in enumerate(network.config.heads):
-        if head in TAUGHT:
+        if head in DISTILLED_HEADS:
             heard = network.predict(audio)[:, row].clone()
             if head == "velocity":
                 assert not targets.velocity[..., :64].any()

@@ -22,11 +22,11 @@ from training.music.real import (
     HELD,
     UNWRITTEN,
     UNWRITTEN_WITH_ORNAMENTS,
-    doubts_of,
     edges,
     load_labelled,
     load_phrases,
     load_scored,
+    uncertain_regions,
 )  # fmt: skip
 from training.music.synth.augment import Degradation, Surroundings
 from training.music.synth.excerpts import recorded_excerpt
@@ -182,7 +182,7 @@ def evidence(*notes: tuple[float, float, int]) -> Aligned:
 
 def targets(made: Aligned, ornamented: bool = False) -> Targets[NDArray[np.uint8]]:
     """Of 20 s."""
-    rows = doubts_of(made, np.zeros(0), ornamented)
+    rows = uncertain_regions(made, np.zeros(0), ornamented)
     return segment_labels(made.notes, SAMPLE_RATE, -HOP, 20 * SAMPLE_RATE // HOP, unknown=rows)
 
 
@@ -233,7 +233,7 @@ def test_a_loud_onset_that_is_not_written_may_be_played(
 def test_where_few_notes_are_heard_nothing_is_taught() -> None:
     notes = [(1.0 + 0.5 * i, 1.4 + 0.5 * i, 60 + i) for i in range(30)]
     heard = np.arange(30) < 15
-    made = targets(replace(evidence(*notes), heard=heard))
+    made = targets(replace(evidence(*notes), detected=heard))
     assert made.onset_unknown[frame(12.0)].all()
     assert made.frame_unknown[frame(12.0)].all()
     assert not made.onset_unknown[frame(4.0)].any()

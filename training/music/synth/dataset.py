@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from model.config import FRAMES, HOP, PITCHES, SAMPLE_RATE, WINDOW
 from training.arrays import F32, Rng
 from training.music.synth.config import SynthConfig
-from training.music.synth.excerpts import load_material, training_excerpt
+from training.music.synth.excerpts import load_sources, training_excerpt
 from training.music.synth.render import REFERENCE_VELOCITY, Rendered, Voice
 from training.music.targets import PEDAL_UNKNOWN, VELOCITY_SCALE, Targets, segment_labels
 
@@ -29,7 +29,7 @@ TYPICAL_DB = -10.0
 _BLOCK = int(0.1 * SAMPLE_RATE)
 
 
-def heard_velocities(audio: F32, velocity: F32) -> F32:
+def relative_velocities(audio: F32, velocity: F32) -> F32:
     """Velocities, [notes], 1 to 127, of an excerpt as they are heard; 0, unknown, stays 0. Since
     the gain of a recording is unknown, a short window does not show the velocity that was played,
     but how loud a note arrives. So labels shift all velocities of an excerpt by its level; the
@@ -64,7 +64,7 @@ class Excerpt:
         self.audio = rendered.audio[self.phase :]
         frames = len(self.audio) // HOP
         self.positions = frames - WINDOW // HOP + 1  # hops at which a window can begin
-        heard = heard_velocities(rendered.audio, rendered.notes.velocity)
+        heard = relative_velocities(rendered.audio, rendered.notes.velocity)
         notes, doubts = rendered.notes.moved(velocity=heard), rendered.unknown
         self.labels = segment_labels(notes, SAMPLE_RATE, self.phase, frames, rendered.pedal, doubts)
 
@@ -90,14 +90,14 @@ def generate_batches(
 ) -> Iterator[Batch]:
     """Endless training batches, made in this process."""
     rng = np.random.default_rng(seed)
-    material = load_material(config, "train")
+    sources = load_sources(config, "train")
     pool: list[tuple[Excerpt, list[int]]] = []  # with the hops at which windows will begin
     starting = True
     while True:
         batch = empty_batch(batch_size, config.context)
         for row in range(batch_size):
             while len(pool) < (1 if row else config.pool_excerpts):
-                excerpt = Excerpt(training_excerpt(material, config, rng), rng)
+                excerpt = Excerpt(training_excerpt(sources, config, rng), rng)
                 wanted = max(1, round(len(excerpt.audio) / SAMPLE_RATE / 0.35))
                 if starting:  # otherwise all first excerpts would be used up at once
                     wanted = int(rng.integers(1, wanted + 1))
@@ -152,7 +152,7 @@ def synth_stream(
     process if ``workers`` is 0. Raises what a worker raised, or RuntimeError if one died silently.
     A script with workers needs the guard ``if __name__ == "__main__"``, as they are spawned."""
     # Decode the bank once here: otherwise every worker would, at the same time.
-    load_material(config, "train")
+    load_sources(config, "train")
     loader = DataLoader(
         _Batches(config, batch_size, seed),
         batch_size=None,

@@ -15,7 +15,7 @@ from training.music.synth.augment import PRODUCED, Degradation, Surroundings, au
 from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.noise import load_backgrounds, random_background
-from training.music.synth.perform import choose, orchestrate, perform, voice_for
+from training.music.synth.perform import orchestrate, perform, sample_instrument, voice_for
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
 from training.music.synth.sing import Habits, line, random_melody, sing, transposed
@@ -38,7 +38,7 @@ phrases of which only the instrument is known."""
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingSources:
     """The bank, the rooms and their sounds, and of one split scores and real recordings."""
 
     bank: Bank
@@ -51,7 +51,7 @@ class Material:
     singers: tuple[Singer, ...] = ()
 
 
-def load_material(config: SynthConfig, split: str = "train") -> Material:
+def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
     """Opens bank and scores, and for training the real recordings. Raises ValueError if the split
     has no piece with notes, or ``real_root`` no recording with labels."""
     groups: dict[str, list[Piece]] = {}
@@ -79,7 +79,7 @@ def load_material(config: SynthConfig, split: str = "train") -> Material:
         if files := real.singing_files(config.real_root, split):
             singers += (load_singer("labelled", files, config.cache, sings=True),)
     mechanics = pianos.load_mechanics(config.root)
-    return Material(bank, groups, surroundings, mechanics, recordings, singers)
+    return TrainingSources(bank, groups, surroundings, mechanics, recordings, singers)
 
 
 def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
@@ -93,11 +93,11 @@ def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
 CHOIR = 0.15  # fraction of the singing alone for which several parts of a score are sung
 
 
-class Take:
+class ExcerptBuilder:
     """A dry excerpt in the making: of what, how long, how it is tuned."""
 
-    def __init__(self, material: Material, rng: Rng, seconds: float) -> None:
-        self.material, self.rng, self.seconds = material, rng, seconds
+    def __init__(self, sources: TrainingSources, rng: Rng, seconds: float) -> None:
+        self.sources, self.rng, self.seconds = sources, rng, seconds
         near, far = (-10, 10), (-30, 30)
         tuned = rng.random() < 0.75
         self.tuning_cents = float(np.clip(rng.normal(0, 5), *near) if tuned else rng.uniform(*far))
@@ -105,7 +105,7 @@ class Take:
     def of_score(self, only: tuple[str, ...] | None = None, piece: Piece | None = None) -> Rendered:
         """``piece``, or a random one. ``only``: the instruments to use."""
         for _ in range(20):  # a long rest may leave an excerpt without notes
-            chosen = piece or random_piece(self.material.groups, self.rng)
+            chosen = piece or random_piece(self.sources.groups, self.rng)
             rendered = self._played(chosen, *self._performed(chosen), only)
             if len(rendered.notes):
                 break
@@ -113,10 +113,10 @@ class Take:
 
     def of_random_notes(self) -> Rendered:
         """Random notes on one instrument, pianos preferred."""
-        rng, instruments = self.rng, self.material.bank.instruments
+        rng, instruments = self.rng, self.sources.bank.instruments
         entries = [entry for name, entry in instruments.items() if name not in HELD_OUT]
         keyboards = [entry for entry in entries if entry.family == "piano"]
-        entry = choose(keyboards if keyboards and rng.random() < 0.6 else entries, rng)
+        entry = sample_instrument(keyboards if keyboards and rng.random() < 0.6 else entries, rng)
         low, high = entry.range
         notes = random_notes(self.seconds, low - 2, high + 2, rng)
         voice = voice_for(entry, rng)
@@ -131,7 +131,7 @@ class Take:
         rng = self.rng
         if not accompanied and rng.random() > CHOIR and rng.random() < 0.5:  # no score
             return self._sung(random_melody(self.seconds, rng), alone=True)
-        piece = random_piece(self.material.groups, rng)
+        piece = random_piece(self.sources.groups, rng)
         notes, pedal = self._performed(piece)
         parts = np.unique(notes.part)
         if not accompanied and len(parts) > 1 and rng.random() < CHOIR:
@@ -161,16 +161,16 @@ class Take:
     def _played(
         self, piece: Piece, notes: Notes, pedal: F64, only: tuple[str, ...] | None = None
     ) -> Rendered:
-        bank = self.material.bank
+        bank = self.sources.bank
         return self._rendered(*orchestrate(bank, piece, notes, pedal, self.rng, only))
 
     def _rendered(self, notes: Notes, voices: list[Voice], pedal: F64) -> Rendered:
-        bank, mechanics = self.material.bank, self.material.mechanics
+        bank, mechanics = self.sources.bank, self.sources.mechanics
         how = self.seconds, self.tuning_cents, self.rng
         return render(bank, notes, voices, *how, pedal, mechanics)
 
     def _sung(self, melody: Notes, alone: bool = False) -> Rendered:
-        singers, rng = self.material.singers, self.rng
+        singers, rng = self.sources.singers, self.rng
         weights = np.array([4.0 if one.sings else 1.0 for one in singers])  # most only speak
         singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
         melody, habits = transposed(melody, singer, rng), Habits(rng, alone)
@@ -194,31 +194,31 @@ RANDOM = 0.12  # fraction of chords, scales, arpeggios, repetitions and clusters
 SUNG = 0.2  # fraction of the scores of which a part is sung, if there are voices
 
 
-def training_excerpt(material: Material, config: SynthConfig, rng: Rng) -> Rendered:
+def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) -> Rendered:
     """One augmented excerpt: of a real recording, a score, random notes or noise."""
     seconds = float(rng.uniform(0.8 * config.excerpt_s, 1.2 * config.excerpt_s))
-    surroundings, how = material.surroundings, Degradation()
-    if material.recordings and rng.random() < config.real_probability:
-        weights = np.array([REAL[name] for name in material.recordings])
+    surroundings, how = sources.surroundings, Degradation()
+    if sources.recordings and rng.random() < config.real_probability:
+        weights = np.array([REAL[name] for name in sources.recordings])
         chosen = int(rng.choice(len(weights), p=weights / weights.sum()))
-        group = list(material.recordings.values())[chosen]
+        group = list(sources.recordings.values())[chosen]
         return recorded_excerpt(group, seconds, how, rng, surroundings)
     kind = rng.random()
     if kind < BACKGROUND:
         length = int(seconds * SAMPLE_RATE)
         sound = random_background(length, rng, surroundings.sounds)
         return Rendered(augment(sound, rng, surroundings), joined([]))
-    take = Take(material, rng, seconds)
+    builder = ExcerptBuilder(sources, rng, seconds)
     if kind < BACKGROUND + RANDOM:
-        rendered = take.of_random_notes()
-    elif material.singers and rng.random() < SUNG:
+        rendered = builder.of_random_notes()
+    elif sources.singers and rng.random() < SUNG:
         accompanied = rng.random() < 0.5
-        rendered = take.of_singing(accompanied)
+        rendered = builder.of_singing(accompanied)
         how = PRODUCED if accompanied else how
     else:
-        rendered = take.of_score()
+        rendered = builder.of_score()
         if rng.random() < 0.15:  # a larger ensemble
-            rendered = overlaid(rendered, take.of_score(), float(rng.uniform(-8, 4)))
+            rendered = overlaid(rendered, builder.of_score(), float(rng.uniform(-8, 4)))
     return replace(rendered, audio=augment(rendered.audio, rng, surroundings, how))
 
 

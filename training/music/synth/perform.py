@@ -145,7 +145,7 @@ def orchestrate(
     part_voice = np.zeros(len(piece.programs), np.int16)
     voices: list[Voice] = []
     shared: dict[str, int] = {}
-    for part, entry in enumerate(cast(piece, notes, usable, rng)):
+    for part, entry in enumerate(assign_instruments(piece, notes, usable, rng)):
         if not entry.sustained and entry.name in shared:
             part_voice[part] = shared[entry.name]
             continue
@@ -231,13 +231,15 @@ VOICE = INSTRUMENTS.index("voice")
 _SONG_VOICE = 68  # the program, an oboe's, that the songs of the corpus give to the voice
 
 
-def cast(piece: Piece, notes: Notes, usable: Sequence[Instrument], rng: Rng) -> list[Instrument]:
+def assign_instruments(
+    piece: Piece, notes: Notes, usable: Sequence[Instrument], rng: Rng
+) -> list[Instrument]:
     """An instrument for each part."""
     parts = len(piece.programs)
     mode = _mode(piece.group, rng)
     keyboards = [entry for entry in usable if entry.family == "piano"]
     if mode == "piano" and keyboards:
-        return [choose(keyboards, rng)] * parts
+        return [sample_instrument(keyboards, rng)] * parts
     several = [entry for entry in usable if entry.class_name in POLYPHONIC]
     if mode == "polyphonic" and several:
         return [_fitting(several, notes.pitch, several, rng)] * parts
@@ -276,7 +278,7 @@ def _fitting(
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:
-            return choose(able, rng)
+            return sample_instrument(able, rng)
     return max(usable, key=lambda entry: _coverage(entry, pitch))
 
 
@@ -287,7 +289,7 @@ def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
     return float(reached.mean()) if len(pitch) else 1.0
 
 
-def choose(entries: Sequence[Instrument], rng: Rng) -> Instrument:
+def sample_instrument(entries: Sequence[Instrument], rng: Rng) -> Instrument:
     """One of ``entries``: all classes equally often, however many sets of samples they have; within
     a class those with more notes and layers more often."""
     classes = sorted({entry.number for entry in entries})

@@ -240,7 +240,7 @@ def load_mechanics(folder: Path) -> Mechanics | None:
     return noises
 
 
-def random_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rng: Rng) -> F32:
+def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rng: Rng) -> F32:
     """Float32 [length]: the noise of each key at its release and of each press of a pedal [m, 3],
     relative to music with a peak of 1. The pedal is louder the farther it moves."""
     out = np.zeros(length, np.float32)
@@ -291,7 +291,7 @@ def _strings_response(variant: int) -> F32:
     return response / np.float32(np.linalg.norm(response))
 
 
-def random_sympathy(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
+def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
     """The other strings, which ``audio`` [n] drives as far as a pedal of ``depth`` [n] clears the
     dampers: float32 [n]. They are tuned ``tuning_cents`` from 440 Hz."""
     response = _strings_response(int(rng.integers(RESPONSES)))

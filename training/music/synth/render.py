@@ -102,10 +102,10 @@ def render(
         played.append(_play(bank, notes.where(of_part), voice, into, contact_s, tuning_cents, rng))
     if ringing is not audio:
         audio += ringing
-        audio += pianos.random_sympathy(ringing, depth, tuning_cents, rng)
+        audio += pianos.sympathetic_resonance(ringing, depth, tuning_cents, rng)
     if damped and mechanics:
         keys = joined([part for part, voice in zip(played, voices, strict=True) if voice.dampers])
-        noise = pianos.random_noise(mechanics, keys, pedal, len(audio), rng)
+        noise = pianos.mechanics_noise(mechanics, keys, pedal, len(audio), rng)
         audio += np.abs(audio).max(initial=0) * noise
     return Rendered(audio, joined(played), pedal if damped else None)
 

@@ -11,7 +11,7 @@ from tests.training.conftest import melody
 from training.music.notes import merged, notes_of, with_pedal
 from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
-from training.music.synth.perform import cast, orchestrate, perform
+from training.music.synth.perform import assign_instruments, orchestrate, perform
 from training.music.synth.pianos import PEDAL_LONGEST_S
 from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, TRANSCRIBED, Piece, load_pieces
 
@@ -92,7 +92,7 @@ def test_scores_that_keep_their_instruments_get_those_of_their_programs(
     monkeypatch.setattr("training.music.synth.perform.OTHERS_PIANO", 0.0)
     monkeypatch.setattr("training.music.synth.perform.REORCHESTRATED", 0.0)
     piece, usable = pieces["string quartet"], list(bank.instruments.values())
-    players = cast(piece, piece.notes, usable, np.random.default_rng(3))
+    players = assign_instruments(piece, piece.notes, usable, np.random.default_rng(3))
     assert [entry.class_name for entry in players] == ["violin", "cello"]
 
 

@@ -1,9 +1,9 @@
 """Aligns a score with a recording: notes with times and confidences.
 
-First dynamic time warping compares piano rolls of the written notes with the model's frame and
-onset probabilities. (Not librosa's: a compiler at run time, numba, for one recursion.) Then chords,
-notes at the same score time, move to where their notes are heard, restrained by nearby chords, and
-each note to the likeliest onset of its own pitch near its chord.
+First, dynamic time warping compares piano rolls of the written notes with the model's frame and
+onset probabilities. (librosa's would need a compiler, numba, for one recursion.) Then chords,
+notes at the same score time, move to the detected onsets of their notes, restrained by nearby
+chords. Last each note moves to the likeliest onset of its own pitch near its chord.
 """
 
 from dataclasses import dataclass
@@ -20,44 +20,44 @@ from training.music.notes import Notes, nearest, next_strokes, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.transcribe import transcribe_array
 
-TOLERANCE_S = 0.06  # how far a note may lie from its chord
+TOLERANCE_S = 0.06  # maximum distance of a note from its chord
 ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # around the chords' initial times
-FOUND = 0.2  # smallest onset probability, weighted by distance, of a note that is heard
+FOUND = 0.2  # minimum onset probability, weighted by distance, of a detected note
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5  # weight of the neighbours relative to a note of onset probability 1 in the chord
-SPREAD_S = 0.02  # mean distance of notes from chords at which an unheard note is hardly placed
-PLACED = 0.5  # highest confidence of an unheard note, which only its neighbours place
+SPREAD_S = 0.02  # mean distance of notes from chords at which neighbours place a note poorly
+PLACED = 0.5  # maximum confidence of a note that was not detected: its neighbours place it
 HEARD_EARLY_S = 0.004
-"""By which the model's peaks precede attacks: by 5 ms the steepest rise of energy in recordings of
-a grand piano (median), by 1 ms the onset of rendered notes."""
-RELEASE_S = 1.0  # after a written end, for legato, damper and room
+"""Time by which the model's peaks precede attacks. Measured: 5 ms before the steepest rise of
+energy in recordings of a grand piano (median), 1 ms before the onset of rendered notes."""
+RELEASE_S = 1.0  # maximum ringing after a written offset: legato, damper and room
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """A score's notes at recording times, by onset; arrays alone, as they are kept."""
+    """A score's notes at recording times, sorted by onset; arrays only, for the cache."""
 
     onset: F64  # [n] in seconds
     offset: F64
     pitch: NDArray[np.int16]
     confidence: F64
-    """[n], 0 to 1: the onset probability that a note was found by, less at a distance from where
-    its chord is expected; of a note that was not heard, at most PLACED."""
-    detected: Bools  # [n], whether the model hears the onset
-    score_s: F64  # of all chords, in the score and in the recording
+    """[n], 0 to 1: the onset probability of a detected note, reduced by the distance from its
+    chord. For a note that was not detected, at most PLACED."""
+    detected: Bools  # [n], true if the model detects the onset
+    score_s: F64  # [k], times of all chords in the score, and in the recording
     audio_s: F64
-    unwritten: F64  # [m, 3]: second, pitch and probability of onsets heard but not written
+    unwritten: F64  # [m, 3]: second, pitch and probability of detected onsets not in the score
     ringing: float | F64  # mean frame probability RELEASE_S after the written ends
 
     @property
     def notes(self) -> Notes:
-        """With velocity 0 (unknown)."""
+        """The notes, with velocity 0 (unknown)."""
         return notes_of(self.onset, self.offset, self.pitch)
 
 
 def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
-    """Times of the recording for times of the score: linear between increasing pairs of them,
-    extrapolated at the mean pace."""
+    """Map score times to recording times: linearly between increasing pairs, and at the mean pace
+    outside them."""
     span = float(score_s[-1] - score_s[0])
     pace = float(audio_s[-1] - audio_s[0]) / span if span else 1.0
     outside = times_s - np.clip(times_s, score_s[0], score_s[-1])
@@ -65,8 +65,8 @@ def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
 
 
 def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
-    """The score's notes, by onset, moved to where they are heard. sounding, onset: probabilities,
-    (frames, PITCHES); frame_s: from one frame to the next."""
+    """Return the score's notes at their detected times, sorted by onset. sounding, onset:
+    probabilities, (frames, PITCHES); frame_s: seconds from one frame to the next."""
     first = np.concatenate([[True], np.diff(score.onset) > 0.005])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
@@ -80,7 +80,7 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], heard)
     placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
     confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
-    # Ends as written, but after the onset and before the next note of the pitch.
+    # Offsets as written, but after the onset and before the next note of the pitch.
     offset_s = np.maximum(mapped(score.offset, written_s, chord_s), onset_s + 0.04)
     again_s = np.append(onset_s, np.inf)[next_strokes(score.pitch, onset_s)]
     offset_s = np.maximum(np.minimum(offset_s, again_s), onset_s)
@@ -95,18 +95,19 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
 def _peaks(
     pitch: NDArray[np.int16], expected_s: F64, onset: F32, frame_s: float, width_s: float
 ) -> tuple[F64, F64]:
-    """For each note the likeliest onset of its pitch within ``width_s``: time and probability.
-    Weighted by a raised cosine of the distance; only onsets nearest to this note of the pitch."""
+    """Find the likeliest onset of each note's pitch within ``width_s``: time and probability.
+    A raised cosine of the distance weights the probabilities. Of several notes of a pitch, only
+    the nearest may use an onset."""
     reach = int(np.ceil(width_s / frame_s))
-    expected_s = expected_s - HEARD_EARLY_S  # where the model hears it
+    expected_s = expected_s - HEARD_EARLY_S  # time of the model's peak
     at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
     inside = (at >= 1) & (at < len(onset) - 1)
     at = np.clip(at, 1, len(onset) - 2)
     distance_s = at * frame_s - expected_s[:, None]
-    # Half the way to the neighbours of the same pitch.
+    # Half-way to the neighbours of the same pitch.
     again = next_strokes(pitch, expected_s)
     latest_s = (expected_s + np.append(expected_s, np.inf)[again]) / 2
-    earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last for those that are not struck again
+    earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last element: notes without a re-onset
     earliest_s[again] = latest_s
     inside &= (at * frame_s >= earliest_s[:-1, None]) & (at * frame_s <= latest_s[:, None])
     weight = np.cos(np.pi / 2 * np.clip(distance_s / (width_s + frame_s), -1, 1)) ** 2
@@ -120,7 +121,7 @@ def _peaks(
 
 
 def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
-    """Chord times from their own notes and nearby chords; increasing."""
+    """Move chords by their own notes and by nearby chords; the times stay increasing."""
     weight = np.where(strength >= FOUND, strength, 0)
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)
@@ -132,7 +133,7 @@ def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
 
 
 def _nearby(times_s: F64) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The first of the times within NEIGHBOURS_S of each, and the one after the last."""
+    """Return for each time the first index within NEIGHBOURS_S, and the index after the last."""
     first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
     return first, np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
 
@@ -144,7 +145,7 @@ def _weighted_median(values: F64, weights: F64) -> float:
 
 
 def _around(times_s: F64, distance_s: F64, heard: Bools) -> tuple[F64, F64]:
-    """Within NEIGHBOURS_S: the fraction of notes heard, and their mean distance."""
+    """Return the fraction of detected notes within NEIGHBOURS_S, and their mean distance."""
     first, last = _nearby(times_s)
     sums = np.cumsum([heard, np.abs(distance_s) * heard], axis=1)
     sums = np.pad(sums, ((0, 0), (1, 0)))
@@ -153,22 +154,22 @@ def _around(times_s: F64, distance_s: F64, heard: Bools) -> tuple[F64, F64]:
 
 
 def align_files(audio: Path, score: Path, computer: LocalComputer) -> Aligned:
-    """As ``align``. Raises AudioError or LabelError for unreadable files, a score without notes and
-    a model without an onset head."""
+    """Align a MIDI file with a recording (see ``align``). Raises AudioError or LabelError for
+    unreadable files, a score without notes and a model without an onset head."""
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
     heads = computer.config.heads
     if "onset" not in heads:
         raise LabelError(f"{computer.config.name} has no onset head, which alignment needs")
-    heard = transcribe_array(*read_audio(audio), computer).probabilities
-    frame, onset = (heard[heads.index(head)] for head in ("frame", "onset"))
+    probabilities = transcribe_array(*read_audio(audio), computer).probabilities
+    frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
     return align(notes, frame, onset, HOP / computer.config.sample_rate)
 
 
 def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
-    """[n, 3]: second, pitch and probability of heard onsets that the score does not contain: peaks
-    of at least FOUND, further than twice the tolerance from every note of their pitch."""
+    """Return [n, 3]: second, pitch and probability of detected onsets that the score lacks. These
+    are peaks of at least FOUND, more than twice the tolerance from every note of their pitch."""
     frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * frame_s, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
@@ -176,8 +177,8 @@ def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
 
 
 def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
-    """The mean frame probability RELEASE_S after the ends of notes whose pitch is not struck
-    again soon."""
+    """Return the mean frame probability RELEASE_S after the offsets of notes whose pitch has no
+    re-onset soon."""
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
     alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
@@ -185,26 +186,26 @@ def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
     return float(rung.mean()) if len(rung) else 0.0
 
 
-CELLS = 40_000_000  # limit for the table of costs, 5 bytes each
-STEP_S = 0.04  # of the rolls; longer if the table would be too large
-MARGIN_S = 1.0  # of silence around the score: a recording may begin before it and end after it
-ONSET_WEIGHT = 2.0  # of onsets relative to frames
-STALL_COST = 0.25  # of a step on one side only, so both advance when in doubt
+CELLS = 40_000_000  # maximum number of cells of the cost table, 5 bytes each
+STEP_S = 0.04  # time step of the rolls; longer if the table would be too large
+MARGIN_S = 1.0  # silence around the score: a recording may start before it and stop after it
+ONSET_WEIGHT = 2.0  # weight of onsets relative to frames
+STALL_COST = 0.25  # cost of a step on one side only, so that both advance when in doubt
 SILENT = 0.3  # norm of a silent slice
 
 
 def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, F64]:
-    """Increasing score times and the recording's times for them, to about STEP_S. Arguments as of
-    ``align``; the score may be at any tempo."""
+    """Return increasing score times and the recording's times for them, to about STEP_S. The
+    arguments are those of ``align``; the score may have any tempo."""
     length_s = len(sounding) * frame_s
     # The written tempo is arbitrary: first scale both to the same length.
-    heard = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
-    heard_s = float(heard[-1] - heard[0]) if len(heard) > 1 else length_s
-    pace = max(1e-3, heard_s) / max(1e-3, float(score.onset[-1] - score.onset[0]))
-    step_s = max(STEP_S, float(np.sqrt(length_s * (heard_s + 2 * MARGIN_S) / CELLS)))
+    struck_s = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
+    span_s = float(struck_s[-1] - struck_s[0]) if len(struck_s) > 1 else length_s
+    pace = max(1e-3, span_s) / max(1e-3, float(score.onset[-1] - score.onset[0]))
+    step_s = max(STEP_S, float(np.sqrt(length_s * (span_s + 2 * MARGIN_S) / CELLS)))
     begin_s = MARGIN_S - score.onset[0] * pace
     played = score.moved(onset=score.onset * pace + begin_s, offset=score.offset * pace + begin_s)
-    slices = int((heard_s + 2 * MARGIN_S) / step_s) + 1
+    slices = int((span_s + 2 * MARGIN_S) / step_s) + 1
     begins = np.zeros((slices, PITCHES), np.float32)
     begins[np.minimum((played.onset / step_s).astype(int), slices - 1), played.pitch] = 1
     sounds = np.maximum(played.roll(slices, step_s), begins).astype(np.float32)
@@ -212,13 +213,13 @@ def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, 
     audio = _features(*(np.maximum.reduceat(roll, edges) for roll in (sounding, onset)))
     # Costs from 0, equal slices, to 1, no common notes.
     path = _cheapest_path(1 - _features(sounds, begins) @ audio.T)
-    # Where a score slice stalls, take its first slice: there its notes begin.
+    # Where a score slice stalls, use its first audio slice: its notes start there.
     at, first = np.unique(path[:, 0], return_index=True)
     return (at * step_s - begin_s) / pace, path[first, 1] * step_s
 
 
 def _features(sounding: F32, onset: F32) -> F32:
-    """Slices of norm 1, or less in silence, plus one entry for the remainder."""
+    """Scale slices to norm 1, or less in silence, and append one entry for the remainder."""
     onset = onset.copy()
     onset[1:] += 0.5 * onset[:-1]  # tolerate an onset that is one slice late
     out = np.concatenate([sounding, ONSET_WEIGHT * onset], axis=1)
@@ -228,7 +229,7 @@ def _features(sounding: F32, onset: F32) -> F32:
 
 
 def _cheapest_path(costs: F32) -> I64:
-    """[steps, 2]: rows and columns from corner to corner, computed along the anti-diagonals."""
+    """Return [steps, 2], rows and columns from corner to corner. Works along anti-diagonals."""
     rows, columns = costs.shape
     back = np.zeros((rows, columns), np.int8)  # 0: both advanced, 1: the row, 2: the column
     # Totals of the last two anti-diagonals by row, with a row before the first.

@@ -1,5 +1,5 @@
-"""The loss of the transcription networks, of all heads at every usable stride-128 position. (The
-paper's network has its own, ``training.musicnet.objective``.)"""
+"""Loss of the transcription networks: all heads at every usable stride-128 position. (The paper's
+network has another loss, ``training.musicnet.objective``.)"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ from training.music.targets import Targets
 class HeadWeights:
     """Weights of the heads in the loss."""
 
-    frame: float = 1.0  # That a note sounds
-    onset: float = 4.0  # That it begins
-    velocity: float = 10.0  # How loud it is; most of this entropy is that of the labels
-    offset: float = 1.5  # That it ends
-    pedal: float = 1.0  # That the pedal is down
-    instrument: float = 1.0  # Who plays it
+    frame: float = 1.0  # A note sounds
+    onset: float = 4.0  # A note starts
+    velocity: float = 10.0  # Loudness; most of this entropy comes from the labels
+    offset: float = 1.5  # A note ends
+    pedal: float = 1.0  # The pedal is down
+    instrument: float = 1.0  # Instrument of the note
 
 
 class ClassShares:
-    """Shares of the instrument classes among the notes of about the last hundred batches: within
-    one batch the rarest of few classes would weigh most."""
+    """Shares of the instrument classes among the notes of about the last hundred batches. Shares
+    within one batch would give too much weight to a class that happens to be rare in it."""
 
     def __init__(self) -> None:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))
 
     def updated(self, notes: Tensor) -> Tensor:
-        """Shares, [classes], after a batch with these numbers of notes, [classes]."""
+        """Add a batch's numbers of notes, [classes], and return the shares, [classes]."""
         self._notes = 0.99 * self._notes.to(notes) + notes
         return self._notes / self._notes.sum().clamp(min=1)
 
@@ -49,9 +49,9 @@ def heads_loss(
     weights: HeadWeights,
     shares: ClassShares,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Weighted cross-entropy of all heads, most summed over notes and averaged over frames. logits:
-    (batch, heads, FRAMES, PITCHES), in the order of ``heads``; only the given frames and pitches
-    are used. Velocity and instrument losses are averaged over the notes that begin."""
+    """Return the weighted cross-entropy of all heads, and its parts. logits: (batch, heads, FRAMES,
+    PITCHES), in the order of ``heads``; only ``frames`` and ``pitches`` are used. Losses are summed
+    over notes and averaged over frames; velocity and instrument are averaged over onsets."""
     cells = (slice(None), frames, pitches)
     rows = logits[:, :, frames, pitches]
     classes = [head for head in heads if head in INSTRUMENT_HEADS]  # they come last
@@ -86,18 +86,18 @@ def heads_loss(
 def _instrument_loss(
     logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice], shares: ClassShares
 ) -> Tensor:
-    """Binary cross-entropy of each class, since several may play a note; summed over classes,
-    averaged over notes that begin. logits: (batch, classes, frames, pitches). A note weighs as the
-    inverse square root of its class's share: pianos play most notes, and a head that always says so
-    would be right too often to learn anything else."""
+    """Return the binary cross-entropy of the classes, summed over classes and averaged over onsets.
+    It is binary because several instruments may play a note. logits: (batch, classes, frames,
+    pitches). The weight of a note is the inverse square root of its class's share. Pianos play most
+    notes, and a head that always predicts them would be right too often to learn anything else."""
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
     truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
     weight = labels.onset[cells][where]
     share = shares.updated(weight @ truth)
     weight = weight * (truth @ share.clamp(min=1e-4).rsqrt())
-    found = logits.permute(0, 2, 3, 1)[where].float()  # (notes, classes)
-    return (_entropy(found, truth).sum(dim=1) * weight).sum() / weight.sum().clamp(min=1)
+    predicted = logits.permute(0, 2, 3, 1)[where].float()  # (notes, classes)
+    return (_entropy(predicted, truth).sum(dim=1) * weight).sum() / weight.sum().clamp(min=1)
 
 
 def _entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def _entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 DISTILLED_HEADS = ("frame", "onset", "velocity", "offset")
-"""Heads that learn from the teacher; classes of instruments and the pedal have labels alone."""
+"""Heads that learn from the teacher; instrument classes and the pedal learn from labels alone."""
 
 
 @validated_dataclass()
@@ -114,33 +114,35 @@ class DistillationConfig:
 
     teacher: str = ""  # A shipped name or a .safetensors file; empty trains on the labels alone
     share: Fraction = 0.7
-    """Of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
+    """Share of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
 
 
 class Teacher:
-    """A larger network of ours whose predictions become targets of a smaller one. They say more
-    than the labels, such as how sure one can be of a note (Hinton et al., 2015). Cross-entropy is
-    linear in its target, so the mixture of both losses is the loss of the mixed targets."""
+    """Larger network whose predictions become targets of a smaller one. They contain more than the
+    labels, such as the uncertainty of a note (Hinton et al., 2015). Cross-entropy is linear in
+    its target, so the mixture of both losses is the loss of the mixed targets."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
-        """Raises WeightsError if there are no such weights, ValueError if the teacher hears more
-        than the student does."""
+        """Load the teacher. Raises WeightsError if the weights do not exist, and ValueError if the
+        teacher needs more context than the student, or another sample rate."""
         self._share = config.share
         self._network = storage.load(config.teacher, dtype=torch.float32)
         self._device: torch.device | None = None
         theirs = self._network.config
         if theirs.context > student.context or theirs.sample_rate != student.sample_rate:
             name = config.teacher
-            raise ValueError(f"teacher {name} hears more than {student.name}, or at another rate")
+            raise ValueError(
+                f"teacher {name} needs more context than {student.name}, or another rate"
+            )
         self._samples = theirs.context + WINDOW
 
     def mixed(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
-        """Labels for a batch of windows, (batch, samples), with the teacher's share in them."""
+        """Mix the teacher's predictions for windows, (batch, samples), into their labels."""
         if self._device != audio.device:
             self._device = audio.device
             self._network.to(audio.device).compute_in(fastest_dtype(audio.device))
-        heard = self._network.predict(audio[:, -self._samples :]).float()  # without gradients
-        rows = {head: heard[:, row] for row, head in enumerate(self._network.config.heads)}
+        taught = self._network.predict(audio[:, -self._samples :]).float()  # without gradients
+        rows = {head: taught[:, row] for row, head in enumerate(self._network.config.heads)}
         targets = {
             name: torch.lerp(getattr(labels, name), rows[name], self._share)
             for name in DISTILLED_HEADS

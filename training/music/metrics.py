@@ -1,4 +1,4 @@
-"""Scores of a transcription: frames against frames, notes against notes."""
+"""Metrics of a transcription: frames against frames, notes against notes."""
 
 from collections.abc import Sized
 
@@ -17,13 +17,13 @@ FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"  # for labels with velocities
 INSTRUMENT_FIGURE = "instrument_accuracy"  # for labels and networks with instruments
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
-"""For transcriptions that record the audio each onset needed."""
+"""Figures of transcriptions that record how much audio each onset needed."""
 _NEEDED = "from the label's onset to the newest sample of the recording, at its own rate, that the "
 DEFINITIONS = {
     "frame_ap": "average precision of the frame probabilities, pooled over all frames x 128 notes",
     "frame_f1": "of the frames that the tracked notes cover, not of thresholded probabilities",
     "onset_f1": "of notes: the same pitch, onset within 50 ms (mir_eval)",
-    "onset_offset_f1": "and the end within 50 ms or 20 % of the note's length",
+    "onset_offset_f1": "onset_f1, and the end within 50 ms or 20 % of the note's length",
     VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
     INSTRUMENT_FIGURE: "of notes found by pitch and onset: the right instrument",
     DELAY_FIGURES[0]: f"{_NEEDED}note_on needed, median of matched notes",
@@ -34,7 +34,7 @@ UNKNOWN_VELOCITY = 64  # for labels without velocities
 
 
 def estimated_notes(notes: list[Note]) -> Notes:
-    """The service's notes as columns."""
+    """Convert the service's notes to columns."""
     numbers = {name: number for number, name in enumerate(INSTRUMENTS)}
     rows = [
         (n.onset_s, n.offset_s, n.pitch, n.velocity, numbers.get(n.instrument or "", UNKNOWN))
@@ -44,16 +44,16 @@ def estimated_notes(notes: list[Note]) -> Notes:
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
-    """Step-wise average precision pooled over all frames and notes, as in the paper. Both (frames,
-    PITCHES). NaN if no note sounds."""
+    """Return the step-wise average precision pooled over all frames and notes, as in the paper.
+    Both arguments are (frames, PITCHES). NaN if no note sounds."""
     if not roll.any():
         return float("nan")
     return float(average_precision_score(roll.ravel(), probabilities.ravel()))
 
 
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
-    """mir_eval's note F1 with velocities, without offsets."""
-    if not len(reference) or not len(estimated):  # of which mir_eval warns
+    """Return mir_eval's note F1 with velocities, without offsets."""
+    if not len(reference) or not len(estimated):  # mir_eval would warn
         return 0.0
     both = *_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity
     judge = mir_eval.transcription_velocity.precision_recall_f1_overlap
@@ -65,8 +65,8 @@ def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
 
 
 def note_on_delays(reference: Notes, matched: I64, known_s: F64) -> dict[str, float]:
-    """DELAY_FIGURES, none if no note is matched (``matched_onsets``). known_s: for each estimated
-    note, the seconds of the recording that it needed."""
+    """Return DELAY_FIGURES, or none if no note is matched (``matched_onsets``). known_s: seconds of
+    the recording that each estimated note needed."""
     if not len(matched):
         return {}
     delays_ms = 1000 * (known_s[matched[:, 1]] - reference.onset[matched[:, 0]])
@@ -74,8 +74,8 @@ def note_on_delays(reference: Notes, matched: I64, known_s: F64) -> dict[str, fl
 
 
 def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) -> I64:
-    """[n, 2]: rows of reference and estimate that match by pitch and onset, and if ``offsets`` by
-    their ends."""
+    """Return [n, 2]: rows of reference and estimate that match by pitch and onset, and by offset if
+    ``offsets`` is true."""
     if not len(reference) or not len(estimated):
         return np.zeros((0, 2), np.int64)
     pairs = mir_eval.transcription.match_notes(
@@ -92,8 +92,8 @@ def _mir(notes: Notes) -> tuple[NDArray, NDArray]:
 
 
 def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
-    """[classes, classes]: matched notes by labelled (rows) and predicted instrument. matched: see
-    ``matched_onsets``; notes with an unknown instrument are ignored."""
+    """Count matched notes by labelled (rows) and predicted instrument: [classes, classes]. matched:
+    see ``matched_onsets``; notes with an unknown instrument are ignored."""
     out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     played, predicted = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
     known = (played != UNKNOWN) & (predicted != UNKNOWN)
@@ -104,14 +104,14 @@ def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
 def recording_metrics(
     reference: Notes, estimated: Notes, matched: I64, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
-    """FIGURES of one recording, without frame_ap if it has no notes, VELOCITY_FIGURE if it has
-    velocities, and INSTRUMENT_FIGURE if labels and matched notes have instruments. matched: see
-    ``matched_onsets``; probabilities: (frames, PITCHES)."""
+    """Return the FIGURES of a recording; frame_ap only if it has notes. Adds VELOCITY_FIGURE if it
+    has velocities, and INSTRUMENT_FIGURE if labels and matched notes have instruments. matched:
+    see ``matched_onsets``; probabilities: (frames, PITCHES)."""
     roll = reference.roll(len(probabilities), frame_s)
     figures = {"frame_ap": frame_average_precision(probabilities, roll)} if roll.any() else {}
-    found = estimated.roll(len(roll), frame_s)
+    tracked = estimated.roll(len(roll), frame_s)
     figures |= {
-        "frame_f1": 2 * int((found & roll).sum()) / max(1, int(found.sum()) + int(roll.sum())),
+        "frame_f1": 2 * int((tracked & roll).sum()) / max(1, int(tracked.sum()) + int(roll.sum())),
         "onset_f1": _f1(matched, reference, estimated),
         "onset_offset_f1": _f1(matched_onsets(reference, estimated, True), reference, estimated),
     }

@@ -15,7 +15,7 @@ from model.instruments import UNKNOWN
 from training.arrays import F32, F64, I64, Bools
 
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
-"""Bits: what is not known about the notes of a pitch in a span of time."""
+"""Bits that mark labels of a pitch as uncertain for a span of time."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def notes_of(
     part: ArrayLike = 0,
     instrument: ArrayLike = UNKNOWN,
 ) -> Notes:
-    """Notes from numbers of any type; single ones behind the pitch are those of all notes."""
+    """Build notes from numbers of any type. Scalars after the pitch apply to all notes."""
     begin = np.asarray(onset, np.float64)
     end = np.asarray(offset, np.float64)
     return Notes(
@@ -86,13 +86,14 @@ def notes_of(
 
 
 def notes_of_rows(rows: NDArray[Any]) -> Notes:
-    """Rows of onset s, offset s, pitch, velocity and optionally class, in any order, by onset."""
+    """Build notes, sorted by onset, from rows of onset s, offset s, pitch, velocity and optionally
+    class in any order."""
     onset, offset, pitch, velocity, *more = rows[np.lexsort((rows[:, 2], rows[:, 0]))].T
     return notes_of(onset, offset, np.rint(pitch), velocity, 0, *more)
 
 
 def joined(groups: Sequence[Notes]) -> Notes:
-    """All notes of several groups, by onset."""
+    """Concatenate groups of notes and sort them by onset."""
     columns = zip(*(vars(notes).values() for notes in (notes_of([], [], []), *groups)), strict=True)
     notes = Notes(*map(np.concatenate, columns))
     return notes.where(np.argsort(notes.onset, kind="stable"))
@@ -110,7 +111,7 @@ def merged(intervals: F64) -> F64:
 
 
 def with_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extends each offset that falls into a pedal press, of [presses, 2], to its release."""
+    """Extend each offset that falls into a pedal press, [presses, 2], to its release."""
     if not len(pedal) or not len(notes):
         return notes
     pedal = merged(pedal)
@@ -120,7 +121,7 @@ def with_pedal(notes: Notes, pedal: F64) -> Notes:
 
 
 def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
-    """Index of the next note of the same pitch for each note [n]; n if there is none."""
+    """Return for each note [n] the index of the next note of its pitch; n if there is none."""
     order = np.lexsort((onset, pitch))
     again = np.full(len(pitch), len(pitch), np.intp)
     same = np.diff(pitch[order]) == 0
@@ -129,9 +130,10 @@ def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
 
 
 def nearest(onset_s: F64, pitch: NDArray, at_s: F64, at_pitch: I64, within_s: float) -> I64:
-    """For each place the note of its pitch that begins nearest; -1 if none is near enough."""
+    """Return for each position (time, pitch) the note of the pitch with the nearest onset; -1 if
+    none is within ``within_s``."""
     apart = 1e6  # seconds between pitches: farther than any within_s
     tree = KDTree(np.stack([onset_s, apart * pitch], axis=1))
-    places = np.stack([at_s, apart * at_pitch], axis=1)
-    distance_s, found = tree.query(places, p=np.inf)
-    return np.where(distance_s <= within_s, found, -1)
+    positions = np.stack([at_s, apart * at_pitch], axis=1)
+    distance_s, note = tree.query(positions, p=np.inf)
+    return np.where(distance_s <= within_s, note, -1)

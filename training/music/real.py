@@ -4,14 +4,14 @@ A folder holds ``index.json``: a list of entries with ``id``, ``audio``, ``split
 "validation"), ``instruments`` ("solo piano ...") and one of these:
 
 - ``score``: a MIDI file, which the shipped weights align with the recording once, and ``ornaments``
-  (whether the player adds notes); ``ornaments/ID.tsv`` lists the score times of ornament signs that
-  are not played out. The loss masks what the score leaves open.
+  (true if the performer adds notes); ``ornaments/ID.tsv`` lists the score times of ornament signs
+  that the score does not write out. The loss masks what the score leaves open.
 - ``labels``: tables of notes (``recordings.read_table``) and ``label_kind``; unless it is "exact",
   the loss masks the edges of notes.
 
-Of phrases, clips listed in ``phrases.json`` of the rendered material's folder with ``file``,
-``class`` and ``upstream_split``, only the instrument is known: the shipped weights say where notes
-begin, and all else is masked.
+Phrases are clips listed in ``phrases.json``, in the folder of the note bank, with ``file``,
+``class`` and ``upstream_split``. Only their instrument is labelled. The shipped weights detect
+their onsets, and the loss masks all else.
 """
 
 import hashlib
@@ -39,27 +39,27 @@ from training.music.transcribe import transcribe_array
 logger = logging.getLogger(__name__)
 
 MODEL = "live"  # shipped weights, so no other system's output enters training
-ALIGNED_VERSION, PHRASES_VERSION = 4, 1  # of what is kept in the cache folder
+ALIGNED_VERSION, PHRASES_VERSION = 4, 1  # versions of the cached files
 CLASSES = {"guitar": "plucked", "voice": "voice"}
 """Class of a labelled soloist by a word of the entry's ``instruments``."""
 
 
 @dataclass(frozen=True)
 class RealRecording:
-    """A recording and what is known of its notes."""
+    """A recording and its labels."""
 
     name: str
     audio: NDArray[np.int16]  # [samples] at SAMPLE_RATE, PCM_SCALE at full scale
     notes: Notes  # velocity 0 means unknown
     unknown: F64  # as in ``Rendered``
     approximate: bool = False
-    """Whether ``unknown`` covers the edges of all notes, as they are only nearly right."""
+    """True if labelled times are inexact, so that ``unknown`` covers the edges of all notes."""
 
     def part(
         self, begin: int, length: int, speed: float = 1.0, semitones: int = 0
     ) -> tuple[F32, Notes, F64]:
-        """``length`` samples, -1..1, and what sounds and is unknown if they are played at this
-        speed, so many semitones higher; times count from their beginning."""
+        """Return ``length`` samples, -1..1, with the notes and uncertain regions of playback at
+        ``speed`` and ``semitones`` higher. Times count from sample ``begin``."""
         begin_s, length_s = begin / SAMPLE_RATE, length / SAMPLE_RATE / speed
         audio = self.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
         notes, doubts = self.notes, self.unknown.copy()
@@ -74,7 +74,7 @@ class RealRecording:
 
 
 def _entries(root: Path, split: str) -> list[dict[str, Any]]:
-    """The entries of a split. Raises OSError if the index is missing."""
+    """Read the entries of a split. Raises OSError if the index is missing."""
     index = json.loads((root / "index.json").read_bytes())
     return [entry for entry in index if entry.get("split", "train") == split]
 
@@ -82,7 +82,7 @@ def _entries(root: Path, split: str) -> list[dict[str, Any]]:
 def load_scored(
     root: Path, cache: Path, split: str, left_out: tuple[str, ...] = ()
 ) -> list[RealRecording]:
-    """The recordings of a split that have a score, in index order, without those of the IDs
+    """Load the recordings of a split that have a score, in index order, except the IDs
     ``left_out``. Raises ValueError or OSError for files that cannot be read."""
     return [
         _scored(root, cache, entry)
@@ -97,13 +97,13 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     def aligned_now() -> dict[str, Any]:
         with LocalComputer(load(MODEL)) as computer:
             aligned = align_files(audio, score, computer)
-        logger.info("aligned %s: %.1f %% heard", entry["id"], 100 * aligned.detected.mean())
+        logger.info("aligned %s: %.1f %% detected", entry["id"], 100 * aligned.detected.mean())
         return vars(aligned)
 
     key = hashlib.sha256(str(ALIGNED_VERSION).encode() + audio.read_bytes() + score.read_bytes())
     folder = cache / f"scored-{entry['id']}-{key.hexdigest()[:12]}"
     aligned = Aligned(**stored_arrays(folder / "labels.npz", aligned_now))
-    # The class of a soloist; unknown for several players or other instruments.
+    # Class of a soloist; unknown for several performers or other instruments.
     words = str(entry.get("instruments", "")).lower()
     solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
     signs, signs_s = root / "ornaments" / f"{entry['id']}.tsv", np.zeros(0)
@@ -115,7 +115,7 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
 
 
 def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRecording]]:
-    """The labelled recordings of a split, by the class of their soloist, in index order. Raises
+    """Load the labelled recordings of a split by the class of their soloist, in index order. Raises
     ValueError or OSError for files that cannot be read."""
     found: dict[str, list[RealRecording]] = {}
     for name, entry in _labelled_entries(root, split):
@@ -124,13 +124,13 @@ def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRec
 
 
 def singing_files(root: Path, split: str) -> list[Path]:
-    """Audio of the labelled voices of a split."""
+    """Return the audio files of the labelled voices of a split."""
     entries = _labelled_entries(root, split)
     return [root / entry["audio"] for name, entry in entries if name == "voice"]
 
 
 def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The labelled entries with the class of their soloist, empty if it is another."""
+    """Yield labelled entries with their soloist's class, empty if it is not one of CLASSES."""
     for entry in _entries(root, split):
         if entry.get("label_kind"):
             words = entry["instruments"].lower()
@@ -138,7 +138,7 @@ def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, A
 
 
 def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
-    """The singing of ``singing.json`` with labels of its sounds; none if it is missing."""
+    """Load the recordings of ``singing.json`` with phone labels; none if the file is missing."""
     index = folder / "singing.json"
     files = json.loads(index.read_bytes())["files"] if index.exists() else []
     entries = [
@@ -160,8 +160,8 @@ def _labelled(root: Path, cache: Path, entry: dict[str, Any], class_name: str) -
 
 
 def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
-    """The clips to train on; none if the index is missing. Raises ValueError or OSError for files
-    that cannot be read."""
+    """Load the clips to train on; none if the index is missing. Raises ValueError or OSError for
+    files that cannot be read."""
     index = root / "phrases.json"
     if not index.exists():
         return []
@@ -170,11 +170,11 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     key = hashlib.sha256(index.read_bytes() + bytes([PHRASES_VERSION])).hexdigest()[:12]
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
 
-    def heard() -> dict[str, F64]:
+    def detect_onsets() -> dict[str, F64]:
         with LocalComputer(load(MODEL)) as computer:
             return {name: _onsets(computer, sound) for name, sound in audio.items()}
 
-    onsets = stored_arrays(cache / f"phrases-{key}.npz", heard)
+    onsets = stored_arrays(cache / f"phrases-{key}.npz", detect_onsets)
     clips = []
     for entry in entries:
         sound, (onset, pitch) = audio[entry["file"]], onsets[entry["file"]]
@@ -186,36 +186,36 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
 
 
 def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> F64:
-    """[2, n], seconds and pitches at which notes begin."""
+    """Detect onsets: [2, n], seconds and pitches."""
     samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
-    heard = transcribe_array(samples, SAMPLE_RATE, computer).probabilities
-    frame, pitch = peaks(heard[computer.config.heads.index("onset")], 1, 0.4).nonzero()
+    probabilities = transcribe_array(samples, SAMPLE_RATE, computer).probabilities
+    frame, pitch = peaks(probabilities[computer.config.heads.index("onset")], 1, 0.4).nonzero()
     return np.stack([frame * HOP / SAMPLE_RATE, pitch])
 
 
 BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN
 ALL_PITCHES = -1
-DOUBT = 0.25  # notes of lower confidence are trained neither as notes nor as silence
-NEAR_S = 0.1  # masked on either side of a doubtful onset
-HELD = 0.6  # fraction of the written length for which a key is certainly held
+DOUBT = 0.25  # minimum confidence; the loss masks notes below it
+NEAR_S = 0.1  # time masked on either side of an uncertain onset
+HELD = 0.6  # fraction of the written duration for which a key is certainly held
 RINGING_RELEASE_S = 4.0  # in place of RELEASE_S if the pedal is often down
-RINGING = 0.12  # mean frame probability RELEASE_S after written ends that means so
+RINGING = 0.12  # minimum mean frame probability RELEASE_S after written offsets that shows it
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
 """Onset probabilities above which an unwritten onset may have been played: nearly all false notes
 stay below the first, and most below the second."""
-SUPPORT = 0.6  # smallest fraction of nearby notes that are heard; below it, the alignment is lost
-SUPPORT_S = 1.5  # time before and after that counts as nearby
-EDGE_S = 0.06  # masked on either side of approximate edges, half as much again as their error
+SUPPORT = 0.6  # minimum fraction of nearby notes detected; below it, the alignment is lost
+SUPPORT_S = 1.5  # distance in time within which notes are nearby
+EDGE_S = 0.06  # time masked on either side of inexact edges, 1.5 times their error
 
 
 def rows(begin_s: F64, end_s: F64 | float, pitch: NDArray | int, what: int) -> F64:
-    """Rows of ``Rendered.unknown``."""
+    """Build rows of ``Rendered.unknown``."""
     columns = np.broadcast_arrays(begin_s, end_s, pitch, what)
     return np.stack(columns, axis=1).astype(np.float64)
 
 
 def edges(notes: Notes) -> F64:
-    """What approximate labels leave open."""
+    """Return the uncertain regions of inexact labels."""
     parts = []
     for step in (-1, 0, 1):  # a singer slides into a note
         pitch = np.clip(notes.pitch + step, 0, PITCHES - 1)
@@ -225,14 +225,14 @@ def edges(notes: Notes) -> F64:
 
 
 def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
-    """What a score leaves open. signs_s: [k], score times of ornament signs that the score does not
-    play out; ornamented: whether the player adds notes."""
+    """Return the regions that a score leaves open. signs_s: [k], score times of ornament signs that
+    the score does not write out; ornamented: true if the performer adds notes."""
     release_s = RINGING_RELEASE_S if aligned.ringing >= RINGING else RELEASE_S
     least = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
     at_s, pitch, _ = aligned.unwritten[aligned.unwritten[:, 2] >= least].T
     notes = aligned.notes
     unsure = notes.where(aligned.confidence < DOUBT)
-    # From the earliest key release until the sound is gone or the pitch begins again.
+    # From the earliest key release until the sound has decayed or the pitch has a re-onset.
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     let_go_s = notes.onset + HELD * (notes.offset - notes.onset)
     gone_s = np.minimum(notes.offset + release_s, again_s)
@@ -251,7 +251,7 @@ def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
 
 
 def _ornament(notes: Notes, at_s: float, release_s: float) -> F64:
-    """Pitches up to two semitones from the notes at a sign, for the duration of the notes."""
+    """Return pitches within two semitones of the notes at a sign, for the notes' duration."""
     notes = notes.where(np.abs(notes.onset - at_s) < NEAR_S)
     steps = np.arange(-2, 3)
     pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()
@@ -260,10 +260,10 @@ def _ornament(notes: Notes, at_s: float, release_s: float) -> F64:
 
 
 def _lost_alignment(aligned: Aligned) -> F64:
-    """Parts in which the model hears few of the written notes."""
+    """Return the parts in which the model detects few of the written notes."""
     onset_s = aligned.onset
-    heard = np.concatenate([[0], np.cumsum(aligned.detected)])
+    detected = np.concatenate([[0], np.cumsum(aligned.detected)])
     first = np.searchsorted(onset_s, onset_s - SUPPORT_S)
     last = np.searchsorted(onset_s, onset_s + SUPPORT_S, side="right")
-    poor = onset_s[(heard[last] - heard[first]) / (last - first) < SUPPORT]
+    poor = onset_s[(detected[last] - detected[first]) / (last - first) < SUPPORT]
     return rows(poor - SUPPORT_S, poor + SUPPORT_S, ALL_PITCHES, BOTH)

@@ -3,8 +3,8 @@
 Audio and labels are matched by stem, anywhere in the folder (``flac/``, ``tsv/``, ...). Labels are
 MIDI files, in which a sustain pedal acts on the notes of its own track, or TSV/CSV tables of onset
 s, offset s, pitch, velocity, or alignments as of the Bach Violin Dataset: ``alignments/STEM.csv``
-with start and end in seconds, row for row with ``notes/STEM.csv``, relative to the start given by
-``info.csv`` beside the two folders. Both may have sub-folders.
+with start and end in seconds, row for row with ``notes/STEM.csv``, relative to the start in
+``info.csv`` next to the two folders. Both may have sub-folders.
 """
 
 import csv
@@ -33,13 +33,13 @@ HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
 
 
 class LabelError(ValueError):
-    """A label file that cannot be read as notes."""
+    """Label file that cannot be read as notes."""
 
 
 def read_table(path: Path) -> Notes:
-    """TSV or CSV with columns onset and offset (seconds), pitch (MIDI number) and optionally
-    velocity and program (General MIDI, 0 to 127); the first line may name them or be a comment.
-    Raises LabelError, naming the line that is not a note."""
+    """Read a TSV or CSV file with columns onset and offset (seconds), pitch (MIDI number) and
+    optionally velocity and program (General MIDI, 0 to 127). The first line may be a header or a
+    comment. Raises LabelError with the number of the line that is not a note."""
     notes = []
     for number, cells in enumerate(_read_rows(path), start=1):
         if not "".join(cells).strip() or (number == 1 and HEADER.match(cells[0])):
@@ -60,7 +60,7 @@ def read_table(path: Path) -> Notes:
 
 
 def _read_rows(path: Path) -> list[list[str]]:
-    """Cells of all lines, split at tabs if there are any, or commas."""
+    """Return the cells of all lines, split at tabs if the file has any, else at commas."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         return list(csv.reader(text.splitlines(), delimiter="\t" if "\t" in text else ","))
@@ -69,8 +69,8 @@ def _read_rows(path: Path) -> list[list[str]]:
 
 
 def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
-    """Program, notes and presses of the sustain pedal, [n, 2] in seconds, of each track but drums.
-    Raises RuntimeError or ValueError for a damaged file."""
+    """Return program, notes and presses of the sustain pedal, [n, 2] in seconds, of each track
+    except drums. Raises RuntimeError or ValueError for a corrupt file."""
     score: Any = symusic.Score.from_midi(midi, ttype="second")
     tracks = []
     for track in score.tracks:
@@ -83,14 +83,14 @@ def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
 
 
 def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
-    """Begin and end in seconds."""
+    """Return start and end in seconds."""
     begin = columns["time"].astype(np.float64)
     return begin, begin + columns["duration"]
 
 
 def read_midi(path: Path) -> Notes:
-    """Notes of a MIDI file, without drums, lengthened by the sustain pedal; with instruments if the
-    file names programs. Raises LabelError."""
+    """Read the notes of a MIDI file without drums; the sustain pedal extends them. They have
+    instruments if the file has programs. Raises LabelError."""
     try:
         tracks = midi_tracks(path.read_bytes())
     except (OSError, RuntimeError, ValueError) as error:
@@ -107,7 +107,7 @@ def read_midi(path: Path) -> Notes:
 
 
 def _read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
-    """Estimated times of a score's notes, row for row, from the start that ``info`` gives."""
+    """Read the estimated times of a score's notes, row for row, from the start in ``info``."""
     aligned, written, starts = (
         [dict(zip(head, cells, strict=False)) for cells in rows if cells]
         for head, *rows in (_read_rows(path) or [[]] for path in (alignment, notes, info))
@@ -132,7 +132,7 @@ PCM_SCALE = 32_767  # full scale of stored samples
 
 
 class AudioError(ValueError):
-    """Audio that cannot be read."""
+    """Audio file that cannot be read."""
 
 
 class Recording(NamedTuple):
@@ -145,17 +145,17 @@ class Recording(NamedTuple):
 
 @dataclass(frozen=True)
 class Collection:
-    """Recordings that belong together."""
+    """Recordings of one folder."""
 
     name: str
-    recordings: list[Recording]  # those that can be scored, by name
-    failures: dict[str, str]  # reasons why others cannot, by name
+    recordings: list[Recording]  # recordings with labels, sorted by name
+    failures: dict[str, str]  # errors of the others, by name
     unlabelled: list[Path] = field(default_factory=list)  # audio without labels
 
 
 def read_collection(folder: Path) -> Collection:
-    """All recordings below a folder; those whose labels cannot be read are failures. Raises
-    LabelError if there is no audio, or none with labels."""
+    """Read all recordings below a folder. Recordings with unreadable labels become failures. Raises
+    LabelError if the folder has no audio, or none with labels."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -183,15 +183,15 @@ def read_collection(folder: Path) -> Collection:
 
 
 def _read_labels(paths: list[Path], folder: Path) -> Notes:
-    """Notes from the label files of one recording: one, or an alignment and its notes."""
-    places = {
+    """Read the notes of one recording from one label file, or an alignment and its notes."""
+    by_folder = {
         parent.name: (path, parent)
         for path in paths
         for parent in path.parents
         if parent.is_relative_to(folder) and parent.name in ("alignments", "notes")
     }
-    if len(places) == len(paths) == 2:
-        (alignment, parent), (notes, _) = places["alignments"], places["notes"]
+    if len(by_folder) == len(paths) == 2:
+        (alignment, parent), (notes, _) = by_folder["alignments"], by_folder["notes"]
         return _read_alignment(alignment, notes, parent.with_name("info.csv"))
     if len(paths) > 1:
         raise LabelError(f"several files of labels: {', '.join(map(str, paths))}")
@@ -199,7 +199,7 @@ def _read_labels(paths: list[Path], folder: Path) -> Notes:
 
 
 def read_audio(path: Path) -> tuple[F32, int]:
-    """Mono samples [n] and their rate in Hz. Raises AudioError."""
+    """Read mono samples [n] and their rate in Hz. Raises AudioError."""
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
@@ -207,20 +207,20 @@ def read_audio(path: Path) -> tuple[F32, int]:
     return samples.mean(axis=1), rate
 
 
-def stored_arrays(place: Path, made: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """The arrays in a file of the cache, made on first use."""
-    if not place.exists():
-        replace_file(place, partial(np.savez, **made()))
-    with np.load(place) as stored:
+def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the arrays of a cache file, computed on first use."""
+    if not path.exists():
+        replace_file(path, partial(np.savez, **compute()))
+    with np.load(path) as stored:
         return dict(stored)
 
 
 def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
-    """Samples at the model's rate, from the cache; one copy for all workers."""
+    """Return samples at the model's rate, memory-mapped from the cache for all workers."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    place = cache / f"audio-{path.stem}-{digest}.npy"
-    if not place.exists():
+    cached = cache / f"audio-{path.stem}-{digest}.npy"
+    if not cached.exists():
         samples = PCM_SCALE * soxr.resample(*read_audio(path), SAMPLE_RATE)
         audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
-        replace_file(place, partial(np.save, arr=audio))
-    return np.load(place, mmap_mode="r")
+        replace_file(cached, partial(np.save, arr=audio))
+    return np.load(cached, mmap_mode="r")

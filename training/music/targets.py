@@ -1,7 +1,7 @@
-"""What networks learn to say about each frame, and how notes become that.
+"""Training targets of each frame, computed from notes.
 
 Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1)``. Values
-are stored as bytes, so batches between processes are small.
+are stored as bytes to keep the batches that cross processes small.
 """
 
 from typing import Generic, NamedTuple, TypeVar
@@ -24,23 +24,25 @@ T = TypeVar("T", NDArray[np.uint8], Tensor, int)
 
 
 class Targets(NamedTuple, Generic[T]):
-    """Targets of some frames, of shape [frames, PITCHES] except ``pedal``; in a batch, with the
-    windows before it. As arrays they are uint8; as tensors for a loss, floats divided by SCALES."""
+    """Targets of some frames, of shape [frames, PITCHES] except ``pedal``. In a batch, the windows
+    are the first axis. Arrays are uint8; tensors for a loss are floats, divided by SCALES."""
 
     frame: T  # 1 where onset <= t < offset
     onset: T
     """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the
     notes of a pitch."""
-    velocity: T  # MIDI velocity of that note; 0 where ``onset`` is 0 or the velocity is unknown
+    velocity: (
+        T  # MIDI velocity of the nearest note; 0 where ``onset`` is 0 or the velocity is unknown
+    )
     offset: T  # like ``onset`` around the ends of notes
-    instrument: T  # 1 + class number of that note; 0 like ``velocity``
+    instrument: T  # 1 + class number of the nearest note; 0 like ``velocity``
     pedal: T  # [frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN
-    frame_unknown: T  # 1 where ``frame`` and ``offset`` are doubtful
-    onset_unknown: T  # 1 where ``onset`` is doubtful
+    frame_unknown: T  # 1 where ``frame`` and ``offset`` are uncertain
+    onset_unknown: T  # 1 where ``onset`` is uncertain
 
 
 SCALES = Targets(1, ONSET_SCALE, VELOCITY_SCALE, ONSET_SCALE, 1, PEDAL_SCALE, 1, 1)
-"""What the stored values are divided by; an unknown pedal is then above 1."""
+"""Divisors of the stored values; an unknown pedal is then above 1."""
 
 
 def segment_labels(
@@ -51,7 +53,7 @@ def segment_labels(
     pedal: F64 | None = None,
     unknown: F64 | None = None,
 ) -> Targets[NDArray[np.uint8]]:
-    """The targets of a segment. ``pedal`` and ``unknown`` are as in ``render.Rendered``."""
+    """Compute the targets of a segment. ``pedal`` and ``unknown``: see ``render.Rendered``."""
 
     def position(seconds: F64) -> F64:  # in frames
         return seconds * (sample_rate / HOP) - (start_sample / HOP + 1)
@@ -86,7 +88,7 @@ def segment_labels(
 def _triangles(
     moment: F64, pitch: NDArray[np.intp], frames: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """Triangles around the moments (in frames), and the nearest moment of each cell or -1."""
+    """Draw triangles around moments (in frames); also return each cell's nearest moment or -1."""
     near = np.floor(moment).astype(np.intp)
     height = np.zeros((frames, PITCHES), np.float64)
     nearest = np.full((frames, PITCHES), -1, np.intp)

@@ -1,4 +1,4 @@
-"""Arrays through the service's own stream: notes, and the probabilities they were found in."""
+"""Transcribe arrays with the service's own stream: notes and their probabilities."""
 
 from typing import NamedTuple
 
@@ -13,17 +13,17 @@ from service.stream.windows import Computer
 
 
 class ArrayTranscription(NamedTuple):
-    """Notes, the probabilities that they were found in, and pedal presses."""
+    """Notes, the probabilities they were decoded from, and pedal presses."""
 
     notes: list[Note]
     heads: tuple[str, ...]
     probabilities: NDArray[np.float32]  # [heads, frames, 128]
     pedal: list[PedalPress]
-    known_s: NDArray[np.float64]  # for each note, seconds of audio needed to know its beginning
+    known_s: NDArray[np.float64]  # for each note, seconds of audio needed to decide its onset
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
-        """[frames, 128]: the probability that a note sounds."""
+        """Probability that a note sounds, [frames, 128]."""
         return self.probabilities[self.heads.index("frame")]
 
 
@@ -34,16 +34,16 @@ def transcribe_array(
     options: StreamOptions = FILE_OPTIONS,
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz. Raises BadAudioError for a sample that is
-    not finite, ProtocolError for a rate that is out of range and EngineError if the model fails."""
+    not finite, ProtocolError for a rate out of range and EngineError if the model fails."""
     heads = computer.config.outputs
-    kept = [np.zeros((len(heads), 0, PITCHES), np.float32)]
+    blocks = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note
     segments = SegmentPipeline(
         computer,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
-        # Copied, for a block is a view of its whole window.
-        on_frames=lambda _, probabilities: kept.append(probabilities.copy()),
+        # Copied, because a block is a view of its complete window.
+        on_frames=lambda _, probabilities: blocks.append(probabilities.copy()),
     )
     stream = segments.stream
     try:
@@ -59,4 +59,4 @@ def transcribe_array(
         segments.close()
     notes, pedal = stream.score.notes, stream.score.pedal
     known = np.array([known_s.get(note.note_id, len(samples) / rate) for note in notes])
-    return ArrayTranscription(notes, heads, np.concatenate(kept, axis=1), pedal, known)
+    return ArrayTranscription(notes, heads, np.concatenate(blocks, axis=1), pedal, known)

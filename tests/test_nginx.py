@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from functools import partial
@@ -50,7 +51,7 @@ BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
 def configuration(ports: Sequence[int], listen: int) -> str:
-    """docker/nginx.conf with other addresses."""
+    """docker/nginx.conf with other addresses, and also below the path /music/."""
     text = (REPOSITORY / "docker" / "nginx.conf").read_text(encoding="utf-8")
     pattern = r"( +server 127\.0\.0\.1:)8001( .*;\n) +server 127\.0\.0\.1:8002 .*;\n"
 
@@ -59,7 +60,8 @@ def configuration(ports: Sequence[int], listen: int) -> str:
 
     text, groups = re.subn(pattern, servers, text)
     text, listens = re.subn(r"listen 127\.0\.0\.1:8000;", f"listen 127.0.0.1:{listen};", text)
-    assert (groups, listens) == (2, 1)
+    text, rewrites = re.subn(r"# (rewrite .*;)", r"\1", text)
+    assert (groups, listens, rewrites) == (2, 1, 1)
     return text
 
 
@@ -187,6 +189,50 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
                 assert pitches_of(answer.content) == PITCHES
     finally:
         writer.transport.abort()
+
+
+@pytest.mark.parametrize("path", ["", "/music"])
+async def test_every_endpoint_works_through_the_proxy(
+    pair: tuple[list[RunningServer], str], path: str
+) -> None:
+    """Scores of 2,000 notes too, whose request has more than 100 kB, and a session of many messages."""
+    url = pair[1] + path
+    notes = [
+        {"onset_s": n / 4, "offset_s": n / 4 + 0.25, "pitch": 48 + n % 24} for n in range(2_000)
+    ]
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        for name in ("/", "/app.js", "/healthz", "/readyz"):
+            assert (await http.get(url + name)).status_code == 200, name
+        assert (await http.get(f"{url}/info")).status_code == 401
+        http.headers = httpx.Headers(BEARER)
+        assert (await http.get(f"{url}/info")).json()["ready"]
+        assert (await http.get(f"{url}/metrics")).status_code == 404
+        assert (await http.post(f"{url}/token")).json()["token"]
+        answer = await http.post(f"{url}/transcribe?answer=ndjson", files={"file": flac(10)})
+        assert json.loads(answer.text.splitlines()[-1])["type"] == "done"
+        # The field is invalid so that the service checks all notes, but does not write a score.
+        answer = await http.post(f"{url}/score", json={"notes": notes, "bpm": 5})
+        assert (answer.status_code, answer.json()["code"]) == (422, "bad_parameter")
+        large = await http.post(f"{url}/score", content=bytes((4 << 20) + 1))
+        assert large.status_code == 413
+    client, events = await perform(url, lambda client: asyncio.sleep(0))
+    assert len(client.notes.notes) == REPEATS * len(MELODY)
+    assert_no_stuck_note(events)
+
+
+async def test_a_class_behind_one_address_is_served(
+    pair: tuple[list[RunningServer], str],
+) -> None:
+    """30 pupils open the page at one time: each loads 60 files."""
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        statuses: Counter[int] = Counter()
+
+        async def load_page() -> None:
+            for _ in range(60):
+                statuses[(await http.get(f"{pair[1]}/app.js")).status_code] += 1
+
+        await asyncio.gather(*(load_page() for _ in range(30)))
+    assert statuses == {200: 1_800}
 
 
 async def test_no_body_of_a_stranger_is_held(pair: tuple[list[RunningServer], str]) -> None:

@@ -71,7 +71,9 @@ class Gate:
             logger.warning("without API keys anyone who can reach %s may use the service", host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or scope["path"] in PROBES:
+        # A proxy may serve the application below a path, which is then part of the request's path.
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        if scope["type"] not in ("http", "websocket") or path in PROBES:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
@@ -89,6 +91,8 @@ class Gate:
     def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
         """A fault if the request is meant for another server or comes from a foreign page."""
         host = headers.get("host")
+        if len(headers.getlist("host")) > 1:  # a proxy may have checked the other one
+            return ProtocolError(ErrorCode.HOST_NOT_ALLOWED, "the request has several Host headers")
         if not host_allowed(host, self._hosts):
             return ProtocolError(
                 ErrorCode.HOST_NOT_ALLOWED, "this host is not in RSE_ALLOWED_HOSTS"

@@ -67,6 +67,19 @@ def test_with_keys_the_page_and_the_probes_stay_open() -> None:
             assert client.get(path).json()["code"] == "unauthorized"
 
 
+def test_probes_need_no_key_below_the_path_of_a_proxy() -> None:
+    with guarded() as client, TestClient(client.app, root_path="/music") as below:
+        assert below.get("/music/healthz").json() == {"status": "ok"}
+        assert below.get("/music/info").status_code == 401
+
+
+def test_a_request_with_two_hosts_is_rejected() -> None:
+    with guarded() as client:
+        hosts = [("Host", "testserver"), ("Host", "testserver")]
+        answer = client.get("/info", headers=[*hosts, ("Authorization", f"Bearer {ALICE}")])
+        assert (answer.status_code, answer.json()["code"]) == (421, "host_not_allowed")
+
+
 def test_keys_right_and_wrong() -> None:
     wrong = ("", "Bearer", "Bearer ", f"Basic {ALICE}", ALICE, "Bearer x", f"Bearer {ALICE[:-1]}")
     with guarded() as client:

@@ -17,8 +17,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.access import keys
+from service.access import tokens
 from service.access.gate import Gate
+from service.access.keys import Keys
 from service.access.problems import HANDLERS, answer_to
 from service.engine.load import PIANO_MODEL, available_cores, load_network
 from service.live import websocket
@@ -37,6 +38,7 @@ from service.workers.process import PROCESSES
 logger = logging.getLogger(__name__)
 
 STATIC = Path(__file__).parent / "static"
+KEYS_POLL_S = 1.0
 
 PAGE_HEADERS = {
     "Cache-Control": "no-cache",  # kept, but compared by ETag
@@ -77,18 +79,20 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         loading = asyncio.create_task(load(state))
+        watching = asyncio.create_task(watch_keys(state.keys))
         try:
             yield
         finally:
             state.draining.set()
             loading.cancel()
-            await asyncio.wait([loading])
+            watching.cancel()
+            await asyncio.wait([loading, watching])
             await pool.close()
 
     # PROTOCOL.md describes it
     app = FastAPI(lifespan=lifespan, openapi_url=None, exception_handlers=HANDLERS)
     app.state.service = state
-    for endpoints in (health, keys, upload, score, websocket):
+    for endpoints in (health, tokens, upload, score, websocket):
         app.include_router(endpoints.router)
     app.add_middleware(Gate, app.router, settings, state.keys, state.tokens, numbers.refused)
     if settings.allowed_origins:
@@ -116,6 +120,13 @@ async def load(state: ServiceState) -> None:
         return
     state.loaded = True
     logger.info("model %s is ready on %s", pool.config.name, pool.device)
+
+
+async def watch_keys(keys: Keys) -> None:
+    """Reload the keys whenever their file has changed."""
+    while True:
+        await asyncio.sleep(KEYS_POLL_S)
+        keys.reload_if_changed()
 
 
 class PageFiles(StaticFiles):

@@ -8,7 +8,9 @@ uvicorn shuts down as usual. A second signal skips the wait.
 
 import asyncio
 import logging
+import signal
 import socket
+import threading
 from contextvars import Context
 from time import monotonic
 from types import FrameType
@@ -92,8 +94,13 @@ class DrainingServer(uvicorn.Server):
         self._drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accepted sockets inherit that the system drops a client which reads nothing."""
+        """Accepted sockets inherit that the system drops a client which reads nothing. SIGHUP
+        reloads the keys."""
         await super().startup(sockets)
+        main_thread = threading.current_thread() is threading.main_thread()
+        if main_thread and hasattr(signal, "SIGHUP"):  # not on Windows
+            reload_keys = self._state.keys.reload
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_keys)
         for listening in (one for server in self.servers for one in server.sockets):
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)

@@ -72,6 +72,7 @@ class Settings(BaseSettings):
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     keys_file: str = ""
     keys: SecretStr = SecretStr("")
+    secret: SecretStr = SecretStr("")
     allow_open: bool = False
     allowed_hosts: Annotated[Names, _each(_host)] = ()
     allowed_origins: Annotated[Names, _each(_origin)] = ()
@@ -82,6 +83,7 @@ class Settings(BaseSettings):
     idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
     drain_timeout_s: float = Field(default=20.0, ge=0.1, le=3600)
     max_uploads: int = Field(default=4, ge=1, le=10_000)
+    max_uploads_per_client: Auto | Annotated[int, Field(ge=1, le=10_000)] = "auto"
     max_upload_bytes: int = Field(default=512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     workers: Auto | Annotated[int, Field(ge=1, le=256)] = "auto"

@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import anyio
 
-from service.access.keys import Tokens, read_keys
+from service.access.keys import Keys
 from service.access.problems import record_refusal
+from service.access.tokens import Tokens, read_secret
 from service.ops.capacity import Reservation, Room, SessionRoom
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
@@ -30,12 +31,12 @@ class ServiceState:
     """
 
     def __init__(self, settings: Settings, pool: Pool, metrics: Metrics) -> None:
-        """Raises `service.access.keys.KeysError` if the API keys cannot be read."""
+        """Raises `service.access.keys.KeysError` if the API keys or the secret cannot be read."""
         self.settings = settings
         self.pool = pool
         self.metrics = metrics
-        self.keys = read_keys(settings.keys.get_secret_value(), settings.keys_file)
-        self.tokens = Tokens(self.keys)
+        self.keys = Keys(settings.keys.get_secret_value(), settings.keys_file)
+        self.tokens = Tokens(read_secret(settings.secret.get_secret_value(), settings.keys_file))
         self.sessions = SessionRoom(settings.max_sessions)
         self.uploads = Room(settings.max_uploads)
         self.scores = anyio.CapacityLimiter(1)  # scores rendered at the same time
@@ -82,13 +83,15 @@ class ServiceState:
     def session_place(self, client: str) -> AbstractContextManager[Reservation]:
         """Hold a client's place while the block runs. Raises ProtocolError if there is none."""
         half = max(1, min(MAX_SESSIONS_PER_CLIENT, self.sessions.limit // 2))
-        wished = self.settings.max_sessions_per_client
-        most = half if wished == "auto" else wished
+        setting = self.settings.max_sessions_per_client
+        most = self.keys.limit(client, "sessions") or (half if setting == "auto" else setting)
         return self._place(self.sessions, client, most, self.sessions.size(StreamOptions()))
 
     def upload_place(self, client: str) -> AbstractContextManager[Reservation]:
         """The same of an upload."""
-        most = max(1, min(MAX_UPLOADS_PER_CLIENT, self.settings.max_uploads // 2))
+        half = max(1, min(MAX_UPLOADS_PER_CLIENT, self.settings.max_uploads // 2))
+        setting = self.settings.max_uploads_per_client
+        most = self.keys.limit(client, "uploads") or (half if setting == "auto" else setting)
         return self._place(self.uploads, client, most)
 
     def score_place(self, client: str) -> AbstractContextManager[Reservation]:

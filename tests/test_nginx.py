@@ -96,6 +96,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer
             "RSE_MAX_SESSIONS": str(PLACES),
             "RSE_MAX_UPLOADS": "1",
             "RSE_KEYS": f"alice:{hash_key(KEY).hex()}",
+            "RSE_SECRET": 32 * "s",
         }
         servers = [start(*TONES, wait=False, **settings) for _ in range(2)]
         for server in servers:
@@ -195,7 +196,7 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
 async def test_every_endpoint_works_through_the_proxy(
     pair: tuple[list[RunningServer], str], path: str
 ) -> None:
-    """Scores of 2,000 notes too, whose request has more than 100 kB, and a session of many messages."""
+    """Scores of 2,000 notes too, whose request has more than 100 kB."""
     url = pair[1] + path
     notes = [
         {"onset_s": n / 4, "offset_s": n / 4 + 0.25, "pitch": 48 + n % 24} for n in range(2_000)

@@ -23,8 +23,9 @@ from starlette.routing import Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from service.access.keys import SCOPE_KEY, Keys, Tokens, hash_key
+from service.access.keys import SCOPE_KEY, Keys
 from service.access.problems import answer_to, record_refusal, refuse
+from service.access.tokens import Tokens
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings, is_loopback
 
@@ -113,12 +114,13 @@ class Gate:
         client = None
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            client = self.keys.get(hash_key(secret.strip()))
+            client = self.keys.client(secret.strip())
         else:
             for offered in scope.get("subprotocols", ()):
                 if offered.startswith(TOKEN_SUBPROTOCOL):
                     client = self.tokens.owner(offered.removeprefix(TOKEN_SUBPROTOCOL))
-        if client is None:
+        # A token may be that of a key removed since.
+        if client is None or not self.keys.has_client(client):
             return ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
         scope[SCOPE_KEY] = client
         return None

@@ -1,51 +1,105 @@
-"""API keys, and the short-lived tokens with which pages open websockets.
+"""API keys.
 
-`rse-transcribe keys new NAME` makes a key; the server keeps only hashes. A line of the keys file,
-or an entry of `RSE_KEYS`, is `NAME:SHA256`:
+`rse-transcribe keys new NAME` makes a key; the server stores only hashes. A line of the keys file,
+or an entry of `RSE_KEYS`, is `NAME:SHA256`, with limits of this client if they differ from those of
+the settings:
 
     alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
+    school:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08:sessions=30:uploads=8
 
 A key has 256 random bits, so a plain hash is safe; slow hashes are for passwords.
-
-A page cannot set headers of a websocket's handshake, and URLs end up in logs. So it sends its key
-to `POST /token` and offers the token as a subprotocol. Tokens are signed with a secret that follows
-from the keys: every process with the same keys accepts them.
 """
 
 import argparse
 import hashlib
+import logging
+import os
 import re
 import secrets
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import APIRouter, Request, Response
-from itsdangerous import BadData, URLSafeTimedSerializer
+logger = logging.getLogger(__name__)
 
 PREFIX = "rse_"  # recognised by scanners for leaked secrets
-TOKEN_LIFETIME_S = 30
 SCOPE_KEY = "rse.client"  # the name of a request's client, set by the gate
 
-_ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([0-9a-f]{64})")
-
-Keys = dict[bytes, str]  # the names of clients by the SHA-256 of their keys
+_ENTRY = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([0-9a-f]{64})((?::(?:sessions|uploads)=[1-9][0-9]{0,5})*)"
+)
 
 
 class KeysError(ValueError):
     """The keys file or setting is invalid; names the place, never a key."""
 
 
+@dataclass(frozen=True)
+class KeyOwner:
+    """Client of a key.
+
+    Attributes:
+        limits: maximum number of its ``sessions`` and ``uploads``, where its entry sets them.
+    """
+
+    name: str
+    limits: dict[str, int]
+
+
 def hash_key(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", errors="surrogateescape")).digest()
 
 
-def read_keys(text: str, path: str) -> Keys:
-    """The keys of a setting (separated by spaces) and of a file (one per line, `#` comments).
+class Keys:
+    """The clients by the SHA-256 of their keys; False if there are no keys."""
 
-    Raises:
-        KeysError: the file cannot be read, or an entry is malformed.
-    """
+    def __init__(self, text: str = "", path: str = "") -> None:
+        """Read the keys of a setting (separated by spaces) and of a file (one per line, `#`
+        comments). Raises KeysError if the file cannot be read, or an entry is malformed."""
+        self._text, self._path = text, path
+        self._version = self._file_version()
+        self._owners = _read_keys(text, path)
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def client(self, secret: str) -> str | None:
+        """Return the name of the client with this key."""
+        owner = self._owners.get(hash_key(secret))
+        return owner and owner.name
+
+    def has_client(self, name: str) -> bool:
+        return any(owner.name == name for owner in self._owners.values())
+
+    def limit(self, name: str, kind: str) -> int | None:
+        """Return the limit of a client; None if its entry does not set it."""
+        limits = (owner.limits for owner in self._owners.values() if owner.name == name)
+        return next(limits, {}).get(kind)
+
+    def reload_if_changed(self) -> None:
+        if self._file_version() != self._version:
+            self.reload()
+
+    def reload(self) -> None:
+        """Read the keys again. If they are invalid, the keys so far stay in force."""
+        self._version = self._file_version()
+        try:
+            self._owners = _read_keys(self._text, self._path)
+        except KeysError as error:
+            logger.error("API keys not reloaded: %s", error)
+        else:
+            logger.info("API keys reloaded: clients=%d", len(self._owners))
+
+    def _file_version(self) -> object:
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _read_keys(text: str, path: str) -> dict[bytes, KeyOwner]:
     entries = [(f"entry {n}", entry) for n, entry in enumerate(text.split(), 1)]
     if path:
         try:
@@ -54,22 +108,28 @@ def read_keys(text: str, path: str) -> Keys:
             raise KeysError(f"the keys file cannot be read: {error}") from None
         stripped = ((n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1))
         entries += [(f"line {n} of the keys file", entry) for n, entry in stripped if entry]
-    clients: Keys = {}
+    owners: dict[bytes, KeyOwner] = {}
+    names: set[str] = set()
     for where, entry in entries:
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise KeysError(f"{where} is not NAME:SHA256, as `rse-transcribe keys new` prints it")
-        name = f"key {match[1]}"
-        if name in clients.values():
+            raise KeysError(
+                f"{where} is not NAME:SHA256, as `rse-transcribe keys new` prints it, "
+                "optionally with :sessions=N and :uploads=N"
+            )
+        if match[1] in names:
             raise KeysError(f"{where}: the name {match[1]} occurs twice")
-        clients[bytes.fromhex(match[2])] = name
-    if (text or path) and not clients:
-        raise KeysError("there are no keys in it, so every client would be refused")
-    return clients
+        names.add(match[1])
+        pairs = (field.split("=") for field in match[3].split(":")[1:])
+        limits = {kind: int(number) for kind, number in pairs}
+        owners[bytes.fromhex(match[2])] = KeyOwner(f"key {match[1]}", limits)
+    if (text or path) and not owners:
+        raise KeysError("there are no keys in it, so every client would be rejected")
+    return owners
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe keys") -> int:
-    """Makes a key; returns the exit status."""
+    """Make a key; return the exit status."""
     about = f"`{prog} new NAME >> keys` shows the key and appends its hash to the file."
     parser = argparse.ArgumentParser(prog=prog, description=about)
     parser.add_argument("command", choices=["new"])
@@ -85,33 +145,3 @@ def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe key
     print(line)
     print(f"The key of {name}, shown only once: {secret}", file=sys.stderr)
     return 0
-
-
-class Tokens:
-    """Issues tokens and tells their owners."""
-
-    def __init__(self, keys: Keys) -> None:
-        # The digests do not reveal the keys, nor a hash of them the digests.
-        secret = hashlib.sha256(b"".join(sorted(keys))).digest() if keys else secrets.token_bytes()
-        self._signer = URLSafeTimedSerializer(secret, salt="token")
-
-    def issue(self, client: str) -> str:
-        # A subprotocol may hold no "=", which the serializer does not use.
-        return str(self._signer.dumps(client))
-
-    def owner(self, token: str) -> str | None:
-        """None if it is forged or expired."""
-        try:
-            return str(self._signer.loads(token, max_age=TOKEN_LIFETIME_S))
-        except (BadData, UnicodeError):
-            return None
-
-
-router = APIRouter()
-
-
-@router.post("/token")
-async def new_token(request: Request, response: Response) -> dict[str, str | int]:
-    response.headers["Cache-Control"] = "no-store"
-    tokens: Tokens = request.app.state.service.tokens
-    return {"token": tokens.issue(request.scope[SCOPE_KEY]), "expires_in_s": TOKEN_LIFETIME_S}

@@ -11,7 +11,7 @@ from service.protocol.faults import ErrorCode, ProtocolError
 from service.state import ServiceState
 
 # Not shown to clients: addresses, paths and keys.
-HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "trusted_proxies"}
+HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "secret", "trusted_proxies"}
 
 router = APIRouter()
 

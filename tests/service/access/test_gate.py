@@ -1,7 +1,9 @@
 """The gate: who gets in, over HTTP and websocket, and what the others hear."""
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +70,8 @@ def test_with_keys_the_page_and_the_probes_stay_open() -> None:
 
 
 def test_probes_need_no_key_below_the_path_of_a_proxy() -> None:
-    with guarded() as client, TestClient(client.app, root_path="/music") as below:
+    with guarded() as client:
+        below = TestClient(client.app, root_path="/music")  # not started a second time
         assert below.get("/music/healthz").json() == {"status": "ok"}
         assert below.get("/music/info").status_code == 401
 
@@ -113,6 +116,31 @@ def test_a_client_has_half_of_the_places() -> None:
     ):
         assert refused(client, headers=bearer(ALICE)) == (429, "client_limit")
         assert begin(client, headers=bearer(BOB)) is None
+
+
+def test_a_key_may_have_limits_of_its_own() -> None:
+    entry = f"alice:{hash_key(ALICE).hex()}:sessions=3"
+    with ExitStack() as stack:
+        client, _ = stack.enter_context(serving(keys=entry, max_sessions=4))
+        for _ in range(3):
+            stack.enter_context(client.websocket_connect(ADDRESS, headers=bearer(ALICE)))
+        assert refused(client, headers=bearer(ALICE)) == (429, "client_limit")
+
+
+def test_a_removed_key_and_its_tokens_are_rejected_once_its_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.app.KEYS_POLL_S", 0.01)
+    keys = tmp_path / "keys"
+    keys.write_text(KEYS.replace(" ", "\n"))
+    with serving(keys_file=str(keys)) as (client, _):
+        token = client.post("/token", headers=bearer(ALICE)).json()["token"]
+        keys.write_text(KEYS.split()[1])
+        while client.get("/info", headers=bearer(ALICE)).status_code == 200:
+            time.sleep(0.01)
+        offered = ["rse.v1", f"rse.token.{token}"]
+        assert refused(client, subprotocols=offered) == (401, "unauthorized")
+        assert client.get("/info", headers=bearer(BOB)).status_code == 200
 
 
 @pytest.mark.parametrize(

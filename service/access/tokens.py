@@ -1,0 +1,89 @@
+"""Short-lived tokens with which pages open websockets.
+
+A page cannot set headers of a websocket's handshake, and URLs end up in logs. So it sends its key
+to `POST /token` and offers the token as a subprotocol. Tokens are signed with a random secret:
+every process with the same secret accepts them.
+"""
+
+import logging
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from itsdangerous import BadData, URLSafeTimedSerializer
+
+from service.access.keys import SCOPE_KEY, KeysError
+
+logger = logging.getLogger(__name__)
+
+TOKEN_LIFETIME_S = 30
+MIN_SECRET_CHARACTERS = 32
+
+
+def read_secret(setting: str, keys_file: str) -> str:
+    """Return the secret of the setting, else of the file KEYS_FILE.secret, which is made with mode
+    600 if it does not exist. Without a file that can be made, the secret is one of this process.
+
+    Raises:
+        KeysError: the secret is too short, or its file cannot be read.
+    """
+    secret, path = setting, Path(f"{keys_file}.secret")
+    if not secret:
+        if keys_file:
+            with suppress(OSError):
+                _make_secret(path)
+        if not keys_file or not path.exists():
+            logger.info("tokens are valid at this process alone: there is no RSE_SECRET")
+            return secrets.token_hex()
+        try:
+            secret = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeysError(f"the secret of tokens cannot be read: {error}") from None
+    if len(secret) < MIN_SECRET_CHARACTERS:
+        raise KeysError(f"the secret of tokens has fewer than {MIN_SECRET_CHARACTERS} characters")
+    return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Make the file if it does not exist; of several processes that do so, one succeeds. Raises
+    OSError."""
+    if path.exists():
+        return
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # with mode 600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_hex() + "\n")
+        os.link(name, path)  # fails if it exists
+    finally:
+        os.unlink(name)
+
+
+class Tokens:
+    """Issues and checks tokens."""
+
+    def __init__(self, secret: str) -> None:
+        self._signer = URLSafeTimedSerializer(secret, salt="token")
+
+    def issue(self, client: str) -> str:
+        # A subprotocol may hold no "=", which the serializer does not use.
+        return str(self._signer.dumps(client))
+
+    def owner(self, token: str) -> str | None:
+        """Return the client of a token; None if the token is forged or expired."""
+        try:
+            return str(self._signer.loads(token, max_age=TOKEN_LIFETIME_S))
+        except (BadData, UnicodeError):
+            return None
+
+
+router = APIRouter()
+
+
+@router.post("/token")
+async def new_token(request: Request, response: Response) -> dict[str, str | int]:
+    response.headers["Cache-Control"] = "no-store"
+    tokens: Tokens = request.app.state.service.tokens
+    return {"token": tokens.issue(request.scope[SCOPE_KEY]), "expires_in_s": TOKEN_LIFETIME_S}

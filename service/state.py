@@ -88,15 +88,18 @@ class ServiceState:
         return self._place(self.sessions, client, most, self.sessions.size(StreamOptions()))
 
     def upload_place(self, client: str) -> AbstractContextManager[Reservation]:
-        """The same of an upload."""
+        """Reserve a slot for an upload while the block runs. Raises ProtocolError."""
+        return self._place(self.uploads, client, self._max_uploads(client))
+
+    def _max_uploads(self, client: str) -> int:
         half = max(1, min(MAX_UPLOADS_PER_CLIENT, self.settings.max_uploads // 2))
         setting = self.settings.max_uploads_per_client
-        most = self.keys.limit(client, "uploads") or (half if setting == "auto" else setting)
-        return self._place(self.uploads, client, most)
+        return self.keys.limit(client, "uploads") or (half if setting == "auto" else setting)
 
     def score_place(self, client: str) -> AbstractContextManager[Reservation]:
         """Reserve a slot for a score while the block runs. Raises ProtocolError."""
-        return self._place(self.score_requests, client, MAX_SCORES_PER_CLIENT)
+        most = max(MAX_SCORES_PER_CLIENT, self._max_uploads(client))  # a class has as many of both
+        return self._place(self.score_requests, client, most)
 
     @contextmanager
     def _place(

@@ -67,7 +67,7 @@ class Keys:
     def client(self, secret: str) -> str | None:
         """Return the name of the client with this key."""
         owner = self._owners.get(hash_key(secret))
-        return owner and owner.name
+        return owner.name if owner else None
 
     def has_client(self, name: str) -> bool:
         return any(owner.name == name for owner in self._owners.values())

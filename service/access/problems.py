@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.validation import format_error
-from service.protocol.faults import CloseCode, ErrorCode, ProtocolError, internal_error
+from service.protocol.faults import CloseCode, ErrorCode, ProtocolError, server_error
 from service.protocol.server_messages import Error
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ async def answer_fault(request: Request, error: Exception) -> Response:
             complaints = [format_error({**one, "loc": one["loc"][1:]}) for one in error.errors()]
             return answer_to(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(complaints)))
         case _:  # its text may name files and settings: it is logged, not sent
-            return answer_to(internal_error())
+            return answer_to(server_error(error))
 
 
 HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from enum import StrEnum
 
 
@@ -75,6 +76,7 @@ class ErrorCode(StrEnum):
     UNDECODABLE = "undecodable", 0, 422
     BAD_SAMPLE_RATE = "bad_sample_rate", 0, 422
     EMPTY_AUDIO = "empty_audio", 0, 422
+    DISK_FULL = "disk_full", 0, 507, True
     SCORE_TIMEOUT = "score_timeout", 0, 503
     TOO_MANY_UPLOADS = "too_many_uploads", 0, 503, True
     # any request
@@ -98,6 +100,13 @@ class ProtocolError(ValueError):
         return self.message
 
 
+def server_error(error: Exception) -> ProtocolError:
+    """Return the error that a client sees for an exception that it did not cause."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ProtocolError(ErrorCode.DISK_FULL, "the server's disk is full")
+    return internal_error()
+
+
 def internal_error() -> ProtocolError:
-    """The error that a client sees for a server fault; the log has the details."""
+    """Return the error that a client sees for a server error; the log has the details."""
     return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")

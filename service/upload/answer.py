@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from model.config import ModelConfig
 from service.notes.events import is_optional_event
 from service.ops.metrics import Metrics
-from service.protocol.faults import ProtocolError, internal_error
+from service.protocol.faults import ErrorCode, ProtocolError, server_error
 from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
 from service.stream.recording import ChosenModel, FileItem, Performance
@@ -152,5 +152,9 @@ def as_problem(error: Exception) -> ProtocolError:
     """The problem that a client sees for a fault of the recording or the server."""
     if isinstance(error, ProtocolError) and error.code.status:  # 0: of the websocket alone
         return error
-    logger.error("an upload failed", exc_info=error)
-    return internal_error()
+    problem = server_error(error)
+    if problem.code is ErrorCode.DISK_FULL:
+        logger.error("an upload failed: %s", error)
+    else:
+        logger.error("an upload failed", exc_info=error)
+    return problem

@@ -97,6 +97,20 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     assert "Traceback" not in server.log
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+async def test_sighup_reloads_the_keys_and_ends_nothing(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(f"alice:{hash_key('a').hex()}\n")
+    server = start_server(*TONES, RSE_KEYS_FILE=str(keys))
+    server.process.send_signal(signal.SIGHUP)
+    await wait_until(lambda: "API keys reloaded" in server.log)
+    async with httpx.AsyncClient(headers={"Authorization": "Bearer a"}, timeout=60) as client:
+        assert (await client.get(f"{server.url}/info")).is_success
+    assert "Traceback" not in server.log
+
+
 async def test_half_a_request_ends_after_a_while_and_a_session_does_not(
     start_server: StartServer,
 ) -> None:

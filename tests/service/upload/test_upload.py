@@ -1,7 +1,9 @@
 """`POST /transcribe`: the three answers, the same notes as live, and every kind of bad file."""
 
+import errno
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import mido
 import numpy as np
 import pytest
+from starlette.datastructures import UploadFile
 from starlette.testclient import TestClient
 from torch import Tensor
 
@@ -54,6 +57,24 @@ def test_midi_of_a_recording(client: TestClient) -> None:
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "audio/midi"
     assert pitches_of(answer.content) == PITCHES
+
+
+def test_a_full_disk_is_reported_as_such(
+    client: TestClient,
+    wav: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def write(self: UploadFile, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(UploadFile, "write", write)
+    answer = post(client, wav)
+    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+    assert answer.headers["Retry-After"]
+    assert not any(record.exc_info for record in caplog.records)
+    monkeypatch.undo()
+    assert post(client, wav).status_code == 200
 
 
 def test_midi_has_the_beats_that_are_known(client: TestClient, wav: bytes) -> None:

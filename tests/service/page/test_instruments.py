@@ -25,8 +25,9 @@ from tests.service.servers import RunningServer
 
 RATE_HZ = 22_050
 DURATION_S = 2.2
-# A tone's loudness is its instrument to the fake.
-PARTS = [(81, 0.2, 0.7, 0.17), (57, 0.8, 1.2, 0.2), (69, 1.4, 1.9, 0.14), (93, 1.4, 1.9, 0.14)]
+# A tone's loudness is its instrument to the fake. The parts overlap: one performer has one
+# instrument.
+PARTS = [(81, 0.2, 1.3, 0.17), (57, 0.5, 1.7, 0.2), (69, 0.9, 1.9, 0.14), (93, 0.9, 1.9, 0.14)]
 LEGEND = {"piano": 1, "violin": 1, "viola": 2}
 
 

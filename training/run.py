@@ -8,41 +8,60 @@ Every field of a preset can be overridden, for example --loop.minutes 10 --algor
 --help-all lists them with their units. The run's folder receives its configuration, the last and
 the best weights, the state of the run and metrics.jsonl. --loop.max-minutes stops and saves in
 time, and --resume continues with the folder's configuration, so long training fits into short
-sessions; Ctrl-C saves too, without validating.
+sessions. Ctrl-C saves too, without validating.
 """
 
 import argparse
+import difflib
 import json
 import logging
 import signal
 import sys
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-import tyro
-from pydantic import TypeAdapter
+try:
+    import torch
+    import tyro
+    from pydantic import TypeAdapter
 
-from model.storage import WeightsError, write_whole
-from model.transcriber import TranscriptionModel
-from training.algorithmic.data import PROBLEMS
-from training.loop.loop import Trainer
-from training.loop.run_folder import STATE, warm_start
-from training.presets import COMMANDS, AlgorithmicRun, LambadaRun, MusicRun, Run, presets_of
+    from model.storage import WeightsError, write_whole
+    from model.transcriber import TranscriptionModel
+    from training.algorithmic.data import PROBLEMS
+    from training.loop.loop import Trainer
+    from training.loop.run_folder import STATE, warm_start
+    from training.presets import COMMANDS, AlgorithmicRun, LambadaRun, MusicRun, Run, presets_of
+except KeyboardInterrupt:  # these imports take seconds
+    sys.stderr.write("python -m training.run: interrupted; nothing is saved\n")
+    sys.exit(130)
 
 DEFAULT_PRESET = "minute"
 CONFIG = "config.json"
 INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
 PROG = "python -m training.run"
+# Fields that a resumed run cannot change: they define the task and the shapes of the weights.
+FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
+
+# The options of _parser by whether the task is algorithmic; tyro suggests among the others.
+OWN_OPTIONS = {
+    True: ("--preset", "--task", "--out", "--resume"),
+    False: ("--preset", "--data-dir", "--out", "--resume"),
+}
 
 logger = logging.getLogger(__name__)
 
 
 def parse(arguments: list[str], prog: str = PROG) -> Run:
-    """The run that a command line describes. Exits if it is invalid or asks for help. Raises
-    OSError or WeightsError if it resumes a run that cannot be read or trains something else."""
-    known, rest = _parser(prog).parse_known_args(arguments)
+    """Return the run that a command line describes. Exits if the command line is invalid or
+    requests help. Raises OSError or WeightsError if the run to resume cannot be read, or has
+    another task, preset or network."""
+    parser = _parser(prog)
+    known, rest = parser.parse_known_args(arguments)
+    for option in (word.partition("=")[0] for word in rest if word.startswith("--")):
+        if near := difflib.get_close_matches(option, OWN_OPTIONS[known.command == "algorithmic"]):
+            parser.error(f"unknown option {option}; did you mean {near[0]}?")
     command, preset, task = known.command, known.preset, getattr(known, "task", None)
     out = known.out or Path("runs") / command
     if known.resume and (out / CONFIG).is_file():
@@ -53,8 +72,7 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     else:
         preset = preset or DEFAULT_PRESET
         base = replace(presets_of(command, task or "addition")[preset], preset=preset)
-    if any(one.partition("=")[0] == "--loop.steps" for one in rest):
-        base = replace(base, loop=replace(base.loop, minutes=0))  # which would count instead
+    saved = base if known.resume and (out / CONFIG).is_file() else None
     if task and isinstance(base, AlgorithmicRun):
         base = replace(base, algorithmic=replace(base.algorithmic, task=task))
     if folder := getattr(known, "data_dir", None):
@@ -66,7 +84,33 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )
+    if saved:
+        _check_changes(saved, run)
     return run
+
+
+def _check_changes(saved: Run, run: Run) -> None:
+    """Log the fields that a resumed run changes. Raises WeightsError if one of them is FIXED."""
+    changes = [
+        f"{name} is {old}, not {new}"
+        for name, old, new in _differences(saved, run)
+        if name not in ("out", "resume")
+    ]
+    if fixed := [change for change in changes if change.startswith(FIXED)]:
+        raise WeightsError(f"{run.out} trains another network: {', '.join(fixed)}; choose --out")
+    for change in changes:
+        logger.info("changed by the command line: in the saved run %s", change)
+
+
+def _differences(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the path and both values of every field that differs between two configurations."""
+    for field in fields(old):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        name = prefix + field.name
+        if is_dataclass(before) and type(before) is type(after):
+            yield from _differences(before, after, f"{name}.")
+        elif before != after:
+            yield name, before, after
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
@@ -95,7 +139,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _reading(run: Run, folder: Path) -> Run:
-    """A run with its data in a folder."""
+    """Return the run with its data in a folder."""
     match run:
         case LambadaRun(lambada=data):
             paths: Any = {
@@ -111,20 +155,21 @@ def _reading(run: Run, folder: Path) -> Run:
 
 
 def read_run(folder: Path) -> Run:
-    """The configuration in a run's folder. Raises OSError, or WeightsError if it is none."""
+    """Read the configuration in a run's folder. Raises OSError if the file cannot be read, and
+    WeightsError if its content is not a configuration."""
     path = folder / CONFIG
     try:
-        fields = json.loads(path.read_text())
-        run: Run = TypeAdapter(COMMANDS[fields.pop("command")]).validate_python(fields)
+        values = json.loads(path.read_text())
+        run: Run = TypeAdapter(COMMANDS[values.pop("command")]).validate_python(values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{path} is not the configuration of a run: {error}") from error
     return run
 
 
 def write_run(run: Run) -> None:
-    """Writes the configuration into the run's folder."""
-    fields = TypeAdapter(type(run)).dump_python(run, mode="json")
-    text = json.dumps({"command": _command(run), **fields}, indent=1)
+    """Write the configuration into the run's folder."""
+    values = TypeAdapter(type(run)).dump_python(run, mode="json")
+    text = json.dumps({"command": _command(run), **values}, indent=1)
     write_whole(run.out / CONFIG, text.encode())
 
 
@@ -133,16 +178,16 @@ def _command(run: Run) -> str:
 
 
 def train(run: Run) -> dict[str, float]:
-    """Starts or resumes training in the run's folder; returns the last metrics. Raises
-    FileNotFoundError for data that are not there, WeightsError if the folder or the initial weights
-    do not fit."""
+    """Start or resume training in the run's folder. Return the metrics of the last validation.
+    Raises FileNotFoundError for missing data. Raises WeightsError if the folder already holds a
+    run, or if the state to resume or the initial weights belong to another network."""
     if not run.resume and (run.out / STATE).exists():
         raise WeightsError(
             f"{run.out} already holds a run: continue with --resume, or choose another --out"
         )
     reads = {option: path for option, path in run.reads().items() if path}
     if missing := [f"{path} ({option})" for option, path in reads.items() if not path.exists()]:
-        raise FileNotFoundError(f"missing: {', '.join(missing)}; the options say where data are")
+        raise FileNotFoundError(f"missing: {', '.join(missing)}; set the options to the data")
     torch.manual_seed(run.loop.seed)  # for the initial weights
     task = run.make_task()
     earlier = []
@@ -159,7 +204,7 @@ def train(run: Run) -> dict[str, float]:
         "%s, preset %s: %s parameters on %s in %s; data: %s; %s; %d steps done; writes to %s",
         *(name, run.preset, f"{parameters:,}", trainer.device),
         "bfloat16" if trainer.bfloat16 else "float32",
-        ", ".join(map(str, reads.values())) or "made up",
+        ", ".join(map(str, reads.values())) or "synthetic",
         f"{run.loop.minutes:g} minutes" if run.loop.minutes else f"{run.loop.steps:,} steps",
         *(trainer.step, run.out),
     )

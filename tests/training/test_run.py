@@ -52,7 +52,7 @@ def test_a_task_alone_says_what_it_is_and_trains_on_what_it_makes_up(
     assert main([*command.split(), "--loop.steps", "1", "--out", str(tmp_path)]) == 0
     line = next(line for line in caplog.messages if "preset" in line)
     assert line.startswith(said)
-    assert line.endswith(f"; data: made up; 1 steps; 0 steps done; writes to {tmp_path}")
+    assert line.endswith(f"; data: synthetic; 1 steps; 0 steps done; writes to {tmp_path}")
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,7 @@ def test_the_papers_presets_differ_by_its_text(preset: str, network: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("--prest m96", "unknown option --prest; did you mean --preset?"),
         ("--preset gigantic", "invalid choice: 'gigantic'"),
         ("--task division", "invalid choice: 'division'"),
         ("--data-dir /tmp", "--data-dir"),
@@ -127,7 +128,8 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
     assert main([*TINY, *out]) == 1
     assert "continue with --resume" in capsys.readouterr().err
     for change, message in {
-        "algorithmic --algorithmic.rse.maps 6": "trains another network",
+        "algorithmic --algorithmic.rse.maps 6": "algorithmic.rse.maps is 4, not 6",
+        "algorithmic --task sorting": "algorithmic.task is addition, not sorting",
         "algorithmic --loop.optimizer radam": "different number of parameter groups",
         "algorithmic --preset paper": "holds a run of algorithmic, preset minute",
         "lambada": "holds a run of algorithmic, preset minute",

@@ -65,7 +65,13 @@ class ResidualShuffleExchange(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence."""
+        """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence and for
+        another number of axes."""
+        if x.ndim != 3:
+            shape = tuple(x.shape)
+            raise ValueError(f"expected (batch, length, m), not {shape}; add a batch axis: x[None]")
+        if torch.jit.is_tracing():
+            raise ValueError("torch.jit.trace is not supported; use torch.export or torch.compile")
         length = x.shape[1]
         x = F.pad(x, (0, 0, 0, padded_length(length) - length))  # (batch, n, m)
         before: list[Tensor] | None = None

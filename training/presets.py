@@ -126,10 +126,10 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
             batch_size=16,
             validation_windows=200,
         ),
-        loop=LoopConfig(minutes=0.8, learning_rate=5e-3, average=0.98),
+        loop=LoopConfig(steps=300, learning_rate=5e-3, average=0.98),
     ),
     # From random weights, on two cores.
-    "live": MusicRun(loop=LoopConfig(minutes=120, validate_minutes=15)),
+    "live": MusicRun(loop=LoopConfig(steps=11_500, validate_minutes=15)),
     # "live" goes on, for days of two cores.
     "live-on": MusicRun(
         music=MusicConfig(weights=HeadWeights(instrument=2)),
@@ -139,12 +139,12 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     # Several times the work of "live": ten minutes of a data-centre GPU, days of a processor.
     "accurate": MusicRun(
         music=MusicConfig(model=ACCURATE, batch_size=256, workers=12),
-        loop=LoopConfig(minutes=8, validate_minutes=3),
+        loop=LoopConfig(steps=7_400, validate_minutes=3),
     ),
     # "light", for processors without bfloat16, goes on, taught by "live".
     "light": MusicRun(
         music=MusicConfig(model=LIGHT, distillation=DistillationConfig(teacher="live")),
-        loop=LoopConfig(minutes=120, learning_rate=1e-3, validate_minutes=15),
+        loop=LoopConfig(steps=12_000, learning_rate=1e-3, validate_minutes=15),
         init="light",
     ),
     # On the archive; needs a GPU.
@@ -174,7 +174,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
                 examples_per_length=2_000,
                 validation_examples=256,
             ),
-            loop=replace(muon, minutes=0.8, average=0.98),
+            loop=replace(muon, steps=700, average=0.98),
         ),
         # Half of the paper's width, on one core. Bins join over the first quarter, so that short
         # sequences are learnt first.
@@ -212,14 +212,14 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
             batch_size=32,
             validation_passages=200,
         ),
-        loop=LoopConfig(minutes=0.5, learning_rate=4e-3, average=0.98),
+        loop=LoopConfig(steps=500, learning_rate=4e-3, average=0.98),
     ),
     # The results in RESULTS.md.
     "novels": LambadaRun(
         lambada=replace(
             _SMALL, corpus_vectors=True, vocabulary=12_000, rse=RSEConfig(maps=96, blocks=1)
         ),
-        loop=LoopConfig(minutes=45, optimizer="muon", learning_rate=0.01, validate_minutes=6),
+        loop=LoopConfig(steps=4_600, optimizer="muon", learning_rate=0.01, validate_minutes=6),
     ),
     # Needs passages like the authors' train.txt, fastText's word vectors and a GPU.
     "paper": LambadaRun(lambada=_PAPER_LAMBADA, loop=_PAPER_LAMBADA_LOOP),

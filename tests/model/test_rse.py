@@ -31,6 +31,16 @@ def test_an_empty_sequence_is_refused() -> None:
         ResidualShuffleExchange(SMALL)(torch.zeros(1, 0, 6))
 
 
+def test_calls_without_a_batch_axis_and_traces_are_rejected_with_the_alternative() -> None:
+    network = ResidualShuffleExchange(SMALL).eval()
+    x = torch.randn(2, 10, 6)
+    with pytest.raises(ValueError, match=r"not \(10, 6\); add a batch axis: x\[None\]"):
+        network(x[0])
+    with pytest.raises(ValueError, match=r"use torch.export"):
+        torch.jit.trace(network, x)
+    torch.testing.assert_close(torch.vmap(network)(x[:, None])[:, 0], network(x))
+
+
 @pytest.mark.parametrize("shuffle", ["released", "paper"])
 def test_every_output_depends_on_every_input(shuffle: str) -> None:
     torch.manual_seed(0)

@@ -16,6 +16,7 @@ from training.algorithmic import evaluate as algorithmic
 from training.evaluation import plots
 from training.lambada import evaluate as lambada
 from training.lambada.passages import synthetic_passages
+from training.musicnet import stand_in
 
 LOOP = "--loop.steps 1 --loop.minutes 0 --loop.validate-steps 0"
 SMALL = {
@@ -29,12 +30,14 @@ SMALL = {
         --music.synth.cache cache --music.synth.pool-excerpts 1""",
     "training.algorithmic.evaluate": "--longest 8 --examples 4",
     "training.evaluate musicnet": "--stride 8192 --jobs 1",
+    "training.musicnet.stand_in": "--seconds 3",
 }
 MAINS: dict[str, Callable[[list[str]], int]] = {
     "training.run": run.main,
     "training.evaluate": evaluate.main,
     "training.algorithmic.evaluate": algorithmic.main,
     "training.lambada.evaluate": lambada.main,
+    "training.musicnet.stand_in": stand_in.main,
     "training.evaluation.plots": plots.main,
 }
 

@@ -1,7 +1,8 @@
 """Accuracy on a file of LAMBADA: ``python -m training.lambada.evaluate RUN --data FILE``.
 
-RUN is the folder of a training run; FILE has one tokenised passage a line, its last word the one
-to be found, as lambada_test_plain_text.txt. Prints a table with a baseline.
+RUN is the folder of a training run. FILE has one tokenised passage per line; the last word is the
+answer, as in lambada_test_plain_text.txt. Prints a table with two baselines. The 95 % intervals
+(Wilson) cover the sampling of passages, not the spread between seeds.
 """
 
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from scipy.stats import binomtest
 
 from model.commands import documented_parser
 from model.storage import WeightsError, read_card
@@ -21,12 +23,13 @@ from training.lambada.words import Vocabulary
 from training.loop.run_folder import saved_weights
 
 COMMON = 500
-"""Words that the frequent-word baseline leaves out; this many make it strongest on LAMBADA."""
+"""Number of words that the frequent-word baseline excludes; its accuracy on LAMBADA is highest
+with this number."""
 
 
 def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> float:
-    """Accuracy of the passage's most frequent word, the first of equals. common: number of the
-    file's most frequent words to leave out. Punctuation does not count."""
+    """Return the accuracy of answering with the most frequent word of the passage, the first of
+    equals. common: number of the file's most frequent words to exclude. Punctuation is ignored."""
     of_all = Counter(word for words in passages for word in words)
     left_out = {word for word, _ in of_all.most_common(common)}
     right = 0
@@ -36,8 +39,15 @@ def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> fl
     return right / len(passages)
 
 
+def interval(share: float, count: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval (Wilson) of a share of `count` independent passages."""
+    test = binomtest(round(share * count), count)
+    low, high = test.proportion_ci(confidence_level=0.95, method="wilson")
+    return float(low), float(high)
+
+
 def load_reader(folder: Path, weights: str) -> Reader:
-    """A run's network with its vocabulary. Raises WeightsError."""
+    """Load the network of a run and its vocabulary. Raises WeightsError."""
     path = saved_weights(folder, weights)
     card = read_card(path)
     if card.get("name") != "lambada":
@@ -59,16 +69,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     rows = {
-        f"the passage's most frequent word but for the {COMMON} of the file": frequent_word(
+        f"most frequent word of the passage, without the {COMMON} of the file": frequent_word(
             passages
         ),
         "network": right.mean(),
-        "answer in the passage, the most possible": sum(p[-1] in p[:-1] for p in passages)
+        "upper bound: answer in the passage": sum(p[-1] in p[:-1] for p in passages)
         / len(passages),
     }
-    print(f"| {len(passages)} passages | right |\n|---|---:|")
+    print(f"| {len(passages)} passages | right | 95 % interval |\n|---|---:|---|")
     for name, share in rows.items():
-        print(f"| {name} | {100 * share:.2f} % |")
+        low, high = (f"{100 * bound:.2f}" for bound in interval(share, len(passages)))
+        print(f"| {name} | {100 * share:.2f} % | {low} to {high} % |")
     return 0
 
 

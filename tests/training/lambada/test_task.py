@@ -45,7 +45,7 @@ def test_it_learns_to_point_and_is_evaluated(
     assert main([str(run), "--data", str(data), "--weights", "last"]) == 0
     printed = capsys.readouterr().out
     assert "| 20 passages | right |" in printed
-    assert "| answer in the passage, the most possible | 95.00 % |" in printed
+    assert "| upper bound: answer in the passage | 95.00 % |" in printed
     card = json.loads((run / "best.json").read_text())
     (run / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
     for arguments, message in (

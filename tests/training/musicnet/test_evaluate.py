@@ -11,10 +11,11 @@ from sklearn.metrics import average_precision_score
 from model.config import HOP, WINDOW
 from model.storage import load, read_card
 from tests.training.conftest import same_weights
-from tests.training.musicnet.conftest import HEADER, scale
+from tests.training.musicnet.conftest import scale
 from training import evaluate, run
 from training.music.metrics import FIGURES
 from training.musicnet.layout import find
+from training.musicnet.stand_in import HEADER
 from training.musicnet.windows import open_tracks
 
 

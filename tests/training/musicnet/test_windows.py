@@ -13,14 +13,14 @@ from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
 from tests.training.musicnet.conftest import (
     EXTENDED,
-    HEADER,
+    SECONDS,
     TEST,
     TRAIN,
     VALIDATION,
     scale,
-    write_recording,
 )
 from training.musicnet.layout import ArchiveError, find, read_intervals, split
+from training.musicnet.stand_in import HEADER, write_recording
 from training.musicnet.windows import (
     Archive,
     Track,
@@ -105,10 +105,10 @@ def test_the_paper_trains_on_most_of_the_test_folder(archive: Path) -> None:
 
 
 def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> None:
-    write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]))
+    write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]), SECONDS)
     with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):
         split(find(tmp_path))
-    write_recording(tmp_path, "train", TRAIN[1], scale(TRAIN[1]))
+    write_recording(tmp_path, "train", TRAIN[1], scale(TRAIN[1]), SECONDS)
     (tmp_path / "train_labels" / "1727.csv").unlink()
     (tmp_path / "train_data" / "1728.wav").unlink()
     with pytest.raises(ArchiveError, match="incomplete.*1727, 1728"):

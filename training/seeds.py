@@ -1,0 +1,74 @@
+"""Train with several seeds: ``python -m training.seeds COUNT --out DIR TASK OPTION...``.
+
+TASK and OPTION are those of ``training.run``. Seed i trains into DIR/seed-i; a run that is already
+finished or interrupted there is resumed. Prints mean, standard deviation and range of every metric
+of the last validations, and writes them to DIR/seeds.json. Two settings whose ranges overlap are
+not ranked by such a result.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from model.commands import documented_parser
+from model.storage import write_whole
+from training import run
+from training.loop.run_folder import STATE, read_metrics
+
+
+def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return mean, sample standard deviation, minimum and maximum of every metric over runs."""
+    result = {}
+    for name in runs[0]:
+        values = np.array([metrics[name] for metrics in runs])
+        deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        result[name] = {
+            "mean": float(values.mean()),
+            "deviation": deviation,
+            "min": float(values.min()),
+            "max": float(values.max()),
+        }
+    return result
+
+
+def last_validation(folder: Path) -> dict[str, float]:
+    """Return the metrics of a run's last validation. Raises ValueError if it has none."""
+    lines = [line for line in read_metrics(folder) if line["kind"] == "validation"]
+    if not lines:
+        raise ValueError(f"{folder} has not validated yet; run the command again to resume")
+    return {k: v for k, v in lines[-1].items() if k not in ("kind", "step", "hours")}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = documented_parser("training.seeds", __doc__)
+    parser.add_argument("count", type=int, help="number of seeds, from 1")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    options, command = parser.parse_known_args(arguments)
+    if options.count < 1 or not command:
+        parser.error("COUNT must be at least 1 and a task of training.run must follow")
+    runs = []
+    for seed in range(1, options.count + 1):
+        folder = options.out / f"seed-{seed}"
+        resume = ["--resume"] if (folder / STATE).exists() else []
+        own = ["--out", str(folder), "--loop.seed", str(seed), *resume]
+        if status := run.main([*command, *own]):
+            return status
+        try:
+            runs.append(last_validation(folder))
+        except (OSError, ValueError) as error:
+            parser.exit(1, f"{parser.prog}: {error}\n")
+    result = summary(runs)
+    print(f"| {options.count} seeds | mean | deviation | range |\n|---|---:|---:|---|")
+    for name, row in result.items():
+        span = f"{row['min']:.4f} to {row['max']:.4f}"
+        print(f"| {name} | {row['mean']:.4f} | {row['deviation']:.4f} | {span} |")
+    text = json.dumps({"command": command, "seeds": options.count, "metrics": result}, indent=1)
+    write_whole(options.out / "seeds.json", text.encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

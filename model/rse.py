@@ -7,6 +7,7 @@ last block: 2 * blocks * (b - 1) + 1 switch layers in all, O(n log n) work.
 With gated units this is the original Shuffle-Exchange network.
 """
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 

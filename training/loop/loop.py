@@ -37,7 +37,7 @@ class LoopConfig:
     """Length, learning rate and intervals of a training run."""
 
     minutes: NotNegative = 0.0
-    """Length of the schedule in minutes of training, which replaces `steps`. The number of steps, and
+    """Length of the schedule in minutes of training; replaces `steps`. The number of steps, and
     with it the result, then depends on the load of the machine. 0: the length is `steps`."""
     steps: FromZero = 20_000  # Length of the schedule in optimiser steps, if `minutes` is 0
     max_minutes: NotNegative = 0.0

@@ -71,7 +71,7 @@ class ResidualShuffleExchange(nn.Module):
         if x.ndim != 3:
             shape = tuple(x.shape)
             raise ValueError(f"expected (batch, length, m), not {shape}; add a batch axis: x[None]")
-        if torch.jit.is_tracing():
+        if torch.jit.is_tracing():  # type: ignore[attr-defined]
             raise ValueError("torch.jit.trace is not supported; use torch.export or torch.compile")
         length = x.shape[1]
         x = F.pad(x, (0, 0, 0, padded_length(length) - length))  # (batch, n, m)

@@ -31,6 +31,7 @@ def test_an_empty_sequence_is_refused() -> None:
         ResidualShuffleExchange(SMALL)(torch.zeros(1, 0, 6))
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_calls_without_a_batch_axis_and_traces_are_rejected_with_the_alternative() -> None:
     network = ResidualShuffleExchange(SMALL).eval()
     x = torch.randn(2, 10, 6)

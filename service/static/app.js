@@ -1,5 +1,7 @@
 /** Wires the page: the stage, the panels beside it, and the status line. */
 
+import { EditGestures } from "./edit/edit-gestures.js";
+import { Editor } from "./edit/editor.js";
 import { MidiOut } from "./notes/midi-out.js";
 import { NoteFilter } from "./notes/note-filter.js";
 import { $ } from "./page.js";
@@ -24,6 +26,8 @@ const STATUS = {
 const filter = new NoteFilter();
 const midi = new MidiOut();
 export const stage = new Stage(filter);
+const editor = new Editor({ player: stage.player, filter, say });
+new EditGestures($("roll"), editor, stage.roll);
 const choices = new Choices();
 const takes = new TakeList($("takes-panel"), $("takes"), filter);
 new ScoreView({

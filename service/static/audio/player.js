@@ -106,6 +106,21 @@ export class Player extends EventTarget {
     if (wasPlaying) this.dispatchEvent(new Event("pause"));
   }
 
+  /** Sound one note at once, beside whatever plays. */
+  audition(note) {
+    this.#context ??= this.#build();
+    this.#context.resume();
+    const now = this.#context.currentTime + 0.01;
+    strike(this.#context, this.#mix.notes, note, now, now + Math.min(0.6, note.offset - note.onset));
+  }
+
+  /** The take's notes have changed: what is not yet scheduled is played as it is now. */
+  refresh() {
+    if (!this.playing) return;
+    const until = this.#context.currentTime - this.#origin + AHEAD_S;
+    this.#next = this.#take.notes.filter(({ onset }) => onset < until).length;
+  }
+
   async seek(seconds) {
     const resume = this.#run !== null;
     this.pause();

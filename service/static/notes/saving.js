@@ -8,7 +8,7 @@ export const midiOf = (take, filter) => new Blob([bytesOf(take, filter)], { type
 
 function bytesOf(take, filter) {
   // The server's own file if it holds the very same notes.
-  const whole = filter.neutral && take.midi;
+  const whole = filter.neutral && !take.edited && take.midi;
   return whole ? take.midi : midiFile(filter.notesOf(take), take);
 }
 

@@ -1,3 +1,5 @@
+import { applied, changes, History, restore } from "../edit/commands.js";
+
 const FRAME_S = 128 / 11025; // of the shipped weights
 
 /**
@@ -25,10 +27,61 @@ export class Take extends EventTarget {
     this.key = null; // as MIDI names it, such as "F#m", once a score was written
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
     this.saved = false; // in any format
+    this.history = new History(); // of edits
+    this.heard = null; // {notes, beats} before the first edit
+    this.revision = 0; // grows with every change
+    this.created = Date.now();
   }
 
   get duration() {
-    return Math.max(this.length, this.head);
+    return Math.max(this.length, this.head, this.edited ? (this.notes.at(-1)?.offset ?? 0) : 0);
+  }
+
+  get edited() {
+    return this.history.done.length > 0;
+  }
+
+  /** Beats that a score keeps: those that were there, or were set, while notes were edited. */
+  get keptBeats() {
+    return this.edited && this.beats.length > 1 ? this.beats : undefined;
+  }
+
+  /** Run a command of `edit/commands.js`; `again` replaces the last one, as a drag goes on. */
+  edit(command, { again = false } = {}) {
+    if (this.live) return;
+    this.heard ??= { notes: this.notes, beats: this.beats };
+    if (again) this.#run(this.history.undo());
+    if (!changes(command)) return this.#changed();
+    this.#run(command);
+    this.history.push(command);
+    this.#changed();
+  }
+
+  /** Take the last edit back, or do it again; returns its command, undefined if there is none. */
+  undo() {
+    return this.#step(this.history.undo());
+  }
+
+  redo() {
+    return this.#step(this.history.redo());
+  }
+
+  /** Bring back what was heard, as an edit that can be undone. */
+  restoreHeard() {
+    if (!this.heard) return;
+    this.edit(restore(this.notes, this.heard.notes, [this.beats, this.heard.beats]));
+  }
+
+  #step(command) {
+    if (command) this.#run(command);
+    this.#changed();
+    return command;
+  }
+
+  #run(command) {
+    this.notes = applied(this.notes, command);
+    if (command.beats) this.beats = command.beats[1];
+    this.saved = false;
   }
 
   get pedalDown() {
@@ -119,6 +172,7 @@ export class Take extends EventTarget {
   }
 
   #changed() {
+    this.revision += 1;
     this.dispatchEvent(new Event("change"));
   }
 }

@@ -42,11 +42,7 @@ export class Gestures {
 
   /** Where it points: pixels, and the time and the pitch there. */
   #at({ clientX, clientY }, view = this.#roll.view) {
-    const box = this.#canvas.getBoundingClientRect();
-    const [x, y] = [clientX - box.left, clientY - box.top];
-    const time = view.start + ((x - this.#painter.keysWidth) / this.#width) * view.span;
-    const pitch = view.high + 1 - ((y - RULER_HEIGHT) / this.#height) * (view.high - view.low + 1);
-    return { x, y, time, pitch };
+    return this.#roll.pointAt({ clientX, clientY }, view);
   }
 
   #down(event) {

@@ -5,6 +5,7 @@
 
 import { colourOf, countInstruments } from "../notes/instruments.js";
 import { $ } from "../page.js";
+import { store } from "../state/store.js";
 import { TakeView } from "./take-view.js";
 
 const UPDATE_MS = 300;
@@ -51,6 +52,15 @@ export class Legend extends TakeView {
     const item = template.content.firstElementChild.cloneNode(true);
     item.querySelector(".swatch").style.background = colourOf(name, "var(--instrument-lightness)");
     item.querySelector(".instrument-name").textContent = name;
+    const all = item.querySelector(".instrument-name");
+    all.addEventListener("click", () => {
+      const own = this.#filter.notesOf(this.take).filter(({ instrument }) => instrument === name);
+      if (store.get("editing")) store.set({ selection: new Set(own) });
+    });
+    store.subscribe(["editing"], () => {
+      all.disabled = !store.get("editing");
+      all.title = all.disabled ? "" : `Select all notes of ${name}`;
+    });
     const button = (kind, words, act) => {
       const found = item.querySelector(`.${kind}`);
       found.setAttribute("aria-label", `${words} ${name}`);

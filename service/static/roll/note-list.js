@@ -1,6 +1,10 @@
-/** The notes as a table, for reading with a screen reader or by eye; filled while it is open. */
+/**
+ * The notes as a table, for reading with a screen reader or by eye; filled while it is open. While the
+ * take is edited each note is a button that selects it; the keys of the roll then edit it.
+ */
 
 import { clockText, noteName } from "../notes/pitch.js";
+import { store } from "../state/store.js";
 import { TakeView } from "./take-view.js";
 
 const MAX_ROWS = 500; // the newest; the MIDI file has all
@@ -10,6 +14,7 @@ export class NoteList extends TakeView {
   #panel;
   #body;
   #filter;
+  #notes = []; // of the rows
 
   constructor(panel, body, filter) {
     super(() => this.#fill(), () => UPDATE_MS);
@@ -18,11 +23,20 @@ export class NoteList extends TakeView {
     this.#filter = filter;
     filter.addEventListener("change", this.soon);
     panel.addEventListener("toggle", this.soon);
+    store.subscribe(["editing", "selection"], () => this.#mark());
+    body.addEventListener("click", ({ target, shiftKey }) => {
+      const note = this.#notes[target.closest("button")?.closest("tr").sectionRowIndex];
+      if (!note) return;
+      const kept = shiftKey ? store.get("selection") : [];
+      store.set({ selection: new Set([...kept, note]) });
+    });
   }
 
   #fill() {
     if (!this.#panel.open) return;
-    const rows = this.#filter.notesOf(this.take).slice(-MAX_ROWS).map((note) => {
+    const focused = this.#body.contains(document.activeElement);
+    this.#notes = this.#filter.notesOf(this.take).slice(-MAX_ROWS);
+    const rows = this.#notes.map((note) => {
       const row = document.createElement("tr");
       const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;
       const { pitch, velocity, instrument } = note;
@@ -32,5 +46,26 @@ export class NoteList extends TakeView {
       return row;
     });
     this.#body.replaceChildren(...rows);
+    this.#mark();
+    if (focused) this.#body.querySelector("[aria-pressed=true]")?.focus();
+  }
+
+  /** Buttons while the take is edited, pressed where a note is selected. */
+  #mark() {
+    const editing = store.get("editing");
+    for (const [at, row] of [...this.#body.rows].entries()) {
+      const [cell] = row.cells;
+      let button = cell.querySelector("button");
+      if (!editing) {
+        if (button) cell.textContent = button.textContent;
+        continue;
+      }
+      if (!button) {
+        button = Object.assign(document.createElement("button"), { type: "button" });
+        button.textContent = cell.textContent;
+        cell.replaceChildren(button);
+      }
+      button.setAttribute("aria-pressed", String(store.get("selection").has(this.#notes[at])));
+    }
   }
 }

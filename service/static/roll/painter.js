@@ -51,7 +51,7 @@ export class Painter {
    * null; `filter`: the notes that count; `heat`: whether the probabilities are shown. Returns
    * `sounding`, pitch -> colour of the lit keys, and `drawn`, the number of notes.
    */
-  paint({ take, view, head, cursor, passage, filter, heat = false }) {
+  paint({ take, view, head, cursor, passage, filter, heat = false, selection, marquee }) {
     if (this.#scale !== devicePixelRatio) this.resize(); // the window is on another screen
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
@@ -78,7 +78,8 @@ export class Painter {
     this.#seconds(layout);
     if (take.beats.length) this.#beats(layout, take.beats);
     if (heat && take.heat) this.#heat(layout, take.heat);
-    const drawn = this.#notes(layout, take, head, filter);
+    const drawn = this.#notes(layout, take, head, filter, selection);
+    if (marquee) this.#marquee(layout, marquee);
     this.#pedal(layout, take, head);
     if (head !== null) this.#line(layout, head, { opacity: 0.45, width: 1 });
     else if (take.notes.length) this.#line(layout, cursor, { opacity: 1, width: 2, flag: true });
@@ -172,7 +173,7 @@ export class Painter {
     this.#context.clip();
   }
 
-  #notes(layout, take, head, filter) {
+  #notes(layout, take, head, filter, selection = new Set()) {
     const { start, end, x, rows } = layout;
     const { palette } = this;
     const context = this.#context;
@@ -195,6 +196,12 @@ export class Painter {
       const { colour, opacity } = palette.note(note);
       context.globalAlpha = opacity;
       context.fillStyle = colour;
+      if (selection.has(note)) {
+        context.globalAlpha = 1;
+        context.strokeStyle = palette.cursor;
+        context.lineWidth = 2.5;
+        context.strokeRect(left - 1.5, y - 1.5, barWidth + 3, barHeight + 3);
+      }
       if (barWidth <= PLAIN_WIDTH) {
         context.fillRect(left, y, barWidth, barHeight);
         continue;
@@ -212,6 +219,17 @@ export class Painter {
     }
     context.restore();
     return drawn;
+  }
+
+  #marquee({ x, rows }, { start, end, low, high }) {
+    const context = this.#context;
+    context.strokeStyle = context.fillStyle = this.palette.cursor;
+    const box = [x(start), rows.top(high), x(end) - x(start), (high - low + 1) * rows.height];
+    context.globalAlpha = 0.12;
+    context.fillRect(...box);
+    context.globalAlpha = 1;
+    context.lineWidth = 1;
+    context.strokeRect(...box);
   }
 
   /** The pitch within a note, if the server sent it. */

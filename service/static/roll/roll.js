@@ -8,8 +8,9 @@
  */
 
 import { countText, noteName } from "../notes/pitch.js";
+import { store } from "../state/store.js";
 import { Gestures } from "./gestures.js";
-import { Painter } from "./painter.js";
+import { Painter, RULER_HEIGHT } from "./painter.js";
 import { Palette } from "./palette.js";
 import { Viewport } from "./viewport.js";
 
@@ -33,6 +34,7 @@ export class Roll extends EventTarget {
   #cursor = 0;
   #passage = null;
   #heat = false;
+  #marquee = null;
   #counted = false; // the notes, since they changed
   #onChange = () => this.#changed();
   #onFinish = () => this.fit();
@@ -49,6 +51,7 @@ export class Roll extends EventTarget {
       this.redraw();
     });
     new Gestures(canvas, this, this.#painter);
+    store.subscribe(["selection"], () => this.#take && this.redraw());
   }
 
   get take() {
@@ -121,6 +124,26 @@ export class Roll extends EventTarget {
   set passage(passage) {
     this.#passage = passage;
     this.redraw();
+  }
+
+  /** {start, end, low, high} that a drag covers, or null. */
+  set marquee(box) {
+    this.#marquee = box;
+    this.redraw();
+  }
+
+  get keysWidth() {
+    return this.#painter.keysWidth;
+  }
+
+  /** Where a pointer is: pixels, the time and the pitch there, and the seconds of a pixel. */
+  pointAt({ clientX, clientY }, { start, span, low, high } = this.view) {
+    const box = this.#canvas.getBoundingClientRect();
+    const [x, y] = [clientX - box.left, clientY - box.top];
+    const secondsPerPixel = span / (this.#canvas.clientWidth - this.keysWidth);
+    const perPitch = (this.#canvas.clientHeight - RULER_HEIGHT) / (high - low + 1);
+    const time = start + (x - this.keysWidth) * secondsPerPixel;
+    return { x, y, time, pitch: high + 1 - (y - RULER_HEIGHT) / perPitch, secondsPerPixel };
   }
 
   /** Show the frames' probabilities behind the notes, if the take has them. */
@@ -251,6 +274,8 @@ export class Roll extends EventTarget {
       passage: this.#passage,
       filter: this.#filter,
       heat: this.#heat,
+      selection: store.get("selection"),
+      marquee: this.#marquee,
     });
     // The attributes are for assistive technology and tests; a write of the same costs a frame.
     const names = [...sounding.keys()].map(noteName).join(" ");

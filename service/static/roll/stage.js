@@ -5,6 +5,7 @@ import { clockText, countText } from "../notes/pitch.js";
 import { dragOut, jsonOf, midiOf, save, stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
 import { $ } from "../page.js";
+import { store } from "../state/store.js";
 import { Legend } from "./legend.js";
 import { NoteList } from "./note-list.js";
 import { Overview } from "./overview.js";
@@ -35,12 +36,14 @@ export class Stage {
     this.player = new Player(filter);
     this.#listen();
     this.roll.show(this.take);
+    store.set({ take: this.take });
   }
 
   show(take) {
     this.player.load(take);
     this.take.removeEventListener("about", this.#name);
     this.take = take;
+    store.set({ take, selection: new Set(), ...(take.live && { editing: false }) });
     take.addEventListener("about", this.#name);
     this.roll.show(take);
     this.#overview.show(take);
@@ -65,6 +68,7 @@ export class Stage {
     const { take } = this;
     $("play").disabled = $("loop").disabled = busy || !take.notes.length;
     $("seek").disabled = (busy && !following) || !take.duration;
+    $("edit").disabled = busy || take.live || !$("empty").hidden;
     const saved = !busy && take.midi;
     $("save-midi").disabled = $("save-json").disabled = !saved;
     $("save-midi").draggable = Boolean(saved);

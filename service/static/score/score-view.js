@@ -65,7 +65,7 @@ export class ScoreView extends EventTarget {
     const { take } = this.#stage;
     if (take !== this.#take) this.#forget(take);
     const notes = this.#notes();
-    const state = `${take.notes.length} ${take.live ? "so far" : "in all"}`;
+    const state = take.live ? `${take.notes.length} so far` : `revision ${take.revision}`;
     if (state !== this.#asked && notes.length && !this.#asking) {
       this.#asking = new AbortController();
       try {
@@ -73,7 +73,7 @@ export class ScoreView extends EventTarget {
         const score = await fetchScore({
           notes,
           title: take.name,
-          ...(take.live && { beats: this.#newest() }),
+          beats: take.live ? this.#newest() : take.keptBeats,
           form: "svg",
           width: Math.round(width),
           signal: this.#asking.signal,
@@ -106,7 +106,7 @@ export class ScoreView extends EventTarget {
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
     this.#parts.page.replaceChildren(documentElement);
-    if (!this.#take.live) this.#take.beats = score.beats;
+    if (!this.#take.live && !this.#take.edited) this.#take.beats = score.beats;
     this.#take.key = score.key;
     this.#stage.roll.redraw();
     this.#tell(score.steady ? aboutText(score) : "No steady beat: notes stand where they sound.");
@@ -148,7 +148,12 @@ export class ScoreView extends EventTarget {
   async #save(form) {
     const take = this.#stage.take;
     try {
-      const blob = await fetchScore({ notes: this.#notes(), title: stemOf(take), form });
+      const blob = await fetchScore({
+        notes: this.#notes(),
+        title: stemOf(take),
+        beats: take.keptBeats,
+        form,
+      });
       save(blob, `${stemOf(take)}.${form}`);
     } catch (error) {
       this.#say(error.message, true);

@@ -1,0 +1,92 @@
+/**
+ * Beats as a musician corrects them: pure functions from beats to beats, each {time_s, place,
+ * beats_per_bar, subdivision}, in order. Notes keep their times.
+ */
+
+const TAP_PAUSE_S = 2.5; // a longer pause begins a new count
+export const MIN_TAPS = 3;
+const STEPS = 4; // of the grid, in a beat: sixteenths where the beat is a quarter
+
+const numbered = (beats, first, size = null) =>
+  beats.map((beat, index) => {
+    const perBar = size ?? beat.beats_per_bar;
+    return { ...beat, beats_per_bar: perBar, place: (((index - first) % perBar) + perBar) % perBar };
+  });
+
+export const nearest = (beats, time) =>
+  beats.reduce((best, { time_s }, at) =>
+    Math.abs(time_s - time) < Math.abs(beats[best].time_s - time) ? at : best, 0);
+
+/** A bar begins at the beat nearest to `time`. */
+export const oneAt = (beats, time) => numbered(beats, nearest(beats, time));
+
+/** So many beats to the bar; the first bar line stays. */
+export const withMetre = (beats, size) =>
+  numbered(beats, Math.max(0, beats.findIndex(({ place }) => place === 0)), size);
+
+/** Twice the tempo: a beat between every two. */
+export function doubled(beats) {
+  const first = 2 * Math.max(0, beats.findIndex(({ place }) => place === 0));
+  const between = beats.flatMap((beat, at) => {
+    const next = beats[at + 1];
+    return next ? [beat, { ...beat, time_s: (beat.time_s + next.time_s) / 2 }] : [beat];
+  });
+  return numbered(between, first);
+}
+
+/** Half the tempo: every second beat, those that begin a bar among them. */
+export function halved(beats) {
+  const first = Math.max(0, beats.findIndex(({ place }) => place === 0));
+  const kept = beats.filter((_, at) => (at - first) % 2 === 0);
+  return numbered(kept, Math.ceil(first / 2));
+}
+
+/** Drag a beat; its neighbours within its bars are spaced evenly again. */
+export function dragged(beats, index, time) {
+  const before = beats.findLastIndex(({ place }, at) => at < index && place === 0);
+  const after = beats.findIndex(({ place }, at) => at > index && place === 0);
+  const from = Math.max(0, before);
+  const to = after < 0 ? beats.length - 1 : after;
+  const low = beats[from].time_s;
+  const high = beats[to].time_s;
+  if (index > from && time <= low + 0.05 * (index - from)) return beats;
+  if (index < to && time >= high - 0.05 * (to - index)) return beats;
+  return beats.map((beat, at) => {
+    if (at < from || at > to || at === from && index !== from || at === to && index !== to) return beat;
+    if (at === index) return { ...beat, time_s: time };
+    const [start, end, origin, span] =
+      at < index ? [low, time, from, index - from] : [time, high, index, to - index];
+    return { ...beat, time_s: start + ((end - start) * (at - origin)) / span };
+  });
+}
+
+/** Beats at the tempo of taps (seconds of the take), on from the first of them to both ends. */
+export function tapped(taps, duration, size) {
+  const period = (taps.at(-1) - taps[0]) / (taps.length - 1);
+  const lead = Math.floor(taps[0] / period);
+  const count = Math.floor((duration - taps[0]) / period) + 1;
+  const beats = Array.from({ length: lead + count }, (_, at) => ({
+    time_s: taps[0] + (at - lead) * period,
+    place: 0,
+    beats_per_bar: size,
+    subdivision: 2,
+  }));
+  return numbered(beats, lead);
+}
+
+/** Taps with one more; after a pause they begin again. */
+export const withTap = (taps, time) =>
+  taps.length && Math.abs(time - taps.at(-1)) < TAP_PAUSE_S && time > taps.at(-1) ? [...taps, time] : [time];
+
+/** The place on the grid of the beats that is nearest to `time`, and the length of a step there. */
+export function onGrid(beats, time) {
+  if (beats.length < 2) return { time, step: 0.05 };
+  const at = Math.max(0, Math.min(beats.length - 2, beats.findLastIndex(({ time_s }) => time_s <= time)));
+  const step = (beats[at + 1].time_s - beats[at].time_s) / STEPS;
+  const snapped = beats[at].time_s + Math.round((time - beats[at].time_s) / step) * step;
+  return { time: Math.max(0, snapped), step };
+}
+
+/** The times at which bars begin. */
+export const barTimes = (beats) =>
+  beats.filter(({ place }) => place === 0).map(({ time_s }) => time_s);

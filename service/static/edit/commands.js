@@ -1,0 +1,137 @@
+/**
+ * Edits of notes as commands: {label, pairs, beats}. A pair [before, after] replaces one note; without
+ * `before` the note is new, without `after` it is deleted. `beats` is [before, after] or absent. Notes
+ * are never changed in place, so that a command can be applied, inverted and kept.
+ *
+ * @typedef {{pitch: number, velocity: number, confidence: number, instrument: string | null,
+ *   onset: number, offset: number, bends?: number[][]}} Note
+ * @typedef {{label: string, pairs: Array<[Note | null, Note | null]>, beats?: [object[], object[]]}} Command
+ */
+
+export const MIN_LENGTH_S = 0.03;
+const MAX_PITCH = 127;
+
+const inOrder = (notes) => notes.sort((a, b) => a.onset - b.onset || a.pitch - b.pitch);
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+/** @returns {Command} */
+const replacing = (label, notes, change) => ({
+  label,
+  pairs: [...notes].map((note) => [note, { ...note, ...change(note) }]),
+});
+
+/** The command that takes `command` back. */
+export const inverse = ({ label, pairs, beats }) => ({
+  label,
+  pairs: pairs.map(([before, after]) => [after, before]),
+  ...(beats && { beats: [beats[1], beats[0]] }),
+});
+
+/** Notes after a command, in order of onset. */
+export function applied(notes, { pairs }) {
+  if (!pairs.length) return notes;
+  const gone = new Set(pairs.map(([before]) => before));
+  const fresh = pairs.map(([, after]) => after).filter(Boolean);
+  return inOrder([...notes.filter((note) => !gone.has(note)), ...fresh]);
+}
+
+/** @returns {Command} */
+export const remove = (notes) => ({ label: "Delete", pairs: [...notes].map((note) => [note, null]) });
+
+/** A note that a person adds is certain. @returns {Command} */
+export const add = (note) => ({ label: "Add", pairs: [[null, { confidence: 1, ...note }]] });
+
+/** Move notes by seconds and semitones, together, as far as all of them can go. */
+export function move(notes, seconds, semitones) {
+  const all = [...notes];
+  const pitches = all.map(({ pitch }) => pitch);
+  const later = Math.max(seconds, -Math.min(...all.map(({ onset }) => onset)));
+  const up = clamp(semitones, -Math.min(...pitches), MAX_PITCH - Math.max(...pitches));
+  return replacing("Move", all, ({ onset, offset, pitch, bends }) => ({
+    onset: onset + later,
+    offset: offset + later,
+    pitch: pitch + up,
+    ...(bends && { bends: bends.map(([time, cents]) => [time + later, cents]) }),
+  }));
+}
+
+/** Move one end of each note: `edge` is "onset" or "offset". */
+export function stretch(notes, edge, seconds) {
+  return replacing("Stretch", notes, ({ onset, offset }) =>
+    edge === "onset"
+      ? { onset: clamp(onset + seconds, 0, offset - MIN_LENGTH_S) }
+      : { offset: Math.max(onset + MIN_LENGTH_S, offset + seconds) },
+  );
+}
+
+/** Two notes in place of each that sounds at `time`. */
+export function split(notes, time) {
+  const cut = [...notes].filter(
+    ({ onset, offset }) => time > onset + MIN_LENGTH_S && time < offset - MIN_LENGTH_S,
+  );
+  return {
+    label: "Split",
+    pairs: cut.flatMap((note) => [
+      [note, { ...note, offset: time }],
+      [null, { ...note, onset: time }],
+    ]),
+  };
+}
+
+/** One note in place of all of a pitch and an instrument, from the first onset to the last end. */
+export function join(notes) {
+  const groups = Map.groupBy(inOrder([...notes]), ({ pitch, instrument }) => `${pitch} ${instrument}`);
+  const pairs = [];
+  for (const [first, ...rest] of groups.values()) {
+    if (!rest.length) continue;
+    const offset = Math.max(first.offset, ...rest.map((note) => note.offset));
+    pairs.push([first, { ...first, offset }], ...rest.map((note) => [note, null]));
+  }
+  return { label: "Join", pairs };
+}
+
+export const louder = (notes, by) =>
+  replacing("Velocity", notes, ({ velocity }) => ({ velocity: clamp(velocity + by, 1, 127) }));
+
+export const setVelocity = (notes, velocity) =>
+  replacing("Velocity", notes, () => ({ velocity: clamp(Math.round(velocity), 1, 127) }));
+
+export const setInstrument = (notes, instrument) =>
+  replacing("Instrument", notes, () => ({ instrument: instrument || null }));
+
+/** From these notes and beats to those. */
+export const restore = (notes, heard, beats) => ({
+  label: "Back to what was heard",
+  pairs: [...notes.map((note) => [note, null]), ...heard.map((note) => [null, note])],
+  ...(beats && { beats }),
+});
+
+/** @returns {Command} */
+export const changeBeats = (label, before, after) => ({ label, pairs: [], beats: [before, after] });
+
+/** Whether a command changes anything. */
+export const changes = ({ pairs, beats }) => pairs.length > 0 || Boolean(beats);
+
+/** What was done, and what was undone and can be done again; there is no limit. */
+export class History {
+  done = [];
+  undone = [];
+
+  push(command) {
+    this.done.push(command);
+    this.undone = [];
+  }
+
+  /** The command that undoes the last one; undefined if there is none. */
+  undo() {
+    const command = this.done.pop();
+    if (command) this.undone.push(command);
+    return command && inverse(command);
+  }
+
+  redo() {
+    const command = this.undone.pop();
+    if (command) this.done.push(command);
+    return command;
+  }
+}

@@ -1,0 +1,154 @@
+"""Editing a take by mouse and keyboard; its files and its score have the edits."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.service.page.browser import Tab, pitches_of, saved
+
+TAKE = "async () => (await import('./app.js')).stage.take"
+NOTES = """async () => (await import('./app.js')).stage.take.notes.map(
+  ({ pitch, onset, offset, velocity }) => ({ pitch, onset, offset, velocity }))"""
+
+
+def notes(tab: Tab) -> list[dict[str, float]]:
+    found: list[dict[str, float]] = tab.run(NOTES)
+    return found
+
+
+def point(tab: Tab, seconds: float, pitch: float) -> tuple[float, float]:
+    """Where a time and the middle of a pitch are on the screen, once the roll has come to rest."""
+    tab.page.wait_for_timeout(500)
+    x, y = tab.run(
+        """async ([seconds, pitch]) => {
+          const { roll } = (await import('./app.js')).stage;
+          const box = document.getElementById('roll').getBoundingClientRect();
+          const { start, span, low, high } = roll.view;
+          const x = roll.keysWidth + (seconds - start) / span * (box.width - roll.keysWidth);
+          const y = 22 + (high - pitch + 0.5) / (high - low + 1) * (box.height - 22);
+          return [box.left + x, box.top + y];
+        }""",
+        [seconds, pitch],
+    )
+    return x, y
+
+
+def drag(tab: Tab, start: tuple[float, float], end: tuple[float, float]) -> None:
+    tab.page.mouse.move(*start)
+    tab.page.mouse.down()
+    tab.page.mouse.move(*end, steps=4)
+    tab.page.mouse.up()
+
+
+def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_path: Path) -> None:
+    tab.upload(recording)
+    page = tab.page
+    tab.press("Edit")
+    page.locator("#snap").uncheck()
+    first = notes(tab)
+    middle = (first[0]["onset"] + first[0]["offset"]) / 2
+    # A drag moves a note in time and pitch, and a drag of its end stretches it.
+    drag(tab, point(tab, middle, 69), point(tab, middle + 0.2, 71))
+    moved = notes(tab)[0]
+    assert moved["pitch"] == 71
+    assert moved["onset"] == pytest.approx(first[0]["onset"] + 0.2, abs=0.02)
+    drag(tab, point(tab, moved["offset"] - 0.005, 71), point(tab, moved["offset"] + 0.1, 71))
+    assert notes(tab)[0]["offset"] == pytest.approx(moved["offset"] + 0.1, abs=0.03)
+    assert notes(tab)[0]["onset"] == moved["onset"]
+    for _ in range(2):
+        page.keyboard.press("Control+z")
+    assert notes(tab) == first
+    page.keyboard.press("Control+Shift+Z")
+    assert notes(tab)[0]["pitch"] == 71
+    page.keyboard.press("Control+z")
+    # A double-click adds, a marquee selects, Delete deletes.
+    page.mouse.dblclick(*point(tab, 2.9, 75))
+    assert [n["pitch"] for n in notes(tab)].count(75) == 1
+    drag(tab, point(tab, 1.1, 84), point(tab, 2.5, 56))
+    expect(page.locator("#edit-count")).to_have_text("2 selected")
+    page.keyboard.press("Delete")
+    assert sorted(n["pitch"] for n in notes(tab)) == [69, 69, 75]
+    expect(page.locator("#roll")).to_have_attribute("data-note-count", "3")
+    assert sorted(pitches_of(saved(tab.download(), tmp_path))) == [69, 69, 75]
+    tab.press("As heard")
+    assert notes(tab) == first
+    tab.press("Undo")
+    assert len(notes(tab)) == 3
+
+
+def test_the_list_of_notes_edits_with_the_keyboard_alone(tab: Tab, recording: Path) -> None:
+    tab.upload(recording)
+    page = tab.page
+    tab.press("Edit")
+    page.locator("summary", has_text="List").click()
+    row = page.locator("#notes tr").nth(1).get_by_role("button")
+    row.focus()
+    page.keyboard.press("Enter")
+    expect(row).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("]")
+    expect(page.locator("#notes tr").nth(1)).to_contain_text("A♯5")
+    before = notes(tab)
+    expect(page.locator("#notes [aria-pressed=true]")).to_be_focused()
+    page.keyboard.press("s")
+    assert len(notes(tab)) == 5
+    page.keyboard.press("j")
+    assert notes(tab) == before
+    page.keyboard.press("Backspace")
+    assert [n["pitch"] for n in notes(tab)] == [69, 57, 69]
+
+
+def test_a_filter_becomes_an_edit(tab: Tab, recording: Path) -> None:
+    tab.upload(recording)
+    tab.slide("#least-length", 450)
+    tab.press("Edit")
+    tab.press("Delete what is hidden")
+    tab.slide("#least-length", 0)
+    expect(tab.page.locator("#note-count")).to_have_text("2 notes")
+
+
+COMMANDS = """async ([seed, count]) => {
+  const { add, applied, History, inverse, join, move, remove, split, stretch, louder } =
+    await import('./edit/commands.js');
+  let state = seed;
+  const random = (n) => (state = (state * 1103515245 + 12345) % 2147483648) % n;
+  const fresh = () => ({ pitch: 40 + random(40), velocity: 1 + random(127), confidence: 1,
+    instrument: random(2) ? 'piano' : null, onset: random(100) / 10, offset: 11 + random(9) });
+  let notes = applied([], { pairs: Array.from({ length: 20 }, () => [null, fresh()]) });
+  const start = JSON.stringify(notes);
+  const history = new History();
+  const snapshots = [start];
+  for (let step = 0; step < count; step += 1) {
+    const some = notes.filter(() => random(3) === 0);
+    if (!some.length) some.push(notes[0]);
+    const command = [
+      () => add(fresh()), () => remove(some.slice(0, 1)),
+      () => move(some, random(9) - 4, random(9) - 4),
+      () => stretch(some, random(2) ? 'onset' : 'offset', random(5) - 2), () => split(some, 10.5),
+      () => join(some), () => louder(some, random(60) - 30),
+    ][random(7)]();
+    notes = applied(notes, command);
+    history.push(command);
+    snapshots.push(JSON.stringify(notes));
+  }
+  const sorted = (text) => JSON.stringify(JSON.parse(text).map((n) => JSON.stringify(n)).sort());
+  const bad = [];
+  for (let step = count; step > 0; step -= 1) {
+    notes = applied(notes, history.undo());
+    if (sorted(JSON.stringify(notes)) !== sorted(snapshots[step - 1])) bad.push(`undo ${step}`);
+  }
+  for (let step = 1; step <= count; step += 1) {
+    notes = applied(notes, history.redo());
+    if (sorted(JSON.stringify(notes)) !== sorted(snapshots[step])) bad.push(`redo ${step}`);
+    if (notes.some((n, i) => i && n.onset < notes[i - 1].onset)) bad.push(`order ${step}`);
+    const wrong = ({ onset, offset, pitch }) => offset <= onset || pitch < 0 || pitch > 127;
+    if (notes.some(wrong)) bad.push(`note ${step}`);
+  }
+  return bad;
+}"""
+
+
+def test_every_command_is_undone_and_done_again(bench: Tab) -> None:
+    for seed in range(1, 9):
+        assert bench.run(COMMANDS, [seed, 60]) == []

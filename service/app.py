@@ -43,7 +43,7 @@ KEYS_POLL_S = 1.0
 PAGE_HEADERS = {
     "Cache-Control": "no-cache",  # kept, but compared by ETag
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+    "media-src 'self' blob:; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",

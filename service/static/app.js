@@ -1,5 +1,6 @@
 /** Wires the page: the stage, the panels beside it, and the status line. */
 
+import { beatTools } from "./edit/beat-tools.js";
 import { EditGestures } from "./edit/edit-gestures.js";
 import { Editor } from "./edit/editor.js";
 import { MidiOut } from "./notes/midi-out.js";
@@ -11,8 +12,11 @@ import { LivePanel } from "./panels/live-panel.js";
 import { midiPanel } from "./panels/midi-panel.js";
 import { TakeList } from "./panels/takes.js";
 import { UploadsPanel } from "./panels/uploads-panel.js";
+import { practiseBar } from "./practise/practise.js";
 import { Stage } from "./roll/stage.js";
 import { ScoreView } from "./score/score-view.js";
+import { Archive } from "./state/archive.js";
+import { store } from "./state/store.js";
 
 const STATUS = {
   idle: "Ready",
@@ -25,9 +29,12 @@ const STATUS = {
 
 const filter = new NoteFilter();
 const midi = new MidiOut();
+const archive = new Archive();
 export const stage = new Stage(filter);
 const editor = new Editor({ player: stage.player, filter, say });
 new EditGestures($("roll"), editor, stage.roll);
+beatTools({ editor, player: stage.player, say });
+practiseBar({ editor });
 const choices = new Choices();
 const takes = new TakeList($("takes-panel"), $("takes"), filter);
 new ScoreView({
@@ -42,7 +49,6 @@ new ScoreView({
     about: $("score-about"),
     xml: $("save-musicxml"),
     pdf: $("save-pdf"),
-    click: $("score-click"),
   },
 });
 const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
@@ -70,6 +76,10 @@ function settle() {
 
 livePanel.addEventListener("change", settle);
 uploadsPanel.addEventListener("change", settle);
+uploadsPanel.addEventListener("open", ({ detail }) => livePanel.state === "idle" && choose(detail));
+store.subscribe(["take"], () => archive.follow(store.get("take")));
+takes.addEventListener("add", ({ detail }) => archive.follow(detail));
+archive.addEventListener("trouble", ({ detail }) => say(detail, true));
 function choose(take) {
   stage.show(take);
   takes.mark(take);
@@ -78,6 +88,7 @@ function choose(take) {
 
 takes.addEventListener("choose", ({ detail }) => choose(detail));
 takes.addEventListener("delete", ({ detail }) => {
+  archive.delete(detail);
   const next = takes.all.at(-1);
   if (stage.take === detail && next) choose(next);
   else if (!next) stage.clear();
@@ -97,3 +108,7 @@ stage.player.addEventListener("pause", () => midi.silence());
 filterPanel(filter);
 midiPanel(midi, say, choices);
 settle();
+export const restored = archive.load().then((kept) => {
+  for (const take of kept) takes.add(take);
+  if (kept.length && livePanel.state === "idle" && !store.get("take").notes.length) choose(kept.at(-1));
+});

@@ -8,6 +8,8 @@
  * With a `passage` {start, end} in seconds that alone is played, over and over.
  */
 
+import { clickAt } from "../practise/metronome.js";
+import { store } from "../state/store.js";
 import { after, cancel } from "./timers.js";
 import { room, strike } from "./voice.js";
 
@@ -16,6 +18,8 @@ const AHEAD_S = 0.25; // must outlast a slow tick
 const PART_AHEAD_S = 5; // the recording's next part is read that long before it is due
 const START_S = 0.08; // from the press of the button to the first sample
 const FADE_S = 0.03;
+const MAX_DRIFT_S = 0.08; // of a slowed recording
+const NO_SLOW_SOUND = "The browser cannot slow this recording down; its notes play alone.";
 
 export class Player extends EventTarget {
   #filter;
@@ -30,10 +34,17 @@ export class Player extends EventTarget {
   #origin = 0; // context time at which the take's second 0 would have sounded
   #position = 0;
   #passage = null;
+  #speed = 1;
+  #nextBeat = 0; // index of the first beat not yet clicked
 
   constructor(filter) {
     super();
     this.#filter = filter;
+    store.subscribe(["speed"], () => {
+      const { position, playing } = this;
+      this.#speed = store.get("speed");
+      if (playing) this.seek(position);
+    });
   }
 
   get playing() {
@@ -42,8 +53,8 @@ export class Player extends EventTarget {
 
   get position() {
     if (!this.playing) return this.#position;
-    const heard = this.#context.currentTime - this.#origin;
-    return Math.max(0, Math.min(this.#take.duration, heard));
+    const heard = (this.#context.currentTime - this.#origin) * this.#speed;
+    return Math.min(this.#take.duration, Math.max(this.#position, heard)); // it stands while counting in
   }
 
   /** 0: the recording alone; 1: the notes alone; between: both, at half each in full. */
@@ -69,20 +80,24 @@ export class Player extends EventTarget {
     this.#position = 0;
   }
 
-  async play() {
+  /** `countsIn`: with clicks for a bar first, if that is chosen and the beats are known. */
+  async play({ countsIn = false } = {}) {
     if (!this.#take || this.#run) return;
     this.#context ??= this.#build();
     const run = { notes: this.#context.createGain(), recording: this.#context.createGain() };
     this.#run = run;
     run.notes.connect(this.#mix.notes);
     run.recording.connect(this.#mix.recording);
+    this.#applyBalance();
     await this.#context.resume();
     if (!this.#canPlayFrom(this.#position)) this.#position = this.#passage?.start ?? 0;
     const part = await this.#part(this.#position); // first: both are to start together
     if (run !== this.#run) return; // paused meanwhile
-    this.#origin = this.#context.currentTime + START_S - this.#position;
-    const { notes } = this.#take;
+    const lead = countsIn && store.get("countIn") ? this.#countIn() : 0;
+    this.#origin = this.#context.currentTime + START_S + lead - this.#position / this.#speed;
+    const { notes, beats } = this.#take;
     this.#next = notes.filter(({ onset }) => onset < this.#position).length;
+    this.#nextBeat = beats.filter(({ time_s }) => time_s < this.#position - 0.01).length;
     this.#moves = this.#take.pedal
       .filter(({ offset }) => offset > this.#position) // one that is down there is pressed again
       .flatMap(({ onset, offset }) => [{ down: true, time: onset }, { down: false, time: offset }]);
@@ -117,7 +132,7 @@ export class Player extends EventTarget {
   /** The take's notes have changed: what is not yet scheduled is played as it is now. */
   refresh() {
     if (!this.playing) return;
-    const until = this.#context.currentTime - this.#origin + AHEAD_S;
+    const until = (this.#context.currentTime - this.#origin) * this.#speed + AHEAD_S;
     this.#next = this.#take.notes.filter(({ onset }) => onset < until).length;
   }
 
@@ -126,6 +141,21 @@ export class Player extends EventTarget {
     this.pause();
     this.#position = Math.max(0, Math.min(this.#take?.duration ?? 0, seconds));
     if (resume) await this.play();
+  }
+
+  /** Schedules a bar of clicks; returns how long it lasts. */
+  #countIn() {
+    const { beats } = this.#take;
+    const at = beats.findIndex(({ time_s }) => time_s >= this.#position - 0.01);
+    const [first, next] = at < 0 || at + 1 === beats.length ? beats.slice(-2) : beats.slice(at, at + 2);
+    if (!next) return 0;
+    const period = (next.time_s - first.time_s) / this.#speed;
+    const start = this.#context.currentTime + START_S;
+    for (let beat = 0; beat < first.beats_per_bar; beat += 1) {
+      clickAt(this.#context, this.#run.notes, start + beat * period, beat === 0);
+    }
+    const upbeat = Math.max(0, first.time_s - this.#position) / this.#speed;
+    return Math.max(0, first.beats_per_bar * period - upbeat);
   }
 
   #canPlayFrom(seconds) {
@@ -138,18 +168,26 @@ export class Player extends EventTarget {
     const { notes, duration } = this.#take;
     const end = this.#passage?.end ?? duration;
     const now = this.#context.currentTime;
-    const until = Math.min(end, now - this.#origin + AHEAD_S);
+    const until = Math.min(end, (now - this.#origin) * this.#speed + AHEAD_S);
+    const timeOf = (seconds) => this.#origin + seconds / this.#speed;
+    const beats = this.#take.beats;
+    for (; beats[this.#nextBeat]?.time_s < until; this.#nextBeat += 1) {
+      const { time_s, place } = beats[this.#nextBeat];
+      if (!store.get("metronome")) continue;
+      clickAt(this.#context, this.#run.notes, Math.max(now, timeOf(time_s)), place === 0);
+    }
     while (this.#moves[0]?.time < until) {
       const { down, time } = this.#moves.shift();
-      const inSeconds = Math.max(0, this.#origin + time - now);
+      const inSeconds = Math.max(0, timeOf(time) - now);
       this.dispatchEvent(new CustomEvent("pedal", { detail: { down, inSeconds } }));
     }
     for (; this.#next < notes.length && notes[this.#next].onset < until; this.#next += 1) {
       const note = notes[this.#next];
       if (!this.#filter.passes(note, duration)) continue;
-      const when = Math.max(now, this.#origin + note.onset);
-      strike(this.#context, this.#run.notes, note, when, this.#origin + note.offset);
-      this.dispatchEvent(new CustomEvent("note", { detail: { note, inSeconds: when - now } }));
+      const when = Math.max(now, timeOf(note.onset));
+      strike(this.#context, this.#run.notes, note, when, timeOf(note.offset));
+      const played = { ...note, onset: timeOf(note.onset), offset: timeOf(note.offset) };
+      this.dispatchEvent(new CustomEvent("note", { detail: { note: played, inSeconds: when - now } }));
     }
     if (this.position < end) return;
     if (this.#passage) {
@@ -172,7 +210,35 @@ export class Player extends EventTarget {
     }
   }
 
+  /** At another speed the browser's own player plays it, which keeps the pitch. */
+  async #playSlowly(run, from) {
+    const audio = new Audio(URL.createObjectURL(this.#take.recording.file(this.#take.name)));
+    const stop = () => {
+      audio.pause();
+      URL.revokeObjectURL(audio.src);
+    };
+    audio.preservesPitch = true;
+    audio.playbackRate = this.#speed;
+    this.#context.createMediaElementSource(audio).connect(run.recording);
+    audio.currentTime = from;
+    try {
+      while (run === this.#run && this.#context.currentTime < this.#origin + from / this.#speed) {
+        await new Promise((go) => after(0.01, go));
+      }
+      if (run === this.#run) await audio.play();
+      while (run === this.#run && !audio.ended) {
+        const late = this.position - audio.currentTime;
+        if (Math.abs(late) > MAX_DRIFT_S) audio.currentTime = this.position;
+        await new Promise((go) => after(1, go));
+      }
+    } catch {
+      if (run === this.#run) this.dispatchEvent(new CustomEvent("trouble", { detail: NO_SLOW_SOUND }));
+    }
+    stop();
+  }
+
   async #playRecording(run, part, from) {
+    if (part && this.#speed !== 1) return this.#playSlowly(run, from);
     while (part && run === this.#run) {
       const node = this.#context.createBufferSource();
       node.buffer = part.buffer;
@@ -190,7 +256,8 @@ export class Player extends EventTarget {
   #applyBalance() {
     if (!this.#mix) return;
     this.#mix.notes.gain.value = Math.min(1, 2 * this.#balance);
-    this.#mix.recording.gain.value = Math.min(1, 2 * (1 - this.#balance));
+    const kept = !this.#take?.transposed; // the recording cannot follow
+    this.#mix.recording.gain.value = kept ? Math.min(1, 2 * (1 - this.#balance)) : 0;
   }
 
   #build() {

@@ -23,6 +23,20 @@ export class LiveRecording {
     this.rate = rate;
   }
 
+  /** A recording from its parts, each a blob of PCM. */
+  static of(rate, blobs) {
+    const recording = new LiveRecording(rate);
+    recording.#blobs = blobs;
+    recording.#samples = blobs.reduce((bytes, { size }) => bytes + size, 0) / 2;
+    return recording;
+  }
+
+  /** Blobs that stay as they are; the newest seconds only once nothing more is to come. */
+  parts(growing) {
+    if (!growing) this.#fold();
+    return [...this.#blobs];
+  }
+
   get seconds() {
     return this.#samples / this.rate;
   }
@@ -74,6 +88,14 @@ export class FileRecording {
 
   constructor(file) {
     this.#file = file;
+  }
+
+  get fileName() {
+    return this.#file.name;
+  }
+
+  parts() {
+    return [this.#file];
   }
 
   file() {

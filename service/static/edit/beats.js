@@ -3,6 +3,8 @@
  * beats_per_bar, subdivision}, in order. Notes keep their times.
  */
 
+import { store } from "../state/store.js";
+
 const TAP_PAUSE_S = 2.5; // a longer pause begins a new count
 export const MIN_TAPS = 3;
 const STEPS = 4; // of the grid, in a beat: sixteenths where the beat is a quarter
@@ -87,6 +89,10 @@ export function onGrid(beats, time) {
   return { time: Math.max(0, snapped), step };
 }
 
-/** The times at which bars begin. */
-export const barTimes = (beats) =>
-  beats.filter(({ place }) => place === 0).map(({ time_s }) => time_s);
+/** The bars nearest to {start, end}; the same if no bar is near enough. */
+export function inBars(beats, start, end) {
+  const bars = beats.filter(({ place }) => place === 0);
+  if (bars.length < 2 || !store.get("snap")) return { start, end };
+  const bar = (time) => bars[nearest(bars, time)].time_s;
+  return bar(end) > bar(start) ? { start: bar(start), end: bar(end) } : { start, end };
+}

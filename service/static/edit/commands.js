@@ -21,8 +21,8 @@ const replacing = (label, notes, change) => ({
 });
 
 /** The command that takes `command` back. */
-export const inverse = ({ label, pairs, beats }) => ({
-  label,
+export const inverse = ({ pairs, beats, ...rest }) => ({
+  ...rest,
   pairs: pairs.map(([before, after]) => [after, before]),
   ...(beats && { beats: [beats[1], beats[0]] }),
 });

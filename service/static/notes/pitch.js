@@ -1,11 +1,19 @@
 /** MIDI pitch numbers in words: 60 is C4, 69 is A4 = 440 Hz. */
 
-const NAMES = ["C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B"];
+const NAMES = {
+  English: ["C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B"],
+  German: ["C", "Cis", "D", "Dis", "E", "F", "Fis", "G", "Gis", "A", "B", "H"],
+  "Do re mi": ["Do", "Do♯", "Re", "Re♯", "Mi", "Fa", "Fa♯", "Sol", "Sol♯", "La", "La♯", "Si"],
+};
+let names = NAMES.English;
 const BLACK = new Set([1, 3, 6, 8, 10]);
 
 export const isBlackKey = (pitch) => BLACK.has(pitch % 12);
 
-export const noteName = (pitch) => `${NAMES[pitch % 12]}${Math.floor(pitch / 12) - 1}`;
+/** Names of notes from now on: a key of NAMES. */
+export const setNaming = (naming) => (names = NAMES[naming]);
+
+export const noteName = (pitch) => `${names[pitch % 12]}${Math.floor(pitch / 12) - 1}`;
 
 export const frequencyHz = (pitch) => 440 * 2 ** ((pitch - 69) / 12);
 

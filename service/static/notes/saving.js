@@ -2,6 +2,8 @@
 
 import { midiFile, toBase64 } from "./midi.js";
 
+const MEDIA_ENDING =
+  /\.(wav|wave|bwf|mp[234]|m4[abv]|mpe?g|mk[av]|mov|avi|webm|flac|og[agv]|opus|aac|aiff?|aifc|ape|au|snd|caf|d[fs]f|tta|w64|wma|wv|3gp|json|midi?)$/i;
 const KEEP_URL_MS = 60_000; // a large file is still being written to disk
 
 export const midiOf = (take, filter) => new Blob([bytesOf(take, filter)], { type: "audio/midi" });
@@ -14,17 +16,21 @@ function bytesOf(take, filter) {
 
 /** The notes under the names that `POST /transcribe` gives them. */
 export function jsonOf(take, filter) {
-  const notes = filter.notesOf(take).map(({ pitch, velocity, confidence, instrument, onset, offset }) => ({
+  const written = ({ pitch, velocity, confidence, instrument, onset, offset }) => ({
     pitch,
     velocity,
     confidence,
     onset_s: onset,
     offset_s: offset,
     ...(instrument ? { instrument } : {}),
-  }));
+  });
+  const notes = filter.notesOf(take).map(written);
   const least = { confidence: filter.confidence, length_s: filter.seconds };
   const pedal = take.pedal.map(({ onset, offset }) => ({ onset_s: onset, offset_s: offset }));
-  const document = { name: take.name, duration_s: take.duration, least, notes, pedal };
+  const { name, duration, beats, programs } = take;
+  const document = { name, duration_s: duration, least, notes, pedal, beats, programs };
+  // What was heard before it was edited: the file can be opened again, and the edits taken back.
+  if (take.edited) document.heard = { notes: take.heard.notes.map(written), beats: take.heard.beats };
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 
@@ -50,6 +56,6 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), KEEP_URL_MS);
 }
 
-/** A file name without its ending (not the minutes of "Live, 10.32") and what file systems forbid. */
+/** A file name without the ending of a recording and what file systems forbid. */
 export const stemOf = (take) =>
-  take.name.replace(/\.(?=[^.]*[a-z])[^.]+$/i, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";
+  take.name.replace(MEDIA_ENDING, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";

@@ -29,6 +29,8 @@ export class Take extends EventTarget {
     this.saved = false; // in any format
     this.history = new History(); // of edits
     this.heard = null; // {notes, beats} before the first edit
+    this.stored = false; // in this browser, at some revision
+    this.kept = false; // ... and as it is now
     this.revision = 0; // grows with every change
     this.created = Date.now();
   }
@@ -39,6 +41,11 @@ export class Take extends EventTarget {
 
   get edited() {
     return this.history.done.length > 0;
+  }
+
+  /** Semitones by which all of it was transposed. */
+  get transposed() {
+    return this.history.done.reduce((sum, { semitones = 0 }) => sum + semitones, 0);
   }
 
   /** Beats that a score keeps: those that were there, or were set, while notes were edited. */
@@ -64,6 +71,21 @@ export class Take extends EventTarget {
 
   redo() {
     return this.#step(this.history.redo());
+  }
+
+  /** State what was heard before the notes became what they are; returns the notes. */
+  heardNow(notes, beats) {
+    const present = this.notes;
+    this.heard = { notes, beats };
+    this.history.push(restore(notes, present, [beats, this.beats]));
+    this.revision += 1;
+    return present;
+  }
+
+  /** The browser keeps the take as it was at a revision. */
+  keptNow(revision) {
+    this.stored = true;
+    this.kept = revision === this.revision;
   }
 
   /** Bring back what was heard, as an edit that can be undone. */
@@ -173,6 +195,7 @@ export class Take extends EventTarget {
 
   #changed() {
     this.revision += 1;
+    this.kept = false;
     this.dispatchEvent(new Event("change"));
   }
 }

@@ -7,7 +7,7 @@ import { clockText, countText } from "../notes/pitch.js";
 import { dragOut } from "../notes/saving.js";
 import { $ } from "../page.js";
 
-const ASK = (take) => `Delete “${take.name}”? It is not saved.`;
+const ASK = (take) => `Delete “${take.name}”? It was not downloaded.`;
 
 export class TakeList extends EventTarget {
   #panel;
@@ -21,7 +21,7 @@ export class TakeList extends EventTarget {
     this.#list = list;
     this.#filter = filter;
     addEventListener("beforeunload", (event) => {
-      if (this.all.some((take) => !take.saved)) event.preventDefault();
+      if (this.all.some((take) => !take.saved && !take.kept)) event.preventDefault();
     });
   }
 
@@ -50,17 +50,18 @@ export class TakeList extends EventTarget {
       const count = countText(take.notes.length, "note");
       const about = `${count} · ${clockText(take.duration).slice(0, -2)}`;
       find("take-name").textContent = take.name;
-      find("take-about").textContent = take.saved ? about : `${about} · not saved`;
+      find("take-about").textContent = `${about} · ${dateText(take.created)}`;
       for (const name of ["rename", "again", "delete"]) {
         find(name).ariaLabel = `${find(name).textContent.trim()}: ${take.name}`;
       }
     };
     find("again").disabled = !take.recording;
-    take.addEventListener("about", show);
+    for (const type of ["about", "change", "finish"]) take.addEventListener(type, show);
     show();
     this.#items.set(take, item);
     this.#list.prepend(item);
     this.#panel.hidden = false;
+    this.dispatchEvent(new CustomEvent("add", { detail: take }));
   }
 
   mark(chosen) {
@@ -69,6 +70,15 @@ export class TakeList extends EventTarget {
       item.querySelector(".take-choose").ariaCurrent = take === chosen ? "true" : null;
     }
   }
+}
+
+/** The time of a take of today, else its date. */
+function dateText(created) {
+  const date = new Date(created);
+  const today = date.toDateString() === new Date().toDateString();
+  return today
+    ? date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : date.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" });
 }
 
 /** A field in place of the name: Enter or leaving it takes the new name, Escape keeps the old. */

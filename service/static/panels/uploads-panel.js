@@ -1,6 +1,9 @@
 /** Recordings on the page: dropped or chosen, a row with a progress bar each. */
 
+import { FileRecording } from "../audio/recording.js";
+import { isTakeFile, openTake } from "../notes/opening.js";
 import { clockText } from "../notes/pitch.js";
+import { stemOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { Uploads } from "../service/uploads.js";
 
@@ -34,8 +37,32 @@ export class UploadsPanel extends EventTarget {
   }
 
   add(files) {
+    const all = [...files];
+    const opened = all.filter(isTakeFile);
+    for (const file of opened) {
+      // A recording of the same name is its sound.
+      const sound = all.find((other) => other !== file && stemOf(other) === stemOf(file) && !isTakeFile(other));
+      if (sound) all.splice(all.indexOf(sound), 1);
+      this.#openTake(file, sound);
+    }
+    this.#transcribe(all.filter((file) => !isTakeFile(file)));
+  }
+
+  async #openTake(file, sound) {
+    try {
+      const take = await openTake(file);
+      if (sound) take.recording = new FileRecording(sound);
+      this.#takes.add(take);
+      this.dispatchEvent(new CustomEvent("open", { detail: take }));
+    } catch (error) {
+      this.#say(error.message, true);
+    }
+  }
+
+  #transcribe(files) {
+    if (!files.length) return;
     if ($("file").disabled) this.#say("Stop listening first, then drop the recording again.", true);
-    else if (files.length) this.#uploads.add([...files], this.#choices.wishes);
+    else this.#uploads.add([...files], this.#choices.wishes);
   }
 
   #changed(job) {

@@ -50,3 +50,14 @@ export function drawKeyboard(context, { width, top, height, rows, low, high, sou
   context.fillStyle = palette.edge;
   context.fillRect(width - 1, top, 1, height);
 }
+
+/** pitch -> colour of what sounds: the open notes of a live take, else those at the cursor. */
+export function soundingAt(take, head, cursor, filter, palette) {
+  const sounding = new Map();
+  if (take.stalled) return sounding;
+  const notes = head === null ? take.between(cursor, cursor + 1e-3) : take.open.values();
+  for (const note of notes) {
+    if (filter.passes(note, head ?? cursor)) sounding.set(note.pitch, palette.note(note).colour);
+  }
+  return sounding;
+}

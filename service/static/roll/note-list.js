@@ -23,6 +23,7 @@ export class NoteList extends TakeView {
     this.#filter = filter;
     filter.addEventListener("change", this.soon);
     panel.addEventListener("toggle", this.soon);
+    store.subscribe(["naming"], this.soon);
     store.subscribe(["editing", "selection"], () => this.#mark());
     body.addEventListener("click", ({ target, shiftKey }) => {
       const note = this.#notes[target.closest("button")?.closest("tr").sectionRowIndex];

@@ -4,10 +4,13 @@
  */
 
 import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
-import { drawKeyboard } from "./keyboard.js";
+import { drawKeyboard, soundingAt } from "./keyboard.js";
 import { Palette } from "./palette.js";
 
-export const RULER_HEIGHT = 22;
+export const RULER_HEIGHT = 36; // times above, bars below
+const TIMES_Y = 10;
+const BARS_Y = 25;
+const BAR_NUMBER_PIXELS = 26; // between two of them
 const KEYS_WIDTH = 64;
 const NARROW_KEYS_WIDTH = 44;
 const NARROW = 520; // pixels of roll below which the keys are shorter
@@ -119,8 +122,18 @@ export class Painter {
     const context = this.#context;
     context.fillStyle = this.palette.strong;
     const crowded = beats.length > 1 && x(beats[1].time_s) - x(beats[0].time_s) < BEAT_MIN_PIXELS;
+    context.font = `600 11px ${this.palette.font}`;
+    let bar = 0;
+    let free = -Infinity; // where the next number may stand
     for (const { time_s: time, place } of beats) {
+      if (!place) bar += 1;
       if (time < start || time > end || (crowded && place)) continue;
+      if (!place && x(time) >= free) {
+        context.globalAlpha = 1;
+        context.fillText(`${bar}`, x(time) + 3, BARS_Y);
+        context.fillRect(Math.round(x(time)), RULER_HEIGHT - 16, 1, 16);
+        free = x(time) + BAR_NUMBER_PIXELS;
+      }
       context.globalAlpha = place ? 0.12 : 0.35;
       context.fillRect(Math.round(x(time)), RULER_HEIGHT, 1, height - RULER_HEIGHT);
     }
@@ -142,7 +155,7 @@ export class Painter {
       const text = step < 1 ? clockText(mark * step) : clockText(mark * step).slice(0, -2);
       if (at + context.measureText(text).width > width) continue;
       context.fillStyle = palette.text;
-      context.fillText(text, at + 1, RULER_HEIGHT / 2);
+      context.fillText(text, at + 1, TIMES_Y);
     }
   }
 
@@ -280,15 +293,4 @@ export class Painter {
     }
     context.globalAlpha = 1;
   }
-}
-
-/** pitch -> colour of what sounds: the open notes of a live take, else those at the cursor. */
-function soundingAt(take, head, cursor, filter, palette) {
-  const sounding = new Map();
-  if (take.stalled) return sounding;
-  const notes = head === null ? take.between(cursor, cursor + 1e-3) : take.open.values();
-  for (const note of notes) {
-    if (filter.passes(note, head ?? cursor)) sounding.set(note.pitch, palette.note(note).colour);
-  }
-  return sounding;
 }

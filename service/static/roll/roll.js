@@ -51,7 +51,7 @@ export class Roll extends EventTarget {
       this.redraw();
     });
     new Gestures(canvas, this, this.#painter);
-    store.subscribe(["selection"], () => this.#take && this.redraw());
+    store.subscribe(["selection", "naming"], () => this.#take && this.redraw());
   }
 
   get take() {

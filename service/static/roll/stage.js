@@ -1,6 +1,7 @@
 /** The take in view: its roll, its overview, its list of notes, and what plays and saves it. */
 
 import { Player } from "../audio/player.js";
+import { inBars } from "../edit/beats.js";
 import { clockText, countText } from "../notes/pitch.js";
 import { dragOut, jsonOf, midiOf, save, stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
@@ -15,6 +16,7 @@ import { TakeView } from "./take-view.js";
 const ZOOM_STEP = 1.5;
 const SEEK_STEP_S = 1;
 const LEAST_LOOP_S = 0.2;
+const NOWHERE = { start: 0, end: 0 };
 
 export class Stage {
   #filter;
@@ -68,7 +70,7 @@ export class Stage {
     const { take } = this;
     $("play").disabled = $("loop").disabled = busy || !take.notes.length;
     $("seek").disabled = (busy && !following) || !take.duration;
-    $("edit").disabled = busy || take.live || !$("empty").hidden;
+    $("edit").disabled = $("practise").disabled = busy || take.live || !$("empty").hidden;
     const saved = !busy && take.midi;
     $("save-midi").disabled = $("save-json").disabled = !saved;
     $("save-midi").draggable = Boolean(saved);
@@ -115,7 +117,7 @@ export class Stage {
   #toggle() {
     if ($("play").disabled) return;
     if (this.player.playing) this.player.pause();
-    else this.player.play();
+    else this.player.play({ countsIn: true });
   }
 
   async #seek(seconds) {
@@ -199,7 +201,7 @@ export class Stage {
   #loop(passage) {
     const { duration } = this.take;
     const within = (seconds) => Math.max(0, Math.min(duration, seconds));
-    const [start, end] = passage ? [within(passage.start), within(passage.end)] : [0, 0];
+    const { start, end } = passage ? inBars(this.take.beats, within(passage.start), within(passage.end)) : NOWHERE;
     this.player.passage = end - start >= LEAST_LOOP_S ? { start, end } : null;
     this.#showLoop();
   }

@@ -5,7 +5,6 @@
 
 import { after, cancel } from "../audio/timers.js";
 import { save, stemOf } from "../notes/saving.js";
-import { clickAt } from "./metronome.js";
 import { fetchScore } from "./score-service.js";
 
 const EVERY_MS = 4_000; // between two scores of a take that grows
@@ -24,20 +23,18 @@ export class ScoreView extends EventTarget {
   #asking = null; // AbortController
   #timer = 0;
   #bar = -1;
-  #click = { next: 0, on: false };
 
-  /** `parts`: the elements tabs, roll, pane, page, about, xml, pdf, click. */
+  /** `parts`: the elements tabs, roll, pane, page, about, xml, pdf. */
   constructor({ stage, filter, say, parts }) {
     super();
     this.#stage = stage;
     this.#filter = filter;
     this.#say = say;
     this.#parts = parts;
-    const { tabs, xml, pdf, click } = parts;
+    const { tabs, xml, pdf } = parts;
     for (const tab of tabs) tab.addEventListener("click", () => this.#choose(tab.value));
     xml.addEventListener("click", () => this.#save("musicxml"));
     pdf.addEventListener("click", () => this.#save("pdf"));
-    click.addEventListener("change", () => (this.#click.on = click.checked));
     parts.page.addEventListener("click", (event) => this.#seek(event));
     const follow = () => {
       this.#follow();
@@ -118,9 +115,8 @@ export class ScoreView extends EventTarget {
   }
 
   #enable() {
-    const { xml, pdf, click } = this.#parts;
+    const { xml, pdf } = this.#parts;
     xml.disabled = pdf.disabled = !this.#score || this.#take.live;
-    click.disabled = !this.#score?.steady;
   }
 
   /** Beats of a take that grows, from a bar's beginning on: bars that are old stay as they were. */
@@ -166,8 +162,6 @@ export class ScoreView extends EventTarget {
     if (take !== this.#take && this.shown) this.#refresh();
     if (!this.#score || take !== this.#take) return;
     const now = take.live ? take.head : player.position;
-    if (player.playing) this.#clicks(player);
-    else this.#click.next = 0;
     if (!this.shown) return;
     const bar = this.#score.bars_s.findLastIndex((begin) => begin <= now + 0.02);
     if (bar === this.#bar) return;
@@ -175,20 +169,6 @@ export class ScoreView extends EventTarget {
     const measures = this.#parts.page.querySelectorAll("g.measure");
     for (const [place, measure] of measures.entries()) measure.classList.toggle("now", place === bar);
     measures[bar]?.scrollIntoView({ block: "nearest", behavior: "smooth" });
-  }
-
-  #clicks(player) {
-    const { beats } = this.#score;
-    const click = this.#click;
-    if (!click.on) return;
-    const position = player.position;
-    if (!click.next || position < (beats[click.next - 1]?.time_s ?? 0) - 0.3) {
-      click.next = beats.findIndex(({ time_s }) => time_s >= position);
-    }
-    while (click.next >= 0 && beats[click.next]?.time_s < position + 0.1) {
-      clickAt(Math.max(0, beats[click.next].time_s - position), !beats[click.next].place);
-      click.next += 1;
-    }
   }
 
   /** A click on a bar goes there. */

@@ -38,6 +38,7 @@ export class Store {
 export const store = new Store({
   take: null,
   editing: false,
+  practising: false,
   selection: new Set(), // notes of the take
   snap: true,
   speed: 1,

@@ -26,7 +26,7 @@ def point(tab: Tab, seconds: float, pitch: float) -> tuple[float, float]:
           const box = document.getElementById('roll').getBoundingClientRect();
           const { start, span, low, high } = roll.view;
           const x = roll.keysWidth + (seconds - start) / span * (box.width - roll.keysWidth);
-          const y = 22 + (high - pitch + 0.5) / (high - low + 1) * (box.height - 22);
+          const y = 36 + (high - pitch + 0.5) / (high - low + 1) * (box.height - 36);
           return [box.left + x, box.top + y];
         }""",
         [seconds, pitch],

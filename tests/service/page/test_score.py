@@ -40,7 +40,6 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     assert b"score-partwise" in music.read_bytes()
     assert saved(tab.download("Download PDF"), tmp_path).read_bytes().startswith(b"%PDF")
     # Playback is marked, and a click on a bar goes there.
-    page.locator("#score-click").check()
     page.locator("#score-page g.measure").last.click(force=True)
     expect(page.locator("#score-page g.measure.now")).to_have_count(1)
     expect(page.locator("#position")).not_to_have_text("0:00.0")

@@ -1,17 +1,14 @@
-/** A metronome's click, higher where a bar begins. */
+/** A metronome's click at a context's time, higher where a bar begins. */
 
 const LENGTH_S = 0.05;
-let context = null;
 
-export function clickAt(inSeconds, accent) {
-  context ??= new AudioContext();
-  const when = context.currentTime + inSeconds;
+export function clickAt(context, destination, when, accent) {
   const tone = context.createOscillator();
   const level = context.createGain();
   tone.frequency.value = accent ? 1800 : 1200;
   level.gain.setValueAtTime(0.2, when);
   level.gain.exponentialRampToValueAtTime(0.001, when + LENGTH_S);
-  tone.connect(level).connect(context.destination);
+  tone.connect(level).connect(destination);
   tone.start(when);
   tone.stop(when + LENGTH_S);
 }

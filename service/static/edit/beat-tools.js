@@ -1,0 +1,40 @@
+/** Beats put right by hand: tapped, halved, doubled, the first of a bar, the metre. */
+
+import { $ } from "../page.js";
+import { store } from "../state/store.js";
+import { doubled, halved, MIN_TAPS, oneAt, tapped, withMetre, withTap } from "./beats.js";
+import { changeBeats } from "./commands.js";
+
+export function beatTools({ editor, player, say }) {
+  let taps = [];
+  const change = (label, make) => {
+    const { beats } = store.get("take");
+    editor.run(changeBeats(label, beats, make(beats)));
+    show();
+  };
+  const tap = () => {
+    if (!player.playing) return say("Press Play, then tap along with the beat.", true);
+    taps = withTap(taps, player.position);
+    if (taps.length < MIN_TAPS) return say(`Tap on: ${taps.length}`);
+    const take = store.get("take");
+    const beats = tapped(taps, take.duration, Number($("metre").value) || 4);
+    editor.run(changeBeats("Tapped tempo", take.beats, beats), { again: taps.length > MIN_TAPS });
+    say(`${Math.round((60 * (taps.length - 1)) / (taps.at(-1) - taps[0]))} beats a minute`);
+    show();
+  };
+  const show = () => {
+    const { beats } = store.get("take") ?? { beats: [] };
+    for (const id of ["one-here", "beats-half", "beats-double", "metre"]) $(id).disabled = beats.length < 3;
+    $("metre").value = beats[0]?.beats_per_bar ?? 4;
+  };
+  const press = (id, act) => $(id).addEventListener("click", act);
+  press("tap", tap);
+  press("one-here", () => change("One", (beats) => oneAt(beats, player.position)));
+  press("beats-half", () => change("Half the tempo", halved));
+  press("beats-double", () => change("Twice the tempo", doubled));
+  $("metre").addEventListener("change", () =>
+    change("Metre", (beats) => withMetre(beats, Number($("metre").value))),
+  );
+  $("roll").addEventListener("keydown", ({ key }) => key === "t" && store.get("editing") && tap());
+  store.subscribe(["take", "editing", "selection"], show);
+}

@@ -1,0 +1,174 @@
+/** Takes from files that were saved here (JSON, with their edits) or anywhere (MIDI). */
+
+import { Take } from "./take.js";
+
+const ENDINGS = /\.(json|mid|midi)$/i;
+const PERCUSSION = 9; // its channel
+const DEFAULT_US = 500_000; // of a quarter
+const UNREADABLE = "is no take: open JSON that was saved here, or a MIDI file.";
+
+export const isTakeFile = ({ name }) => ENDINGS.test(name);
+
+/** Throws an Error whose message is fit for the page. */
+export async function openTake(file) {
+  const stem = file.name.replace(ENDINGS, "");
+  try {
+    const json = /json$/i.test(file.name);
+    return json ? takeOfJson(JSON.parse(await file.text()), stem) : takeOfMidi(await file.arrayBuffer(), stem);
+  } catch (cause) {
+    throw new Error(`${file.name} ${UNREADABLE}`, { cause });
+  }
+}
+
+const number = (value, low, high) => {
+  if (!(value >= low && value <= high)) throw new RangeError(`${value}`);
+  return value;
+};
+
+const noteOf = ({ pitch, velocity = 64, confidence = 1, instrument = null, onset_s, offset_s }) => ({
+  pitch: number(pitch, 0, 127),
+  velocity: number(velocity, 1, 127),
+  confidence: number(confidence, 0, 1),
+  instrument: instrument && String(instrument),
+  onset: number(onset_s, 0, 1e6),
+  offset: number(offset_s, onset_s, 1e6),
+});
+
+export function takeOfJson(data, name) {
+  const notes = data.notes.map(noteOf);
+  const take = finish(new Take(data.name ?? name), notes, data.duration_s);
+  take.pedal = (data.pedal ?? []).map(({ onset_s, offset_s }) => ({ onset: onset_s, offset: offset_s }));
+  take.beats = data.beats ?? [];
+  take.programs = data.programs ?? take.programs;
+  if (data.heard) {
+    take.notes = take.heardNow(data.heard.notes.map(noteOf), data.heard.beats ?? take.beats);
+  }
+  return take;
+}
+
+function finish(take, notes, length = 0) {
+  take.notes = notes.sort((a, b) => a.onset - b.onset);
+  for (const { instrument } of notes) if (instrument) take.programs[instrument] ??= 0;
+  take.finish({ length: notes.reduce((last, { offset }) => Math.max(last, offset), length) });
+  return take;
+}
+
+export function takeOfMidi(buffer, name) {
+  const view = new DataView(buffer);
+  const text = (at, count) => String.fromCharCode(...new Uint8Array(buffer, at, count));
+  if (text(0, 4) !== "MThd") throw new Error("no MIDI file");
+  const division = view.getUint16(12);
+  if (division & 0x8000) throw new Error("time code");
+  const tempos = [];
+  const bars = [];
+  const tracks = [];
+  for (let at = 8 + view.getUint32(4); at + 8 <= view.byteLength; ) {
+    const end = at + 8 + view.getUint32(at + 4);
+    if (text(at, 4) === "MTrk") tracks.push(readTrack(view, at + 8, end, tempos, bars));
+    at = end;
+  }
+  const secondsOf = clockOf(tempos, division);
+  const take = new Take(name);
+  const notes = [];
+  const sounding = tracks.filter((track) => track.notes.length);
+  for (const [index, track] of sounding.entries()) {
+    const instrument = track.name || (sounding.length > 1 ? `part ${index + 1}` : null);
+    if (instrument) take.programs[instrument] = track.program;
+    for (const { on, off, ...note } of track.notes) {
+      notes.push({ ...note, confidence: 1, instrument, onset: secondsOf(on), offset: secondsOf(off) });
+    }
+    for (const { on, off } of track.pedal) take.pedal.push({ onset: secondsOf(on), offset: secondsOf(off) });
+  }
+  const last = Math.max(0, ...sounding.map((track) => track.end));
+  take.beats = beatsOf(bars, division, last, secondsOf);
+  return finish(take, notes);
+}
+
+/** {name, program, notes: [{pitch, velocity, on, off}], pedal: [{on, off}], end} in ticks. */
+function readTrack(view, at, end, tempos, bars) {
+  const track = { name: "", program: 0, notes: [], pedal: [], end: 0 };
+  const open = new Map();
+  let tick = 0;
+  let status = 0;
+  let down = null;
+  const length = () => {
+    for (let value = 0; ; ) {
+      const byte = view.getUint8(at++);
+      value = (value << 7) | (byte & 0x7f);
+      if (byte < 0x80) return value;
+    }
+  };
+  const close = (key) => {
+    const note = open.get(key);
+    if (note) track.notes.push({ ...note, off: Math.max(tick, note.on + 1) });
+    open.delete(key);
+  };
+  while (at < end) {
+    tick += length();
+    if (view.getUint8(at) & 0x80) status = view.getUint8(at++);
+    if (status >= 0xf0) {
+      const type = status === 0xff ? view.getUint8(at++) : 0;
+      const size = length();
+      if (type === 0x03) track.name = new TextDecoder().decode(new Uint8Array(view.buffer, at, size)).trim();
+      if (type === 0x51) tempos.push({ tick, us: (view.getUint8(at) << 16) | view.getUint16(at + 1) });
+      if (type === 0x58) bars.push({ tick, count: view.getUint8(at), unit: 2 ** view.getUint8(at + 1) });
+      at += size;
+      continue;
+    }
+    const [kind, channel, first] = [status >> 4, status & 15, view.getUint8(at++)];
+    if (kind === 12) track.program = first;
+    if (kind === 12 || kind === 13) continue;
+    const second = view.getUint8(at++);
+    if (channel === PERCUSSION) continue;
+    const key = 128 * channel + first;
+    if (kind === 8 || (kind === 9 && second === 0)) close(key);
+    else if (kind === 9) {
+      close(key);
+      open.set(key, { pitch: first, velocity: second, on: tick });
+    } else if (kind === 11 && first === 64) {
+      if (second >= 64) down ??= tick;
+      else if (down !== null) {
+        track.pedal.push({ on: down, off: tick });
+        down = null;
+      }
+    }
+  }
+  for (const key of [...open.keys()]) close(key);
+  track.end = tick;
+  return track;
+}
+
+/** Ticks -> seconds. */
+function clockOf(tempos, division) {
+  tempos.sort((a, b) => a.tick - b.tick);
+  const rows = [{ tick: 0, us: DEFAULT_US, seconds: 0 }];
+  for (const { tick, us } of tempos) {
+    const last = rows.at(-1);
+    rows.push({ tick, us, seconds: last.seconds + ((tick - last.tick) * last.us) / division / 1e6 });
+  }
+  return (tick) => {
+    const row = rows.findLast((one) => one.tick <= tick);
+    return row.seconds + ((tick - row.tick) * row.us) / division / 1e6;
+  };
+}
+
+/** Beats of the time signatures, quarters or dotted quarters; none if the file has no signature. */
+function beatsOf(bars, division, last, secondsOf) {
+  const beats = [];
+  bars.sort((a, b) => a.tick - b.tick);
+  for (const [at, { tick, count, unit }] of bars.entries()) {
+    const compound = unit === 8 && count % 3 === 0;
+    const size = (division * 4 * (compound ? 3 : 1)) / unit;
+    const perBar = compound ? count / 3 : count;
+    const end = bars[at + 1]?.tick ?? last + 1;
+    for (let place = 0; tick + place * size < end; place += 1) {
+      beats.push({
+        time_s: secondsOf(tick + place * size),
+        place: place % perBar,
+        beats_per_bar: perBar,
+        subdivision: compound ? 3 : 2,
+      });
+    }
+  }
+  return beats;
+}

@@ -1,0 +1,127 @@
+"""Practising: speed, count-in, transposition, loops by bars; beats put right by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from playwright.sync_api import expect
+
+from tests.fakes import play
+from tests.service.page.browser import Tab
+from tests.service.page.conftest import RATE_HZ
+
+BEAT_S = 0.6
+BEATS = """async () => (await import('./app.js')).stage.take.beats.map(
+  ({ time_s, place, beats_per_bar }) => [time_s, place, beats_per_bar])"""
+PITCHES = "async () => (await import('./app.js')).stage.take.notes.map((note) => note.pitch)"
+
+
+@pytest.fixture(scope="module")
+def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tunes") / "tune.wav"
+    pitches = [57, 69, 81, 69] * 4
+    notes = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.9)) for n, p in enumerate(pitches)]
+    soundfile.write(path, play(notes, BEAT_S * 18, RATE_HZ).astype(np.float32), RATE_HZ)
+    return path
+
+
+def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:
+    tab.upload(tune)
+    page = tab.page
+    tab.run("""() => {
+      window.media = [];
+      const play = HTMLMediaElement.prototype.play;
+      HTMLMediaElement.prototype.play = function () {
+        media.push([this.playbackRate, this.preservesPitch, this]);
+        return play.call(this);
+      };
+      window.clicks = [];
+      const start = OscillatorNode.prototype.start;
+      OscillatorNode.prototype.start = function (when) {
+        if ([1200, 1800].includes(this.frequency.value)) clicks.push(when);
+        start.call(this, when);
+      };
+    }""")
+    tab.press("Practise")
+    page.locator("#speed").select_option("50 %")
+    page.locator("#metronome").check()
+    page.locator("#count-in").check()
+    tab.press("Play")
+    page.wait_for_function("() => media.length > 0 && media[0][2].currentTime > 0.2")
+    # The recording is at its place in the take, at half speed and at its own pitch.
+    rate, keeps_pitch, apart = tab.run("""async () => {
+      const { player } = (await import('./app.js')).stage;
+      const [rate, keeps, audio] = media[0];
+      return [rate, keeps, Math.abs(player.position - audio.currentTime)];
+    }""")
+    assert (rate, keeps_pitch) == (0.5, True)
+    assert apart < 0.25
+    page.wait_for_function("() => clicks.length >= 6")
+    tab.press("Pause")
+    gaps = np.diff(tab.run("() => clicks.slice(0, 4)"))
+    assert gaps == pytest.approx(2 * BEAT_S, rel=0.15)
+    # Transposed, the notes and their names are; undone, they are what they were.
+    tab.press("A semitone higher")
+    assert tab.run(PITCHES)[0] == 58
+    expect(page.locator("#transposed")).to_have_text("+1")
+    page.locator("summary", has_text="List").click()
+    page.locator("#naming").select_option("German")
+    expect(page.locator("#notes td").first).to_have_text("B3")
+    tab.press("A semitone lower")
+    expect(page.locator("#notes td").first).to_have_text("A3")
+    # A loop is of whole bars.
+    tab.run("async () => (await import('./app.js')).stage.roll.zoom(0.4, 5)")
+    tab.press("Loop")
+    passage, bars = tab.run("""async () => {
+      const { player, take } = (await import('./app.js')).stage;
+      const bars = take.beats.filter(({ place }) => place === 0).map(({ time_s }) => time_s);
+      return [player.passage, bars];
+    }""")
+    assert passage["start"] in bars
+    assert passage["end"] in bars
+
+
+def test_beats_are_put_right(tab: Tab, tune: Path) -> None:
+    tab.upload(tune)
+    page = tab.page
+    tab.press("Edit")
+    before = tab.run(BEATS)
+    page.locator("#metre").select_option("3")
+    assert {row[2] for row in tab.run(BEATS)} == {3}
+    tab.press("Twice the tempo")
+    assert len(tab.run(BEATS)) == 2 * len(before) - 1
+    tab.press("Half the tempo")
+    assert [row[0] for row in tab.run(BEATS)] == pytest.approx([row[0] for row in before])
+    tab.slide("#seek", before[5][0])
+    tab.press("One here")
+    assert [row[1] for row in tab.run(BEATS)][5:9] == [0, 1, 2, 0]
+    for _ in range(4):
+        tab.press("Undo")
+    assert tab.run(BEATS) == before
+    # The score is written in the beats that were set.
+    page.locator("#metre").select_option("3")
+    with page.expect_request("**/score*") as request:
+        page.get_by_role("tab", name="Score").click()
+    sent = request.value.post_data_json
+    assert {beat["beats_per_bar"] for beat in sent["beats"]} == {3}
+
+
+PURE = """async () => {
+  const { dragged, tapped, withTap, oneAt } = await import('./edit/beats.js');
+  const beats = oneAt(tapped([1, 1.5, 2], 6, 4), 1);
+  const moved = dragged(beats, beats.findIndex(({ place, time_s }) => !place && time_s === 3), 3.2);
+  return {
+    beats: beats.map(({ time_s, place }) => [time_s, place]),
+    moved: moved.map(({ time_s }) => time_s),
+    taps: [0, 0.5, 1, 9].reduce(withTap, []),
+  };
+}"""
+
+
+def test_taps_make_beats_and_a_dragged_bar_line_moves_its_neighbours(bench: Tab) -> None:
+    made = bench.run(PURE)
+    assert made["beats"][:4] == [[0, 2], [0.5, 3], [1, 0], [1.5, 1]]
+    expected = [0, 0.5, 1, 1.55, 2.1, 2.65, 3.2, 3.65, 4.1, 4.55, 5, 5.5, 6]
+    assert made["moved"] == pytest.approx(expected)
+    assert made["taps"] == [9]

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -177,6 +178,13 @@ class Tab:
     def run(self, script: str, argument: Any = None) -> Any:
         """What an async function gives that may import the page's modules."""
         return self.page.evaluate(script, argument)
+
+    def until(self, script: str) -> None:
+        """Waits until an async function gives something true."""
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not self.run(script):
+            assert time.monotonic() < deadline, script
+            self.page.wait_for_timeout(100)
 
 
 def pitches_of(midi: Path) -> list[int]:

@@ -88,7 +88,7 @@ def test_takes_survive_a_reload_with_edits_and_sound(tab: Tab, recording: Path) 
     page.keyboard.type("Mended")
     page.keyboard.press("Enter")
     kept = "async () => (await import('./app.js')).stage.take.kept"
-    page.wait_for_function(kept)
+    tab.until(kept)
     page.reload()
     expect(page.locator("#takes li")).to_contain_text("Mended")
     expect(page.locator("#note-count")).to_have_text("4 notes")
@@ -111,9 +111,7 @@ def test_a_take_that_listens_survives_a_crash(tab: Tab) -> None:
     page = tab.page
     tab.listen()
     tab.wait_for_notes(2)
-    page.wait_for_function(
-        "async () => { const { stage } = await import('./app.js'); return stage.take.stored; }"
-    )
+    tab.until("async () => (await import('./app.js')).stage.take.stored")
     again = page.context.new_page()  # as after a crash: the first page has written no more
     again.goto(tab.server.url)
     expect(again.locator("#takes li")).to_contain_text("Live")

@@ -211,7 +211,7 @@ export class Painter {
       context.fillStyle = colour;
       if (selection.has(note)) {
         context.globalAlpha = 1;
-        context.strokeStyle = palette.cursor;
+        context.strokeStyle = palette.strong;
         context.lineWidth = 2.5;
         context.strokeRect(left - 1.5, y - 1.5, barWidth + 3, barHeight + 3);
       }

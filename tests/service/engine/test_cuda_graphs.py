@@ -48,7 +48,7 @@ def test_any_number_of_windows_in_buckets() -> None:
     for count in (11, 1, 8, 9):  # smaller batches leave older windows in the bucket
         answers[count] = runner.predict(rows[:count], POSITIONS)
     for count, answer in answers.items():
-        np.testing.assert_allclose(answer, expected[:count], atol=1e-5)
+        np.testing.assert_allclose(answer, expected[:count], atol=3e-5)
 
 
 def test_windows_come_with_what_was_before_them() -> None:

@@ -103,7 +103,7 @@ def test_beats_are_put_right(tab: Tab, tune: Path) -> None:
     page.locator("#metre").select_option("3")
     with page.expect_request("**/score*") as request:
         page.get_by_role("tab", name="Score").click()
-    sent = request.value.post_data_json
+    sent = request.value.post_data_json or {}
     assert {beat["beats_per_bar"] for beat in sent["beats"]} == {3}
 
 

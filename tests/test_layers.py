@@ -43,6 +43,7 @@ LAYERS = [
     ["training.evaluation"],
     ["training.shipping"],
     ["training.run", "training.evaluate"],
+    ["training.seeds"],
 ]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 PACKAGES = sorted({room.partition(".")[0] for room in HEIGHT})

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from model.config import ModelConfig
-from service.audio.pcm import BadAudioError
 from service.notes.events import Event, Note, PedalPress
 from service.protocol.faults import ProtocolError
 from service.protocol.midi_file import DEFAULT_TEMPO
@@ -125,8 +124,6 @@ def transcribe_file(
                     yield from segments.items(duration_s)
                     if stream.fault is not None:
                         break
-            except BadAudioError as error:  # of the stream
-                fault = error
             except (ProtocolError, EngineError) as error:
                 fault = error
             try:

@@ -10,7 +10,12 @@ from tests.paths import REPOSITORY
 FOLDERS = ("clients", "docker", "model", "service", "tests", "training")
 DOCUMENTS = [
     *REPOSITORY.glob("*.md"),
-    *(path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.md"))),
+    *(
+        path
+        for folder in FOLDERS
+        for path in sorted((REPOSITORY / folder).rglob("*.md"))
+        if "node_modules" not in path.parts
+    ),
 ]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

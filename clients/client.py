@@ -20,21 +20,21 @@ from clients.events import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.performance import Backlog, ResumablePerformance
+from clients.performance import AudioBuffer, ResumablePerformance
 from clients.session import Session, websocket_url
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
 
 SEND_AHEAD_S = 2.0  # audio that ``send`` accepts before it waits for the service
-MAX_KEPT_S = 60.0
+MAX_BUFFERED_S = 60.0
 """Audio kept while disconnected, with what a resumption must send again (``ready.replay_ms``).
 Beyond that, ``put`` drops the oldest audio and reports a ``Gap``."""
 NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have another model by now
 # Pauses before each new attempt double, with jitter so that clients do not come at once.
 FIRST_DELAY_S = 0.5
-LONGEST_DELAY_S = 15.0
+MAX_DELAY_S = 15.0
 # Consecutive sessions without any new frame before giving up.
-MAX_FRUITLESS = 5
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 5
 
 
 class TranscriptionClient:
@@ -69,15 +69,15 @@ class TranscriptionClient:
             options = options.model_copy(update={"updates": True})
         self.options = options
         self._url = websocket_url(url)
-        self._audio = Backlog(options.frame_bytes, round(MAX_KEPT_S * options.sample_rate))
-        self._changes = self._audio.changes
+        self._audio = AudioBuffer(options.frame_bytes, round(MAX_BUFFERED_S * options.sample_rate))
+        self._notifier = self._audio.notifier
         self.performance = ResumablePerformance(options, self._audio)
         self.notes = self.performance.notes
         self._carry = b""  # an incomplete sample
         self._give_up_s = give_up_s
         self._stall_timeout_s = stall_timeout_s
         self._performing: asyncio.Task[Done] | None = None
-        self._patient = True  # the first session may take several attempts
+        self._retry_first = True  # the first session may take several attempts
 
     @property
     def ready(self) -> Ready | None:
@@ -91,9 +91,9 @@ class TranscriptionClient:
     async def connect(self) -> Ready:
         """Open the first session. Raises ConnectError if the service is unreachable or accepts no
         session now (``retryable``), ServerError if it rejects the options."""
-        self._patient = False
+        self._retry_first = False
         self.start()
-        await self._changes.until(lambda: self.ready is not None or self._over)
+        await self._notifier.until(lambda: self.ready is not None or self._over)
         if self.ready is None:
             self._raise_if_over()
         assert self.ready is not None
@@ -102,7 +102,7 @@ class TranscriptionClient:
     def start(self) -> None:
         """Open the first session in the background, however many attempts it takes."""
         self._performing = asyncio.create_task(self._perform())
-        self._performing.add_done_callback(lambda _: self._changes.notify())
+        self._performing.add_done_callback(lambda _: self._notifier.notify())
 
     async def close(self) -> None:
         """Drop the session in any state; open notes get their ``NoteOff``."""
@@ -139,7 +139,7 @@ class TranscriptionClient:
         data = memoryview(pcm).cast("B")
         step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self.options.frame_bytes
         for start in range(0, len(data), step):
-            await self._changes.until(lambda: self._over or self._ahead_s <= SEND_AHEAD_S)
+            await self._notifier.until(lambda: self._over or self._ahead_s <= SEND_AHEAD_S)
             self._raise_if_over()
             self.put(bytes(data[start : start + step]))
 
@@ -187,7 +187,7 @@ class TranscriptionClient:
         """Yields events as they arrive; after the last, raises the failure if there was one."""
         events = self.performance.events
         while True:
-            await self._changes.until(lambda: bool(events) or self._over)
+            await self._notifier.until(lambda: bool(events) or self._over)
             if not events:
                 break
             yield events.popleft()
@@ -202,11 +202,11 @@ class TranscriptionClient:
                 begun, known = performance.sessions, performance.decided
                 try:
                     session = Session(self._url, performance, self._stall_timeout_s)
-                    return performance.whole(await session.run())
+                    return performance.merge_done(await session.run())
                 except TranscriptionError as error:
                     failure = error
                 refused = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
-                goes_on = failure.retryable and (self._patient or performance.sessions > 0)
+                goes_on = failure.retryable and (self._retry_first or performance.sessions > 0)
                 if refused and performance.resumable:
                     performance.end_part()
                     goes_on = True  # without resuming
@@ -221,11 +221,11 @@ class TranscriptionClient:
                     impatient = self._audio.ended and not connected
                 else:
                     impatient = time.monotonic() - lost_at >= self._give_up_s
-                if not goes_on or impatient or fruitless >= MAX_FRUITLESS:
+                if not goes_on or impatient or fruitless >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
                     if failure.done is not None:
-                        failure.done = performance.whole(failure.done)
+                        failure.done = performance.merge_done(failure.done)
                     raise failure
-                delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempts, 9))
+                delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** min(attempts, 9))
                 attempts += 1
                 await self._pause(failure, delay_s * random.uniform(0.75, 1.25))
         finally:
@@ -233,8 +233,8 @@ class TranscriptionClient:
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
         """Until the next attempt: sooner if the audio ends meanwhile."""
-        self.performance.tell(Disconnected(error=failure, retry_s=retry_s))
+        self.performance.emit(Disconnected(error=failure, retry_s=retry_s))
         ended = self._audio.ended
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(retry_s):
-                await self._changes.until(lambda: self._audio.ended and not ended)
+                await self._notifier.until(lambda: self._audio.ended and not ended)

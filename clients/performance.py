@@ -21,7 +21,7 @@ from service.protocol.server_messages import (
 )
 
 
-class Changes:
+class Notifier:
     """Like ``asyncio.Condition``, but notifying needs no ``await``."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Changes:
             await self._changed.wait()
 
 
-class Backlog:
+class AudioBuffer:
     """PCM between the device and the service, addressed by sample number from the first ever added:
     ``start`` is the oldest that is kept, ``position`` the next to read. Beyond ``max_samples`` the
     oldest is dropped. ``ended``: no audio will be added."""
@@ -47,7 +47,7 @@ class Backlog:
         self.max_samples = max_samples
         self.start = self.position = 0
         self.ended = False
-        self.changes = Changes()
+        self.notifier = Notifier()
         self._pcm = bytearray()
 
     @property
@@ -59,11 +59,11 @@ class Backlog:
         """Append a block of whole samples."""
         self._pcm += pcm
         self.release(self.end - self.max_samples)
-        self.changes.notify()
+        self.notifier.notify()
 
     def finish(self) -> None:
         self.ended = True
-        self.changes.notify()
+        self.notifier.notify()
 
     def release(self, before: int) -> None:
         """Forget the audio before a sample."""
@@ -74,7 +74,7 @@ class Backlog:
     async def read(self, max_samples: int) -> bytes | None:
         """The next audio; waits for it. None at the end of all. Raises ConnectionLostError if that
         audio has been dropped."""
-        await self.changes.until(lambda: self.position < self.end or self.ended)
+        await self.notifier.until(lambda: self.position < self.end or self.ended)
         if self.position >= self.end:
             return None
         if self.position < self.start:
@@ -83,7 +83,7 @@ class Backlog:
         first = (self.position - self.start) * self.frame_bytes
         pcm = bytes(self._pcm[first : first + max_samples * self.frame_bytes])
         self.position += len(pcm) // self.frame_bytes
-        self.changes.notify()
+        self.notifier.notify()
         return pcm
 
 
@@ -101,7 +101,7 @@ class ResumablePerformance:
         acknowledged: samples that the service has received.
     """
 
-    def __init__(self, options: Start, audio: Backlog) -> None:
+    def __init__(self, options: Start, audio: AudioBuffer) -> None:
         self.options = options
         self.audio = audio
         self.ready: Ready | None = None
@@ -124,7 +124,7 @@ class ResumablePerformance:
         return self._checkpoint is not None
 
     @property
-    def needed(self) -> int:
+    def next_sample(self) -> int:
         """The first sample to send to a session that has begun."""
         assert self._checkpoint is not None
         return self._origin + self._checkpoint.from_sample
@@ -132,7 +132,7 @@ class ResumablePerformance:
     def start(self) -> Start:
         """For the next session: it resumes the part, if there is one, with the options that were
         accepted for it."""
-        if self._checkpoint is not None and self.needed < self.audio.start:
+        if self._checkpoint is not None and self.next_sample < self.audio.start:
             self.end_part()  # audio was dropped, so the part cannot be resumed
         if self._checkpoint is None or self.ready is None:
             return self.options
@@ -141,7 +141,7 @@ class ResumablePerformance:
         resume = Resume(**self._checkpoint.model_dump(), known_events=self._known_events)
         return self.options.model_copy(update={**accepted, "resume": resume})
 
-    def hear(self, message: Ready | SessionEvent) -> None:
+    def handle(self, message: Ready | SessionEvent) -> None:
         """Process a message of the session."""
         if isinstance(message, Ready):
             self._begin(message)
@@ -157,23 +157,23 @@ class ResumablePerformance:
             frame = event.frames if isinstance(event, Progress) else event.frame
             self._frame = max(self._frame, frame)
             self._time_s = max(self._time_s, event.time_s)
-        self.tell(event)
+        self.emit(event)
         if isinstance(event, Progress):
             self._checkpoint = event.checkpoint
             self._known_events = 0
             self.decided = self._origin + round(event.checkpoint.frames * self._samples_a_frame)
             self.acknowledge(event.received_samples)
-            self.audio.release(self.needed)
+            self.audio.release(self.next_sample)
             first = self._shifts["note_id"]
             self._end_notes({first + note.note_id for note in event.checkpoint.sounding})
         elif not isinstance(event, Beat):
             self._known_events += 1
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Tell the caller of an event, and keep its notes."""
         self.notes.event(event)
         self.events.append(event)
-        self.audio.changes.notify()
+        self.audio.notifier.notify()
 
     def acknowledge(self, samples: int) -> None:
         self.acknowledged = max(self.acknowledged, samples)
@@ -184,8 +184,8 @@ class ResumablePerformance:
         self.sessions += 1
         if not (resumed := self.resumable):
             self._begin_part(ready)
-        self.acknowledged = self.needed
-        self.tell(Connected(ready=ready, resumed=resumed))
+        self.acknowledged = self.next_sample
+        self.emit(Connected(ready=ready, resumed=resumed))
 
     def _begin_part(self, ready: Ready) -> None:
         rate = self.options.sample_rate
@@ -204,23 +204,23 @@ class ResumablePerformance:
         }
         if lost := self._origin - self.decided:
             self.lost_samples += lost
-            self.tell(Gap(lost_samples=lost, time_s=shift_s))
+            self.emit(Gap(lost_samples=lost, time_s=shift_s))
 
     def end_part(self) -> None:
         """End the part, which nothing resumes, and what sounds, at the latest known time."""
         self._checkpoint = None
         self._end_notes()
         if self.notes.pedal_down:
-            self.tell(Pedal(down=False, frame=self._frame, time_s=self._time_s))
+            self.emit(Pedal(down=False, frame=self._frame, time_s=self._time_s))
 
     def _end_notes(self, but: Container[float] = ()) -> None:
         frame, time_s = self._frame, self._time_s
         for note in self.notes.sounding:
             if note.note_id not in but:
                 off = NoteOff(note_id=note.note_id, pitch=note.pitch, frame=frame, time_s=time_s)
-                self.tell(off)
+                self.emit(off)
 
-    def whole(self, done: Done) -> Done:
+    def merge_done(self, done: Done) -> Done:
         """The last session's ``done``, with the counts of the whole performance."""
         if self.sessions == 1:
             return done

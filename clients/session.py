@@ -122,19 +122,19 @@ class Session:
             await socket.close()
 
     @property
-    def _under_way(self) -> int:
+    def _in_flight(self) -> int:
         return self._audio.position - self._performance.acknowledged
 
     async def _send(self, socket: ClientConnection) -> None:
         """Sends all audio, as long as the connection holds; why it does not, the receiver knows."""
-        audio, changes = self._audio, self._audio.changes
+        audio, changes = self._audio, self._audio.notifier
         await changes.until(lambda: self._ready is not None)
         assert self._ready is not None
         limits, rate = self._ready.limits, self._performance.options.sample_rate
         window_s = min(MAX_UNACKNOWLEDGED_S, limits.max_buffered_ms / 1000)
         self._window = max(1, round(window_s * rate))
         most = max(1, min(self._window // 8, limits.max_message_bytes // audio.frame_bytes))
-        marked = audio.position = self._performance.needed
+        marked = audio.position = self._performance.next_sample
         try:
             while True:
                 try:
@@ -147,10 +147,10 @@ class Session:
                     break
                 await socket.send(pcm)
                 sent = audio.position
-                if self._under_way > self._window // 2 and sent - marked > self._window // 4:
+                if self._in_flight > self._window // 2 and sent - marked > self._window // 4:
                     marked = sent
                     await socket.send(to_json(Flush(id=str(marked))))
-                await changes.until(lambda: self._under_way <= self._window)
+                await changes.until(lambda: self._in_flight <= self._window)
             self._stopping = True
             await socket.send(to_json(Stop()))
         except ConnectionClosed:
@@ -182,10 +182,10 @@ class Session:
                     case Unknown() | Frames():
                         pass
                     case _:
-                        self._performance.hear(message)
+                        self._performance.handle(message)
                         if isinstance(message, Ready):
                             self._ready = message
-                self._audio.changes.notify()
+                self._audio.notifier.notify()
         except ConnectionClosed as closed:
             if error is not None:
                 raise ServerError(error) from None
@@ -197,7 +197,7 @@ class Session:
     async def _next(self, socket: ClientConnection) -> str | bytes:
         """The next message; a server that owes one and stays silent has failed."""
         while True:
-            owed = self._owed
+            reply_expected = self._reply_expected
             timeout_s = OPEN_TIMEOUT_S if self._ready is None else self._stall_timeout_s
             try:
                 async with asyncio.timeout(timeout_s):
@@ -206,11 +206,11 @@ class Session:
                 if self._ready is None:
                     answer = f"no answer from {self._url}"
                     raise ConnectError(answer, retryable=True) from None
-                if owed and self._owed:
+                if reply_expected and self._reply_expected:
                     silence = f"no message from the server for {timeout_s:g} s"
                     raise ConnectionLostError(silence, retryable=True) from None
 
     @property
-    def _owed(self) -> bool:
+    def _reply_expected(self) -> bool:
         """Whether the server has an answer to give: audio that fills the window, or ``stop``."""
-        return self._stopping or self._under_way > self._window
+        return self._stopping or self._in_flight > self._window

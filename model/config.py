@@ -180,7 +180,7 @@ class ModelConfig:
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
     @property
-    def refill_hops(self) -> int:
+    def preroll_hops(self) -> int:
         """Hops after which a front-end that started in mid-stream matches one that heard the stream
         from its start, bit for bit: every column, and every window whose results are kept, is newer
         than the start."""

@@ -17,22 +17,21 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from service import health
 from service.access import tokens
 from service.access.gate import Gate
 from service.access.keys import Keys
 from service.access.problems import HANDLERS, answer_to
 from service.engine.load import PIANO_MODEL, available_cores, load_network
 from service.live import websocket
-from service.ops import health
-from service.ops.capacity import capacity
 from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError
 from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
 from service.upload import score
-from service.workers.messages import LoadModel, Setup
-from service.workers.pool import Pool
+from service.workers.messages import LoadModel, WorkerConfig
+from service.workers.pool import WorkerPool
 from service.workers.process import PROCESSES
 
 logger = logging.getLogger(__name__)
@@ -66,15 +65,15 @@ def create_app(
         logger.warning("the variable %s is not a setting of the service", name)
     numbers = Metrics()
     piano = piano_model if settings.model == "auto" else None
-    pool = Pool(
-        Setup(load=load_model, model=settings.model, device=settings.device, piano=piano),
+    pool = WorkerPool(
+        WorkerConfig(load=load_model, model=settings.model, device=settings.device, piano=piano),
         cores=available_cores(),
         workers=None if settings.workers == "auto" else settings.workers,
         hang_timeout_s=settings.hang_timeout_s,
-        observer=numbers,
         processes=processes,
     )
     state = ServiceState(settings, pool, numbers)
+    pool.observer = state
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -108,12 +107,11 @@ def create_app(
 
 
 async def load(state: ServiceState) -> None:
-    """Starts the workers, measures their capacity, then declares the service ready."""
+    """Start the workers, then declare the service ready."""
     settings, pool = state.settings, state.pool
     try:
         await pool.start()
-        if settings.max_sessions == "auto":
-            state.sessions.admit_by(await capacity(pool))
+        state.sessions.calibrate(pool.window_s, pool.workers, pool.config.sample_rate)
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.load_error = f"the model cannot be loaded: {type(error).__name__}"

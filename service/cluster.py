@@ -40,7 +40,7 @@ class Replica:
         for state in _states:
             while not (state.loaded or state.load_error):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-            if state.load_error or state.pool.hangs:
+            if state.load_error or state.pool.is_unresponsive:
                 raise RuntimeError(state.load_error or "a worker hangs")
 
 

@@ -111,7 +111,7 @@ class Tuner:
             octaves = math.log2(tuning_hz / CONCERT_HZ)
             self._fixed = Tuning(shift=round(12 * bins_per_semitone * octaves))
         self._first = self._boundary = known_at - known_at % BLOCK
-        self._unneeded = self._boundary - first_sample
+        self._skip_samples = self._boundary - first_sample
         self._audio = np.zeros(0, np.float32)  # since the last boundary
         self._known = {self._boundary: tuning}
 
@@ -119,8 +119,8 @@ class Tuner:
         """The next samples."""
         if self._fixed is not None:
             return
-        unneeded = min(self._unneeded, len(samples))
-        self._unneeded -= unneeded
+        unneeded = min(self._skip_samples, len(samples))
+        self._skip_samples -= unneeded
         audio = np.concatenate([self._audio, samples[unneeded:]])
         whole = len(audio) - len(audio) % BLOCK
         for start in range(0, whole, BLOCK):

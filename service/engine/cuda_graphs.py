@@ -22,7 +22,7 @@ from torch import Tensor
 from model.config import WINDOW
 from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
-from service.stream.windows import Due, Probabilities
+from service.stream.windows import PendingWindows, Probabilities
 
 MAX_BATCH_WINDOWS = 128  # windows
 MAX_STEP_MS = 25.0  # of a worker: a live window waits for one step at most
@@ -98,11 +98,11 @@ class GraphRunner:
         """Its state is the audio before the window."""
         return WindowStream(self._fast.context)
 
-    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
+    def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
         """The windows themselves and what came before them, on the processor."""
         return [
             stream.advance(torch.from_numpy(view), due.new_hops, shift)
-            for view, shift in due.read()
+            for view, shift in due.iter_windows()
         ]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:

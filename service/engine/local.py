@@ -18,12 +18,12 @@ from service.engine.runners import (
     device_of,
     make_runner,
 )
-from service.stream.windows import MOST_WINDOWS, Due, EngineError, Probabilities
+from service.stream.windows import MAX_WINDOWS_PER_BATCH, EngineError, PendingWindows, Probabilities
 
 
-class LocalComputer:
-    """Computes in this process (see ``service.stream.windows.Computer``): a thread for each core
-    on a CPU, one on a GPU."""
+class LocalEngine:
+    """Run the model in this process (an ``InferenceEngine``): one thread for each core of a CPU,
+    one for a GPU."""
 
     def __init__(self, transcriber: EngineModel, workers: int | None = None) -> None:
         self.config: ModelConfig = transcriber.config
@@ -33,7 +33,7 @@ class LocalComputer:
         self.workers = workers or (available_cores() if on_cpu else 1)
         self._pool = ThreadPoolExecutor(self.workers, "compute", configure_torch_thread)
 
-    def submit(self, segment: Due) -> Future[Probabilities]:
+    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         try:
             return self._pool.submit(self._segment, segment)
         except RuntimeError as error:
@@ -53,18 +53,20 @@ class LocalComputer:
         """For ``compute``: the state of a live stream."""
         return self._runner.open_stream(positions)
 
-    def compute(self, stream: FeatureStream, due: Due) -> Probabilities:
+    def compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         """The probabilities of a live stream's windows. Raises EngineError."""
         return self._pool.submit(self._compute, stream, due).result()
 
-    def _compute(self, stream: FeatureStream, due: Due) -> Probabilities:
+    def _compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         try:
             return compute(self._runner, stream, due)
         except Exception as error:
             raise EngineError(f"the model failed: {error}") from error
 
-    def _segment(self, segment: Due) -> Probabilities:
+    def _segment(self, segment: PendingWindows) -> Probabilities:
         stream = self._runner.open_stream(segment.positions)
-        firsts = range(0, segment.refill + segment.windows, MOST_WINDOWS)
-        parts = [self._compute(stream, segment.part(first, MOST_WINDOWS)) for first in firsts]
+        firsts = range(0, segment.preroll + segment.windows, MAX_WINDOWS_PER_BATCH)
+        parts = [
+            self._compute(stream, segment.subset(first, MAX_WINDOWS_PER_BATCH)) for first in firsts
+        ]
         return np.concatenate([part for part in parts if len(part)])

@@ -22,7 +22,12 @@ from model.fast.network import FastNetwork, NetworkStream, fast_network
 from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
 from service.engine.cuda_graphs import GraphRunner
-from service.stream.windows import MOST_WINDOWS, Due, Probabilities, common_positions
+from service.stream.windows import (
+    MAX_WINDOWS_PER_BATCH,
+    PendingWindows,
+    Probabilities,
+    common_positions,
+)
 
 _TRIED = slice(48, 56)  # a usual block's positions
 _TIMED_RUNS = 3
@@ -54,8 +59,8 @@ class Runner(Protocol):
         """Front-end state of a new stream read at these positions."""
         ...
 
-    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
-        """The stream's next rows for ``predict``, one for each of its windows, refill included."""
+    def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
+        """The stream's next rows for ``predict``, one for each of its windows, preroll included."""
         ...
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
@@ -75,8 +80,10 @@ class PlainRunner:
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._transcriber.open_stream()
 
-    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
-        given = [(torch.from_numpy(view).to(self._device), shift) for view, shift in due.read()]
+    def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
+        given = [
+            (torch.from_numpy(view).to(self._device), shift) for view, shift in due.iter_windows()
+        ]
         return [stream.advance(window, due.new_hops, shift) for window, shift in given]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
@@ -87,7 +94,7 @@ class PlainRunner:
 class CpuRunner:
     """A network on one core of a CPU, arranged for inference."""
 
-    batch_windows = MOST_WINDOWS  # more gain little
+    batch_windows = MAX_WINDOWS_PER_BATCH  # more gain little
 
     def __init__(self, fast: FastNetwork) -> None:
         self._fast = fast
@@ -98,16 +105,16 @@ class CpuRunner:
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._fast.open_stream(positions)
 
-    def rows(self, stream: FeatureStream, due: Due) -> list[Tensor]:
+    def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
         """Computes windows together only if each then has the same bits as alone."""
         rows: list[Tensor] = []
-        for shift, alike in groupby(due.read(), key=lambda one: one[1]):
+        for shift, alike in groupby(due.iter_windows(), key=lambda one: one[1]):
             windows = [torch.from_numpy(view) for view, _ in alike]
             rows += self._rows(stream, windows, due, shift)
         return rows
 
     def _rows(
-        self, stream: FeatureStream, rest: list[Tensor], due: Due, shift: int
+        self, stream: FeatureStream, rest: list[Tensor], due: PendingWindows, shift: int
     ) -> list[Tensor]:
         rows: list[Tensor] = []
         while len(rest) > 1 and isinstance(stream, NetworkStream):
@@ -171,9 +178,9 @@ def make_runner(transcriber: EngineModel) -> Runner:
     return PlainRunner(transcriber)
 
 
-def compute(runner: Runner, stream: FeatureStream, due: Due) -> Probabilities:
+def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Probabilities:
     """The probabilities of a stream's next windows, [due.windows, heads, positions, PITCHES]."""
-    rows = runner.rows(stream, due)[due.refill :]
+    rows = runner.rows(stream, due)[due.preroll :]
     if not rows:
         return np.zeros((0, 0, 0, 0), np.float32)
     return runner.predict(rows, due.positions)
@@ -183,7 +190,7 @@ def window_ms(runner: Runner, clock: Callable[[], float], positions: slice = _TR
     """Time of a window read at these positions, by default those of a usual live stream; the
     shortest of several runs, as the machine may be shared."""
     stream, hops = runner.open_stream(positions), positions.stop - positions.start
-    due = Due(np.zeros(WINDOW, np.float32), 1, hops, positions)
+    due = PendingWindows(np.zeros(WINDOW, np.float32), 1, hops, positions)
     runs = timeit.repeat(
         lambda: compute(runner, stream, due), timer=clock, repeat=_TIMED_RUNS, number=1
     )

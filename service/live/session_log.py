@@ -1,4 +1,4 @@
-"""What operators see of a session: a log line at each end, and counters."""
+"""Log lines at the start and the end of a session, and its metrics."""
 
 import logging
 from time import monotonic
@@ -8,7 +8,7 @@ from service.ops.logs import session_id
 from service.ops.metrics import Metrics
 from service.protocol.faults import ProtocolError
 from service.protocol.server_messages import Totals
-from service.workers.messages import Said
+from service.workers.messages import SessionOutput
 
 logger = logging.getLogger(__name__)
 
@@ -31,38 +31,38 @@ class SessionLog:
         self.messages = 0  # sent
 
     def opening(self, name: str, begin_s: float, **fields: object) -> None:
-        """The session has a name; its audio begins there; the fields describe its options."""
+        """Set the session's name, the start of its audio, and its options."""
         session_id.set(name)
         self._arrived_s = begin_s
         self._fields = fields
 
-    def arrived(self, duration_s: float) -> None:
-        """The next seconds of audio have been received."""
+    def record_audio(self, duration_s: float) -> None:
+        """Record received audio."""
         self._audio_s.inc(duration_s)
         self._end_s = max(self._end_s, monotonic()) + duration_s
         self._arrived_s += duration_s
 
-    def said(self, said: Said) -> None:
-        """What the session says: at first that it is open, at last its totals."""
+    def record_output(self, output: SessionOutput) -> None:
+        """Record an output of the session. The first opens it, the last has its totals."""
         metrics = self._metrics
-        self.messages += len(said.texts)
-        metrics.notes.inc(said.note_ons)
-        metrics.behind_s.observe(said.behind_s)
+        self.messages += len(output.messages)
+        metrics.notes.inc(output.note_ons)
+        metrics.behind_s.observe(output.behind_s)
         now_s = monotonic()
-        for due_s in said.due_s:
+        for due_s in output.event_deadlines_s:
             played_s = self._end_s - (self._arrived_s - due_s)
             metrics.event_lateness_s.observe(max(0.0, now_s - played_s))
-        if said.opened is not None:
+        if output.initial_totals is not None:
             # The totals of the sessions that it resumes, which have logged them already.
-            self._before = said.opened
+            self._before = output.initial_totals
             metrics.opened.inc()
             fields = {"client": self._client, **self._fields}
             logger.info("session opened", extra={"fields": fields})
-        if said.ended is not None:
-            self._totals = said.ended[2]
+        if output.final_state is not None:
+            self._totals = output.final_state[2]
 
     def failed(self, error: ProtocolError) -> None:
-        """Before a session is open this is a refusal."""
+        """Record an error; before the session is open it is a rejection."""
         if self._before is None:
             self._done = True
             record_refusal(self._metrics.refused, error, self._client)

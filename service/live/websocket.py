@@ -1,8 +1,8 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
 This side moves bytes: audio to the session's worker, its messages to the client. One task reads,
-one writes, and one ends what is silent, too long, or left when the service drains. However a
-session ends, the audio that came before is transcribed first.
+one writes, and one ends what is idle, too long, or left when the service drains. However a session
+ends, the audio before is transcribed first, unless its worker exits.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, MutableMapping
+from enum import Enum, auto
 from operator import itemgetter
 from typing import Any
 
@@ -32,73 +33,114 @@ from service.protocol.faults import ErrorCode, ProtocolError, internal_error
 from service.protocol.options import AudioFormat, StreamOptions, file_format
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
-from service.workers.link import MAX_BUFFERED_S, Relay
-from service.workers.messages import Known, Open
+from service.workers.connection import MAX_BUFFERED_S, SessionProxy
+from service.workers.messages import OpenSession
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
 MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, after the first 10 s
-# Bytes a second that are always taken, so that a ping waits for at most 20 s behind the 4 MB that
-# may be under way.
-LEAST_PACE_BYTES = 256_000
-SEND_TIMEOUT_S = 10.0  # for a message that its client does not read
-KEPT_ALIVE_S = 600.0  # without audio
-CLOSE_PATIENCE_S = 1.0  # for a client to accept the close frame
+# Minimum pace, so that a ping waits for at most 20 s behind the 4 MB that may be in flight.
+MIN_READ_BYTES_PER_S = 256_000
+SEND_TIMEOUT_S = 10.0  # for a message that the client does not read
+MAX_KEEPALIVE_S = 600.0  # without audio
+CLOSE_TIMEOUT_S = 1.0  # for a client to accept the close frame
+GHOST_IDLE_S = 1.0
+"""Time without a message after which the connection of a session may be dead: then a full service
+accepts another socket, which may resume that session."""
+GHOST_START_S = 5.0  # for the `start` of such a socket
+MAX_GHOST_SOCKETS = 8  # at one time
 
 
-class VanishedError(Exception):
+class State(Enum):
+    """What ends a session that receives nothing."""
+
+    READING = auto()  # the client must send
+    PAUSED = auto()  # the service does not read: the client cannot be idle
+
+
+class ClientDisconnectedError(Exception):
     """The client has disconnected."""
 
 
 @router.websocket("/ws/transcribe")
 async def transcribe_live(websocket: WebSocket) -> None:
-    """Admits a client, or refuses it with a reason."""
+    """Accept a client, or reject it with a reason."""
     state: ServiceState = websocket.app.state.service
     client = websocket.scope[SCOPE_KEY]
-    with contextlib.ExitStack() as stack:
+    log = SessionLog(state.metrics, client)
+    with contextlib.ExitStack() as slots:
+        reservation: Reservation | None = None
         try:
-            place = stack.enter_context(state.session_place(client))
-        except ProtocolError as refusal:
-            await refuse(websocket, refusal)
-            return
-        await websocket.accept(subprotocol=chosen_subprotocol(websocket))
-        log = SessionLog(state.metrics, client)
+            reservation = slots.enter_context(state.reserve_session(client))
+        except ProtocolError as rejection:
+            if not may_resume_ghost(state, rejection):
+                log.failed(rejection)
+                await refuse(websocket, rejection)
+                return
+        state.ghost_sockets += reservation is None
         try:
-            await Connection(websocket, state, place, log).run()
+            await websocket.accept(subprotocol=chosen_subprotocol(websocket))
+            await Connection(websocket, state, slots, reservation, log).run()
         finally:
+            state.ghost_sockets -= reservation is None
             log.closed("cancelled")  # no effect after a regular end
 
 
+def may_resume_ghost(state: ServiceState, rejection: ProtocolError) -> bool:
+    """True if a rejected client may be one whose earlier connection is dead and holds its slot."""
+    full = rejection.code in (ErrorCode.TOO_MANY_SESSIONS, ErrorCode.CLIENT_LIMIT)
+    ghosts = any(old.idle_s > GHOST_IDLE_S for old in state.connections.values())
+    return full and ghosts and state.ghost_sockets < MAX_GHOST_SOCKETS
+
+
 class Connection:
-    """One accepted socket, from `start` to the close."""
+    """One accepted socket, from `start` to the close (``service.state.LiveConnection``)."""
 
     def __init__(
-        self, websocket: WebSocket, state: ServiceState, place: Reservation, log: SessionLog
+        self,
+        websocket: WebSocket,
+        state: ServiceState,
+        slots: contextlib.ExitStack,
+        reservation: Reservation | None,
+        log: SessionLog,
     ) -> None:
+        """reservation: None if the service is full; slots: receives the one of a later time."""
         self._websocket = websocket
-        self._place = place
+        self._slots, self._reservation = slots, reservation
         self._log = log
         self._service = state
         self._settings = state.settings
         self._loop = asyncio.get_running_loop()
         self._deadline_s = self._loop.time() + state.settings.max_session_s
         self._message_s = self._audio_s = self._loop.time()  # of the last of each
-        self._holds = False
+        self._state = State.READING
+        self._session: SessionProxy | None = None
+
+    @property
+    def idle_s(self) -> float:
+        return 0.0 if self._state is State.PAUSED else self._loop.time() - self._message_s
+
+    def hand_over(self) -> None:
+        if self._reservation is not None:
+            self._reservation.release()
+        if self._session is not None:
+            message = "another connection has resumed this session"
+            self._session.fail(ProtocolError(ErrorCode.REPLACED, message))
 
     async def run(self) -> None:
-        """Serves the client; the session has always ended when this returns."""
+        """Serve the client; the session has always ended when this returns."""
         try:
-            start = await self._start()
-            close_code, reason = await self._converse(start)
+            start = await self._receive_start()
+            close_code, reason = await self._run_session(start)
         except ProtocolError as error:
-            # Before `ready` no notes are owed; a slow reader would not read them.
+            # Before `ready` the client has no notes to lose; a slow reader would not read them.
             self._log.failed(error)
             close_code, reason = error.code.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
                 await self._send_error(error)
-        except VanishedError:
+        except ClientDisconnectedError:
             self._log.closed("vanished")
             return
         except Exception:
@@ -108,20 +150,20 @@ class Connection:
             await self._send_error(fault)
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-            async with asyncio.timeout(CLOSE_PATIENCE_S):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._websocket.close(close_code, reason)
 
     async def _send_error(self, error: ProtocolError) -> None:
-        """Sends the last message to a client whose session did not end regularly."""
+        """Send the last message to a client whose session did not end regularly."""
         message = Error.of(error)
         message.seq = self._log.messages
-        with contextlib.suppress(VanishedError, ProtocolError, TimeoutError):
-            async with asyncio.timeout(CLOSE_PATIENCE_S):
+        with contextlib.suppress(ClientDisconnectedError, ProtocolError, TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._send(message.model_dump_json(exclude_none=True))
 
-    # -- the beginning ----------------------------------------------------------------------------
+    # -- start ------------------------------------------------------------------------------------
 
-    async def _start(self) -> Start:
+    async def _receive_start(self) -> Start:
         start = parse_query(self._websocket.query_params.multi_items())
         if start is None:
             message = await self._first_message()
@@ -137,28 +179,33 @@ class Connection:
     async def _first_message(self) -> bytes | str:
         receiving = asyncio.create_task(self._websocket.receive())
         draining = asyncio.create_task(self._service.draining.wait())
-        idle_s = self._settings.idle_timeout_s
+        idle_s = GHOST_START_S if self._reservation is None else self._settings.idle_timeout_s
         try:
             await asyncio.wait({receiving, draining}, timeout=idle_s, return_when="FIRST_COMPLETED")
             if draining.done():
                 raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
             if not receiving.done():
                 raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s")
-            return content_of(receiving.result())
+            return message_payload(receiving.result())
         finally:
             receiving.cancel()
             draining.cancel()
 
-    def _open(self, start: Start) -> Relay:
-        """Raises ProtocolError if there is no room for these options."""
-        sessions, settings = self._service.sessions, self._settings
-        options = start.options(StreamOptions())
-        if not self._place.resize(sessions.size(options)):
-            raise sessions.refusal(options)
-        resume = start.resume
-        begin_s = resume.from_sample / start.sample_rate if resume else 0.0
-        opening = Open(
-            session_id=resume.session_id if resume else secrets.token_hex(8),
+    def _open(self, start: Start) -> SessionProxy:
+        """Open the session at a worker, and take its slot over from an older connection. Raises
+        ProtocolError if there is no capacity for these options."""
+        service, settings = self._service, self._settings
+        options, resume = start.options(StreamOptions()), start.resume
+        session_id = resume.session_id if resume else secrets.token_hex(8)
+        if (older := service.connections.pop(session_id, None)) is not None:
+            older.hand_over()
+        if self._reservation is None:
+            slot = service.reserve_session(self._websocket.scope[SCOPE_KEY])
+            self._reservation = self._slots.enter_context(slot)
+        if not self._reservation.resize(service.sessions.size(options)):
+            raise service.sessions.rejection(options)
+        opening = OpenSession(
+            session_id=session_id,
             audio=start.audio(),
             options=options,
             limits=Limits(
@@ -167,53 +214,60 @@ class Connection:
                 idle_timeout_s=settings.idle_timeout_s,
                 max_buffered_ms=1000 * MAX_BUFFERED_S,
             ),
-            known=Known(checkpoint=resume, skip=resume.known_events if resume else 0),
+            resume=resume,
             updates=start.updates,
-            heat=start.frames,
+            frames=start.frames,
             beats=start.beats,
         )
-        asked = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
-        resumed = resume is not None
-        self._log.opening(opening.session_id, begin_s, resumed=resumed, **asked)
-        return self._service.pool.open_session(opening)
+        fields = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
+        begin_s = resume.from_sample / start.sample_rate if resume else 0.0
+        self._log.opening(session_id, begin_s, resumed=resume is not None, **fields)
+        self._session = service.pool.open_session(opening)
+        service.connections[session_id] = self
+        self._slots.callback(self._forget, session_id)
+        return self._session
+
+    def _forget(self, session_id: str) -> None:
+        if self._service.connections.get(session_id) is self:
+            del self._service.connections[session_id]
 
     # -- the session ------------------------------------------------------------------------------
 
-    async def _converse(self, start: Start) -> tuple[int, str]:
-        """Runs the session from `ready` to `done`; returns the close code and reason."""
+    async def _run_session(self, start: Start) -> tuple[int, str]:
+        """Run the session from `ready` to `done`; return the close code and reason."""
         session = self._open(start)
         reader = asyncio.create_task(self._read(session, start.audio()))
         watcher = asyncio.create_task(self._watch(session, reader))
         try:
             while True:
-                said = await session.said()
-                self._log.said(said)
-                for text in said.texts:
-                    await self._send(text)
-                if said.ended is not None:
-                    reason, close_code, _ = said.ended
+                output = await session.next_output()
+                self._log.record_output(output)
+                for message in output.messages:
+                    await self._send(message)
+                if output.final_state is not None:
+                    reason, close_code, _ = output.final_state
                     return close_code, reason
         finally:
             reader.cancel()
             watcher.cancel()
-            self._service.pool.close_session(session)
+            session.close()
 
-    async def _read(self, session: Relay, audio: AudioFormat) -> None:
-        """Passes the client's messages on, up to its last."""
+    async def _read(self, session: SessionProxy, audio: AudioFormat) -> None:
+        """Forward the client's messages, up to its last."""
         try:
             await self._read_to_end(session, audio)
         except ProtocolError as error:
             session.end("error", error)
-        except Exception as error:  # VanishedError, or a fault
-            session.give_up(error)
+        except Exception as error:  # ClientDisconnectedError, or an internal error
+            session.fail(error)
 
-    async def _read_to_end(self, session: Relay, audio: AudioFormat) -> None:
+    async def _read_to_end(self, session: SessionProxy, audio: AudioFormat) -> None:
         receive, began_s = self._websocket.receive, self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate
-        pace = max(MAX_PACE, LEAST_PACE_BYTES / byte_rate)
+        pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
         first = True
         while True:
-            message = content_of(await receive())
+            message = message_payload(await receive())
             self._message_s = now_s = self._loop.time()
             if isinstance(message, bytes):
                 if first and (name := file_format(message)):
@@ -225,19 +279,19 @@ class Connection:
                 received_s += duration_s
                 if received_s > self._settings.max_session_s:
                     raise self._too_long("of audio")
-                self._log.arrived(duration_s)
-                if session.full:
-                    await self._held(session.room())
+                self._log.record_audio(duration_s)
+                if session.is_full:
+                    await self._pause_reading(session.wait_until_writable())
                 session.send(message)
                 # A client that is too fast gets no message: its socket fills up, and it waits.
                 ahead_s = received_s - BURST_S - pace * (now_s - began_s)
                 if ahead_s > 0:
-                    await self._held(asyncio.sleep(ahead_s / pace))
+                    await self._pause_reading(asyncio.sleep(ahead_s / pace))
                 continue
             parsed = parse_message(message)
             match parsed:
                 case Flush():
-                    await self._held(session.room())
+                    await self._pause_reading(session.wait_until_writable())
                     session.flush(parsed.id)
                 case Keepalive():
                     pass
@@ -249,21 +303,21 @@ class Connection:
                         ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
                     )
 
-    async def _held(self, waiting: Awaitable[None]) -> None:
-        """Wait for room, or the pace; meanwhile the client is not read, and so not silent."""
-        began_s, self._holds = self._loop.time(), True
+    async def _pause_reading(self, waiting: Awaitable[None]) -> None:
+        """Wait for capacity, or the pace. The client is not read during that time, so not idle."""
+        started_s, self._state = self._loop.time(), State.PAUSED
         await waiting
-        self._message_s, self._holds = self._loop.time(), False
-        self._audio_s += self._message_s - began_s
+        self._message_s, self._state = self._loop.time(), State.READING
+        self._audio_s += self._message_s - started_s
 
-    async def _watch(self, session: Relay, reader: asyncio.Task[None]) -> None:
-        """Ends a session whose client is silent, which is too long, or when the service drains."""
+    async def _watch(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:
+        """End a session that is idle or too long, or when the service drains."""
         draining = self._service.draining
         while not reader.done():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._end()[0]):
+                async with asyncio.timeout_at(self._next_deadline()[0]):
                     await draining.wait()
-            end_s, fault = self._end()
+            end_s, fault = self._next_deadline()
             if draining.is_set():
                 session.end("draining")
             elif self._loop.time() >= end_s:
@@ -273,26 +327,26 @@ class Connection:
             reader.cancel()
             return
 
-    def _end(self) -> tuple[float, ProtocolError]:
-        """When the session is over unless something comes, and why."""
+    def _next_deadline(self) -> tuple[float, ProtocolError]:
+        """Return when the session ends unless a message arrives, and why."""
         message_s, audio_s = self._message_s, self._audio_s
-        if self._holds:
+        if self._state is State.PAUSED:
             message_s = audio_s = self._loop.time()
         idle, idle_s = ErrorCode.IDLE_TIMEOUT, self._settings.idle_timeout_s
         return min(
             (self._deadline_s, self._too_long("")),
             (message_s + idle_s, ProtocolError(idle, f"no message for {idle_s:g} s")),
-            (audio_s + KEPT_ALIVE_S, ProtocolError(idle, f"no audio for {KEPT_ALIVE_S:g} s")),
+            (audio_s + MAX_KEEPALIVE_S, ProtocolError(idle, f"no audio for {MAX_KEEPALIVE_S:g} s")),
             key=itemgetter(0),
         )
 
     def _too_long(self, what: str) -> ProtocolError:
-        most_s = self._settings.max_session_s
-        message = f"a session lasts at most {most_s:g} s {what}".strip()
+        max_s = self._settings.max_session_s
+        message = f"session limit reached: {max_s:g} s {what}".strip() + "; open a new session"
         return ProtocolError(ErrorCode.SESSION_TOO_LONG, message)
 
     async def _send(self, text: str) -> None:
-        """Raises ProtocolError if the client does not read, and VanishedError if it has gone."""
+        """Raises ProtocolError if the client does not read, ClientDisconnectedError if it left."""
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._websocket.send_text(text)
@@ -300,20 +354,21 @@ class Connection:
             message = f"the client has read nothing for {SEND_TIMEOUT_S:g} s"
             raise ProtocolError(ErrorCode.SLOW_READER, message) from None
         except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed it
-            raise VanishedError from None
+            raise ClientDisconnectedError from None
 
 
-def content_of(message: MutableMapping[str, Any]) -> bytes | str:
-    """What a client sent. Raises VanishedError if it has gone, and ProtocolError for too much."""
+def message_payload(message: MutableMapping[str, Any]) -> bytes | str:
+    """Return what a client sent. Raises ClientDisconnectedError if it left, and ProtocolError if
+    the message is too big."""
     if message["type"] == "websocket.disconnect":
-        raise VanishedError
-    content: bytes | str | None = message.get("bytes")
-    if content is None:
-        content = str(message["text"])
-    size = len(content) if isinstance(content, bytes) else len(content.encode())
+        raise ClientDisconnectedError
+    payload: bytes | str | None = message.get("bytes")
+    if payload is None:
+        payload = str(message["text"])
+    size = len(payload) if isinstance(payload, bytes) else len(payload.encode())
     if size > MAX_MESSAGE_BYTES:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_BIG,
-            f"a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are taken",
+            f"a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are accepted",
         )
-    return content
+    return payload

@@ -1,220 +1,181 @@
-"""Room for sessions and uploads.
+"""Admission control of sessions and uploads.
 
-For about a second of the start, sessions with default options process audio as fast as they can.
-Sessions are admitted up to a fraction of that, each by the windows per second that it asks for.
+A session requires windows per second. Their cost, in seconds of a worker, starts from the warm-up's
+figure and follows what the workers report, so it adapts to the machine's other load. A session is
+admitted if the predicted load stays below MAX_LOAD.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
-import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
-
-import numpy as np
 
 from model.config import HOP
 from service.protocol.faults import ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
-from service.protocol.server_messages import Limits
-from service.workers.link import Relay
-from service.workers.messages import Open
-from service.workers.pool import Pool
+from service.protocol.options import Mode, StreamOptions
+from service.workers.messages import BatchTiming
 
-logger = logging.getLogger(__name__)
-
-LOAD = 0.4
-"""Fraction of the measured throughput that sessions may ask for. The rest serves sockets, a batch
-of a recording that runs when a window becomes due, and windows that become due together: on two
-cores of an AMD EPYC (Zen 4), 99 of 100 events then came within 50 ms beyond the stated delay
-(``python -m tests.benchmarks load``)."""
-ALONE = 0.6  # the same for a session that has the machine to itself
-ALONE_WORKER = 0.8  # the same of one worker process, where a session stays with one
-SESSION_WINDOWS_PER_S = 2.0  # beside its windows: a socket, which the trial lacks
+MAX_LOAD = 0.7
+"""Maximum predicted share of the workers' time for all sessions. The rest is for sockets, windows
+that become pending together, and batches of recordings."""
+MAX_LOAD_ONE_SESSION = 0.85
+"""Maximum predicted share of one worker's time for a session that is the only one."""
+SESSION_WINDOWS_PER_S = 2.0
+"""Cost of a session's socket and audio, in windows per second."""
+WARM_UP_FACTOR = 1.3
+"""Cost of a live window relative to one in the warm-up, which has no note tracking."""
+MEMORY_WINDOWS = 500
+"""Number of windows over which the cost is averaged: 23 s of one default session."""
 
 _ROUNDING = 1e-6  # of sums of sizes
-_TRIALS = 2  # other load slows a trial down: the best counts
-_TRIAL_S = 0.4
-_SESSIONS = 16  # of a trial, at most as many as others leave room for
-_CHUNK_S = 0.1
-_LEVEL = 0.05  # of the noise that they hear
 
 
-@dataclass(frozen=True)
-class Capacity:
-    """What a machine carries.
-
-    Attributes:
-        windows_per_s: windows of default streams that all cores compute per second.
-        sample_rate_hz: of the model.
-        alone: fraction that one session may ask for.
-    """
-
-    windows_per_s: float
-    sample_rate_hz: int
-    alone: float = ALONE
-
-    @property
-    def admitted_per_s(self) -> float:
-        """Windows per second that sessions may ask for together; one with default options may."""
-        return max(LOAD * self.windows_per_s, self.asked_per_s(StreamOptions()))
-
-    @property
-    def most_each_per_s(self) -> float:
-        """Windows per second that one session may ask for if it is the only one."""
-        return max(self.alone * self.windows_per_s, self.asked_per_s(StreamOptions()))
-
-    def asked_per_s(self, options: StreamOptions) -> float:
-        """Windows per second that a session asks for."""
-        hops_per_s = self.sample_rate_hz / HOP
-        return hops_per_s / options.frames_per_window + SESSION_WINDOWS_PER_S
-
-    def sessions(self, options: StreamOptions) -> int:
-        """Sessions that stay on time if all have these options."""
-        asked = self.asked_per_s(options)
-        return max(1, int(self.admitted_per_s / asked)) if asked <= self.most_each_per_s else 0
-
-
-async def capacity(pool: Pool) -> Capacity:
-    """The capacity of these workers, which have no streams yet."""
-    windows_per_s = max([await _windows_per_s(pool) for _ in range(_TRIALS)])
-    alone = min(ALONE, ALONE_WORKER / pool.workers)
-    found = Capacity(windows_per_s, pool.config.sample_rate, alone)
-    logger.info(
-        "live sessions may ask for %.0f of %.0f windows per second: %d with default options",
-        *(found.admitted_per_s, windows_per_s, found.sessions(StreamOptions())),
-    )
-    return found
-
-
-async def _windows_per_s(pool: Pool) -> float:
-    """Windows per second of sessions whose audio comes as fast as it is taken."""
-    audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=48_000)
-    # Nobody is told the limits.
-    limits = Limits(max_message_bytes=0, max_session_s=0, idle_timeout_s=0, max_buffered_ms=0)
-    opening = Open(session_id="0", audio=audio, options=StreamOptions(), limits=limits)
-    noise = np.random.default_rng(0).standard_normal(int(_CHUNK_S * audio.sample_rate_hz))
-    chunk = (32_767 * _LEVEL * noise).astype("<i2").tobytes()
-    sessions = [pool.open_session(opening) for _ in range(_SESSIONS)]
-    try:
-        for session in sessions:
-            await session.said()  # that it is ready
-        before, began_s = pool.windows, time.monotonic()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TRIAL_S):
-                playing = [_play(session, chunk) for session in sessions]
-                await asyncio.gather(*playing, *map(_listen, sessions))
-    finally:
-        for session in sessions:
-            pool.close_session(session)
-    return (pool.windows - before) / (time.monotonic() - began_s)
-
-
-async def _play(session: Relay, chunk: bytes) -> None:
-    while True:
-        await session.room()
-        session.send(chunk)
-
-
-async def _listen(session: Relay) -> None:
-    while True:
-        await session.said()
-
-
-class Room:
-    """Limited room, taken without waiting; each client has its share of it."""
+class AdmissionControl:
+    """A limited total of sizes, reserved without waiting. Counts the reservations per client."""
 
     def __init__(self, total: float) -> None:
-        self.total = total
-        self.taken = 0.0  # of the total
-        self._clients: Counter[str] = Counter()  # reservations of each
+        self._total = total
+        self.used = 0.0  # of the total
+        self._clients: Counter[str] = Counter()
+
+    @property
+    def total(self) -> float:
+        return self._total
 
     @property
     def count(self) -> int:
-        """Reservations."""
+        """Number of reservations."""
         return self._clients.total()
 
-    def has(self, size: float = 1.0, held: float = 0.0) -> bool:
-        """Whether there is room for this size; ``held``: what a reservation takes up already."""
-        return self.taken - held + size <= self.total + _ROUNDING
+    def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
+        """True if this size fits. reserved: size of the caller's reservation."""
+        return self.used - reserved + size <= self.total + _ROUNDING
 
     @contextlib.contextmanager
-    def take(self, client: str, most: int, size: float = 1.0) -> Iterator[Reservation]:
-        """Hold room while the block runs. Raises ProtocolError if there is not enough, or the
-        client has ``most`` reservations."""
-        if not self.has(size):
-            raise self.refusal()
-        if self._clients[client] >= most:
-            raise ProtocolError(ErrorCode.CLIENT_LIMIT, f"a client may have {most} at a time")
-        place = Reservation(self, size)
+    def reserve(self, client: str, max_count: int, size: float = 1.0) -> Iterator[Reservation]:
+        """Hold a reservation while the block runs, or until its ``release``. Raises ProtocolError
+        if it does not fit, or the client has ``max_count`` reservations."""
+        if not self.fits(size):
+            raise self.rejection()
+        if self._clients[client] >= max_count:
+            raise ProtocolError(ErrorCode.CLIENT_LIMIT, f"a client may have {max_count} at a time")
+        reservation = Reservation(self, client, size)
         self._clients[client] += 1
-        self.taken += size
+        self.used += size
         try:
-            yield place
+            yield reservation
         finally:
-            self._clients[client] -= 1
-            self._clients += Counter()  # forgets those that have none
-            self.taken = self.taken - place.size if self._clients else 0.0
+            reservation.release()
 
-    def refusal(self) -> ProtocolError:
-        """Why there is no room."""
+    def _release(self, client: str, size: float) -> None:
+        self._clients[client] -= 1
+        self._clients += Counter()  # drops clients without reservations
+        self.used = self.used - size if self._clients else 0.0
+
+    def rejection(self) -> ProtocolError:
         return ProtocolError(ErrorCode.TOO_MANY_UPLOADS, "the server is busy with other uploads")
 
 
 class Reservation:
-    def __init__(self, room: Room, size: float) -> None:
-        self._room = room
-        self.size = size
+    def __init__(self, control: AdmissionControl, client: str, size: float) -> None:
+        self._control, self._client, self._size = control, client, size
+        self._released = False
 
     def resize(self, size: float) -> bool:
-        """Change the room that it takes up; False, and no change, if there is not enough."""
-        if not self._room.has(size, self.size):
+        """Change the reserved size; return False, and change nothing, if it does not fit."""
+        if not self._control.fits(size, self._size):
             return False
-        self._room.taken += size - self.size
-        self.size = size
+        self._control.used += size - self._size
+        self._size = size
         return True
 
+    def release(self) -> None:
+        """Give the reservation up. Idempotent."""
+        if not self._released:
+            self._released = True
+            self._control._release(self._client, self._size)
 
-class SessionRoom(Room):
-    """Room for live sessions: for a number that was set, or by the measured ``capacity``, of which
-    each takes up the windows per second that it asks for."""
+
+class SessionAdmissionControl(AdmissionControl):
+    """Admits a fixed number of sessions, or by predicted load; sizes are then windows per second.
+
+    Attributes:
+        window_s: seconds of a worker per live window; 0 with a fixed number of sessions.
+        workers: number of workers.
+    """
 
     def __init__(self, limit: int | Literal["auto"]) -> None:
-        """With `auto` there is no room until `admit_by`."""
+        """limit: `auto` admits none before ``calibrate``."""
         super().__init__(0 if limit == "auto" else limit)
-        self.capacity: Capacity | None = None
+        self._by_load = limit == "auto"
+        self.window_s = self._quiet_window_s = 0.0
+        self.workers = 0
+        self._hops_per_s = 0.0
 
-    def admit_by(self, capacity: Capacity) -> None:
-        """From now on, sessions take up the windows per second that they ask for."""
-        self.capacity = capacity
-        self.total = capacity.admitted_per_s
+    def calibrate(self, window_s: float, workers: int, sample_rate_hz: int) -> None:
+        """Start from the cost of a window in the warm-up."""
+        if self._by_load:
+            self.window_s = self._quiet_window_s = max(1e-6, WARM_UP_FACTOR * window_s)
+            self.workers, self._hops_per_s = workers, sample_rate_hz / HOP
 
-    def has(self, size: float = 1.0, held: float = 0.0) -> bool:
-        """Also for one that is larger than what several may ask for, if it is the only one."""
-        if self.capacity is None:
-            return super().has(size, held)
-        alone = self.count <= (held > 0)
-        return size <= self.capacity.most_each_per_s and (alone or super().has(size, held))
+    def learn(self, timing: BatchTiming) -> None:
+        """Follow the cost of the windows of live sessions."""
+        if not self.window_s or timing.way != "live" or not timing.windows:
+            return
+        weight = min(1.0, timing.windows / MEMORY_WINDOWS)
+        self.window_s += weight * (timing.total_s / timing.windows - self.window_s)
+        self._quiet_window_s = min(self._quiet_window_s, self.window_s)
+
+    def _release(self, client: str, size: float) -> None:
+        super()._release(client, size)
+        if not self.count:  # nothing would correct a cost that was learned under other load
+            self.window_s = self._quiet_window_s
+
+    @property
+    def windows_per_s(self) -> float:
+        """Windows that all workers can compute per second."""
+        return self.workers / self.window_s if self.window_s else 0.0
+
+    @property
+    def max_session_windows_per_s(self) -> float:
+        """Maximum windows per second of one session, which stays with one worker."""
+        return MAX_LOAD_ONE_SESSION / self.window_s
+
+    @property
+    def total(self) -> float:
+        return MAX_LOAD * self.windows_per_s if self.window_s else self._total
+
+    def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
+        """True if the session fits. A session that exceeds the shared limit still fits if it is the
+        only one and below the limit of one session."""
+        if not self.window_s:
+            return super().fits(size, reserved)
+        is_alone = self.count <= (reserved > 0)
+        return size <= self.max_session_windows_per_s and (is_alone or super().fits(size, reserved))
 
     @property
     def limit(self) -> int:
-        """Sessions with default options that may be open at one time."""
-        if self.capacity is None:
+        """Maximum number of sessions with default options."""
+        if not self.window_s:
             return int(self.total)
-        return self.capacity.sessions(StreamOptions())
+        return max(1, int(self.total / self.size(StreamOptions())))
+
+    @property
+    def load(self) -> float:
+        """Share of the admissible load that is reserved: 1 if no further session fits."""
+        return self.used / (self.total or 1)
 
     def size(self, options: StreamOptions) -> float:
-        """Room that a session takes up."""
-        return 1.0 if self.capacity is None else self.capacity.asked_per_s(options)
+        """Return what a session with these options reserves."""
+        if not self.window_s:
+            return 1.0
+        return self._hops_per_s / options.frames_per_window + SESSION_WINDOWS_PER_S
 
-    def refusal(self, options: StreamOptions | None = None) -> ProtocolError:
-        """Why there is no room for a session; None: one whose options are not known yet."""
-        capacity = self.capacity
-        if capacity and options and self.size(options) > capacity.most_each_per_s:
+    def rejection(self, options: StreamOptions | None = None) -> ProtocolError:
+        """Return the error for a session that does not fit; options: None if not known yet."""
+        if self.window_s and options and self.size(options) > self.max_session_windows_per_s:
             purpose = "to play along" if options.mode is Mode.ANYTIME else "for these options"
             return ProtocolError(ErrorCode.TOO_SLOW, f"this machine is too slow {purpose}")
         message = "the server is busy with other sessions"

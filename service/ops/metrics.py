@@ -5,7 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from service.workers.messages import Stepped
+from service.workers.messages import BatchTiming
 
 # Around 46 ms, the deadline of a block of four frames of the shipped model.
 STEP_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.046, 0.07, 0.1, 0.2, 0.5, 1, 5, 30)
@@ -13,8 +13,7 @@ LATENESS_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 class Metrics:
-    """The metrics of one application; implements `service.workers.pool.Observer`. Counters may be
-    increased from any thread."""
+    """Metrics of one application. Counters may be increased from any thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -50,11 +49,8 @@ class Metrics:
         """A gauge that is evaluated on each scrape."""
         Gauge(name, meaning, namespace="rse", registry=self.registry).set_function(value)
 
-    def stepped(self, step: Stepped) -> None:
-        if step.windows:
-            self.step_s.labels(step.way).observe(step.seconds)
+    def on_batch(self, timing: BatchTiming) -> None:
+        if timing.windows:
+            self.step_s.labels(timing.way).observe(timing.model_s)
         else:
-            self.batch_failures.labels(step.way).inc()
-
-    def worker_ended(self) -> None:
-        self.worker_restarts.inc()
+            self.batch_failures.labels(timing.way).inc()

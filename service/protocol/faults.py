@@ -16,6 +16,7 @@ class CloseCode:
     UNAUTHORIZED = 4401
     FORBIDDEN = 4403
     TIMEOUT = 4408
+    REPLACED = 4409
     TOO_BIG = 4413
     BUSY = 4429
 
@@ -56,6 +57,7 @@ class ErrorCode(StrEnum):
     # limits of time and place
     IDLE_TIMEOUT = "idle_timeout", CloseCode.TIMEOUT, 408, True
     SESSION_TOO_LONG = "session_too_long", CloseCode.TIMEOUT, 0, True
+    REPLACED = "replaced", CloseCode.REPLACED
     SLOW_READER = "slow_reader", CloseCode.TIMEOUT, 0, True
     TOO_MANY_SESSIONS = "too_many_sessions", CloseCode.BUSY, 503, True
     # access

@@ -13,7 +13,7 @@ from service.notes.events import Event
 from service.protocol.faults import ProtocolError
 from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
-from service.stream.windows import Computer, EngineError
+from service.stream.windows import EngineError, InferenceEngine
 
 PROBE_S = 30.0
 """Audio at the start of a recording that decides whether the model for pianos transcribes it."""
@@ -43,7 +43,7 @@ class _HeldFrames:
         self._held = []
 
 
-OpenStream = Callable[[Computer, OnFrames | None], SegmentPipeline]
+OpenStream = Callable[[InferenceEngine, OnFrames | None], SegmentPipeline]
 
 
 class Probe:
@@ -59,7 +59,7 @@ class Probe:
     def __init__(
         self,
         open_stream: OpenStream,
-        computer: Computer,
+        computer: InferenceEngine,
         start: list[Samples],
         duration_s: float | None,
         deadline_s: float = math.inf,
@@ -86,7 +86,7 @@ class Probe:
         piano = sum(note.instrument == "piano" for note in notes)
         return bool(notes) and piano >= MIN_PIANO_SHARE * len(notes)
 
-    def repeated_by(self, computer: Computer) -> Probe:
+    def repeated_by(self, computer: InferenceEngine) -> Probe:
         """Transcribe the same start by another model. Returns this probe if that fails or is too
         slow."""
         length_s = self.segments.stream.totals.audio_s

@@ -16,7 +16,7 @@ from service.score.beats import BeatHints
 from service.stream.probe import PROBE_S, Probe, raise_error, split_start
 from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
-from service.stream.windows import Computer, EngineError
+from service.stream.windows import EngineError, InferenceEngine
 
 if TYPE_CHECKING:
     from service.audio.decode import AudioDecoder
@@ -31,7 +31,7 @@ class ChosenModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Performance:
+class TranscriptionResult:
     """The result of a recording; ``notes`` by onset time, then pitch; ``beats`` as JSON."""
 
     notes: list[Note]
@@ -40,9 +40,8 @@ class Performance:
     midi: bytes
     beats: Sequence[dict[str, float]] = ()
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """The values of a JSON answer, without what was chosen (``setup.chosen``)."""
+    def to_json(self) -> dict[str, Any]:
+        """The values of a JSON answer, without what was chosen (``setup.describe_options``)."""
         return {
             "notes": [
                 {name: value for name, value in asdict(note).items() if value is not None}
@@ -55,28 +54,27 @@ class Performance:
         }
 
 
-FileItem = Event | FileProgress | ChosenModel | Performance
+RecordingItem = Event | FileProgress | ChosenModel | TranscriptionResult
 
 
 def transcribe_file(
     file: BinaryIO,
-    computer: Computer,
+    computer: InferenceEngine,
     options: StreamOptions = FILE_OPTIONS,
     *,
-    piano: Callable[[], Computer] | None = None,
+    piano: Callable[[], InferenceEngine] | None = None,
     max_duration_s: float | None = None,
     pcm: AudioFormat | None = None,
     max_notes: float = math.inf,
     on_frames: OnFrames | None = None,
     hints: BeatHints | None = None,
     sandboxed: bool = False,
-) -> Generator[FileItem, None, None]:
+) -> Generator[RecordingItem, None, None]:
     """Transcribe an audio file as it is decoded.
 
     Yields the ChosenModel, note events as they become known, progress, and at the end one
-    Performance. If the file turns out to be damaged, or the model fails, it yields what was
-    transcribed before, with its Performance, and then raises. Close the generator unless it is read
-    to its end.
+    TranscriptionResult. If the file is corrupt, or the model fails, yields what was transcribed
+    before, its TranscriptionResult, and then raises. Close the generator unless you exhaust it.
 
     Args:
         file: seekable binary file, at its beginning; not closed.
@@ -97,7 +95,7 @@ def transcribe_file(
     with _open_decoder(file, max_duration_s, pcm, sandboxed) as decoder:
         duration_s = decoder.stated_duration_s
 
-        def open_stream(computer: Computer, on_frames: OnFrames | None) -> SegmentPipeline:
+        def open_stream(computer: InferenceEngine, on_frames: OnFrames | None) -> SegmentPipeline:
             return SegmentPipeline(computer, decoder.audio, options, max_notes, on_frames)
 
         blocks, probe = iter(decoder), None
@@ -137,7 +135,7 @@ def transcribe_file(
             score.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
             found = None if hints is None else analyse(score.notes, hints)
-            yield Performance(
+            yield TranscriptionResult(
                 notes=score.notes,
                 pedal=score.pedal,
                 totals=totals,

@@ -7,7 +7,7 @@ session reconstructs the state of the lost one, bit for bit:
     audio     from_sample --------------------------- lost connection --->
               | filter's lead | window of 8192 | ...
     blocks                    first_block ........... frames ------------>
-                              | refill the front-end  | events
+                              | run the front-end  | events
                                   | tracker's history |
 
 The server keeps no state for this: a client may return late, and to another replica.
@@ -36,14 +36,14 @@ class Replay:
     Attributes:
         first_sample: first sample, at the model's rate.
         first_block: first block to compute.
-        heard_block: first block for the tracker; those before only refill the front-end.
+        first_detected_block: first block for the tracker; those before only run the front-end.
         from_sample: first sample, at the sent rate.
         tuning_sample: sample, at the model's rate, at which the tuning must be known.
     """
 
     first_sample: int
     first_block: int
-    heard_block: int
+    first_detected_block: int
     from_sample: int
     tuning_sample: int
 
@@ -54,22 +54,22 @@ class Replay:
         schedule: WindowSchedule,
         ratio: RateRatio,
         history_frames: int,
-        refill_hops: int,
+        preroll_hops: int,
     ) -> Replay:
         """The replay that restores the state after ``frames`` frames.
 
         Args:
             history_frames: earlier frames that the tracker still uses.
-            refill_hops: ``ModelConfig.refill_hops``.
+            preroll_hops: ``ModelConfig.preroll_hops``.
         """
-        heard_block = max(0, frames - history_frames) // schedule.block_frames
-        refill_blocks = -(-refill_hops // schedule.block_frames)
-        first_block = max(0, heard_block - refill_blocks)
+        first_detected_block = max(0, frames - history_frames) // schedule.block_frames
+        preroll_blocks = -(-preroll_hops // schedule.block_frames)
+        first_block = max(0, first_detected_block - preroll_blocks)
         window_begins = max(0, schedule.end_sample(first_block) - WINDOW)
         return cls(
             first_sample=window_begins,
             first_block=first_block,
-            heard_block=heard_block,
+            first_detected_block=first_detected_block,
             from_sample=ratio.first_input(window_begins),
             tuning_sample=schedule.end_sample(first_block) if first_block else 0,
         )

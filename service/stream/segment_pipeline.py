@@ -15,7 +15,7 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, StreamOptions
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
-from service.stream.windows import Computer, Probabilities
+from service.stream.windows import InferenceEngine, Probabilities
 
 MAX_SEGMENTS_IN_FLIGHT = 16
 """Maximum number of segments of a recording that are computed at once, with any number of workers.
@@ -36,7 +36,7 @@ class SegmentPipeline:
 
     def __init__(
         self,
-        computer: Computer,
+        computer: InferenceEngine,
         audio: AudioFormat,
         options: StreamOptions,
         max_notes: float = math.inf,
@@ -65,14 +65,14 @@ class SegmentPipeline:
     ) -> Iterator[Event | FileProgress]:
         """Yield the events and the progress of ``results``. duration_s: length of the recording."""
         for probabilities in self.results(flush):
-            yield from self.stream.hear(probabilities)
+            yield from self.stream.process_predictions(probabilities)
             yield _progress(self.stream, duration_s)
 
     def results(self, flush: bool = False) -> Iterator[Probabilities]:
         """Submit complete segments and yield the results that are due, in order. flush: also
         submit an incomplete segment, and yield all results."""
-        while self.stream.due >= (1 if flush else self.stream.segment_windows):
-            due = self.stream.take(self.stream.segment_windows, self.stream.refill_windows)
+        while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
+            due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
             assert due is not None
             self._in_flight.append(self._computer.submit(due))
             yield from self._next_results(min(self._computer.workers, MAX_SEGMENTS_IN_FLIGHT))

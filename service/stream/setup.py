@@ -31,7 +31,7 @@ from service.stream.windows import WindowSchedule
 OnFrames = Callable[[int, NDArray[np.float32]], None]
 
 
-def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
+def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
     """Model, mode, look-ahead, block, and the MIDI program of each instrument it may name."""
     return {
         "model": config.name,
@@ -46,7 +46,7 @@ def chosen(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def set_up(
+def build_detector(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
 ) -> tuple[EventDetector, WindowSchedule]:
     """Both for a stream. Raises ProtocolError if the model cannot tell its instruments apart."""
@@ -59,10 +59,12 @@ def set_up(
     check_instruments(options.instruments, detector.instruments)
     if last_age is None:
         return detector, schedule
-    return detector, replace(schedule, again_frames=detector.columns - 1, late_frames=last_age)
+    return detector, replace(schedule, repeated_frames=detector.columns - 1, late_frames=last_age)
 
 
-def tuner(config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint) -> Tuner:
+def build_tuner(
+    config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint
+) -> Tuner:
     """How the filterbank is read for a stream that begins with this replay."""
     front_end, rate_hz = config.front_end, config.sample_rate
     if not isinstance(front_end, FilterbankConfig):
@@ -74,9 +76,9 @@ def tuner(config: ModelConfig, options: StreamOptions, replay: Replay, point: Re
 
 def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:
     """Passes each frame on once, when it has its full look-ahead."""
-    if not schedule.again_frames:
+    if not schedule.repeated_frames:
         return on_frames
-    column = schedule.again_frames - schedule.late_frames
+    column = schedule.repeated_frames - schedule.late_frames
 
     def pass_on(first_frame: int, frames: NDArray[np.float32]) -> None:
         first = first_frame - schedule.late_frames

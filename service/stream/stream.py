@@ -1,8 +1,8 @@
 """A performance as a plain object: PCM in, windows out; their probabilities in, events out.
 
     stream.feed(data)
-    while (due := stream.take()) is not None:
-        events += stream.hear(compute(runner, features, due))  # of service.engine.runners
+    while (due := stream.next_windows()) is not None:
+        events += stream.process_predictions(compute(runner, features, due))
 
 There is no I/O in it, no clock, thread or lock: whoever owns the stream decides when its windows
 are computed, with which others, and where. The events depend on the audio and the options alone,
@@ -36,8 +36,20 @@ from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.stream.resume import Replay
-from service.stream.setup import Delay, OnFrames, set_up, stated_delay, tuner, with_full_lookahead
-from service.stream.windows import MOST_WINDOWS, SEGMENT_FRAMES, Due, complete_windows
+from service.stream.setup import (
+    Delay,
+    OnFrames,
+    build_detector,
+    build_tuner,
+    stated_delay,
+    with_full_lookahead,
+)
+from service.stream.windows import (
+    MAX_WINDOWS_PER_BATCH,
+    SEGMENT_FRAMES,
+    PendingWindows,
+    complete_windows,
+)
 
 MAX_NOTES = 200_000
 """Of a session or a recording in the service: as many as its clients can make it keep."""
@@ -87,31 +99,31 @@ class Stream:
         rate_hz = config.sample_rate
         self.frame_s = HOP / rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
-        self._detector, self._schedule = set_up(config, options, settings)
+        self._detector, self._schedule = build_detector(config, options, settings)
         self._complete = complete_windows(options, audio, config)
         self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames, self.frame_s)
-        self._unneeded = replay.from_sample - self._point.from_sample  # samples to skip
+        self._skip_samples = replay.from_sample - self._point.from_sample  # samples to skip
         self._decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
         self._resampler = Resampler(audio.sample_rate_hz, rate_hz, replay.first_sample)
         self._first_block = self._blocks = replay.first_block  # blocks taken
         self._frames = self._schedule.first_frame(replay.first_block)  # frames heard
         self._end_frame: int | None = None  # set at the end: frames from here on are dropped
         self._end_blocks = 0
-        self._listens_from = self._schedule.first_frame(replay.heard_block)  # for the tracker
-        self._detector.resume(self._listens_from, self._point)
+        self._first_detected_frame = self._schedule.first_frame(replay.first_detected_block)
+        self._detector.resume(self._first_detected_frame, self._point)
         self._resampler_ms = held_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
         self.delay: Delay = stated_delay(options, config, settings, self._detector, held_ms)
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is due
-        most = self.segment_windows + self.refill_windows if segments else MOST_WINDOWS
+        most = self.segment_windows + self.preroll_windows if segments else MAX_WINDOWS_PER_BATCH
         self._kept = WINDOW + (most - 1) * self._schedule.block_frames * HOP
         self._samples = np.zeros(self._kept, np.float32)
         self._end = replay.first_sample  # of the windows taken
         self._begin = self._end - self._kept  # of these samples
-        self._tuner = tuner(config, options, replay, self._point)
+        self._tuner = build_tuner(config, options, replay, self._point)
         self._shifts: deque[int] = deque(maxlen=most)  # of the windows taken
         self.score = NoteCollector(self._point.notes, self._point.sounding)
         self._dropped = 0
@@ -156,7 +168,7 @@ class Stream:
     # -- windows out ------------------------------------------------------------------------------
 
     @property
-    def due(self) -> int:
+    def pending_windows(self) -> int:
         """Windows whose samples have arrived."""
         if self._end_frame is not None:
             return self._end_blocks - self._blocks
@@ -173,10 +185,15 @@ class Stream:
         read = self.positions.stop - self.positions.start
         return max(1, SEGMENT_FRAMES // read)
 
-    def take(self, most: int = MOST_WINDOWS, refill: int = 0) -> Due | None:
-        """The next windows, at most ``most``; None if none is due. ``hear`` them in order. refill:
-        windows before them, which prepare a network that has not seen any."""
-        count = min(most, self.due)
+    def next_windows(
+        self, most: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
+    ) -> PendingWindows | None:
+        """Return the next pending windows, at most ``most``; None if there are none. Pass their
+        predictions to ``process_predictions`` in order.
+
+        preroll: windows before them, computed only to restore streaming state.
+        """
+        count = min(most, self.pending_windows)
         if not count:
             return None
         self._resample()
@@ -187,29 +204,29 @@ class Stream:
         hops = self._schedule.block_frames
         step = hops * HOP
         self._shifts += [self._tuner.at(end - n * step).shift for n in reversed(range(count))]
-        windows = count + min(refill, self._blocks - count - self._first_block)
+        windows = count + min(preroll, self._blocks - count - self._first_block)
         begin = end - WINDOW - (windows - 1) * step
         samples = self._samples[begin - self._begin : end - self._begin]
         shifts = tuple(self._shifts)[-windows:]
-        return Due(samples, count, hops, self.positions, windows - count, shifts)
+        return PendingWindows(samples, count, hops, self.positions, windows - count, shifts)
 
     # -- probabilities in, events out -------------------------------------------------------------
 
-    def hear(self, probabilities: NDArray[np.float32]) -> list[Event]:
+    def process_predictions(self, probabilities: NDArray[np.float32]) -> list[Event]:
         """The events that the probabilities of the next windows that were taken make known, float32
         [windows, heads, positions, 128]."""
         events: list[Event] = []
         for block in probabilities:
-            frames = block  # [heads, again_frames + block_frames, PITCHES]
+            frames = block  # [heads, repeated_frames + block_frames, PITCHES]
             if self._end_frame is not None:
-                oldest = self._frames - self._schedule.again_frames
+                oldest = self._frames - self._schedule.repeated_frames
                 frames = block[:, : max(0, self._end_frame - oldest)]
             if self._on_frames is not None:
                 self._on_frames(self._frames, frames)
             # The shift with which the block's first frame was read when it was new.
             raised = self._tuner.offset_cents(HOP * (self._frames + self.config.min_lookahead_hops))
             block_frames = self._schedule.block_frames
-            if self._frames >= self._listens_from:
+            if self._frames >= self._first_detected_frame:
                 events += self._detector.push(self._frames, frames, block_frames, raised)
             self._frames += block_frames
         return self._noted(events)
@@ -217,7 +234,7 @@ class Stream:
     def finish(self) -> list[Event]:
         """End all notes, once everything after ``end`` has been heard; then the stream is over."""
         heard = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
-        if self._closed or heard < self._point.frames or self.due:
+        if self._closed or heard < self._point.frames or self.pending_windows:
             return self.close()
         events = self._noted(self._detector.finish(self.frames))
         return events + self.close()
@@ -243,14 +260,14 @@ class Stream:
         return self._schedule.late_frames
 
     @property
-    def refill_windows(self) -> int:
+    def preroll_windows(self) -> int:
         """Windows that prepare a network for this stream's next one."""
-        return -(-self.config.refill_hops // self._schedule.block_frames)
+        return -(-self.config.preroll_hops // self._schedule.block_frames)
 
     @property
     def replay_ms(self) -> float:
         """Maximum audio, in ms, between ``point`` and what has been transcribed."""
-        frames = self._detector.history_frames + self.config.refill_hops
+        frames = self._detector.history_frames + self.config.preroll_hops
         frames += 3 * self._schedule.block_frames  # to whole blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
 
@@ -272,12 +289,14 @@ class Stream:
         return max(frames, self._point.frames)
 
     @property
-    def frames_due(self) -> int:
+    def frames_after_pending(self) -> int:
         """What ``frames`` will be once all windows that are due have been heard."""
-        return max(self._schedule.first_frame(self._blocks + self.due), self._point.frames)
+        return max(
+            self._schedule.first_frame(self._blocks + self.pending_windows), self._point.frames
+        )
 
     @property
-    def heard_samples(self) -> int:
+    def processed_samples(self) -> int:
         """Samples at the sent rate, from the beginning, that what has been heard needed."""
         block = self._frames // self._schedule.block_frames - 1
         needed = self._ratio.inputs(self._schedule.end_sample(block)) if block >= 0 else 0
@@ -313,13 +332,13 @@ class Stream:
         return 1000.0 * held_frames * self.frame_s + self._resampler_ms
 
     def _replay_before(self, frames: int) -> Replay:
-        history_frames, refill_hops = self._detector.history_frames, self.config.refill_hops
-        return Replay.before(frames, self._schedule, self._ratio, history_frames, refill_hops)
+        history_frames, preroll_hops = self._detector.history_frames, self.config.preroll_hops
+        return Replay.before(frames, self._schedule, self._ratio, history_frames, preroll_hops)
 
     def _keep(self, samples: NDArray[np.float32]) -> None:
         self._received += len(samples)
-        unneeded = min(self._unneeded, len(samples))
-        self._unneeded -= unneeded
+        unneeded = min(self._skip_samples, len(samples))
+        self._skip_samples -= unneeded
         self._chunks.append(samples[unneeded:])
 
     def _stop_at(self, error: BadAudioError) -> None:

@@ -28,7 +28,7 @@ from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from service.audio.resample import RateRatio
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Mode, StreamOptions
 
-MOST_WINDOWS = 4  # windows that may be taken at once
+MAX_WINDOWS_PER_BATCH = 4  # windows that may be taken at once
 
 SEGMENT_FRAMES = 2048
 """Frames of a recording's segment, including those that are read again: 24 s, and 24 MB of
@@ -42,18 +42,18 @@ class WindowSchedule:
     Attributes:
         lookahead_hops: L, from the newest frame of a block to the end of its window.
         block_frames: k, frames per block; successive windows are k hops apart.
-        again_frames: older frames that are read again with each block.
+        repeated_frames: older frames that are read again with each block.
         late_frames: how many frames after its own may still decide a frame; blocks with as many are
             computed after the end of a stream.
     """
 
     lookahead_hops: int
     block_frames: int
-    again_frames: int = 0
+    repeated_frames: int = 0
     late_frames: int = 0
 
     def __post_init__(self) -> None:
-        oldest = self.lookahead_hops + self.block_frames + self.again_frames - 1
+        oldest = self.lookahead_hops + self.block_frames + self.repeated_frames - 1
         if self.lookahead_hops < 1 or self.block_frames < 1 or oldest > FRAMES:
             raise ValueError(f"{self} does not fit into a window of {FRAMES} frames")
 
@@ -70,7 +70,7 @@ class WindowSchedule:
         """Positions, among the model's FRAMES, of a block's frames and those read again, oldest
         first."""
         newest = FRAMES - self.lookahead_hops
-        return slice(newest - self.block_frames - self.again_frames + 1, newest + 1)
+        return slice(newest - self.block_frames - self.repeated_frames + 1, newest + 1)
 
     def first_frame(self, block: int) -> int:
         """The oldest frame of a block."""
@@ -96,7 +96,7 @@ class WindowSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class PendingWindows:
     """Windows of a stream whose samples have arrived, to be computed and heard in order.
 
     Attributes:
@@ -104,9 +104,9 @@ class Due:
         windows: how many are to be heard.
         new_hops: hops from each window to the next, and from the stream's last to the first.
         positions: of the network's FRAMES, those to be read.
-        refill: further windows before them, which only prepare a network that has not seen what
+        preroll: further windows before them, which only prepare a network that has not seen what
             came before.
-        shifts: of each window, the refill included, the bins by which the filterbank is
+        shifts: of each window, the preroll included, the bins by which the filterbank is
             read higher (``model.transcriber.FeatureStream``); empty: none is.
     """
 
@@ -114,24 +114,26 @@ class Due:
     windows: int
     new_hops: int
     positions: slice
-    refill: int = 0
+    preroll: int = 0
     shifts: tuple[int, ...] = ()
 
-    def read(self) -> list[tuple[NDArray[np.float32], int]]:
-        """Each window, [WINDOW], and its shift, oldest first, the refill included."""
-        count, step = self.refill + self.windows, self.new_hops * HOP
+    def iter_windows(self) -> list[tuple[NDArray[np.float32], int]]:
+        """Each window, [WINDOW], and its shift, oldest first, the preroll included."""
+        count, step = self.preroll + self.windows, self.new_hops * HOP
         starts = range(0, count * step, step)
         windows = [self.samples[start : start + WINDOW] for start in starts]
         return list(zip(windows, self.shifts or count * (0,), strict=True))
 
-    def part(self, first: int, count: int) -> Due:
-        """Some of the windows; ``first`` counts from the refill on."""
+    def subset(self, first: int, count: int) -> PendingWindows:
+        """Some of the windows; ``first`` counts from the preroll on."""
         step = self.new_hops * HOP
-        count = min(count, self.refill + self.windows - first)
-        refill = min(count, max(0, self.refill - first))
+        count = min(count, self.preroll + self.windows - first)
+        preroll = min(count, max(0, self.preroll - first))
         samples = self.samples[first * step : (first + count - 1) * step + WINDOW]
         shifts = self.shifts[first : first + count]
-        return replace(self, samples=samples, windows=count - refill, refill=refill, shifts=shifts)
+        return replace(
+            self, samples=samples, windows=count - preroll, preroll=preroll, shifts=shifts
+        )
 
 
 Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
@@ -141,7 +143,7 @@ class EngineError(RuntimeError):
     """The model failed, or nobody is there to run it."""
 
 
-class Computer(Protocol):
+class InferenceEngine(Protocol):
     """Computes segments of recordings, in this process or others, several at once.
 
     Attributes:
@@ -156,7 +158,7 @@ class Computer(Protocol):
     @property
     def workers(self) -> int: ...
 
-    def submit(self, segment: Due) -> Future[Probabilities]:
+    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         """The probabilities of a segment; fails with EngineError."""
         ...
 

@@ -20,9 +20,9 @@ from service.ops.metrics import Metrics
 from service.protocol.faults import ErrorCode, ProtocolError, server_error
 from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
-from service.stream.recording import ChosenModel, FileItem, Performance
+from service.stream.recording import ChosenModel, RecordingItem, TranscriptionResult
 from service.stream.segment_pipeline import FileProgress
-from service.stream.setup import chosen
+from service.stream.setup import describe_options
 
 logger = logging.getLogger(__name__)
 
@@ -40,15 +40,15 @@ class UploadLog:
     received: int = 0  # bytes of the request's body
     audio_s: float = 0.0  # transcribed
     config: ModelConfig | None = None  # of the model that transcribes it
-    performance: Performance | None = None
+    performance: TranscriptionResult | None = None
 
-    def take(self, step: list[FileItem]) -> None:
+    def take(self, step: list[RecordingItem]) -> None:
         for item in step:
             if isinstance(item, FileProgress):
                 self.audio_s = item.time_s
             elif isinstance(item, ChosenModel):
                 self.config = item.config
-            elif isinstance(item, Performance):
+            elif isinstance(item, TranscriptionResult):
                 self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
 
 
@@ -100,8 +100,8 @@ class HoldingResponse(StreamingResponse):
 
 
 async def write_lines(
-    first: list[FileItem],
-    steps: AsyncGenerator[list[FileItem], None],
+    first: list[RecordingItem],
+    steps: AsyncGenerator[list[RecordingItem], None],
     log: UploadLog,
     held: AsyncExitStack,
     options: StreamOptions,
@@ -109,17 +109,17 @@ async def write_lines(
 ) -> AsyncIterator[str]:
     """The lines of an NDJSON answer; the last is `done` unless the server itself failed. The
     upload's place is freed before it, so its client may send the next at once."""
-    step: list[FileItem] | None = first
+    step: list[RecordingItem] | None = first
     problem: ProtocolError | None = None
     log.take(first)
     assert log.config is not None
-    yield json.dumps({"type": "started", **chosen(options, log.config)}) + "\n"
+    yield json.dumps({"type": "started", **describe_options(options, log.config)}) + "\n"
     while step is not None:
         log.take(step)
         for item in step:
             if isinstance(item, FileProgress):
                 yield item.model_dump_json() + "\n"
-            elif not isinstance(item, ChosenModel | Performance) and (
+            elif not isinstance(item, ChosenModel | TranscriptionResult) and (
                 updates or not is_optional_event(item)
             ):
                 message = event_message(item)

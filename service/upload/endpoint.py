@@ -26,9 +26,9 @@ from service.protocol.options import FILE_OPTIONS, check_instruments
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.state import ServiceState
-from service.stream.recording import FileItem, transcribe_file
+from service.stream.recording import RecordingItem, transcribe_file
 from service.stream.segment_pipeline import FileProgress
-from service.stream.setup import chosen
+from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
     MUSICXML,
@@ -63,7 +63,7 @@ async def transcribe_recording(
     state: ServiceState = request.app.state.service
     client, settings, pool = request.scope[SCOPE_KEY], state.settings, state.pool
     async with AsyncExitStack() as stack:
-        stack.enter_context(state.upload_place(client))
+        stack.enter_context(state.reserve_upload(client))
         config = pool.config
         state.check_model(choices.model)
         try:
@@ -98,7 +98,7 @@ async def transcribe_recording(
         assert performance is not None
         assert log.config is not None
         if choices.answer == "json":
-            return JSONResponse({**performance.body, **chosen(options, log.config)})
+            return JSONResponse({**performance.to_json(), **describe_options(options, log.config)})
         if choices.answer == "midi":
             named = file_name(upload.filename, ".mid")
             return Response(performance.midi, media_type="audio/midi", headers=named)
@@ -132,7 +132,9 @@ async def receive_file(
     return upload
 
 
-async def in_thread(items: Generator[FileItem, None, None]) -> AsyncGenerator[list[FileItem], None]:
+async def in_thread(
+    items: Generator[RecordingItem, None, None],
+) -> AsyncGenerator[list[RecordingItem], None]:
     """The items of a recording, decoded and tracked in another thread, up to each progress."""
     steps = in_steps(items)
     try:
@@ -144,9 +146,11 @@ async def in_thread(items: Generator[FileItem, None, None]) -> AsyncGenerator[li
             await run_in_threadpool(steps.close)
 
 
-def in_steps(items: Generator[FileItem, None, None]) -> Generator[list[FileItem], None, None]:
+def in_steps(
+    items: Generator[RecordingItem, None, None],
+) -> Generator[list[RecordingItem], None, None]:
     """The items up to each progress, to the last, or to the fault that they end with."""
-    step: list[FileItem] = []
+    step: list[RecordingItem] = []
     with closing(items):
         try:
             for item in items:

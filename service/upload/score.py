@@ -72,7 +72,7 @@ async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()
     """`svg` answers with JSON: the engraved score, its beats and its bars."""
     state: ServiceState = request.app.state.service
     async with AsyncExitStack() as stack:
-        stack.enter_context(state.score_place(request.scope[SCOPE_KEY]))
+        stack.enter_context(state.reserve_score(request.scope[SCOPE_KEY]))
         limited = LimitedBody(request, state, MAX_BYTES, stack)
         received = await Request(request.scope, limited.receive).body()
         try:

@@ -1,107 +1,121 @@
-"""The service's workers: start and replace them, share out live sessions and segments."""
+"""Workers of the service: start and replace them, distribute live sessions and segments."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
 
-from model.config import ModelConfig
-from service.protocol.faults import internal_error
-from service.stream.windows import Due, EngineError, Probabilities
-from service.workers.link import MOST_UNANSWERED, Link, Relay
-from service.workers.messages import Computed, Hello, LoadedModel, Open, Setup, Stepped
+from model.config import HOP, ModelConfig
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.stream.windows import EngineError, PendingWindows, Probabilities
+from service.workers.connection import (
+    MAX_MISSED_PINGS,
+    SessionProxy,
+    WorkerConnection,
+)
+from service.workers.messages import (
+    BatchTiming,
+    LoadedModel,
+    ModelLoaded,
+    OpenSession,
+    SegmentResult,
+    WorkerConfig,
+)
 from service.workers.process import PROCESSES
-from service.workers.segments import ENDED, Asked, Segments
+from service.workers.segments import SERVICE_STOPPED, SegmentJob, SegmentQueue
 
 logger = logging.getLogger(__name__)
 
-MOST_WORKERS = 8
+MAX_WORKERS = 8
+MAX_PING_INTERVAL_S = 2.0
 _DRIVER = Path("/dev/nvidiactl")  # without it there is no CUDA
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # between starts that fail
+MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # between starts that fail
 
 
 class Observer(Protocol):
     """Counts what workers do; must be quick and must not raise."""
 
-    def stepped(self, step: Stepped) -> None: ...
-    def worker_ended(self) -> None: ...
+    def on_batch(self, timing: BatchTiming) -> None: ...
+    def on_worker_exit(self) -> None: ...
 
 
-class Pool:
-    """Workers with a copy of the model each (``service.stream.windows.Computer`` for recordings).
+class WorkerPool:
+    """Workers with a copy of the model each; also an ``InferenceEngine`` for recordings.
 
-    Everything is for the event loop that ``start`` runs in, except ``submit``, which may be called
-    from any other thread.
+    Use it from the event loop that ``start`` runs in. Only ``submit`` may be called from any
+    thread.
 
     Attributes:
-        config, card: of the model; known after ``start``, as what follows.
-        piano: computes with the model for pianos; None without one.
-        device: where they compute.
-        workers: how many.
-        windows: computed so far.
+        observer: counts what the workers do.
+
+    Attributes, valid after ``start``:
+        config, card: of the model.
+        piano: ``InferenceEngine`` of the model for pianos; None without one.
+        device: where the workers compute.
+        workers: number of workers.
+        window_s: seconds of one window in the warm-up.
     """
 
     def __init__(
         self,
-        setup: Setup,
+        setup: WorkerConfig,
         cores: int,
         workers: int | None = None,
         hang_timeout_s: float = 60.0,
-        observer: Observer | None = None,
         processes: bool = PROCESSES,
     ) -> None:
         """Args:
-        cores: that this service may use.
-        workers: None: one for each core of a CPU, at most MOST_WORKERS; one for a GPU.
-        hang_timeout_s: without an answer, after which a worker is replaced.
-        processes: whether several workers, or those of a GPU, may be processes.
+        cores: cores that this service may use.
+        workers: None: one for each core of a CPU, at most MAX_WORKERS; one for a GPU.
+        hang_timeout_s: time without a heartbeat after which a worker is replaced.
+        processes: True if several workers, or those of a GPU, may be processes.
         """
         self._setup, self._cores, self._wanted = setup, cores, workers
-        self._hang_timeout_s, self._observer, self._processes = hang_timeout_s, observer, processes
-        self._links: list[Link] = []
-        self._unplaced: set[Relay] = set()  # sessions without a worker
+        self._hang_timeout_s, self._processes = hang_timeout_s, processes
+        self.observer: Observer | None = None
+        self._workers: list[WorkerConnection] = []
         self._numbers = itertools.count(1)
-        self._segments = Segments(self._links)
+        self._segments = SegmentQueue(self._workers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False  # from `start` to `close`
         self.device = setup.device
-        self.windows = 0
 
     # -- life -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns when the workers have loaded the model. Raises EngineError if one cannot."""
+        """Wait until all workers have loaded the model. Raises EngineError if one cannot."""
         self._loop = asyncio.get_running_loop()
-        count = self._wanted or min(self._cores, MOST_WORKERS)
+        count = self._wanted or min(self._cores, MAX_WORKERS)
         device = self._setup.device
         on_gpu = device.startswith("cuda") or (device == "auto" and _DRIVER.exists())  # noqa: ASYNC240
         own_process = self._processes and (count > 1 or on_gpu)
         if not own_process:
             count = 1
-        hello = await self._launch_all(1 if on_gpu else count, own_process)
-        self.config: ModelConfig = hello.config
-        self.card: Mapping[str, Any] = hello.card
-        self.piano = None if hello.piano is None else PianoEngine(self, hello.piano)
-        self.device = hello.device
-        on_gpu = hello.device.startswith("cuda")
+        loaded = await self._launch_all(1 if on_gpu else count, own_process)
+        self.config: ModelConfig = loaded.config
+        self.card: Mapping[str, Any] = loaded.card
+        self.piano = None if loaded.piano is None else PianoEngine(self, loaded.piano)
+        self.window_s = loaded.window_s
+        self.device = loaded.device
+        on_gpu = loaded.device.startswith("cuda")
         self.workers = 1 if on_gpu and self._wanted is None else count
-        if missing := self.workers - len(self._links):
+        if missing := self.workers - len(self._workers):
             await self._launch_all(missing, own_process)
         self._running = True
-        self._keep(self._watch())
-        for link in [link for link in self._links if link.closed]:  # while others were loading
-            self._lost(link)
-        logger.info("workers: %d on %s, %s", len(self._links), self.device, self.config.name)
+        self._spawn(self._send_heartbeats())
+        for worker in [worker for worker in self._workers if not worker.is_ready]:
+            self._on_exit(worker)  # it exited while others were loading
+        logger.info("workers: %d on %s, %s", len(self._workers), self.device, self.config.name)
 
-    async def _launch_all(self, count: int, own_process: bool) -> Hello:
-        """What the first says. Raises EngineError; then there are no workers."""
+    async def _launch_all(self, count: int, own_process: bool) -> ModelLoaded:
+        """Return the first one's message. Raises EngineError; then there are no workers."""
         try:
             return (await asyncio.gather(*(self._launch(own_process) for _ in range(count))))[0]
         except BaseException:
@@ -109,142 +123,118 @@ class Pool:
             raise
 
     async def close(self) -> None:
-        """End all workers; sessions and segments that are under way fail. Idempotent."""
+        """Stop all workers and fail their sessions and segments. Idempotent."""
         self._running = False
         for task in self._tasks:
             task.cancel()
-        for link in list(self._links):
-            self._retire(link)
+        for worker in list(self._workers):
+            self._remove(worker)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._segments.close()
-        self._give_up_unplaced()
 
     @property
-    def ready(self) -> bool:
-        """Whether a worker is there."""
-        return any(link.up for link in self._links)
+    def is_ready(self) -> bool:
+        """True if at least one worker is ready."""
+        return any(worker.is_ready for worker in self._workers)
 
     @property
-    def hangs(self) -> bool:
-        """Whether a worker that cannot be replaced, a thread, does not answer."""
-        return any(link.hangs for link in self._links)
+    def is_unresponsive(self) -> bool:
+        """True if a worker that cannot be replaced, a thread, is unresponsive."""
+        return any(worker.is_unresponsive for worker in self._workers)
 
-    # -- live sessions ----------------------------------------------------------------------------
+    # -- live sessions and recordings -------------------------------------------------------------
 
-    def open_session(self, opening: Open) -> Relay:
-        """Open a session in the worker that has least to do; its number is set here."""
-        session = Relay(replace(opening, stream=next(self._numbers)), self.config)
-        self._place(session)
-        return session
+    def windows_per_s(self, frames_per_window: int) -> float:
+        """Return the windows that a live session requires per second."""
+        return self.config.sample_rate / HOP / frames_per_window
 
-    def close_session(self, session: Relay) -> None:
-        """It is over, or nobody waits for it any more."""
-        session.drop()
-        self._unplaced.discard(session)
+    def open_session(self, opening: OpenSession) -> SessionProxy:
+        """Open a session at the least loaded worker and set its number. Raises ProtocolError if no
+        worker is ready."""
+        ready = [worker for worker in self._workers if worker.is_ready]
+        if not ready:
+            raise ProtocolError(ErrorCode.NOT_READY, "no worker is running: retry later")
+        worker = min(ready, key=lambda worker: (worker.is_late, worker.windows_per_s))
+        windows_per_s = self.windows_per_s(opening.options.frames_per_window)
+        return SessionProxy(replace(opening, stream=next(self._numbers)), windows_per_s, worker)
 
-    def _place(self, session: Relay) -> None:
-        """In a worker; without any, in the next that starts."""
-        up = [link for link in self._links if link.up]
-        if up:
-            session.move_to(min(up, key=lambda link: link.load))
-        else:
-            self._unplaced.add(session)
-
-    # -- recordings -------------------------------------------------------------------------------
-
-    def submit(self, segment: Due, for_piano: bool = False) -> Future[Probabilities]:
-        asked = Asked(segment, for_piano)
+    def submit(self, segment: PendingWindows, for_piano: bool = False) -> Future[Probabilities]:
+        job = SegmentJob(segment, for_piano)
         try:
-            self._loop.call_soon_threadsafe(self._segments.ask, asked)
-        except RuntimeError:  # it has ended
-            asked.fail(ENDED)
-        return asked.future
+            self._loop.call_soon_threadsafe(self._segments.submit, job)
+        except RuntimeError:  # the loop is closed
+            job.fail(SERVICE_STOPPED)
+        return job.future
 
     # -- workers ----------------------------------------------------------------------------------
 
-    async def _launch(self, own_process: bool) -> Hello:
+    async def _launch(self, own_process: bool) -> ModelLoaded:
         """Start a worker. Raises EngineError or OSError; then there is none."""
-        link = Link(own_process, self._worked, self._lost)
-        self._links.append(link)
+        worker = WorkerConnection(own_process, self._on_result, self._on_exit)
+        self._workers.append(worker)
         try:
-            return await link.start(self._setup)
+            return await worker.start(self._setup)
         except (EngineError, OSError):
-            self._retire(link)
+            self._remove(worker)
             raise
 
-    def _worked(self, link: Link, done: Computed | Stepped) -> None:
-        if isinstance(done, Computed):
-            self._segments.computed(link, done)
-            return
-        self.windows += done.windows
-        if self._observer is not None:
-            self._observer.stepped(done)
+    def _on_result(self, worker: WorkerConnection, result: SegmentResult | BatchTiming) -> None:
+        if isinstance(result, SegmentResult):
+            self._segments.on_result(worker, result)
+        elif self.observer is not None:
+            self.observer.on_batch(result)
 
-    def _lost(self, link: Link) -> None:
-        """A worker has ended: others go on with what it had, and another takes its place."""
-        if link not in self._links or not self._running or link.hello is None:
+    def _on_exit(self, worker: WorkerConnection) -> None:
+        """Compute its segments elsewhere and start another worker."""
+        if worker not in self._workers or not self._running:
             return
-        self._links.remove(link)
-        logger.error("a worker has ended: starting another")
-        if self._observer is not None:
-            self._observer.worker_ended()
-        self._segments.lost(link)
-        sessions, link.sessions = link.sessions, {}
-        for session in sessions.values():
-            if session.lost():
-                self._place(session)
-        self._keep(self._replace(link))
+        self._workers.remove(worker)
+        logger.error("a worker exited: starting another")
+        if self.observer is not None:
+            self.observer.on_worker_exit()
+        self._segments.on_worker_exit(worker)
+        self._spawn(self._replace(worker))
 
-    async def _replace(self, link: Link) -> None:
-        await asyncio.to_thread(link.wait)
-        pause_s = FIRST_PAUSE_S
+    async def _replace(self, worker: WorkerConnection) -> None:
+        await worker.wait_closed()
+        pause_s = MIN_PAUSE_S
         while True:
             try:
-                await self._launch(own_process=link.own_process)
+                await self._launch(worker.own_process)
                 break
             except (EngineError, OSError) as error:
-                logger.error("no worker: %s; next attempt in %.0f s", error, pause_s)
-                if not self._links:  # nor may another that is starting go on with them
-                    self._give_up_unplaced()
+                logger.error("cannot start a worker: %s; retry in %.0f s", error, pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-        self._segments.share_out()
-        unplaced, self._unplaced = self._unplaced, set()
-        for session in unplaced:
-            self._place(session)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+        self._segments.dispatch()
 
-    def _give_up_unplaced(self) -> None:
-        for session in self._unplaced:
-            session.give_up(internal_error())
-        self._unplaced.clear()
+    def _remove(self, worker: WorkerConnection) -> None:
+        if worker in self._workers:
+            self._workers.remove(worker)
+            worker.kill()
+            self._spawn(worker.wait_closed())
 
-    def _retire(self, link: Link) -> None:
-        if link in self._links:
-            self._links.remove(link)
-            for session in link.sessions.values():
-                session.give_up(internal_error())
-            link.kill()
-            self._keep(asyncio.to_thread(link.wait))
-
-    async def _watch(self) -> None:
+    async def _send_heartbeats(self) -> None:
+        interval_s = min(self._hang_timeout_s / MAX_MISSED_PINGS, MAX_PING_INTERVAL_S)
+        max_missed = round(self._hang_timeout_s / interval_s)
         while True:
-            await asyncio.sleep(self._hang_timeout_s / MOST_UNANSWERED)
-            for link in list(self._links):
-                link.look()
-                if link.hangs and link.own_process:
-                    logger.error("a worker hangs: ending it")
-                    link.kill()
+            await asyncio.sleep(interval_s)
+            for worker in list(self._workers):
+                worker.send_heartbeat(max_missed)
+                if worker.is_unresponsive and worker.own_process:
+                    logger.error("a worker is unresponsive: killing it")
+                    worker.kill()
 
-    def _keep(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 class PianoEngine:
-    """A pool's second model, for recordings of pianos (``service.stream.windows.Computer``)."""
+    """``InferenceEngine`` of a pool's second model, for recordings of pianos."""
 
-    def __init__(self, pool: Pool, model: LoadedModel) -> None:
+    def __init__(self, pool: WorkerPool, model: LoadedModel) -> None:
         self.config, self.card = model
         self._pool = pool
 
@@ -252,15 +242,15 @@ class PianoEngine:
     def workers(self) -> int:
         return self._pool.workers
 
-    def submit(self, segment: Due) -> Future[Probabilities]:
+    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         return self._pool.submit(segment, for_piano=True)
 
 
 class BackgroundPool:
-    """A ``pool`` for a program without an event loop: its own runs in a thread."""
+    """A ``pool`` for a program without an event loop: runs one in a thread."""
 
-    def __init__(self, pool: Pool) -> None:
-        """Returns when the workers have loaded the model. Raises EngineError if one cannot."""
+    def __init__(self, pool: WorkerPool) -> None:
+        """Wait until the workers have loaded the model. Raises EngineError if one cannot."""
         self.pool = pool
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="workers", daemon=True)
@@ -272,7 +262,7 @@ class BackgroundPool:
             raise
 
     def close(self) -> None:
-        """End the workers; idempotent."""
+        """Stop the workers. Idempotent."""
         if self._loop.is_closed():
             return
         asyncio.run_coroutine_threadsafe(self.pool.close(), self._loop).result()

@@ -1,9 +1,8 @@
-"""Starts a worker: a process, or a thread of this one.
+"""Starts a worker: a process, or a thread of this process.
 
-Threads of one interpreter take turns at its lock: a window is some hundred small operations, each
-of which gives the lock back and takes it again. So if a CPU has several cores, or a GPU computes
-beside an event loop, workers are processes. A worker never outlives the service: it ends when its
-socket is closed.
+Python threads contend for the GIL. One window needs hundreds of small operations, each of which
+releases and re-acquires it. Workers are therefore processes on multi-core CPUs and on GPUs. A
+worker never outlives the service: it exits when its socket is closed.
 """
 
 import mmap
@@ -12,10 +11,11 @@ import socket
 import subprocess
 import sys
 import threading
+from multiprocessing.connection import Connection
 
 PROCESSES = hasattr(os, "memfd_create")  # Linux
-_LONGEST_WAIT_S = 5.0  # for a thread
-# Ctrl-C and a system's end are sent to all of a group: the service decides, from the first moment.
+_MAX_WAIT_S = 5.0  # for a thread
+# Terminals and service managers signal the whole process group: only the service handles it.
 _MAIN = """
 from signal import SIG_IGN, SIGINT, SIGTERM, signal
 signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN)
@@ -25,7 +25,7 @@ main()
 
 
 class WorkerProcess:
-    """A worker in a process of its own.
+    """A worker in a separate process.
 
     Attributes:
         socket: the service's end.
@@ -44,20 +44,20 @@ class WorkerProcess:
         other.close()
 
     def memory(self, size: int) -> mmap.mmap:
-        """The slots, once it has loaded the model."""
+        """Map the slots, once the worker has loaded the model."""
         return mmap.mmap(self._memory.fileno(), size)
 
     def kill(self) -> None:
         self._process.kill()
 
     def wait(self) -> None:
-        """Wait for it to exit; blocks."""
+        """Wait until it has exited; blocks."""
         self._process.wait()
         self._memory.close()
 
 
 class WorkerThread:
-    """The same as a thread, for a single core or a system without memory files."""
+    """A worker in a thread, for a single core or a system without memory files."""
 
     def __init__(self) -> None:
         self.socket, other = socket.socketpair()
@@ -67,7 +67,7 @@ class WorkerThread:
     def _run(self, other: socket.socket) -> None:
         from service.workers.worker import run  # with torch, which takes seconds
 
-        run(other, self._map)
+        run(Connection(other.detach()), self._map)
 
     def _map(self, size: int) -> mmap.mmap:
         self._shared = mmap.mmap(-1, size)
@@ -77,7 +77,7 @@ class WorkerThread:
         return self._shared
 
     def kill(self) -> None:
-        """It ends after its step."""
+        """Do nothing: a thread exits after its step, once its socket is closed."""
 
     def wait(self) -> None:
-        self._thread.join(_LONGEST_WAIT_S)
+        self._thread.join(_MAX_WAIT_S)

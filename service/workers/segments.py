@@ -1,8 +1,8 @@
-"""Segments of recordings, shared out over the workers, with the same bits from whichever.
+"""Segments of recordings, distributed over the workers, with the same bits from each.
 
 Up to the middle of the network a stream's windows are computed one after the other, so a recording
 that is one stream would keep one core busy. What a stream keeps is a function of its last
-``ModelConfig.refill_hops`` hops. A segment therefore begins with the windows before it, which
+``ModelConfig.preroll_hops`` hops. A segment therefore begins with the windows before it, which
 nothing reads, and then has the bits of a single pass::
 
     windows    0 .............. 63 | 64 ............ 127 | 128 ...
@@ -21,87 +21,89 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.stream.windows import Due, EngineError, Probabilities
-from service.workers.link import Link
-from service.workers.messages import SLOTS, Computed, Segment
+from service.stream.windows import EngineError, PendingWindows, Probabilities
+from service.workers.connection import WorkerConnection
+from service.workers.messages import SLOTS, Segment, SegmentResult
 
-ENDED = "the service has ended"
-_ELSEWHERE = np.zeros(0, np.float32)
+SERVICE_STOPPED = "the service has stopped"
+_NO_SAMPLES = np.zeros(0, np.float32)  # they are in shared memory
 
 
-class Asked:
-    """A segment that a recording waits for; made in any thread."""
+class SegmentJob:
+    """A segment and the future of its probabilities; may be created in any thread."""
 
-    def __init__(self, segment: Due, for_piano: bool = False) -> None:
+    def __init__(self, segment: PendingWindows, for_piano: bool = False) -> None:
         self.segment = segment
         self.for_piano = for_piano
         self.future: Future[Probabilities] = Future()
 
-    def begin(self) -> bool:
-        """Whether somebody waits for it; if so, it cannot be cancelled any more."""
+    def start(self) -> bool:
+        """Return False if the caller has cancelled it; otherwise it can no longer be cancelled."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def fail(self, error: str) -> None:
-        if self.begin():
+        if self.start():
             self.future.set_exception(EngineError(error))
 
 
-class Segments:
-    """Those that wait or are computed. Used from the event loop."""
+class SegmentQueue:
+    """Segments that wait or are being computed. Used from the event loop."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
-        """links: the workers, as they come and go."""
-        self._links = links
-        self._waiting: deque[Asked] = deque()
-        self._computing: dict[tuple[Link, int], Asked] = {}  # by slot
+    def __init__(self, workers: Sequence[WorkerConnection]) -> None:
+        """workers: the present workers; the pool changes this list."""
+        self._workers = workers
+        self._waiting: deque[SegmentJob] = deque()
+        self._computing: dict[tuple[WorkerConnection, int], SegmentJob] = {}  # by slot
         self._closed = False
 
-    def ask(self, asked: Asked) -> None:
+    def submit(self, job: SegmentJob) -> None:
         if self._closed:
-            asked.fail(ENDED)
+            job.fail(SERVICE_STOPPED)
             return
-        self._waiting.append(asked)
-        self.share_out()
+        self._waiting.append(job)
+        self.dispatch()
 
-    def share_out(self) -> None:
-        """Give waiting segments to workers with a free slot, the freest first."""
+    def dispatch(self) -> None:
+        """Send waiting segments to the workers with the most free slots."""
         while self._waiting:
-            ways = [[(link, slot) for slot in range(SLOTS)] for link in self._links if link.up]
-            free = [[place for place in way if place not in self._computing] for way in ways]
-            places = max(free, key=len, default=[])
-            if not places:
+            free = [
+                [(worker, slot) for slot in range(SLOTS) if (worker, slot) not in self._computing]
+                for worker in self._workers
+                if worker.is_ready
+            ]
+            slots = max(free, key=len, default=[])
+            if not slots:
                 return
-            asked = self._waiting.popleft()
-            if not asked.begin():
+            job = self._waiting.popleft()
+            if not job.start():
                 continue
-            link, slot = places[0]
-            self._computing[link, slot] = asked
-            samples = asked.segment.samples
-            link.samples[slot, : len(samples)] = samples
-            due = replace(asked.segment, samples=_ELSEWHERE)
-            link.send(Segment(slot, len(samples), due, asked.for_piano))
+            worker, slot = slots[0]
+            self._computing[worker, slot] = job
+            samples = job.segment.samples
+            worker.samples[slot, : len(samples)] = samples
+            due = replace(job.segment, samples=_NO_SAMPLES)
+            worker.send(Segment(slot, len(samples), due, job.for_piano))
 
-    def computed(self, link: Link, done: Computed) -> None:
-        """A worker has written a segment's probabilities into its slot, or failed on it."""
-        asked = self._computing.pop((link, done.slot))
-        if done.error is not None:
-            asked.fail(done.error)
+    def on_result(self, worker: WorkerConnection, result: SegmentResult) -> None:
+        job = self._computing.pop((worker, result.slot))
+        if result.error is not None:
+            job.fail(result.error)
         else:
-            # Copied: whoever reads it may be slow.
-            values = link.probabilities[done.slot, : math.prod(done.shape)].copy()
-            asked.future.set_result(values.reshape(done.shape))
-        self.share_out()
+            # Copied, because the reader may be slow and the slot is needed again.
+            values = worker.probabilities[result.slot, : math.prod(result.shape)].copy()
+            job.future.set_result(values.reshape(result.shape))
+        self.dispatch()
 
-    def lost(self, link: Link) -> None:
-        """A worker has ended: others compute what it had."""
-        lost = [key for key in self._computing if key[0] is link]
+    def on_worker_exit(self, worker: WorkerConnection) -> None:
+        """Queue the worker's segments again, before all others."""
+        lost = [key for key in self._computing if key[0] is worker]
         self._waiting.extendleft([self._computing.pop(key) for key in reversed(lost)])
-        self.share_out()
+        self.dispatch()
 
     def close(self) -> None:
-        """What waits fails."""
+        """Fail all queued and running segments with EngineError, and reject later ones."""
         self._closed = True
-        for asked in [*self._waiting, *self._computing.values()]:
-            asked.fail(ENDED)
+        for job in [*self._waiting, *self._computing.values()]:
+            job.fail(SERVICE_STOPPED)
         self._waiting.clear()
         self._computing.clear()

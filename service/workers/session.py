@@ -33,11 +33,11 @@ from service.protocol.server_messages import (
 from service.score.analysis import analyse
 from service.score.live import CONTEXT_S, LiveBeats
 from service.stream.resume import checkpoint_of, resume_point
-from service.stream.setup import chosen
+from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES, Stream
-from service.workers.messages import Open, Said
+from service.workers.messages import OpenSession, SessionOutput
 
-PROGRESS_S = 0.5  # from one `progress` of a session to the next, beside those that follow notes
+PROGRESS_S = 0.5  # between `progress` messages, in addition to those that follow notes
 
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # of a piano: A0 to C8
@@ -45,63 +45,54 @@ _FULL = 255  # the byte of probability 1
 
 
 class LiveSession:
-    """Turns what a stream finds into the messages of the protocol.
+    """Turns the events of a stream into messages of the protocol.
 
-    A `progress` follows the notes of each step at once. Its checkpoint covers exactly the notes
-    sent before it, so whoever has it, the client or the service, can go on from there. After the
-    audio's end there is none: all that follows is said at once.
+    A `progress` follows the notes of each step at once. Its checkpoint covers exactly the events
+    sent before it, so a client that has it can resume from there. After the end of the audio there
+    is none, because all remaining messages are sent at once.
 
     Attributes:
         number: of the stream, between the service and the worker.
-        features: of its network; the worker's, as what follows.
-        waiting: among the sessions whose windows are due.
+        features: streaming state of the network; set by the worker.
+        is_queued: True if the worker will compute a window of it; set by the worker.
     """
 
     features: FeatureStream
-    waiting = False
+    is_queued = False
 
-    def __init__(self, opening: Open, config: ModelConfig, settings: TrackerSettings) -> None:
-        """Raises ProtocolError if the stream cannot be opened so, or not continued there."""
+    def __init__(
+        self, opening: OpenSession, config: ModelConfig, settings: TrackerSettings
+    ) -> None:
+        """Raises ProtocolError if the options or the checkpoint are impossible."""
         self._opening = opening
         self.number = opening.stream
-        known = opening.known
-        before = known.checkpoint
-        self._heat = _Heat() if opening.heat else None
+        resume = opening.resume
+        self._frames = _FrameBuffer() if opening.frames else None
         self.stream = Stream(
             config,
             settings,
             opening.audio,
             opening.options,
             max_notes=MAX_NOTES,
-            on_frames=self._heat.add if self._heat else None,
-            resume=resume_point(before) if before else None,
+            on_frames=self._frames.add if self._frames else None,
+            resume=resume_point(resume) if resume else None,
         )
-        if self._heat and known.messages:
-            self._heat.begin(known.heat_frame)
-        elif self._heat and before:  # later frames were not final when the earlier session ended
-            self._heat.begin(max(0, before.frames - self.stream.late_frames))
-        self.stream.score.restore(known.score)
-        self._beats: LiveBeats | None = None
-        if opening.beats:
-            self._beats = known.beats or LiveBeats(self._heard_s)
-        self._beats_kept = len(self._beats.reported) if self._beats else 0
-        # Events that the client has from before it reconnected; a `progress` of ours covers them.
-        self._skip = known.skip
-        self._seq = known.messages
-        self._fed_bytes = self._flushed = self._heard = 0
-        # Windows to be heard before, the frame that they lead to, id.
+        if self._frames and resume:  # later frames were not final when the earlier session ended
+            self._frames.start_at(max(0, resume.frames - self.stream.late_frames))
+        self._beats = LiveBeats(self._processed_s) if opening.beats else None
+        self._skip_events = resume.known_events if resume else 0
+        self._seq = 0
+        self._fed_bytes = self._reported_bytes = self._flushed = self._windows = 0
+        # Windows to process before, the frame that they lead to, id.
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
-        self._told: tuple[int, int] | None = None  # by the last progress
-        self._told_s = monotonic()
-        self._said_bytes = 0
-        self._draft = Said(self.number)  # what will be said next
-        if not known.messages:
-            self._put(self._ready(config))
-            self._draft.opened = self.stream.totals
+        self._reported: tuple[int, int] | None = None  # in the last `progress`
+        self._reported_at_s = monotonic()
+        self._pending = SessionOutput(self.number, initial_totals=self.stream.totals)
+        self._queue(self._ready(config))
 
-    # -- what comes in ----------------------------------------------------------------------------
+    # -- input ----------------------------------------------------------------------------
 
     def feed(self, audio: bytes) -> None:
         self._fed_bytes += len(audio)
@@ -110,74 +101,74 @@ class LiveSession:
             self.end("error", self.stream.fault)
 
     def flush(self, name: str) -> None:
-        """Answered once all earlier audio has been transcribed."""
-        self._flushes.append((self._heard + self.stream.due, self.stream.frames_due, name))
-        self._answer_flushes()
+        """Acknowledge with `flushed` once all earlier audio has been transcribed."""
+        self._flushes.append(
+            (self._windows + self.stream.pending_windows, self.stream.frames_after_pending, name)
+        )
+        self._acknowledge_flushes()
 
     def end(self, reason: DoneReason, error: ProtocolError | None) -> None:
-        """No more audio comes; the stream's last windows become due."""
+        """No more audio follows; the stream's last windows become pending."""
         if self._end is None:
             self._end = reason, error
             if error is not None:
-                self._put(Error.of(error))
+                self._queue(Error.of(error))
             elif reason == "draining":
-                self._put(Draining())
+                self._queue(Draining())
             self.stream.end()
 
-    def hear(self, probabilities: NDArray[np.float32]) -> None:
-        """Take the probabilities of the stream's next windows."""
-        self._say(self.stream.hear(probabilities))
-        if self._beats is not None and self._known_s >= self._beats.due_s:
+    def process_predictions(self, probabilities: NDArray[np.float32]) -> None:
+        """Process the probabilities of the stream's next windows."""
+        self._send_events(self.stream.process_predictions(probabilities))
+        if self._beats is not None and self._decided_s >= self._beats.due_s:
             notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
-            self._put(*(Beat(**asdict(one)) for one in self._beats.update(notes, self._known_s)))
-        self._heard += len(probabilities)
-        self._answer_flushes()
+            self._queue(
+                *(Beat(**asdict(one)) for one in self._beats.update(notes, self._decided_s))
+            )
+        self._windows += len(probabilities)
+        self._acknowledge_flushes()
         if self.stream.fault is not None:
             self.end("error", self.stream.fault)
 
     def fail(self) -> None:
-        """The server failed on this session: it ends here, with the notes that it has."""
+        """End the session after an internal error, with the notes that it has."""
         fault = internal_error()
         self._end = "error", fault
         self._beats = None
-        self._put(Error.of(fault))
+        self._queue(Error.of(fault))
         self._finish(self.stream.close())
 
-    # -- what goes out ----------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------
 
     @property
     def ending(self) -> bool:
-        """Whether no more audio comes."""
+        """True if no more audio follows."""
         return self._end is not None
 
-    def said(self, now_s: float) -> Said | None:
-        """What there is to say, if anything; to be asked after every step, and now and then."""
+    def collect_output(self, now_s: float) -> SessionOutput | None:
+        """Return the pending output, if any. Call it after every step and at each poll."""
         if self._end is None:
-            self._report(now_s)
+            self._maybe_report_progress(now_s)
         elif not self._finished:
-            if self.stream.due:
+            if self.stream.pending_windows:
                 return None
             self._finish_regularly()
-        said, byte_rate = self._draft, self._opening.audio.byte_rate
-        due_s = self.stream.due * self._opening.options.frames_per_window * self.stream.frame_s
-        said.taken_bytes = self._fed_bytes - int(due_s * byte_rate)
-        silent = not said.texts and said.checkpoint is None
-        if silent and said.taken_bytes - self._said_bytes < byte_rate // 4:
+        output, byte_rate = self._pending, self._opening.audio.byte_rate
+        windows = self.stream.pending_windows
+        pending_s = windows * self._opening.options.frames_per_window * self.stream.frame_s
+        output.transcribed_bytes = self._fed_bytes - int(pending_s * byte_rate)
+        if not output.messages and output.transcribed_bytes - self._reported_bytes < byte_rate // 4:
             return None
-        self._said_bytes, self._draft = said.taken_bytes, Said(self.number)
-        said.flushed, said.skip = self._flushed, self._skip
-        said.score = self.stream.score.take_new_notes() if said.checkpoint else None
-        said.heat_frame = self._heat.next_frame if self._heat else 0
-        said.behind_s = self.stream.behind_ms / 1000
-        if self._beats is not None:
-            said.beats = self._beats.since(self._beats_kept)
-            self._beats_kept = len(self._beats.reported)
-        return said
+        self._reported_bytes = output.transcribed_bytes
+        self._pending = SessionOutput(self.number)
+        output.flushed = self._flushed
+        output.behind_s = self.stream.behind_ms / 1000
+        return output
 
     def _ready(self, config: ModelConfig) -> Ready:
-        """The message that states the options in effect."""
+        """Return the message with the effective options."""
         opening, delay = self._opening, self.stream.delay
-        described = chosen(opening.options, config)
+        described = describe_options(opening.options, config)
         return Ready(
             **described | {"instruments": described["instruments"] or None},
             session_id=opening.session_id,
@@ -192,55 +183,50 @@ class LiveSession:
             limits=opening.limits,
         )
 
-    def _say(self, events: list[Event]) -> None:
-        """Say events and, until the audio has ended, the point that they lead to."""
-        if self._heat is not None and (frames := self._heat.take()) is not None:
-            self._put(frames)
+    def _send_events(self, events: list[Event]) -> None:
+        """Queue events and, until the audio has ended, a `progress` with their checkpoint."""
+        if self._frames is not None and (frames := self._frames.pop()) is not None:
+            self._queue(frames)
         delay = self.stream.delay
         for event in events:
             if is_optional_event(event) and not self._opening.updates:
                 continue
-            if self._skip:
-                self._skip -= 1
+            if self._skip_events:
+                self._skip_events -= 1
                 continue
             if event.kind == "note_on":
-                self._draft.note_ons += 1
+                self._pending.note_ons += 1
             if event.kind in ("note_on", "note_off", "pedal"):
                 delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
-                self._draft.due_s.append(event.time_s + delay_ms / 1000)
-            self._put(event_message(event))
-        if self._end is None and events and not self._skip:
-            self._put_progress()
+                self._pending.event_deadlines_s.append(event.time_s + delay_ms / 1000)
+            self._queue(event_message(event))
+        if self._end is None and events and not self._skip_events:
+            self._queue_progress()
 
-    def _report(self, now_s: float) -> None:
-        if now_s - self._told_s < PROGRESS_S:
+    def _maybe_report_progress(self, now_s: float) -> None:
+        if now_s - self._reported_at_s < PROGRESS_S:
             return
-        self._told_s = now_s
-        if self._state == self._told:
-            return
-        if self._skip:
-            self._told, self._draft.checkpoint = self._state, self._checkpoint()
-        else:
-            self._put_progress()
+        self._reported_at_s = now_s
+        if self._progress != self._reported and not self._skip_events:
+            self._queue_progress()
 
-    def _put_progress(self) -> None:
-        self._told = received, frames = self._state
-        self._draft.checkpoint = checkpoint = self._checkpoint()
-        self._put(
+    def _queue_progress(self) -> None:
+        self._reported = received, frames = self._progress
+        self._queue(
             Progress(
                 received_samples=received,
                 frames=frames,
                 time_s=round(frames * self.stream.frame_s, 6),
                 behind_ms=round(self.stream.behind_ms, 1),
-                checkpoint=checkpoint,
+                checkpoint=self._checkpoint(),
             )
         )
 
-    def _answer_flushes(self) -> None:
-        while self._flushes and self._flushes[0][0] <= self._heard:
+    def _acknowledge_flushes(self) -> None:
+        while self._flushes and self._flushes[0][0] <= self._windows:
             self._flushed += 1
             _, frame, name = self._flushes.popleft()
-            self._put(Flushed(id=name, frame=frame))
+            self._queue(Flushed(id=name, frame=frame))
 
     def _finish_regularly(self) -> None:
         assert self._end is not None
@@ -250,76 +236,73 @@ class LiveSession:
         fault = self.stream.fault or (self.stream.incomplete if reason == "stop" else None)
         if error is None and fault is not None:
             self._end = "error", fault
-            self._put(Error.of(fault))
+            self._queue(Error.of(fault))
         self._finish(events)
 
     def _finish(self, events: list[Event]) -> None:
         assert self._end is not None
         reason, error = self._end
         self._finished = True
-        self._say(events)
+        self._send_events(events)
         totals = self.stream.totals
         midi = base64.b64encode(self.stream.score.midi(self._last_beats())).decode()
-        self._put(Done(reason=reason, totals=totals, midi_base64=midi))
+        self._queue(Done(reason=reason, totals=totals, midi_base64=midi))
         close_code = CloseCode.GOING_AWAY if reason == "draining" else CloseCode.NORMAL
-        self._draft.ended = reason, close_code, totals
+        self._pending.final_state = reason, close_code, totals
         if error is not None:
-            self._draft.ended = error.code, error.code.close_code, totals
+            self._pending.final_state = error.code, error.code.close_code, totals
 
     def _last_beats(self) -> Tempo:
-        """Say them; returns the tempo of the MIDI file."""
+        """Queue the last beats; return the tempo of the MIDI file."""
         if self._beats is None:
             return DEFAULT_TEMPO
         notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
-        self._put(*(Beat(**asdict(one)) for one in self._beats.finish(notes, self._heard_s)))
+        self._queue(*(Beat(**asdict(one)) for one in self._beats.finish(notes, self._processed_s)))
         return analyse(self.stream.score.notes, reported=self._beats.reported).tempo
 
-    def _put(self, *messages: ServerMessage) -> None:
+    def _queue(self, *messages: ServerMessage) -> None:
         for message in messages:
             message.seq = self._seq
             self._seq += 1
-            self._draft.texts.append(message.model_dump_json(exclude_none=True))
+            self._pending.messages.append(message.model_dump_json(exclude_none=True))
 
     def _checkpoint(self) -> Checkpoint:
         return checkpoint_of(self._opening.session_id, self.stream.point)
 
     @property
-    def _state(self) -> tuple[int, int]:
+    def _progress(self) -> tuple[int, int]:
         return self.stream.totals.received_samples, self.stream.frames
 
     @property
-    def _heard_s(self) -> float:
+    def _processed_s(self) -> float:
         return self.stream.frames * self.stream.frame_s
 
     @property
-    def _known_s(self) -> float:
-        """All that began or ended before has been said."""
+    def _decided_s(self) -> float:
+        """Time in s before which all onsets and offsets have been sent."""
         delay = self.stream.delay
-        return self._heard_s - max(delay.note_on_ms, delay.note_off_ms) / 1000
+        return self._processed_s - max(delay.note_on_ms, delay.note_off_ms) / 1000
 
 
-class _Heat:
-    """The probabilities of the frames that have been heard, until they are sent.
-
-    Bounded, because they are taken after every step.
-    """
+class _FrameBuffer:
+    """Buffers frame probabilities until they are sent, which is after every step."""
 
     def __init__(self) -> None:
         self.next_frame = self._first_frame = 0
         self._blocks: list[NDArray[np.uint8]] = []
 
-    def begin(self, first_frame: int) -> None:
-        """The client has the frames before."""
+    def start_at(self, first_frame: int) -> None:
+        """Skip the frames before, which the client has."""
         self.next_frame = self._first_frame = first_frame
 
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
-        """Adds the next frames, shape [heads, n, 128]; only the first head is used."""
+        """Add the next frames, shape [heads, n, 128]; only the first head is used."""
         known = max(0, self._first_frame - first_frame)
         pitches = probabilities[0, known:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
         if len(pitches):
             self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
 
-    def take(self) -> Frames | None:
+    def pop(self) -> Frames | None:
         if not self._blocks:
             return None
         values = np.concatenate(self._blocks)

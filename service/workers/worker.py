@@ -1,9 +1,9 @@
 """A worker: live sessions and segments of recordings, computed in one thread.
 
-    take what has arrived -> compute one step -> send what there is to say -> again
+    handle the messages that have arrived -> compute one step -> send the output -> repeat
 
-A step is a batch of windows that are due, of live sessions first and else of one segment, so that
-a live window waits for one step at most.
+A step is one batch of pending windows: of live sessions first, else of one segment. A live window
+therefore waits for at most one step.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import gc
 import logging
 import mmap
 import os
-import select
-import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.connection import Connection
 
 from model.transcriber import FeatureStream
 from service.engine.cuda_graphs import MAX_STEP_MS
@@ -33,35 +32,33 @@ from service.engine.runners import (
 )
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.faults import ProtocolError, internal_error
-from service.stream.windows import MOST_WINDOWS, Due
+from service.stream.windows import MAX_WINDOWS_PER_BATCH, PendingWindows
 from service.workers.messages import (
-    Computed,
-    Drop,
-    End,
-    Failed,
+    Audio,
+    BatchTiming,
+    CloseSession,
+    EndAudio,
     Flush,
-    Hello,
     LoadedModel,
-    MessageReader,
-    Open,
+    ModelLoaded,
+    ModelLoadFailed,
+    OpenSession,
     Ping,
-    Refused,
     Segment,
-    Setup,
-    Stepped,
-    message_frame,
+    SegmentResult,
+    SessionFailed,
+    WorkerConfig,
     slots,
 )
 from service.workers.session import LiveSession
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.25  # how often all sessions are asked whether they have something to say
-_READ_BYTES = 1 << 16
+POLL_INTERVAL_S = 0.25  # between polls of all sessions for output
 
 
 def main() -> None:
-    """Of a process; arguments: the inherited socket and memory file."""
+    """Entry point of a worker process; arguments: the inherited socket and memory file."""
     socket_fd, memory_fd = map(int, sys.argv[1:])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -69,46 +66,35 @@ def main() -> None:
         os.truncate(memory_fd, size)
         return mmap.mmap(memory_fd, size)
 
-    run(socket.socket(fileno=socket_fd), memory, own_process=True)
+    run(Connection(socket_fd), memory, own_process=True)
 
 
-def run(
-    service: socket.socket, memory: Callable[[int], mmap.mmap], own_process: bool = False
-) -> None:
-    """A worker's whole life at its end of the socket; ``memory`` makes what both share."""
-    frames = MessageReader()
+def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bool = False) -> None:
+    """Serve until the service closes the connection. memory: allocates the shared memory."""
     try:
-        data = service.recv(_READ_BYTES)
-        while not (first := list(frames.take(data))):
-            data = service.recv(_READ_BYTES)
-            if not data:
-                return
-        setup = first[0][1]
-        assert isinstance(setup, Setup)
+        config = service.recv()
+        assert isinstance(config, WorkerConfig)
         configure_torch_thread()
         try:
-            model = setup.load(setup.model, setup.device)
-            piano = setup.load(setup.piano, setup.device) if setup.piano else None
+            model = config.load(config.model, config.device)
+            piano = config.load(config.piano, config.device) if config.piano else None
             worker = Worker(model, memory, piano)
         except Exception as error:
-            logger.exception("the model %s cannot be loaded", setup.model)
-            service.sendall(message_frame([Failed(f"{type(error).__name__}: {error}")]))
+            logger.exception("cannot load the model %s", config.model)
+            service.send(ModelLoadFailed(f"{type(error).__name__}: {error}"))
             return
         if own_process:
-            gc.freeze()  # walking through what torch has imported would take 0.1 s
-        service.sendall(message_frame([worker.hello]))
-        arrivals = select.poll()
-        arrivals.register(service, select.POLLIN)
+            gc.freeze()  # a collection that includes torch would take 0.1 s
+        service.send(worker.loaded)
         while True:
-            if arrivals.poll(worker.patience_ms):
-                if not (data := service.recv(_READ_BYTES)):
-                    return
-                for stream, content in frames.take(data):
-                    worker.take(stream, content)
+            timeout_s = worker.poll_timeout_s
+            while service.poll(timeout_s):
+                worker.handle(service.recv())
+                timeout_s = 0
             if replies := worker.step():
-                service.sendall(message_frame(replies))
-    except OSError:
-        return  # the service has ended
+                service.send(replies)
+    except (EOFError, OSError):
+        return  # the service has exited or has stopped this worker
     finally:
         service.close()
 
@@ -120,6 +106,7 @@ class _Engine:
         self.runner = make_runner(model)
         on_cpu = device_of(model).type == "cpu"
         one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
+        self.window_s = one_ms / 1000
         self.batch_windows = self.runner.batch_windows
         if on_cpu:
             self.batch_windows = max(1, min(self.batch_windows, int(MAX_STEP_MS / one_ms)))
@@ -127,18 +114,18 @@ class _Engine:
 
 @dataclass(slots=True)
 class _Job:
-    """A segment under way."""
+    """A segment in progress."""
 
     slot: int
-    due: Due
+    due: PendingWindows
     engine: _Engine
     features: FeatureStream
-    done: int = 0  # windows, the refill included
+    done: int = 0  # windows, including the preroll
     shape: tuple[int, ...] = ()
 
 
 class Worker:
-    """What a worker has to do, and one step of it at a time."""
+    """The sessions and segments of a worker. Each call of ``step`` computes one batch."""
 
     def __init__(
         self,
@@ -146,123 +133,127 @@ class Worker:
         memory: Callable[[int], mmap.mmap],
         piano: EngineModel | None = None,
     ) -> None:
-        """Args:
-        piano: computes segments of recordings of pianos.
-        """
+        """piano: computes segments of recordings of pianos."""
         self._engine = _Engine(model)
         self._piano = None if piano is None else _Engine(piano)
         self.config, self.runner = model.config, self._engine.runner
         self._batch_windows = self._engine.batch_windows
-        described = None if piano is None else LoadedModel(piano.config, dict(piano.card))
-        self.hello = Hello(model.config, dict(model.card), str(device_of(model)), described)
+        self.loaded = ModelLoaded(
+            config=model.config,
+            card=dict(model.card),
+            device=str(device_of(model)),
+            window_s=self._engine.window_s,
+            piano=None if piano is None else LoadedModel(piano.config, dict(piano.card)),
+        )
         self._settings = TrackerSettings.from_card(model.card)
-        self._samples, self._probabilities = slots(self.hello.configs, memory)
-        self._live: dict[int, LiveSession] = {}
-        self._waiting: deque[LiveSession] = deque()  # first due first
+        self._samples, self._probabilities = slots(self.loaded.configs, memory)
+        self._sessions: dict[int, LiveSession] = {}
+        self._queue: deque[LiveSession] = deque()  # sessions with pending windows, oldest first
         self._jobs: deque[_Job] = deque()
         self._replies: list[object] = []
-        self._looked_s = 0.0
+        self._polled_s = 0.0
 
     @property
-    def patience_ms(self) -> float | None:
-        """How long it need not be asked, unless something arrives; None: for ever."""
-        if self._waiting or self._jobs:
+    def poll_timeout_s(self) -> float | None:
+        """Seconds to wait for a message; None: until one arrives."""
+        if self._queue or self._jobs:
             return 0
-        return 1000 * LOOK_S if self._live else None
+        return POLL_INTERVAL_S if self._sessions else None
 
-    def take(self, stream: int, content: object) -> None:
-        """Audio of a stream, or a message of stream 0."""
-        match content:
-            case bytes():
-                self._tell(stream, lambda session: session.feed(content))
-            case Open():
-                self._open(content)
+    def handle(self, message: object) -> None:
+        """Process a message of the service."""
+        match message:
+            case Audio():
+                self._apply(message.stream, lambda session: session.feed(message.data))
+            case OpenSession():
+                self._open(message)
             case Flush():
-                self._tell(content.stream, lambda session: session.flush(content.id))
-            case End():
-                error = ProtocolError(*content.error) if content.error else None
-                self._tell(content.stream, lambda session: session.end(content.reason, error))
+                self._apply(message.stream, lambda session: session.flush(message.id))
+            case EndAudio():
+                error = ProtocolError(*message.error) if message.error else None
+                self._apply(message.stream, lambda session: session.end(message.reason, error))
             case Segment():
-                self._start(content)
-            case Drop():
-                self._drop(content.stream)
+                self._start(message)
+            case CloseSession():
+                self._close(message.stream)
             case Ping():
-                self._replies.append(content)
+                self._replies.append(message)
 
     def step(self) -> list[object]:
-        """Compute one batch, if anything is due; returns what there is to say."""
-        if self._waiting:
+        """Compute one batch if windows are pending; return the messages for the service."""
+        if self._queue:
             self._step_live()
         elif self._jobs:
             self._step_job(self._jobs[0])
         now_s = time.monotonic()
-        if now_s >= self._looked_s + LOOK_S:
-            self._looked_s = now_s
-            for session in list(self._live.values()):
-                self._say(session)
-        elif all(isinstance(reply, Stepped) for reply in self._replies):
-            return []  # counted with the next words, or look
+        if now_s >= self._polled_s + POLL_INTERVAL_S:
+            self._polled_s = now_s
+            for session in list(self._sessions.values()):
+                self._collect_output(session)
+        elif all(isinstance(reply, BatchTiming) for reply in self._replies):
+            return []  # timings are not urgent: send them with the next output or at the next poll
         replies, self._replies = self._replies, []
         return replies
 
     # -- live sessions ----------------------------------------------------------------------------
 
-    def _open(self, opening: Open) -> None:
+    def _open(self, opening: OpenSession) -> None:
         try:
             session = LiveSession(opening, self.config, self._settings)
             session.features = self.runner.open_stream(session.stream.positions)
-        except ProtocolError as fault:
-            self._replies.append(Refused(opening.stream, fault.code, fault.message))
+        except ProtocolError as error:
+            self._replies.append(SessionFailed(opening.stream, error.code, error.message))
             return
         except Exception:
-            self._give_up(opening.stream, "a session cannot be opened")
+            self._abort_session(opening.stream, "cannot open a session")
             return
-        self._live[session.number] = session
-        self._say(session)
+        self._sessions[session.number] = session
+        self._collect_output(session)
 
-    def _tell(self, stream: int, what: Callable[[LiveSession], None]) -> None:
-        """Tell a session, if it is still there; its windows may become due."""
-        if (session := self._live.get(stream)) is None:
+    def _apply(self, stream: int, action: Callable[[LiveSession], None]) -> None:
+        """Apply an action to a session, if it is open, and queue its pending windows."""
+        if (session := self._sessions.get(stream)) is None:
             return
         try:
-            what(session)
+            action(session)
         except Exception:
-            logger.exception("a session cannot take what has come")
+            logger.exception("a session failed on its input")
             self._fail(session)
             return
-        if session.waiting:
+        if session.is_queued:
             return
-        if session.stream.due:
-            session.waiting = True
-            self._waiting.append(session)
+        if session.stream.pending_windows:
+            session.is_queued = True
+            self._queue.append(session)
         elif session.ending:
-            self._say(session)
+            self._collect_output(session)
 
     def _step_live(self) -> None:
-        """A batch of windows read at the same positions, each session's oldest first."""
-        began_s = time.monotonic()
+        """Compute one batch of windows with the same positions, oldest sessions first."""
+        started_s = time.monotonic()
         batch: list[tuple[LiveSession, int]] = []
         rows = []
         positions: slice | None = None
-        room = self._batch_windows
-        for _ in range(len(self._waiting)):
-            session = self._waiting[0]
+        free = self._batch_windows
+        for _ in range(len(self._queue)):
+            session = self._queue[0]
             stream = session.stream
-            if room <= 0 or positions not in (None, stream.positions):
+            if free <= 0 or positions not in (None, stream.positions):
                 break
-            self._waiting.popleft()
-            session.waiting = False
+            self._queue.popleft()
+            session.is_queued = False
             try:
-                # One that is behind takes what room there is, unless others wait.
-                due = stream.take(1 if self._waiting else min(room, MOST_WINDOWS))
-                assert due is not None  # or it would not wait
+                # A session that is behind fills the batch, unless others wait.
+                count = 1 if self._queue else min(free, MAX_WINDOWS_PER_BATCH)
+                due = stream.next_windows(count)
+                assert due is not None  # otherwise it would not be queued
                 rows += self.runner.rows(session.features, due)
             except Exception:
                 logger.exception("the front-end failed on a session")
                 self._fail(session)
                 continue
             positions = stream.positions
-            room -= due.windows
+            free -= due.windows
             batch.append((session, due.windows))
         if not rows:
             return
@@ -271,80 +262,84 @@ class Worker:
             probabilities = self.runner.predict(rows, positions)
         except Exception:
             logger.exception("the model failed on a batch of %d windows", len(rows))
-            self._replies.append(Stepped("live", 0, 0.0))
+            self._replies.append(BatchTiming("live", 0, 0.0, 0.0))
             for session, _ in batch:
                 self._fail(session)
             return
-        self._replies.append(Stepped("live", len(rows), time.monotonic() - began_s))
+        model_s = time.monotonic() - started_s
         first = 0
         for session, count in batch:
-            heard = probabilities[first : first + count]
-            self._tell(session.number, partial(LiveSession.hear, probabilities=heard))
-            self._say(session)
+            predictions = probabilities[first : first + count]
+            process = partial(LiveSession.process_predictions, probabilities=predictions)
+            self._apply(session.number, process)
+            self._collect_output(session)
             first += count
+        total_s = time.monotonic() - started_s
+        self._replies.append(BatchTiming("live", len(rows), model_s, total_s))
 
     def _fail(self, session: LiveSession) -> None:
-        """The fault is confined to this session, whose notes are still ended."""
+        """End a session after an internal error; its sounding notes still get their end."""
         try:
             session.fail()
         except Exception:
-            self._give_up(session.number, "a session cannot end its notes")
+            self._abort_session(session.number, "a session failed to end its notes")
         else:
-            self._say(session)
+            self._collect_output(session)
 
-    def _say(self, session: LiveSession) -> None:
-        if session.number not in self._live:
+    def _collect_output(self, session: LiveSession) -> None:
+        if session.number not in self._sessions:
             return
         try:
-            said = session.said(time.monotonic())
+            output = session.collect_output(time.monotonic())
         except Exception:
-            self._give_up(session.number, "a session cannot speak")
+            self._abort_session(session.number, "a session failed to produce output")
             return
-        if said is not None:
-            self._replies.append(said)
-            if said.ended is not None:
-                self._drop(said.stream)
+        if output is not None:
+            self._replies.append(output)
+            if output.final_state is not None:
+                self._close(output.stream)
 
-    def _give_up(self, stream: int, why: str) -> None:
-        """Of a session that cannot even say that it failed."""
-        logger.exception(why)
-        fault = internal_error()
-        self._replies.append(Refused(stream, fault.code, fault.message))
-        self._drop(stream)
+    def _abort_session(self, stream: int, event: str) -> None:
+        """Discard a session that cannot even report that it failed."""
+        logger.exception(event)
+        error = internal_error()
+        self._replies.append(SessionFailed(stream, error.code, error.message))
+        self._close(stream)
 
-    def _drop(self, stream: int) -> None:
-        dropped = self._live.pop(stream, None)
-        if dropped is not None and dropped.waiting:
-            self._waiting.remove(dropped)
+    def _close(self, stream: int) -> None:
+        session = self._sessions.pop(stream, None)
+        if session is not None and session.is_queued:
+            self._queue.remove(session)
 
     # -- recordings -------------------------------------------------------------------------------
 
-    def _start(self, asked: Segment) -> None:
-        due = replace(asked.due, samples=self._samples[asked.slot, : asked.samples])
-        engine = self._piano if asked.for_piano and self._piano else self._engine
+    def _start(self, segment: Segment) -> None:
+        due = replace(segment.due, samples=self._samples[segment.slot, : segment.samples])
+        engine = self._piano if segment.for_piano and self._piano else self._engine
         features = engine.runner.open_stream(due.positions)
-        self._jobs.append(_Job(asked.slot, due, engine, features))
+        self._jobs.append(_Job(segment.slot, due, engine, features))
 
     def _step_job(self, job: _Job) -> None:
-        """Some windows, or a single one if there are live sessions, which may have to wait."""
-        began_s = time.monotonic()
-        part = job.due.part(job.done, 1 if self._live else job.engine.batch_windows)
+        """Compute a batch of a segment; a single window if there are live sessions."""
+        started_s = time.monotonic()
+        part = job.due.subset(job.done, 1 if self._sessions else job.engine.batch_windows)
         try:
-            found = compute(job.engine.runner, job.features, part)
+            probabilities = compute(job.engine.runner, job.features, part)
         except Exception as error:
             logger.exception("the model failed on a recording")
             self._jobs.popleft()
-            failed = Computed(job.slot, (), f"the model failed: {error}")
-            self._replies += [Stepped("file", 0, 0.0), failed]
+            failed = SegmentResult(job.slot, (), f"the model failed: {error}")
+            self._replies += [BatchTiming("file", 0, 0.0, 0.0), failed]
             return
-        count = part.refill + part.windows
-        self._replies.append(Stepped("file", count, time.monotonic() - began_s))
-        if len(found):
-            read = max(0, job.done - job.due.refill)
-            room = self._probabilities[job.slot]
-            room[read * found[0].size :][: found.size] = found.ravel()
-            job.shape = (read + len(found), *found.shape[1:])
+        count = part.preroll + part.windows
+        elapsed_s = time.monotonic() - started_s
+        self._replies.append(BatchTiming("file", count, elapsed_s, elapsed_s))
+        if len(probabilities):
+            first = max(0, job.done - job.due.preroll)
+            slot = self._probabilities[job.slot]
+            slot[first * probabilities[0].size :][: probabilities.size] = probabilities.ravel()
+            job.shape = (first + len(probabilities), *probabilities.shape[1:])
         job.done += count
-        if job.done == job.due.refill + job.due.windows:
+        if job.done == job.due.preroll + job.due.windows:
             self._jobs.popleft()
-            self._replies.append(Computed(job.slot, job.shape, None))
+            self._replies.append(SegmentResult(job.slot, job.shape, None))

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from service.engine.load import available_cores, load_network
-from service.stream.recording import Performance, transcribe_file
-from service.stream.windows import Computer
-from service.workers.messages import Setup
-from service.workers.pool import BackgroundPool, Pool
+from service.stream.recording import TranscriptionResult, transcribe_file
+from service.stream.windows import InferenceEngine
+from service.workers.messages import WorkerConfig
+from service.workers.pool import BackgroundPool, WorkerPool
 from tests.benchmarks.machine import peak_mb, write_music
 
 HOUR_S = 3600.0
@@ -34,12 +34,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
-def measure(path: Path, computer: Computer) -> dict[str, Any]:
+def measure(path: Path, computer: InferenceEngine) -> dict[str, Any]:
     """Transcribes the file once."""
     began = time.perf_counter()
     with path.open("rb") as file:
         for item in transcribe_file(file, computer):
-            if isinstance(item, Performance):
+            if isinstance(item, TranscriptionResult):
                 done = item
     return {
         "duration_s": done.totals.audio_s,
@@ -52,7 +52,9 @@ def measure(path: Path, computer: Computer) -> dict[str, Any]:
 
 if __name__ == "__main__":  # the measuring process
     background = BackgroundPool(
-        Pool(Setup(load=load_network, model=sys.argv[2], device="cpu"), available_cores())
+        WorkerPool(
+            WorkerConfig(load=load_network, model=sys.argv[2], device="cpu"), available_cores()
+        )
     )
     try:
         print(json.dumps(measure(Path(sys.argv[1]), background.pool)))

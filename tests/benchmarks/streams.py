@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from model.config import SAMPLE_RATE
-from service.ops.capacity import Capacity
+from model.config import HOP, SAMPLE_RATE
+from service.ops.capacity import SESSION_WINDOWS_PER_S
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding, Mode, StreamOptions
 from tests.benchmarks.live import RATE_HZ, Stream, percentiles, read_pcm, stream
@@ -100,7 +100,8 @@ def run_load(options: argparse.Namespace) -> dict[str, Any]:
         figures: dict[str, Any] = {"capacity": info["capacity"]}
         limit = info["capacity"]["sessions_windows_per_s_limit"]
         for mode, kind in KINDS.items():
-            admitted = max(1, int(limit / Capacity(0.0, SAMPLE_RATE).asked_per_s(kind)))
+            required = SAMPLE_RATE / HOP / kind.frames_per_window + SESSION_WINDOWS_PER_S
+            admitted = max(1, int(limit / required))
             for count in sorted({1, max(1, admitted // 2), admitted, 2 * admitted}):
                 began_s, used_s = time.monotonic(), cpu_s(pid)
                 trial = measured(server.url, music, count, seconds, mode)

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,9 @@ from rse_transcribe import command
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
+from tests.benchmarks.machine import cpu_s, family
 from tests.fakes import play
-from tests.service.servers import RunningServer, wait_until
+from tests.service.servers import TONES, RunningServer, server_starter, wait_until
 
 RATE = 44_100
 # (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.
@@ -99,3 +102,34 @@ async def test_a_cut_connection_changes_nothing(
     assert results[0] == results[1]
     notes = [event for event in results[0][0] if isinstance(event, NoteOn | NoteOff)]
     assert len(notes) == 2 * len(NOTES)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_worker_that_dies_or_hangs_changes_nothing(
+    tmp_path: Path, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.05)
+    with server_starter(tmp_path) as start:
+        server = start(*TONES, RSE_WORKERS="2", RSE_HANG_TIMEOUT_S="5")
+        await perform_with_faults(server, how)
+
+
+async def perform_with_faults(server: RunningServer, how: signal.Signals) -> None:
+    audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
+    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50)
+    results = []
+    step = RATE // 10  # bytes: 50 ms
+    workers = family(server.process.pid)[1:]
+    for faults in ([], [30]):
+        before = {worker: cpu_s(worker) for worker in workers}
+        async with TranscriptionClient(server.url, options, give_up_s=None) as client:
+            for number, start in enumerate(range(0, len(audio), step)):
+                await client.send(audio[start : start + step])
+                if number in faults:
+                    os.kill(max(workers, key=lambda pid: cpu_s(pid) - before[pid]), how)
+                    await wait_until(lambda: client.performance.sessions > 1)
+            done = await client.stop()
+            events = [e async for e in client if isinstance(e, NoteOn | NoteUpdate | NoteOff)]
+        results.append((events, done.midi, done.totals.notes, done.totals.received_samples))
+    assert results[0] == results[1]
+    assert client.performance.sessions == 2

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients import client as client_module
-from clients.client import MAX_FRUITLESS, TranscriptionClient
+from clients.client import MAX_ATTEMPTS_WITHOUT_PROGRESS, TranscriptionClient
 from clients.events import (
     ConnectError,
     ConnectionLostError,
@@ -17,7 +17,7 @@ from clients.events import (
     Gap,
     ServerError,
 )
-from clients.performance import Backlog
+from clients.performance import AudioBuffer
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
 from tests.clients.fake_service import Behaviour, FakeService, nobody
 from tests.clients.test_client import OPTIONS, RATE, assert_no_stuck_note, collect, seconds
@@ -107,7 +107,7 @@ async def test_a_point_that_is_refused_ends_what_sounds_and_goes_on(code: str) -
 async def test_displaced_audio_is_reported_as_a_gap_and_times_stay_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_module, "MAX_KEPT_S", 3.0)
+    monkeypatch.setattr(client_module, "MAX_BUFFERED_S", 3.0)
     behaviour = Behaviour(drop_at_samples=round(2.4 * RATE), drops=1)
     async with FakeService(behaviour).running() as service:
         client = TranscriptionClient(service.url, OPTIONS, give_up_s=None)
@@ -144,14 +144,16 @@ async def test_a_service_that_keeps_failing_at_the_same_place_is_given_up() -> N
             events, failure = await collect(client)
     assert isinstance(failure, ServerError)
     assert client.notes.sounding == []
-    assert MAX_FRUITLESS <= len(service.sessions) <= MAX_FRUITLESS + 2
+    assert (
+        MAX_ATTEMPTS_WITHOUT_PROGRESS <= len(service.sessions) <= MAX_ATTEMPTS_WITHOUT_PROGRESS + 2
+    )
     assert_no_stuck_note(events)
 
 
 async def test_the_end_of_the_audio_is_not_waited_out_without_a_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("FIRST_DELAY_S", "LONGEST_DELAY_S"):
+    for name in ("FIRST_DELAY_S", "MAX_DELAY_S"):
         monkeypatch.setattr(client_module, name, 3600.0)
     with nobody() as url:
         client = TranscriptionClient(url, OPTIONS, give_up_s=None)
@@ -175,7 +177,7 @@ def test_audio_is_read_once_and_in_order_or_known_to_be_dropped(
     sizes: list[int], first: int, most: int, max_samples: int
 ) -> None:
     async def run() -> None:
-        backlog = Backlog(2, max_samples)
+        backlog = AudioBuffer(2, max_samples)
         for size in sizes:
             backlog.put(numbered(backlog.end, size))
             assert backlog.end - backlog.start <= max_samples

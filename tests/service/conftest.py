@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from tests.fakes import FakeTranscriber
 from tests.service.apps import serving
 from tests.service.servers import StartServer, server_starter
 
 
 @pytest.fixture(scope="module")
-def computer() -> Iterator[LocalComputer]:
+def computer() -> Iterator[LocalEngine]:
     """Computes the model that hears pure tones, for the tests of a module."""
-    with LocalComputer(FakeTranscriber()) as computer:
+    with LocalEngine(FakeTranscriber()) as computer:
         yield computer
 
 

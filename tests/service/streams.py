@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from model.transcriber import FeatureStream
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.events import Event, Note
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
-from service.stream.recording import Performance, transcribe_file
+from service.stream.recording import TranscriptionResult, transcribe_file
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
-from service.stream.windows import MOST_WINDOWS, Computer
+from service.stream.windows import MAX_WINDOWS_PER_BATCH, InferenceEngine
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
 
 FRAME_S = HOP / FAKE_RATE_HZ
@@ -63,12 +63,12 @@ def performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.
 
 
 def listen(
-    computer: LocalComputer,
+    computer: LocalEngine,
     data: bytes,
     audio: AudioFormat,
     options: StreamOptions | None = None,
     sizes: Sequence[int] = (),
-    most: int = MOST_WINDOWS,
+    most: int = MAX_WINDOWS_PER_BATCH,
 ) -> tuple[list[Event], NDArray[np.float32]]:
     """The events and the frames [outputs, n, 128] of a stream that is given ``data`` at once, or in
     pieces of ``sizes``, taken in turn, with at most this many windows at a time."""
@@ -88,7 +88,7 @@ def listen(
 
 
 def open_stream(
-    computer: LocalComputer,
+    computer: LocalEngine,
     audio: AudioFormat,
     options: StreamOptions | None = None,
     on_frames: OnFrames | None = None,
@@ -106,12 +106,15 @@ def open_stream(
 
 
 def heard(
-    computer: LocalComputer, stream: Stream, features: FeatureStream, most: int = MOST_WINDOWS
+    computer: LocalEngine,
+    stream: Stream,
+    features: FeatureStream,
+    most: int = MAX_WINDOWS_PER_BATCH,
 ) -> list[Event]:
     """The events of all windows that are due."""
     events: list[Event] = []
-    while (due := stream.take(most)) is not None:
-        events += stream.hear(computer.compute(features, due))
+    while (due := stream.next_windows(most)) is not None:
+        events += stream.process_predictions(computer.compute(features, due))
     return events
 
 
@@ -125,7 +128,7 @@ def found(events: list[Event]) -> list[tuple[int, float, float]]:
 
 
 def recorded(
-    computer: Computer,
+    computer: InferenceEngine,
     samples: NDArray[np.float32],
     rate_hz: int,
     options: StreamOptions = FILE_OPTIONS,
@@ -140,5 +143,5 @@ def recorded(
     soundfile.write(file, samples, rate_hz, format="WAV", subtype="FLOAT")
     file.seek(0)
     *_, performance = transcribe_file(file, computer, options, on_frames=keep)
-    assert isinstance(performance, Performance)
+    assert isinstance(performance, TranscriptionResult)
     return performance.notes, np.concatenate(frames, axis=1)

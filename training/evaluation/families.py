@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from model.config import INSTRUMENTS
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.engine.runners import EngineModel
 from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
@@ -82,7 +82,7 @@ def evaluate_families(
     """
     families: dict[str, dict[str, float]] = {}
     overall = FamilyCounts()
-    with LocalComputer(transcriber) as computer:
+    with LocalEngine(transcriber) as computer:
         for family, of_family in passages.items():
             counts, scores, note_count, seconds = FamilyCounts(), [], 0, 0.0
             for passage in of_family:

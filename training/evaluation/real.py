@@ -20,7 +20,7 @@ from scipy.stats import bootstrap
 
 from model.config import HOP
 from service.audio.pcm import BadAudioError
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.engine.runners import EngineModel
 from service.protocol.faults import ProtocolError
 from service.protocol.options import StreamOptions
@@ -120,7 +120,7 @@ def _evaluate_recording(
     if beyond.sum() > len(beyond) / 2:
         return f"{recording.name}: most labels begin after the end of the audio: not in seconds?"
     results = []
-    with LocalComputer(make_transcriber()) as computer:
+    with LocalEngine(make_transcriber()) as computer:
         frame_s = HOP / computer.config.sample_rate
         for options in streams:
             try:

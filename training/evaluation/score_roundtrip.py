@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from model.config import SAMPLE_RATE
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.engine.runners import EngineModel
 from service.notes.events import Note
 from service.protocol.options import StreamOptions
@@ -63,7 +63,7 @@ def evaluate_scores(
     paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
     bank = load_bank(config.root, config.cache)
     scores: dict[str, dict[str, float]] = {}
-    with LocalComputer(transcriber) as computer:
+    with LocalEngine(transcriber) as computer:
         for number, path in enumerate(paths):
             rng = np.random.default_rng((0, number))
             try:

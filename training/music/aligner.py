@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.frames import onset_shift, peaks
 from training.arrays import F32, F64, I64, Bools
 from training.music.notes import Notes, nearest, next_strokes, notes_of
@@ -153,7 +153,7 @@ def _around(times_s: F64, distance_s: F64, heard: Bools) -> tuple[F64, F64]:
     return count / (last - first), distance / np.maximum(1, count)
 
 
-def align_files(audio: Path, score: Path, computer: LocalComputer) -> Aligned:
+def align_files(audio: Path, score: Path, computer: LocalEngine) -> Aligned:
     """Align a MIDI file with a recording (see ``align``). Raises AudioError or LabelError for
     unreadable files, a score without notes and a model without an onset head."""
     notes = read_midi(score)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.instruments import UNKNOWN
 from model.storage import load
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.frames import peaks
 from training.arrays import F32, F64
 from training.music.aligner import RELEASE_S, Aligned, align_files, mapped
@@ -95,7 +95,7 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     audio, score = root / entry["audio"], root / entry["score"]
 
     def aligned_now() -> dict[str, Any]:
-        with LocalComputer(load(MODEL)) as computer:
+        with LocalEngine(load(MODEL)) as computer:
             aligned = align_files(audio, score, computer)
         logger.info("aligned %s: %.1f %% detected", entry["id"], 100 * aligned.detected.mean())
         return vars(aligned)
@@ -171,7 +171,7 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
 
     def detect_onsets() -> dict[str, F64]:
-        with LocalComputer(load(MODEL)) as computer:
+        with LocalEngine(load(MODEL)) as computer:
             return {name: _onsets(computer, sound) for name, sound in audio.items()}
 
     onsets = stored_arrays(cache / f"phrases-{key}.npz", detect_onsets)
@@ -185,7 +185,7 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     return clips
 
 
-def _onsets(computer: LocalComputer, audio: NDArray[np.int16]) -> F64:
+def _onsets(computer: LocalEngine, audio: NDArray[np.int16]) -> F64:
     """Detect onsets: [2, n], seconds and pitches."""
     samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
     probabilities = transcribe_array(samples, SAMPLE_RATE, computer).probabilities

@@ -9,7 +9,7 @@ from model.config import PITCHES
 from service.notes.events import Note, PedalPress
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
 from service.stream.segment_pipeline import SegmentPipeline
-from service.stream.windows import Computer
+from service.stream.windows import InferenceEngine
 
 
 class ArrayTranscription(NamedTuple):
@@ -30,7 +30,7 @@ class ArrayTranscription(NamedTuple):
 def transcribe_array(
     samples: NDArray[np.float32],
     rate: int,
-    computer: Computer,
+    computer: InferenceEngine,
     options: StreamOptions = FILE_OPTIONS,
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz. Raises BadAudioError for a sample that is
@@ -51,9 +51,9 @@ def transcribe_array(
         stream.end()
         for probabilities in segments.results(flush=True):
             for window in probabilities:
-                for event in stream.hear(window[None]):
+                for event in stream.process_predictions(window[None]):
                     if event.kind == "note_on":
-                        known_s[event.note_id] = stream.heard_samples / rate
+                        known_s[event.note_id] = stream.processed_samples / rate
         stream.finish()
     finally:
         segments.close()

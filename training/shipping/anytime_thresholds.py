@@ -20,10 +20,10 @@ from tqdm import tqdm
 
 from model.config import INSTRUMENTS, WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.anytime import AnytimeTracker
 from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
-from service.stream.windows import Due, WindowSchedule
+from service.stream.windows import PendingWindows, WindowSchedule
 from training.arrays import F32, F64, I64, Bools
 from training.evaluation.truth import truth_of
 from training.music.families import Passage, validation_passages
@@ -76,7 +76,7 @@ def lowest_excess(excess: F64, bad: Bools) -> float:
 
 
 def gather(
-    computer: LocalComputer, passage: Passage, settings: TrackerSettings, notes: int
+    computer: LocalEngine, passage: Passage, settings: TrackerSettings, notes: int
 ) -> OnsetPeaks:
     """The peaks of a passage; ``notes``: labelled in earlier ones."""
     truth = truth_of(passage)
@@ -121,7 +121,7 @@ def full_lookahead_age(config: ModelConfig) -> int:
 
 
 def every_window(
-    computer: LocalComputer, audio: F32, columns: int, last_age: int
+    computer: LocalEngine, audio: F32, columns: int, last_age: int
 ) -> Iterator[tuple[int, F32]]:
     """The newest frame and the probabilities, [heads, columns, PITCHES], of each window in anytime
     mode: of audio at the model's rate, a window every hop."""
@@ -132,7 +132,7 @@ def every_window(
     padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])
     for block in range(blocks):
         end = schedule.end_sample(block)  # in the audio; a window later in what is padded
-        due = Due(padded[end : end + WINDOW], 1, 1, schedule.positions)
+        due = PendingWindows(padded[end : end + WINDOW], 1, 1, schedule.positions)
         (heard,) = computer.compute(features, due)
         yield block, heard[:, : max(0, frames - block + columns - 1)]
 
@@ -150,7 +150,7 @@ def anytime_settings(
     families = validation_passages(synth, count, seconds, SEED)
     parts: list[OnsetPeaks] = []
     notes = 0
-    with LocalComputer(transcriber) as computer:
+    with LocalEngine(transcriber) as computer:
         for passage in tqdm([*chain(*families.values())], unit="passage"):
             parts.append(gather(computer, passage, settings, notes))
             notes += len(passage.notes)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
 from model.transcriber import TranscriptionModel
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.event_detector import EventDetector
 from service.notes.note_collector import NoteCollector
 from service.notes.tracker_settings import TrackerSettings
@@ -74,7 +74,7 @@ def predict_passages(
     """Run the network once on every passage that has notes."""
     families: PredictedPassages = {}
     heads = transcriber.config.outputs
-    with LocalComputer(transcriber) as computer:
+    with LocalEngine(transcriber) as computer:
         for family, of_family in passages.items():
             for passage in of_family:
                 if not len((truth := truth_of(passage)).notes):

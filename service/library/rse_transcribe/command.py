@@ -189,14 +189,14 @@ def _transcribing(
     from rse_transcribe import remote
     from rse_transcribe.recordings import Transcriber
     from service.stream.windows import EngineError
-    from service.workers.pool import MOST_WORKERS
+    from service.workers.pool import MAX_WORKERS
 
     if args.server is not None:
         asked = {"model": args.model, **options}
         yield lambda recording, say: remote.transcribe(recording, args.server, asked, say)
         return
     # Processes take seconds to start, about as long as a single piece of music.
-    processes, model = MOST_WORKERS if many else 0, args.model or "auto"
+    processes, model = MAX_WORKERS if many else 0, args.model or "auto"
     try:
         made = Transcriber(model=model, device=args.device, worker_processes=processes)
     except ValueError as error:

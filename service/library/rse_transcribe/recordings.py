@@ -32,15 +32,15 @@ from rse_transcribe.arguments import (
 )
 from rse_transcribe.transcription import Transcription
 from service.engine.load import PIANO_MODEL, available_cores, return_network
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.engine.runners import device_of
 from service.protocol.options import FILE_OPTIONS, AudioFormat
-from service.stream.recording import ChosenModel, Performance, transcribe_file
+from service.stream.recording import ChosenModel, TranscriptionResult, transcribe_file
 from service.stream.segment_pipeline import FileProgress
-from service.stream.setup import chosen
-from service.stream.windows import Computer
-from service.workers.messages import Setup
-from service.workers.pool import BackgroundPool, Pool
+from service.stream.setup import describe_options
+from service.stream.windows import InferenceEngine
+from service.workers.messages import WorkerConfig
+from service.workers.pool import BackgroundPool, WorkerPool
 from service.workers.process import PROCESSES
 
 Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
@@ -66,12 +66,12 @@ class _LazyEngine:
     def __init__(self, model: str, device: str) -> None:
         self._model, self._device = model, device
         self._lock = Lock()
-        self._engine: LocalComputer | None = None
+        self._engine: LocalEngine | None = None
 
-    def __call__(self) -> LocalComputer:
+    def __call__(self) -> LocalEngine:
         with self._lock:
             if self._engine is None:
-                self._engine = LocalComputer(load(self._model, self._device))
+                self._engine = LocalEngine(load(self._model, self._device))
             return self._engine
 
     def close(self) -> None:
@@ -104,19 +104,19 @@ class Transcriber:
         network = loaded("live" if auto else model, device)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
-        self._piano: Callable[[], Computer] | None = None
+        self._piano: Callable[[], InferenceEngine] | None = None
         resources = ExitStack()
         if processes > 1 and device_of(network).type == "cpu":
             loading, piano = partial(return_network, network), PIANO_MODEL if auto else None
-            setup = Setup(loading, network.config.name, "cpu", piano)
+            setup = WorkerConfig(loading, network.config.name, "cpu", piano)
             pool = resources.enter_context(
-                closing(BackgroundPool(Pool(setup, cores, processes)))
+                closing(BackgroundPool(WorkerPool(setup, cores, processes)))
             ).pool
-            self._computer: Computer = pool
+            self._computer: InferenceEngine = pool
             if (engine := pool.piano) is not None:
                 self._piano = lambda: engine
         else:
-            self._computer = resources.enter_context(LocalComputer(network))
+            self._computer = resources.enter_context(LocalEngine(network))
             if auto:
                 self._piano = resources.enter_context(closing(_LazyEngine(PIANO_MODEL, device)))
         self._close = weakref.finalize(self, resources.close)
@@ -145,7 +145,7 @@ class Transcriber:
         claim_process()
         config = self._computer.config
         frames = [np.zeros((0, PITCHES), np.float32)]
-        performance: Performance | None = None
+        performance: TranscriptionResult | None = None
         fault: ValueError | None = None
 
         def keep(_: int, heads: NDArray[np.float32]) -> None:
@@ -162,7 +162,7 @@ class Transcriber:
                             bar.update(item.fraction - bar.n)
                         elif isinstance(item, ChosenModel):
                             config = item.config
-                        elif isinstance(item, Performance):
+                        elif isinstance(item, TranscriptionResult):
                             performance = item
                 except ValueError as error:
                     if performance is None:
@@ -170,7 +170,10 @@ class Transcriber:
                     fault = error
         assert performance is not None
         transcription = Transcription(
-            performance, np.concatenate(frames), config.sample_rate / HOP, chosen(options, config)
+            performance,
+            np.concatenate(frames),
+            config.sample_rate / HOP,
+            describe_options(options, config),
         )
         if fault is not None:
             raise IncompleteError(fault, transcription) from fault

@@ -20,7 +20,7 @@ from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, NoteEvent, PedalEvent
 from service.notes.note_collector import NoteCollector
 from service.protocol.server_messages import Totals
-from service.stream.recording import Performance
+from service.stream.recording import TranscriptionResult
 
 PATH = "/transcribe"
 # Live streams are served first: a recording may wait a long time for its first answer.
@@ -94,7 +94,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
             case "done":
                 score.settle_instruments()
                 totals, midi = Totals(**message["totals"]), score.midi()
-                performance = Performance(
+                performance = TranscriptionResult(
                     notes=score.notes, pedal=score.pedal, totals=totals, midi=midi
                 )
                 nothing = np.zeros((0, PITCHES), np.float32)

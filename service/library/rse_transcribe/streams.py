@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded, names
 from service.audio.pcm import Downmix
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.events import Event, Note, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import StreamOptions
@@ -68,7 +68,7 @@ class Stream:
         )
         self._updates = updates
         self._downmix = Downmix(audio.sample_rate_hz)
-        self._computer = LocalComputer(transcriber, workers=1)
+        self._computer = LocalEngine(transcriber, workers=1)
         weakref.finalize(self, self._computer.close)  # of a forgotten stream
         settings = TrackerSettings.from_card(transcriber.card)
         self._stream = stream.Stream(transcriber.config, settings, audio, options)
@@ -124,8 +124,8 @@ class Stream:
 
     def _heard(self, finish: bool = False) -> list[Event]:
         events: list[Event] = []
-        while (due := self._stream.take()) is not None:
-            events += self._stream.hear(self._computer.compute(self._features, due))
+        while (due := self._stream.next_windows()) is not None:
+            events += self._stream.process_predictions(self._computer.compute(self._features, due))
         events += self._stream.finish() if finish else []
         return [event for event in events if self._updates or not is_optional_event(event)]
 

@@ -21,7 +21,7 @@ from service.score import SCORES
 from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints
 from service.score.document import ScoreDocument
-from service.stream.recording import Performance
+from service.stream.recording import TranscriptionResult
 
 CSV_FIELDS = ("onset_s", "offset_s", "pitch", "velocity", "confidence", "instrument")
 
@@ -44,7 +44,7 @@ class Transcription:
         description: model, mode, look-ahead in ms, block of frames, instruments it may name.
     """
 
-    performance: Performance
+    performance: TranscriptionResult
     frame_probabilities: NDArray[np.float32]
     frame_rate_hz: float
     description: Mapping[str, Any]
@@ -98,7 +98,7 @@ class Transcription:
             case ".mid" | ".midi":
                 write_whole(path, self.midi(tempo))
             case ".json":
-                body = {**self.performance.body, **self.description}
+                body = {**self.performance.to_json(), **self.description}
                 write_whole(path, f"{json.dumps(body, indent=1)}\n".encode())
             case ".csv":
                 text = io.StringIO(newline="")

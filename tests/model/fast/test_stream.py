@@ -83,14 +83,14 @@ def test_windows_are_the_same_together(config: ModelConfig, sizes: list[int], st
 @ALL
 @pytest.mark.parametrize("step", [1, 3, 8])
 def test_a_stream_forgets_where_it_began(config: ModelConfig, step: int) -> None:
-    """After ``refill_hops`` one that began in the middle has the bits of one that heard all."""
+    """After ``preroll_hops`` one that began in the middle has the bits of one that heard all."""
     _, fast = networks(config)
-    refill = -(-config.refill_hops // step)
-    audio = noise((refill + 3) * step)
+    preroll = -(-config.preroll_hops // step)
+    audio = noise((preroll + 3) * step)
     rows = []
     for first in (0, 3):
         stream = fast.open_stream(POSITIONS)
-        for number in range(first, first + refill + (4 if first == 0 else 1)):
+        for number in range(first, first + preroll + (4 if first == 0 else 1)):
             shift = number // 5 % 3 - 1
             row = stream.advance(audio[number * step * HOP :][:WINDOW], step, shift)
         rows.append(row)

@@ -13,7 +13,7 @@ from model.fast.network import FastNetwork, fast_network
 from model.transcriber import TranscriptionModel
 from service.engine import cuda_graphs
 from service.engine.cuda_graphs import GraphRunner, Repeat
-from service.stream.windows import Due
+from service.stream.windows import PendingWindows
 from tests.networks import FILTERBANK, noise
 
 POSITIONS = slice(50, 54)
@@ -34,7 +34,7 @@ def network() -> tuple[TranscriptionModel, FastNetwork]:
 
 
 def rows_of(runner: GraphRunner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
-    dues = [Due(window, 1, 3, POSITIONS) for window in windows]
+    dues = [PendingWindows(window, 1, 3, POSITIONS) for window in windows]
     return [row for due in dues for row in runner.rows(runner.open_stream(POSITIONS), due)]
 
 
@@ -61,7 +61,9 @@ def test_windows_come_with_what_was_before_them() -> None:
     begin = 0
     for hops in (0, 32, 1, 7):
         begin += hops * HOP
-        rows = runner.rows(stream, Due(audio[begin : begin + WINDOW], 1, max(1, hops), POSITIONS))
+        rows = runner.rows(
+            stream, PendingWindows(audio[begin : begin + WINDOW], 1, max(1, hops), POSITIONS)
+        )
         expected = transcriber.predict(whole_audio[None, begin : begin + context + WINDOW])
         np.testing.assert_allclose(
             runner.predict(rows, POSITIONS), expected[:, :, POSITIONS].numpy(), atol=3e-5

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from model.config import WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.resume import ResumePoint
 from service.protocol.options import StreamOptions
 from service.stream.stream import Stream
@@ -33,7 +33,7 @@ def streamed(
     """Probabilities [outputs, frames, 128] of samples at the model's own rate: of a live stream in
     chunks, or of a recording."""
     audio = pcm(transcriber.config.sample_rate)
-    with LocalComputer(transcriber) as computer:
+    with LocalEngine(transcriber) as computer:
         if chunk is None:
             return recorded(computer, samples, audio.sample_rate_hz, options)[1]
         return listen(computer, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
@@ -106,7 +106,7 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
             if frame >= point.frames:  # those before it are heard again to get ready
                 frames[frame] = probabilities[:, frame - first]
 
-    with LocalComputer(transcriber) as computer:
+    with LocalEngine(transcriber) as computer:
         others = [open_stream(computer, audio, StreamOptions(block_frames=n)) for n in company]
         states = [computer.open_stream(other.positions) for other in others]
 

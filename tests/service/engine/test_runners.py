@@ -17,9 +17,9 @@ from model.fast.network import NetworkStream
 from model.transcriber import TranscriptionModel
 from service.engine import load as load_module
 from service.engine.load import available_cores
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.engine.runners import CpuRunner, Runner, make_runner
-from service.stream.windows import Due
+from service.stream.windows import PendingWindows
 from tests.networks import FILTERBANK, STRIDED, noise
 
 BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
@@ -33,7 +33,7 @@ def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcri
 
 
 def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
-    dues = [Due(window, 1, 1, POSITIONS) for window in windows]
+    dues = [PendingWindows(window, 1, 1, POSITIONS) for window in windows]
     streams = [runner.rows(runner.open_stream(POSITIONS), due) for due in dues]
     return [row for (row,) in streams]
 
@@ -56,9 +56,9 @@ def test_a_streams_windows_have_the_same_bits_together(
 ) -> None:
     runner = make_runner(network(FILTERBANK, dtype))
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
-    due = Due(audio, 12, 32, POSITIONS)
+    due = PendingWindows(audio, 12, 32, POSITIONS)
     stream = runner.open_stream(POSITIONS)
-    alone = [row for n in range(12) for row in runner.rows(stream, due.part(n, 1))]
+    alone = [row for n in range(12) for row in runner.rows(stream, due.subset(n, 1))]
     exact = NetworkStream.advance_together
 
     def advance(
@@ -72,7 +72,7 @@ def test_a_streams_windows_have_the_same_bits_together(
         stream = runner.open_stream(POSITIONS)
         together: list[torch.Tensor] = []
         for size in sizes:
-            together += runner.rows(stream, due.part(len(together), size))
+            together += runner.rows(stream, due.subset(len(together), size))
         for one, other in zip(alone, together, strict=True):
             assert torch.equal(one, other)
 
@@ -140,8 +140,8 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
     try:
         torch.set_num_threads(2)
         state = torch.get_rng_state()
-        with LocalComputer(storage.load("light")) as computer:
-            due = Due(noise(1)[0], 1, 1, POSITIONS)
+        with LocalEngine(storage.load("light")) as computer:
+            due = PendingWindows(noise(1)[0], 1, 1, POSITIONS)
             futures = [computer.submit(due) for _ in range(6)]
             assert all(np.isfinite(future.result(60)).all() for future in futures)
             assert threads_of_a_new_thread() == 2

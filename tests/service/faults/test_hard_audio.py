@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from model import storage
 from service.audio.pcm import MAX_AMPLITUDE
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import check_laws
@@ -19,8 +19,8 @@ TIME_S = np.arange(2 * RATE_HZ) / RATE_HZ
 
 
 @pytest.fixture(scope="module")
-def computer() -> Iterator[LocalComputer]:
-    with LocalComputer(storage.load("live", "cpu")) as computer:
+def computer() -> Iterator[LocalEngine]:
+    with LocalEngine(storage.load("live", "cpu")) as computer:
         yield computer
 
 
@@ -39,7 +39,7 @@ HARD = {
 
 @pytest.mark.parametrize("samples", HARD.values(), ids=HARD)
 def test_hard_audio_gives_finite_frames_and_ended_notes(
-    computer: LocalComputer, samples: NDArray[np.float32]
+    computer: LocalEngine, samples: NDArray[np.float32]
 ) -> None:
     events, probabilities = listen(computer, to_bytes(samples, pcm(RATE_HZ)), pcm(RATE_HZ))
     assert np.isfinite(probabilities).all()

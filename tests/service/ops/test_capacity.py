@@ -1,44 +1,63 @@
-"""What a machine carries is measured when it starts."""
+"""Sessions are admitted by a predicted load that follows what windows cost."""
 
 import pytest
 
 from model.config import HOP
-from service.ops.capacity import ALONE_WORKER, LOAD, Capacity
+from service.ops.capacity import MAX_LOAD, WARM_UP_FACTOR, SessionAdmissionControl
 from service.protocol.options import Mode, StreamOptions
+from service.workers.messages import BatchTiming
 from tests.service.apps import serving
 
 ANYTIME = StreamOptions(mode=Mode.ANYTIME)
+RATE_HZ = 100 * HOP
 
 
-def test_sessions_take_a_part_of_what_the_machine_computes() -> None:
-    capacity = Capacity(windows_per_s=1000.0, sample_rate_hz=100 * HOP)
-    assert capacity.admitted_per_s == LOAD * 1000
+def control(window_s: float, workers: int = 1) -> SessionAdmissionControl:
+    sessions = SessionAdmissionControl("auto")
+    sessions.calibrate(window_s / WARM_UP_FACTOR, workers, RATE_HZ)
+    return sessions
+
+
+def live(windows: int, window_s: float) -> BatchTiming:
+    return BatchTiming("live", windows, 0.9 * window_s * windows, window_s * windows)
+
+
+def test_sessions_share_the_admissible_load() -> None:
+    sessions = control(0.001, workers=2)
+    assert sessions.total == pytest.approx(MAX_LOAD * 2000)
     for options in (StreamOptions(block_frames=1), StreamOptions(block_frames=8)):
-        asked = capacity.asked_per_s(options)
-        count = capacity.sessions(options)
-        assert count * asked <= capacity.admitted_per_s < (count + 1) * asked
-    slowest = Capacity(windows_per_s=0.1, sample_rate_hz=100 * HOP)
-    assert slowest.sessions(StreamOptions()) == 1
+        count = int(sessions.total / sessions.size(options))
+        assert sessions.fits(count * sessions.size(options) - 800) or count == 0
+    assert control(10.0).limit == 1
 
 
-@pytest.mark.parametrize(("windows_per_s", "sessions"), [(100.0, 1), (75.0, 0)])
-def test_one_session_in_anytime_mode_may_have_the_machine_to_itself(
-    windows_per_s: float, sessions: int
+@pytest.mark.parametrize(("window_s", "fits"), [(0.016, True), (0.017, False)])
+def test_playing_along_is_rejected_only_if_one_worker_cannot_keep_up(
+    window_s: float, fits: bool
 ) -> None:
-    capacity = Capacity(windows_per_s, sample_rate_hz=100 * HOP)
-    assert capacity.sessions(ANYTIME) == sessions
-    assert capacity.admitted_per_s < 52  # what it asks for: no others beside it
+    sessions = control(window_s, workers=4)
+    assert sessions.fits(sessions.size(ANYTIME)) == fits
+    assert sessions.rejection(ANYTIME).code == ("too_many_sessions" if fits else "too_slow")
 
 
-def test_no_session_is_larger_than_a_worker() -> None:
-    """Four workers together compute what one of them alone cannot."""
-    capacity = Capacity(windows_per_s=140.0, sample_rate_hz=100 * HOP, alone=ALONE_WORKER / 4)
-    assert capacity.admitted_per_s > capacity.asked_per_s(ANYTIME)
-    assert capacity.sessions(ANYTIME) == 0
-    assert capacity.sessions(StreamOptions(block_frames=8)) == 3
+def test_admission_follows_the_cost_of_windows() -> None:
+    sessions = control(0.02)
+    with sessions.reserve("a", 9, sessions.size(StreamOptions())):
+        assert not sessions.fits(sessions.size(StreamOptions()))
+        for _ in range(1000):
+            sessions.learn(live(4, 0.002))
+            sessions.learn(BatchTiming("file", 4, 9.0, 9.0))  # recordings yield to live sessions
+            sessions.learn(BatchTiming("live", 0, 0.0, 0.0))  # a batch that failed
+        assert sessions.window_s == pytest.approx(0.002, rel=0.01)
+        assert sessions.limit > 10
+        for _ in range(1000):
+            sessions.learn(live(4, 0.03))
+        assert sessions.limit == 1
+        assert sessions.load > 1
+    assert sessions.window_s == pytest.approx(0.002, rel=0.01)  # the other load may have gone
 
 
-def test_the_service_admits_as_many_as_it_measured() -> None:
+def test_the_service_reports_what_it_admits() -> None:
     with serving(max_sessions="auto") as (client, _):
         ready = client.get("/readyz").json()
         info = client.get("/info").json()

@@ -60,7 +60,7 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
     caplog.set_level(logging.INFO, "service")
     with serving(max_uploads=1) as (client, _):
         client.get("/info?key=rse_secret", headers={"Host": "evil.example"})
-        with state_of(client).upload_place("another"):
+        with state_of(client).reserve_upload("another"):
             client.post("/transcribe")
         for _ in range(3):
             with client.websocket_connect(ADDRESS) as socket:

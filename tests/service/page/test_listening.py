@@ -1,5 +1,6 @@
 """Listening on the page: the fake microphone, and what may go wrong with it."""
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.benchmarks.machine import family
 from tests.service.page.browser import (
     ANNOUNCED,
     ENDLESS_A4,
@@ -257,6 +259,12 @@ def test_take_goes_on_after_the_server_was_killed(
     assert page.evaluate("sent.at(-1)") == [0xB0, 123, 0]
     server.process.send_signal(signal.SIGCONT)
     expect(page.locator("#status")).to_have_text("Listening")
+    page.wait_for_selector("#roll[data-sounding='A4']")
+
+    for worker in family(server.process.pid)[1:]:
+        os.kill(worker, signal.SIGKILL)
+    expect(page.locator("#reconnects")).to_have_text(re.compile("[1-9]"))
+    page.wait_for_selector(LISTENING, timeout=1000 * START_S)
     page.wait_for_selector("#roll[data-sounding='A4']")
 
     server.process.kill()

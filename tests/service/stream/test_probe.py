@@ -10,12 +10,17 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HEADS
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.events import NoteEvent
 from service.protocol.options import FILE_OPTIONS
 from service.stream import probe
-from service.stream.recording import ChosenModel, FileItem, Performance, transcribe_file
-from service.stream.windows import Computer, EngineError
+from service.stream.recording import (
+    ChosenModel,
+    RecordingItem,
+    TranscriptionResult,
+    transcribe_file,
+)
+from service.stream.windows import EngineError, InferenceEngine
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.apps import sound_file
 
@@ -32,25 +37,25 @@ def named(name: str, heads: tuple[str, ...] = HEADS) -> FakeTranscriber:
 
 
 @pytest.fixture
-def default() -> Iterator[LocalComputer]:
-    with LocalComputer(named("default"), 2) as computer:
+def default() -> Iterator[LocalEngine]:
+    with LocalEngine(named("default"), 2) as computer:
         yield computer
 
 
 @pytest.fixture
-def other() -> Iterator[LocalComputer]:
-    with LocalComputer(named("piano", NO_PEDAL), 2) as computer:
+def other() -> Iterator[LocalEngine]:
+    with LocalEngine(named("piano", NO_PEDAL), 2) as computer:
         yield computer
 
 
 def transcribed(
     samples: NDArray[np.float32],
-    computer: Computer,
-    piano: Callable[[], Computer] | None = None,
+    computer: InferenceEngine,
+    piano: Callable[[], InferenceEngine] | None = None,
     instrument: str = "piano",
-) -> tuple[str, list[FileItem], Frames]:
+) -> tuple[str, list[RecordingItem], Frames]:
     """Return the name of the model, the events and the result, and the frames."""
-    items: list[FileItem] = []
+    items: list[RecordingItem] = []
     frames: Frames = []
 
     def keep(first_frame: int, block: NDArray[np.float32]) -> None:
@@ -83,7 +88,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("seconds", [5, 40])
 def test_the_piano_model_transcribes_a_piano(
-    default: LocalComputer, other: LocalComputer, seconds: int
+    default: LocalEngine, other: LocalEngine, seconds: int
 ) -> None:
     samples = SAMPLES[: seconds * FAKE_RATE_HZ]
     found = transcribed(samples, default, lambda: other)
@@ -91,11 +96,11 @@ def test_the_piano_model_transcribes_a_piano(
     check_equal(found, transcribed(samples, other))
 
 
-def never() -> Computer:
+def never() -> InferenceEngine:
     raise AssertionError("the model for pianos is not needed")
 
 
-def test_the_default_model_transcribes_other_instruments(default: LocalComputer) -> None:
+def test_the_default_model_transcribes_other_instruments(default: LocalEngine) -> None:
     found = transcribed(SAMPLES, default, never, "violin")
     assert found[0] == "default"
     check_equal(found, transcribed(SAMPLES, default, instrument="violin"))
@@ -105,27 +110,27 @@ def test_the_default_model_transcribes_other_instruments(default: LocalComputer)
 
 @pytest.mark.parametrize("slow", [True, False], ids=["slow", "failing"])
 def test_the_default_model_replaces_a_piano_model_that_is_slow_or_fails(
-    default: LocalComputer, monkeypatch: pytest.MonkeyPatch, slow: bool
+    default: LocalEngine, monkeypatch: pytest.MonkeyPatch, slow: bool
 ) -> None:
     monkeypatch.setattr(probe, "MAX_PIANO_LOAD", 0.0 if slow else 100.0)
     model = named("piano")
     model.fail_next_batch = not slow
-    with LocalComputer(model, 1) as other:
+    with LocalEngine(model, 1) as other:
         found = transcribed(SAMPLES, default, lambda: other)
     assert found[0] == "default"
     check_equal(found, transcribed(SAMPLES, default))
 
 
 def test_a_failure_at_the_start_is_reported_after_the_notes_before_it(
-    default: LocalComputer,
+    default: LocalEngine,
 ) -> None:
     samples = SAMPLES.copy()
     samples[28 * FAKE_RATE_HZ :] = FakeTranscriber.POISON
     file = io.BytesIO(sound_file(samples, "WAV", "FLOAT", FAKE_RATE_HZ))
-    items: list[FileItem] = []
+    items: list[RecordingItem] = []
     recording = transcribe_file(file, default, piano=never)
     with pytest.raises(EngineError, match="poisoned"):
         items.extend(item for item in recording)
     result = items[-1]
-    assert isinstance(result, Performance)
+    assert isinstance(result, TranscriptionResult)
     assert len(result.notes) > 15

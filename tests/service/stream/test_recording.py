@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from model.config import HOP
 from model.transcriber import TranscriptionModel
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.events import Event, NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from service.stream.recording import FileItem, Performance, transcribe_file
+from service.stream.recording import RecordingItem, TranscriptionResult, transcribe_file
 from service.stream.segment_pipeline import FileProgress
 from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
@@ -24,7 +24,7 @@ from tests.service.apps import sound_file
 from tests.service.streams import MELODY, listen, pcm, recorded, to_bytes
 
 RATE_HZ = 44_100
-Items = list[FileItem]
+Items = list[RecordingItem]
 
 
 def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
@@ -32,7 +32,7 @@ def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
 
 
 def collect(
-    file: io.BytesIO, computer: LocalComputer, options: StreamOptions = FILE_OPTIONS
+    file: io.BytesIO, computer: LocalEngine, options: StreamOptions = FILE_OPTIONS
 ) -> Items:
     return list(transcribe_file(file, computer, options))
 
@@ -43,7 +43,7 @@ def events_of(items: Items) -> list[Event]:
 
 @pytest.mark.parametrize("options", [FILE_OPTIONS, *(StreamOptions(mode=mode) for mode in Mode)])
 def test_a_file_gives_the_events_of_a_live_stream(
-    computer: LocalComputer, options: StreamOptions
+    computer: LocalEngine, options: StreamOptions
 ) -> None:
     samples, audio = play(MELODY, 2.0, RATE_HZ), pcm(RATE_HZ)
     events = events_of(collect(wav(samples), computer, options))
@@ -51,14 +51,14 @@ def test_a_file_gives_the_events_of_a_live_stream(
     assert events == listen(computer, to_bytes(samples, audio), audio, options, [3_001])[0]
 
 
-def test_progress_then_the_performance(computer: LocalComputer) -> None:
+def test_progress_then_the_performance(computer: LocalEngine) -> None:
     items = collect(wav(play(MELODY, 150.0, RATE_HZ)), computer)
     done = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
     assert len(done) >= 3
     assert done == sorted(done)
     assert 0 < done[0] < done[-1] <= 1
     *_, performance = items
-    assert isinstance(performance, Performance)
+    assert isinstance(performance, TranscriptionResult)
     assert performance.totals.audio_s == 150.0
     assert performance.totals.frames == -(-150 * FAKE_RATE_HZ // HOP)
     assert len(performance.notes) == performance.totals.notes == len(MELODY)
@@ -67,14 +67,14 @@ def test_progress_then_the_performance(computer: LocalComputer) -> None:
 
 def test_notes_come_before_the_file_has_been_read() -> None:
     file = wav(play(MELODY, 120.0, RATE_HZ))
-    with LocalComputer(FakeTranscriber(), workers=1) as computer:
+    with LocalEngine(FakeTranscriber(), workers=1) as computer:
         with closing(transcribe_file(file, computer)) as items:
             assert any(isinstance(item, NoteEvent) for item in items)
             assert file.tell() < len(file.getbuffer()) / 2
     assert not file.closed
 
 
-def test_memory_does_not_grow_with_the_length(computer: LocalComputer) -> None:
+def test_memory_does_not_grow_with_the_length(computer: LocalEngine) -> None:
     def peak_bytes(seconds: float) -> int:
         file = wav(play(MELODY, seconds, RATE_HZ), "PCM_16")
         tracemalloc.start()
@@ -94,12 +94,12 @@ def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
     samples = play(MELODY, 90.0, RATE_HZ)
     samples[RATE_HZ * 70 :] = FakeTranscriber.POISON
     items: Items = []
-    with LocalComputer(FakeTranscriber(), workers) as computer:
+    with LocalEngine(FakeTranscriber(), workers) as computer:
         recording = transcribe_file(wav(samples), computer)
         with pytest.raises(EngineError, match="poisoned"):
             items.extend(item for item in recording)
     *_, performance = items
-    assert isinstance(performance, Performance)
+    assert isinstance(performance, TranscriptionResult)
     assert len(performance.notes) == len(MELODY)
 
 
@@ -109,7 +109,7 @@ def test_segments_have_the_bits_of_a_single_pass() -> None:
     audio, found = pcm(FILTERBANK.sample_rate), []
     for workers in (1, 3):
         torch.manual_seed(0)
-        with LocalComputer(TranscriptionModel(FILTERBANK).eval(), workers) as computer:
+        with LocalEngine(TranscriptionModel(FILTERBANK).eval(), workers) as computer:
             found.append(recorded(computer, samples, FILTERBANK.sample_rate)[1])
             if workers == 1:
                 data = to_bytes(samples, audio)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import HEADS, FilterbankConfig
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.events import Event
 from service.notes.resume import ResumePoint
 from service.protocol.client_messages import Checkpoint
@@ -29,21 +29,21 @@ RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 44_100, 48_000]
 
 
 @pytest.fixture(scope="module")
-def computers() -> Iterator[list[LocalComputer]]:
+def computers() -> Iterator[list[LocalEngine]]:
     heads = FakeTranscriber(HEADS), FakeTranscriber(HEADS)
-    with LocalComputer(heads[0]) as one, LocalComputer(heads[1]) as other:
+    with LocalEngine(heads[0]) as one, LocalEngine(heads[1]) as other:
         yield [one, other]
 
 
 @pytest.fixture(scope="module")
-def tuned() -> Iterator[LocalComputer]:
+def tuned() -> Iterator[LocalEngine]:
     """Its streams follow the tuning."""
-    with LocalComputer(FakeTranscriber(HEADS, FilterbankConfig())) as computer:
+    with LocalEngine(FakeTranscriber(HEADS, FilterbankConfig())) as computer:
         yield computer
 
 
 def run(
-    computer: LocalComputer,
+    computer: LocalEngine,
     samples: NDArray[np.float32],
     rate_hz: int,
     options: StreamOptions,
@@ -70,7 +70,7 @@ def run(
 @settings(max_examples=8)
 @given(data=st.data())
 def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
-    computers: list[LocalComputer], data: st.DataObject
+    computers: list[LocalEngine], data: st.DataObject
 ) -> None:
     rate_hz = data.draw(st.sampled_from(RATES_HZ))
     options = data.draw(st.sampled_from(OPTIONS))
@@ -89,7 +89,7 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_stream_whose_tuning_is_followed_can_be_cut_anywhere(
-    tuned: LocalComputer, options: StreamOptions
+    tuned: LocalEngine, options: StreamOptions
 ) -> None:
     samples = performance(FAKE_RATE_HZ, 5)
     whole, _ = run(tuned, samples, FAKE_RATE_HZ, options)
@@ -101,7 +101,7 @@ def test_a_stream_whose_tuning_is_followed_can_be_cut_anywhere(
 
 @pytest.mark.parametrize("right", [-1.0, 0.0, 1.0])
 def test_a_resumed_stream_mixes_its_channels_as_before(
-    computers: list[LocalComputer], right: float
+    computers: list[LocalEngine], right: float
 ) -> None:
     """Reversed or dead for the first half, then both alike."""
     mono = performance(44_100, 5)
@@ -127,7 +127,7 @@ def test_a_resumed_stream_mixes_its_channels_as_before(
 
 @pytest.mark.parametrize(("rate_hz", "options"), list(zip(RATES_HZ, OPTIONS, strict=False)))
 def test_no_more_audio_must_be_kept_than_stated(
-    computers: list[LocalComputer], rate_hz: int, options: StreamOptions
+    computers: list[LocalEngine], rate_hz: int, options: StreamOptions
 ) -> None:
     samples = performance(rate_hz, 3)
     stream = open_stream(computers[0], pcm(rate_hz), options)

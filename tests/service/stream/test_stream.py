@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import HEADS, HOP, PITCHES, WINDOW
-from service.engine.local import LocalComputer
+from service.engine.local import LocalEngine
 from service.notes.events import Event
 from service.protocol.options import Encoding, StreamOptions
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
@@ -31,30 +31,30 @@ RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 16_000, 44_100, 48_000, 96_000, 192_000
 
 
 @pytest.fixture(scope="module")
-def listening_computer() -> Iterator[LocalComputer]:
+def listening_computer() -> Iterator[LocalEngine]:
     """With a model that tells instruments and the pedal as well."""
-    with LocalComputer(FakeTranscriber(HEADS)) as computer:
+    with LocalEngine(FakeTranscriber(HEADS)) as computer:
         yield computer
 
 
 def reported(
-    computer: LocalComputer, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
+    computer: LocalEngine, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
 ) -> list[tuple[Event, int]]:
     """Each event of a stream with the number of samples that it needed; not those of the end."""
     stream = open_stream(computer, pcm(rate_hz), options)
     features = computer.open_stream(stream.positions)
     stream.feed_samples(samples)
     out: list[tuple[Event, int]] = []
-    while (due := stream.take(1)) is not None:
-        events = stream.hear(computer.compute(features, due))
-        out += [(event, stream.heard_samples) for event in events]
+    while (due := stream.next_windows(1)) is not None:
+        events = stream.process_predictions(computer.compute(features, due))
+        out += [(event, stream.processed_samples) for event in events]
     return out
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("rate_hz", [8_000, 96_000])
 def test_the_notes_of_a_melody_at_their_times(
-    computer: LocalComputer, options: StreamOptions, rate_hz: int
+    computer: LocalEngine, options: StreamOptions, rate_hz: int
 ) -> None:
     audio = pcm(rate_hz)
     raw = to_bytes(play(MELODY, 1.5, rate_hz), audio)
@@ -68,7 +68,7 @@ def test_the_notes_of_a_melody_at_their_times(
 @settings(max_examples=40)
 @given(data=st.data())
 def test_events_depend_on_the_audio_alone(
-    listening_computer: LocalComputer, data: st.DataObject
+    listening_computer: LocalEngine, data: st.DataObject
 ) -> None:
     options = data.draw(st.sampled_from(OPTIONS))
     audio = pcm(
@@ -92,7 +92,7 @@ def test_events_depend_on_the_audio_alone(
 @settings(max_examples=12)
 @given(data=st.data())
 def test_no_event_depends_on_audio_after_its_decision(
-    listening_computer: LocalComputer, data: st.DataObject
+    listening_computer: LocalEngine, data: st.DataObject
 ) -> None:
     """Notes, their ends, names and corrections and the pedal, by the samples that each needed."""
     rate_hz = data.draw(st.sampled_from([FAKE_RATE_HZ, 44_100, 48_000]))
@@ -112,7 +112,7 @@ def test_no_event_depends_on_audio_after_its_decision(
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("count", [0, 129, 20_001])
 def test_every_frame_comes_once_and_means_the_same_samples(
-    computer: LocalComputer, options: StreamOptions, count: int
+    computer: LocalEngine, options: StreamOptions, count: int
 ) -> None:
     samples = play([(69, 0.2, 9.0)], count / FAKE_RATE_HZ, FAKE_RATE_HZ)
     frames = -(-count // HOP)
@@ -138,7 +138,7 @@ def test_events_come_within_the_stated_delay(options: StreamOptions, rate_hz: in
     raw = to_bytes(play(MELODY, 2.0, rate_hz), audio)
     step = int(chunk_s * rate_hz) * audio.frame_bytes
     worst_ms = {"note_on": 0.0, "note_off": 0.0}
-    with LocalComputer(fake) as computer:
+    with LocalEngine(fake) as computer:
         stream = open_stream(computer, audio, options)
         features = computer.open_stream(stream.positions)
         for start in range(0, len(raw), step):
@@ -153,7 +153,7 @@ def test_events_come_within_the_stated_delay(options: StreamOptions, rate_hz: in
     assert delay.note_on_ms <= delay.note_off_ms
 
 
-def test_bad_audio_ends_a_stream_that_keeps_what_came_before(computer: LocalComputer) -> None:
+def test_bad_audio_ends_a_stream_that_keeps_what_came_before(computer: LocalEngine) -> None:
     audio = pcm()
     good = play([(69, 0.1, 9.0)], 1.0, 44_100)
     raw = to_bytes(np.append(good, [np.nan, 0.5]).astype(np.float32), audio)

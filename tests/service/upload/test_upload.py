@@ -279,7 +279,7 @@ def test_places_are_given_back(wav: bytes) -> None:
                 assert post(client, data, form).status_code != 503
         uploads = state_of(client).uploads
         assert uploads.count == 0
-        with uploads.take("another", 1):
+        with uploads.reserve("another", 1):
             refused = check_problem(post(client, wav), 503, "too_many_uploads")
             assert post(client, wav).headers["Retry-After"]
         assert refused["title"] == "Service Unavailable"

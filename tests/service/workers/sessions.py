@@ -6,38 +6,33 @@ from typing import Any
 
 from service.protocol.options import AudioFormat, Encoding, StreamOptions
 from service.protocol.server_messages import Limits
-from service.workers.link import Relay
-from service.workers.messages import Known, Open
+from service.workers.connection import SessionProxy
+from service.workers.messages import OpenSession
 
 PATIENCE_S = 120.0
 LIMITS = Limits(max_message_bytes=1, max_session_s=1, idle_timeout_s=1, max_buffered_ms=1)
 
 
-def opening(
-    rate_hz: int, options: StreamOptions | None = None, skip: int = 0, **asked: bool
-) -> Open:
-    """Of mono 16-bit audio."""
-    return Open(
+def opening(rate_hz: int) -> OpenSession:
+    """Return a session of mono 16-bit audio with default options."""
+    return OpenSession(
         session_id="ab",
         audio=AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz),
-        options=options or StreamOptions(),
+        options=StreamOptions(),
         limits=LIMITS,
-        known=Known(skip=skip),
         updates=True,
-        **asked,
     )
 
 
-async def hear_all(session: Relay) -> list[dict[str, Any]]:
-    """Everything up to its end, in one order and numbered without a gap."""
-    messages: list[dict[str, Any]] = []
+async def receive_all(session: SessionProxy, messages: list[dict[str, Any]]) -> None:
+    """Append all messages up to the last, which are numbered without a gap."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            said = await session.said()
-            messages += map(json.loads, said.texts)
-            if said.ended is not None:
+            output = await session.next_output()
+            messages += map(json.loads, output.messages)
+            if output.final_state is not None:
                 assert [message["seq"] for message in messages] == list(range(len(messages)))
-                return messages
+                return
 
 
 async def until(holds: Any) -> None:

@@ -20,8 +20,8 @@ router = APIRouter()
 async def healthz(request: Request) -> dict[str, str]:
     """200 while the event loop runs and no worker hangs that cannot be replaced."""
     state: ServiceState = request.app.state.service
-    if state.pool.hangs:
-        raise ProtocolError(ErrorCode.NOT_READY, "the model's worker hangs")
+    if state.pool.is_unresponsive:
+        raise ProtocolError(ErrorCode.NOT_READY, "the worker is unresponsive: restart the service")
     return {"status": "ok"}
 
 
@@ -38,8 +38,8 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
 
 @router.get("/info")
 async def info(request: Request) -> dict[str, Any]:
-    """The version, the model's card, the settings in force, and the measured capacity in windows of
-    default streams: what the machine computes, what sessions may ask for and do."""
+    """Version, model card, effective settings, and capacity in windows per second: of the workers,
+    and the limit and present sum of the sessions."""
     state: ServiceState = request.app.state.service
     sessions, pool, loaded = state.sessions, state.pool, state.loaded
     try:
@@ -47,11 +47,11 @@ async def info(request: Request) -> dict[str, Any]:
     except PackageNotFoundError:  # the code runs without being installed
         installed = "unknown"
     capacity = None
-    if sessions.capacity is not None:
+    if sessions.window_s:
         capacity = {
-            "windows_per_s": sessions.capacity.windows_per_s,
+            "windows_per_s": sessions.windows_per_s,
             "sessions_windows_per_s_limit": sessions.total,
-            "sessions_windows_per_s": sessions.taken,
+            "sessions_windows_per_s": sessions.used,
         }
     return {
         "version": installed,

@@ -1,0 +1,266 @@
+"""The service's side of a worker: its connection, and proxies of its live sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.server_messages import DoneReason
+from service.stream.windows import EngineError
+from service.workers.messages import (
+    LENGTH,
+    Audio,
+    BatchTiming,
+    CloseSession,
+    EndAudio,
+    Flush,
+    ModelLoaded,
+    ModelLoadFailed,
+    OpenSession,
+    Ping,
+    SegmentResult,
+    SessionFailed,
+    SessionOutput,
+    WorkerConfig,
+    packet,
+    slots,
+)
+from service.workers.process import WorkerProcess, WorkerThread
+
+MAX_BUFFERED_S = 2.0
+"""Maximum audio of a session, in seconds, that the worker has not transcribed."""
+MAX_LOAD_S = 600.0
+"""Maximum time for loading the model, which may be compiled for a GPU."""
+MAX_MISSED_PINGS = 8
+"""Minimum number of heartbeats without a reply before a worker is unresponsive."""
+_MAX_OUTPUTS = 256  # that a slow client has not read
+_MAX_FLUSHES = 64  # of a session that are not acknowledged
+
+WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint"
+
+
+class SessionProxy:
+    """A live session of a worker, as its socket sees it. Used from the event loop.
+
+    If the worker exits, ``next_output`` raises a retryable error: the client resumes from its
+    latest checkpoint, as it does when a server exits.
+
+    Attributes:
+        windows_per_s: windows that the session requires per second.
+    """
+
+    def __init__(
+        self, opening: OpenSession, windows_per_s: float, worker: WorkerConnection
+    ) -> None:
+        self.windows_per_s = windows_per_s
+        self._stream = opening.stream
+        self._worker = worker
+        self._max_bytes = int(MAX_BUFFERED_S * opening.audio.byte_rate)
+        self._sent = self._transcribed = 0  # bytes
+        self._flushes = self._flushed = 0
+        self._ended = False
+        self._outputs: deque[SessionOutput] = deque()
+        self._output_available = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._error: Exception | None = None
+        worker.sessions[opening.stream] = self
+        worker.send(opening)
+
+    @property
+    def is_full(self) -> bool:
+        """True if too much waits for the worker or for the client. Do not read the client then."""
+        return (
+            self._sent - self._transcribed > self._max_bytes
+            or self._flushes - self._flushed >= _MAX_FLUSHES
+            or len(self._outputs) > _MAX_OUTPUTS
+        )
+
+    async def wait_until_writable(self) -> None:
+        while self.is_full:
+            self._writable.clear()
+            await self._writable.wait()
+
+    def send(self, data: bytes) -> None:
+        """Send audio to the worker."""
+        self._sent += len(data)
+        self._worker.send(Audio(self._stream, data))
+
+    def flush(self, name: str) -> None:
+        """Request `flushed` after all earlier audio has been transcribed."""
+        self._flushes += 1
+        self._worker.send(Flush(self._stream, name))
+
+    def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
+        """No more audio follows."""
+        if not self._ended:
+            self._ended = True
+            fault = (error.code, error.message) if error else None
+            self._worker.send(EndAudio(self._stream, reason, fault))
+
+    async def next_output(self) -> SessionOutput:
+        """Wait for the next messages for the client. Raises ProtocolError if the session cannot be
+        opened or continued, and the error passed to ``fail``."""
+        while not self._outputs:
+            if self._error is not None:
+                raise self._error
+            self._output_available.clear()
+            await self._output_available.wait()
+        self._writable.set()
+        return self._outputs.popleft()
+
+    def fail(self, error: Exception) -> None:
+        """After the outputs that have arrived, ``next_output`` raises this error."""
+        self._error = self._error or error
+        self._output_available.set()
+        self._writable.set()
+
+    def close(self) -> None:
+        """Discard the session. Idempotent."""
+        if self._worker.sessions.pop(self._stream, None) is not None:
+            self._worker.send(CloseSession(self._stream))
+
+    def on_worker_reply(self, reply: SessionOutput | SessionFailed) -> None:
+        if isinstance(reply, SessionFailed):
+            self.fail(ProtocolError(reply.code, reply.message))
+            return
+        self._transcribed, self._flushed = reply.transcribed_bytes, reply.flushed
+        self._writable.set()
+        if reply.messages:
+            self._outputs.append(reply)
+            self._output_available.set()
+
+
+class State(Enum):
+    LOADING = auto()
+    READY = auto()
+    CLOSED = auto()
+
+
+class WorkerConnection:
+    """A worker's socket, process, memory and live sessions. Used from the event loop.
+
+    Attributes:
+        loaded: the worker's first message, once it is ready.
+        samples, probabilities: shared memory (see ``slots``).
+        sessions: live sessions by number.
+    """
+
+    loaded: ModelLoaded
+
+    def __init__(
+        self,
+        own_process: bool,
+        on_result: Callable[[WorkerConnection, SegmentResult | BatchTiming], None],
+        on_exit: Callable[[WorkerConnection], None],
+    ) -> None:
+        """on_exit: called once if the worker exits after it was ready."""
+        self.own_process = own_process
+        self.sessions: dict[int, SessionProxy] = {}
+        self._process = WorkerProcess() if own_process else WorkerThread()
+        self._on_result = on_result
+        self._on_exit = on_exit
+        self._state = State.LOADING
+        self._missed_pings, self._max_missed_pings = 0, MAX_MISSED_PINGS
+        self._receiving: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter
+
+    async def start(self, config: WorkerConfig) -> ModelLoaded:
+        """Wait until the worker has loaded the model. Raises EngineError if it cannot."""
+        reader, self._writer = await asyncio.open_connection(sock=self._process.socket)
+        self.send(config)
+        try:
+            async with asyncio.timeout(MAX_LOAD_S):
+                reply = await _receive(reader)
+        except TimeoutError:
+            raise EngineError(f"worker did not load the model in {MAX_LOAD_S:.0f} s") from None
+        except (asyncio.IncompleteReadError, OSError):
+            raise EngineError("worker exited while it loaded the model") from None
+        if isinstance(reply, ModelLoadFailed):
+            raise EngineError(reply.error)
+        assert isinstance(reply, ModelLoaded)
+        if self._state is State.CLOSED:
+            raise EngineError("worker was stopped while it loaded the model")
+        self.samples, self.probabilities = slots(reply.configs, self._process.memory)
+        self.loaded, self._state = reply, State.READY
+        self._receiving = asyncio.create_task(self._receive_all(reader))
+        return reply
+
+    @property
+    def is_ready(self) -> bool:
+        return self._state is State.READY
+
+    @property
+    def is_late(self) -> bool:
+        """True if the worker has missed a heartbeat: prefer others for new sessions."""
+        return self._missed_pings > 1
+
+    @property
+    def is_unresponsive(self) -> bool:
+        return self._missed_pings >= self._max_missed_pings
+
+    @property
+    def windows_per_s(self) -> float:
+        """Windows that its sessions require per second."""
+        return sum(session.windows_per_s for session in self.sessions.values())
+
+    def send(self, message: object) -> None:
+        if self._state is not State.CLOSED:
+            self._writer.write(packet(message))
+
+    def send_heartbeat(self, max_missed: int) -> None:
+        """Ping the worker. Call it at regular intervals. After ``max_missed`` calls without a reply
+        the worker is unresponsive."""
+        self._max_missed_pings = max_missed
+        if self.is_ready:
+            if not self._missed_pings:
+                self.send(Ping())
+            self._missed_pings += 1
+
+    def kill(self) -> None:
+        """Stop the worker at once. ``on_exit`` follows if it was ready."""
+        self._process.kill()
+        if self._state is not State.CLOSED and hasattr(self, "_writer"):
+            self._writer.transport.abort()
+        if self._state is State.LOADING:
+            self._state = State.CLOSED
+
+    async def wait_closed(self) -> None:
+        """Wait until the worker has exited."""
+        if self._receiving is not None:
+            await asyncio.wait([self._receiving])
+        await asyncio.to_thread(self._process.wait)
+
+    async def _receive_all(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                for reply in await _receive(reader):
+                    self._handle(reply)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            self._state = State.CLOSED
+            self._writer.close()
+            sessions, self.sessions = self.sessions, {}
+            for session in sessions.values():
+                session.fail(ProtocolError(ErrorCode.INTERNAL, WORKER_EXITED))
+            self._on_exit(self)
+
+    def _handle(self, reply: object) -> None:
+        match reply:
+            case SessionOutput() | SessionFailed():
+                if (session := self.sessions.get(reply.stream)) is not None:
+                    session.on_worker_reply(reply)
+            case SegmentResult() | BatchTiming():
+                self._on_result(self, reply)
+            case Ping():
+                self._missed_pings = 0
+
+
+async def _receive(reader: asyncio.StreamReader) -> Any:
+    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return pickle.loads(await reader.readexactly(size))

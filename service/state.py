@@ -16,6 +16,8 @@ from service.protocol.faults import ErrorCode, ProtocolError
 from service.protocol.options import StreamOptions
 from service.settings import Settings
 from service.stream.windows import InferenceEngine
+from service.workers.messages import BatchTiming
+from service.workers.pool import WorkerPool
 
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2

@@ -62,7 +62,8 @@ class Tempo:
         beats_s: at least two, ascending; tempo goes on after the last as before it.
         quarters: length of a beat as written: 1, or 1.5 if beats divide in three.
         bars: index of the first beat, numerator and denominator of each bar whose signature is
-            another than that of the bar before; empty if no metre is known.
+            another than that of the bar before; empty if no metre is known. The first bar of the
+            list is complete; bars of its signature precede it, of which the first is cut at 0 s.
         key: as MIDI names it, such as "Eb" or "F#m"; None if unknown.
     """
 
@@ -112,10 +113,15 @@ class TempoMap:
             if not self.changes or abs(us - self.changes[-1][1]) > 2:
                 self.changes.append((self._per_beat * place, us))
             self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * tempo.quarters)
-        self.signatures = [
-            (self._per_beat * max(0, beat + early), numerator, denominator)
-            for beat, numerator, denominator in tempo.bars
-        ]
+        self.signatures: list[tuple[int, int, int]] = []
+        for beat, above, below in tempo.bars:
+            if not self.signatures:  # a sequencer counts bars from 0 s: the first one may be short
+                short = (beat + early) % round(4 * above / below / tempo.quarters)
+                if short:
+                    part = round(short * tempo.quarters * below / 4)
+                    self.signatures.append((0, part, below))
+                beat = short - early
+            self.signatures.append((self._per_beat * (beat + early), above, below))
 
     def tick(self, time_s: float) -> int:
         us = 1e6 * time_s

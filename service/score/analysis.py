@@ -55,6 +55,8 @@ class Analysis:
             return replace(DEFAULT_TEMPO, key=self.key.name)
         beats = self.beats
         bars = beats.bars(0, len(beats.time_s))
+        if len(bars) > 1 and beats.bar[0]:
+            del bars[0]  # a pickup: it is cut
         changes = [next(same) for _, same in groupby(bars, key=lambda bar: bar[1])]
         return Tempo(
             beats_s=beats.time_s.tolist(),

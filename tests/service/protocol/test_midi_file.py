@@ -83,11 +83,11 @@ def test_a_file_without_instruments_has_the_pedal() -> None:
 
 def test_beats_bars_and_key_are_written_and_times_stay() -> None:
     notes = [Note(0, 60, 100, 0.9, 0, 10, 1.03, 2.0)]
-    tempo = Tempo((0.5, 1.0, 1.6), 1.0, ((0, 1, 4), (1, 3, 4)), "F#m")
+    tempo = Tempo((0.5, 1.0, 1.6), 1.0, ((1, 3, 4),), "F#m")
     opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes, tempo=tempo)))
     assert opened.instruments[0].notes[0].start == pytest.approx(1.03, abs=0.001)
     signatures = [(s.numerator, round(s.time, 3)) for s in opened.time_signature_changes]
-    assert signatures == [(4, 0.0), (1, 0.5), (3, 1.0)]  # the first is pretty_midi's own
+    assert signatures == [(2, 0.0), (3, 1.0)]  # the lead-in's beat and the pickup are one bar
     assert [key.key_number for key in opened.key_signature_changes] == [12 + 6]
     assert opened.get_beats()[1:4] == pytest.approx([0.5, 1.0, 1.6], abs=1e-3)
 

@@ -38,7 +38,7 @@ def test_a_model_that_cannot_be_loaded_is_reported_without_its_path() -> None:
 
     with TestClient(app_with(load, Settings())) as client:
         answer = client.get("/readyz")
-        while "not loaded yet" in answer.json()["detail"]:
+        while "weights are loading" in answer.json()["detail"]:
             answer = client.get("/readyz")
         assert answer.status_code == 503
         assert "EngineError" in answer.json()["detail"]

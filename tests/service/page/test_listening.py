@@ -234,7 +234,7 @@ def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> Non
 def test_take_goes_on_after_the_server_was_killed(
     browser: Browser, start_server: StartServer, tmp_path: Path
 ) -> None:
-    server = start_server(*TONES_SERVER, RSE_MAX_SESSIONS="1")
+    server = start_server(*TONES_SERVER, RSE_MAX_SESSIONS="1", RSE_WORKERS="2")
     context = browser.new_context()
     tab = Tab(context.new_page(), server)
     page = tab.page

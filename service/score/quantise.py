@@ -1,6 +1,6 @@
-"""Notes of a performance on the grid of its beats."""
+"""Onsets of a performance on the grid of its beats."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -10,17 +10,23 @@ from numpy.typing import NDArray
 from service.score.beat_tracker import chord_numbers
 from service.score.beats import F64, I64, Beats
 
-GRIDS = {  # parts of a beat, and what using them costs; a beat takes one of them
-    2: ((2, 0.0), (4, 0.02), (3, 0.05), (8, 0.09), (6, 0.10)),
-    3: ((3, 0.0), (6, 0.03), (2, 0.05), (12, 0.10)),
+GRIDS = {  # parts of a beat, and the cost in nats of a beat that needs them
+    2: {2: 0.0, 4: 1.0, 3: 1.0, 6: 4.0, 8: 4.0},
+    3: {3: 0.0, 6: 1.5, 2: 3.0, 12: 5.0},
 }
-PLAIN_GRIDS = GRIDS[2][:2]
-LONGEST_GRACE_S = 0.09
-LEGATO = 0.6  # a note that sounds for this share of the time to the next lasts until it
+PLAIN_GRIDS = {2: 0.0, 4: 1.0}
+_FINEST, _MIN_SHARE = (8, 12), 0.25  # grids that are used only if this share of the beats need them
+_SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in deviations
+_SWITCH = 0.5  # cost of a change between two and three parts
+_MERGED = 1.0  # cost of two chords at one place of the grid
+_EARLY = 0.1  # of a beat: onsets this much before a beat belong to it
+MAX_GRACE_S = 0.09
+_STEP = 24  # parts of a beat in which sounding lengths are given
 
 
 class QuantisedNote(NamedTuple):
-    """A note in the score: a MIDI pitch; ``onset`` and ``length`` in beats, from the first beat."""
+    """A note in the score: a MIDI pitch; ``onset`` in beats, from the first beat; ``length``, in
+    beats, is the time that the note sounds."""
 
     pitch: int
     onset: Fraction
@@ -31,11 +37,11 @@ class QuantisedNote(NamedTuple):
 def quantise_notes(
     onset_s: F64, offset_s: F64, pitch: I64, beats: Beats, plain: bool = False
 ) -> list[QuantisedNote]:
-    """The notes, in order of onset, on the beats' grid.
+    """Return the notes, in order of onset, on the beats' grid.
 
-    Each beat takes the grid with the least error for its chords, finer ones at a price. A note much
-    shorter than any of these, a step or two from the one that follows at once, is a grace note:
-    it stands before that one and takes no time.
+    Each beat has one grid. The grids of all beats are the most likely ones together, since
+    neighbouring beats often divide alike. A note that is much shorter than those around, a step or
+    two from the one that follows at once, is a grace note: it takes no time.
 
     Args:
         plain: write halves and quarters of a beat alone, for free rhythm.
@@ -48,56 +54,78 @@ def quantise_notes(
     heads = np.add.reduceat(onset_s, starts) / counts
     grace = _graces(heads, starts, counts, offset_s, pitch)
     position = beats.position(heads)
-    floors = np.floor(position + 1 / 16).astype(int)
+    chords: dict[int, list[int]] = {}  # by beat
+    for chord in np.flatnonzero(~grace).tolist():
+        chords.setdefault(int(np.floor(position[chord] + _EARLY)), []).append(chord)
+    found = np.array(list(chords))
+    sigma = _SIGMA_S / (beats.time(found + 1.0) - beats.time(found))
+    places = [(position[own] - beat).tolist() for beat, own in chords.items()]
+    grids = PLAIN_GRIDS if plain else GRIDS[beats.subdivision]
+    parts = _most_likely(places, sigma.tolist(), grids)
+    if np.isin(parts, _FINEST).mean() < _MIN_SHARE:
+        grids = {n: cost for n, cost in grids.items() if n not in _FINEST}
+        parts = _most_likely(places, sigma.tolist(), grids)
     placed: dict[int, Fraction] = {}
-    for beat in np.unique(floors[~grace]):
-        own = np.flatnonzero(~grace & (floors == beat))
-        grids = PLAIN_GRIDS if plain else GRIDS[beats.subdivision]
-        on_grid = _on_grid(position[own] - beat, grids)
-        placed |= {int(chord): int(beat) + at for chord, at in zip(own, on_grid, strict=True)}
-    for chord in reversed(np.flatnonzero(grace)):
-        placed[int(chord)] = placed[int(chord) + 1]
-    ends = beats.position(offset_s)
-    out = []
-    for note, chord in enumerate(map(int, number)):
-        onset = placed[chord]
-        later = (placed[c] for c in range(chord + 1, len(heads)) if placed[c] > onset)
-        length = _length(onset, float(ends[note]), next(later, None), beats.subdivision)
-        out.append(QuantisedNote(int(pitch[note]), onset, length, bool(grace[chord])))
-    return out
+    for (beat, own), at, n in zip(chords.items(), places, parts, strict=True):
+        for chord, place in zip(own, at, strict=True):
+            placed[chord] = beat + Fraction(max(0, round(place * n)), n)
+    for chord in reversed(np.flatnonzero(grace).tolist()):
+        placed[chord] = placed[chord + 1]
+    ends = np.round(beats.position(offset_s) * _STEP).astype(int).tolist()
+    return [
+        QuantisedNote(
+            int(pitch[note]),
+            placed[chord],
+            max(Fraction(1, _STEP), Fraction(ends[note], _STEP) - placed[chord]),
+            bool(grace[chord]),
+        )
+        for note, chord in enumerate(number.tolist())
+    ]
 
 
 def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> NDArray[np.bool_]:
-    """Which chords are grace notes; the last is none."""
+    """Return which chords are grace notes; the last is none."""
     grace = np.zeros(len(heads), np.bool_)
+    gaps_s = np.diff(heads, prepend=-np.inf, append=np.inf)  # before each chord
     for chord in range(len(heads) - 1):
-        note, soon = starts[chord], heads[chord + 1] - heads[chord] < LONGEST_GRACE_S
-        if counts[chord] > 1 or not soon or offset_s[note] - heads[chord] > 2 * LONGEST_GRACE_S:
+        note, gap_s = starts[chord], gaps_s[chord + 1]
+        if counts[chord] > 1 or offset_s[note] - heads[chord] > 2 * MAX_GRACE_S:
             continue
         after = pitch[starts[chord + 1] : starts[chord + 1] + counts[chord + 1]]
-        alone = chord == 0 or heads[chord] - heads[chord - 1] > LONGEST_GRACE_S
-        grace[chord] = alone and 0 < np.abs(after - pitch[note]).min() <= 2
+        alone = min(gaps_s[chord], gaps_s[chord + 2]) > max(MAX_GRACE_S, 2 * gap_s)
+        grace[chord] = alone and gap_s < MAX_GRACE_S and 0 < np.abs(after - pitch[note]).min() <= 2
     return grace
 
 
-def _on_grid(at: F64, grids: Sequence[tuple[int, float]]) -> list[Fraction]:
-    """Places in a beat, of chords at 0 to 1."""
-    tried = []
-    for parts, price in grids:
-        nearest = np.abs(at[:, None] - np.arange(parts + 1) / parts).argmin(1)
-        error = float(np.abs(at - nearest / parts).mean())
-        shared = len(nearest) - len(np.unique(nearest))  # chords that would fall together
-        tried.append((error + price + 0.15 * shared, parts, nearest))
-    _, parts, nearest = min(tried, key=lambda grid: grid[0])
-    return [Fraction(int(place), parts) for place in nearest]
+def _most_likely(
+    places: Sequence[Sequence[float]], sigma: Sequence[float], grids: Mapping[int, float]
+) -> list[int]:
+    """Return the parts of each beat, by the Viterbi algorithm.
 
-
-def _length(onset: Fraction, end: float, following: Fraction | None, subdivision: int) -> Fraction:
-    sounding = end - float(onset)
-    step = least = Fraction(1, 4 if subdivision == 2 else 6)
-    if following is not None:
-        room = following - onset
-        if LEGATO * float(room) <= sounding <= float(room) + float(step):
-            return room
-        least = min(step, room)
-    return max(least, round(sounding / float(step)) * step)
+    Args:
+        places: of the chords in each beat, from 0 to 1.
+        sigma: standard deviation of onsets in each beat, in beats.
+    """
+    coarsest = min(grids, key=lambda n: grids[n])
+    cost = dict.fromkeys(grids, 0.0)
+    choices: list[dict[int, int]] = []  # the grid before, by grid
+    for at, deviation in zip(places, sigma, strict=True):
+        before = {
+            n: min(grids, key=lambda m: cost[m] + _SWITCH * ((m % 3 == 0) != (n % 3 == 0)))
+            for n in grids
+        }
+        after = {}
+        for n, price in grids.items():
+            steps = [max(0, round(place * n)) for place in at]
+            errors = ((place - step / n) / deviation for place, step in zip(at, steps, strict=True))
+            total = sum(0.5 * min(abs(error), _MAX_ERROR) ** 2 for error in errors)
+            total += _MERGED * (len(steps) - len(set(steps)))
+            total += price * any(step * coarsest % n for step in steps)
+            m = before[n]
+            after[n] = cost[m] + _SWITCH * ((m % 3 == 0) != (n % 3 == 0)) + total
+        choices.append(before)
+        cost = after
+    best = [min(grids, key=lambda n: (cost[n], grids[n]))]
+    for before in choices[:0:-1]:
+        best.append(before[best[-1]])
+    return best[::-1]

@@ -1,11 +1,9 @@
 """A score of quantised notes as MusicXML, which music21 writes."""
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
-from itertools import chain
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -13,8 +11,10 @@ import numpy as np
 
 from service.score.beats import Beats
 from service.score.quantise import QuantisedNote
+from service.score.rhythm import Rhythm, Value
 from service.score.spelling import Names, spelled
-from service.score.staves import OPEN, Chord, hands, tab_line, voices
+from service.score.staves import OPEN, hands, tab_line
+from service.score.voices import Bars, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
 PLAYED_BY = {  # classes that are no instrument, or whose usual one is another than music21's
@@ -27,8 +27,6 @@ PLAYED_BY = {  # classes that are no instrument, or whose usual one is another t
 _FINGERING = re.compile(rb"<fingering[^>]*>(\d+)/(\d+)</fingering>")
 _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
 
-Bars = Sequence[tuple[Fraction, int]]
-Span = tuple[Fraction, Fraction, Chord | None]  # begin and end in a bar; None: a rest
 Parts = Mapping[str | None, Sequence[QuantisedNote]]  # by instrument
 
 
@@ -134,8 +132,9 @@ def _staff(
         player.partName = (name if instrument == "plucked" else instrument).capitalize()
     staff.insert(0, player)
     names = spelled(notes, fifths)
-    chords = [Chord(note.onset, note.length, (note.pitch,), note.grace) for note in notes]
-    lines = [_by_bar(line, bars) for line in ([tab_line(chords)] if tablature else voices(chords))]
+    one_line = instrument not in KEYBOARDS
+    lines = [tab_line(notes)] if tablature else voices(notes, bars, one_line)
+    written = [Rhythm(line, bars, beats).bars() for line in lines]
     nominal, size = beats.beats_per_bar, 0
     pickup = bars[0][1] != nominal
     for place, (start, count) in enumerate(bars):
@@ -149,7 +148,7 @@ def _staff(
         if size != (size := count if place else nominal):
             above, below = beats.signature(size)
             measure.insert(0, m21.meter.TimeSignature(f"{above}/{below}"))
-        _fill(measure, [line[place] for line in lines], names, start, beats.quarters, tablature)
+        _fill(measure, [line[place] for line in written], names, start, beats.quarters, tablature)
         staff.append(measure)
     if player.transposition is not None:
         staff.atSoundingPitch = True
@@ -157,97 +156,62 @@ def _staff(
     return staff
 
 
-def _by_bar(line: Sequence[Chord], bars: Bars) -> list[list[Span]]:
-    """What a voice does in each bar."""
-    edges = [*(start for start, _ in bars), bars[-1][0] + bars[-1][1]]
-    spans, now = list[Span](), edges[0]
-    for chord in line:
-        if now < chord.onset:
-            spans.append((now, chord.onset, None))
-        spans.append((chord.onset, chord.end, chord))
-        now = chord.end
-    out: list[list[Span]] = [[] for _ in bars]
-    for begin, end, what in [*spans, (now, edges[-1], None)]:
-        first = bisect_right(edges, begin) - 1
-        for bar in range(first, max(bisect_left(edges, end), first + bool(what))):
-            out[bar].append((max(begin, edges[bar]), min(end, edges[bar + 1]), what))
-    return out
-
-
 def _fill(
     measure: Any,
-    lines: Sequence[Sequence[Span]],
+    lines: Sequence[Sequence[Value]],
     names: Names,
     start: Fraction,
     q: Fraction,
     tablature: bool,
 ) -> None:
-    """Write the voices of a bar; later ones only if they have notes there."""
+    """Write the voices of a bar; the second one only if it has notes there."""
     m21 = load("music21")
-    kept = [line for line in lines if line is lines[0] or any(chord for *_, chord in line)]
+    kept = [line for line in lines if line is lines[0] or any(value.chord for value in line)]
     for number, line in enumerate(kept, 1):
         voice = m21.stream.Voice(id=str(number)) if len(kept) > 1 else measure
-        others = [span for other in kept for span in other if other is not line and span[2]]
-        for begin, stop, chord in line:
-            named = [names[chord.onset, pitch] for pitch in chord.pitches] if chord else []
-            if chord and chord.grace:
-                voice.insert((begin - start) * q, m21.note.Note(named[0]).getGrace())
-            pieces = (_values(*piece, q) for piece in _pieces(begin, stop, start))
-            for a, b in chain.from_iterable(pieces):
-                if chord is None or (tablature and a > chord.onset):  # a fret is said once
-                    element = m21.note.Rest()
-                    # A rest would be in the way of tablature, and of another voice that sounds.
-                    sounding = any(onset < b and end > a for onset, end, _ in others)
-                    element.style.hideObjectOnPrint = tablature or sounding
-                else:
-                    one = m21.note.Note(named[0]) if len(named) == 1 else None
-                    element = one or m21.chord.Chord(named)
-                    if tablature:
-                        fingering = m21.articulations.Fingering
-                        element.articulations = [fingering(f"{s}/{f}") for s, f in chord.frets]
-                    elif a > chord.onset:
-                        element.tie = m21.tie.Tie("continue" if b < chord.end else "stop")
-                    elif b < chord.end:
-                        element.tie = m21.tie.Tie("start")
-                element.quarterLength = (b - a) * q
-                voice.insert((a - start) * q, element)
+        for value in line:
+            if value.chord is None or (tablature and value.begin > value.chord.onset):
+                # Rests would be in the way of tablature and of the upper voice.
+                element = m21.note.Rest()
+                element.style.hideObjectOnPrint = tablature or number > 1
+            else:
+                element = _note(value, names, tablature)
+            if value.end > value.begin:
+                element.duration = _duration(value, q, tablature)
+            else:
+                element = element.getGrace()
+            voice.insert((value.begin - start) * q, element)
         if voice is not measure:
             measure.insert(0, voice)
 
 
-def _pieces(begin: Fraction, end: Fraction, bar: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
-    """A stretch cut at the beats it starts or ends within, so that readers see the beats."""
-    last = bar + (end - bar).__floor__()  # the beat that it ends on or within
-    while begin < end:
-        offset, stop = begin - bar, end
-        if offset.denominator != 1:
-            following = bar + offset.__ceil__()
-            if following < end and end - begin != 1:  # but a beat off the beat is one note
-                stop = following
-        elif begin < last < end and (end - last != Fraction(1, 2) or end - begin > 2):
-            stop = last
-        yield begin, stop
-        begin = stop
+def _note(value: Value, names: Names, tablature: bool) -> Any:
+    """Return a note or chord without its duration."""
+    m21, chord = load("music21"), value.chord
+    assert chord is not None
+    named = [names[chord.onset, pitch] for pitch in chord.pitches]
+    element = m21.note.Note(named[0]) if len(named) == 1 else m21.chord.Chord(named)
+    if tablature:
+        fingering = m21.articulations.Fingering
+        element.articulations = [fingering(f"{s}/{f}") for s, f in chord.frets]
+    else:
+        if value.tie:
+            element.tie = m21.tie.Tie(value.tie)
+        if value.staccato and value.tie in (None, "start"):
+            element.articulations = [m21.articulations.Staccato()]
+    return element
 
 
-def _values(begin: Fraction, end: Fraction, q: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
-    """Cut a stretch into single note values, with at most one dot. music21 would tie notes of other
-    lengths itself, also in tablature, where a tied note has no fret."""
-    while begin < end:
-        quarters = (end - begin) * q
-        while not _is_value(quarters):
-            top = 1 << (quarters.numerator.bit_length() - 1)
-            quarters = Fraction(top, quarters.denominator)
-        yield begin, begin + quarters / q
-        begin += quarters / q
-
-
-def _is_value(quarters: Fraction) -> bool:
-    """Return True if one note, plain, dotted or of a triplet, has this length."""
-    above, below = quarters.numerator, quarters.denominator
-    if below % 3 == 0:
-        below //= 3
-        return above & (above - 1) == 0
-    if above % 3 == 0:
-        above //= 3
-    return above & (above - 1) == 0 and below & (below - 1) == 0
+def _duration(value: Value, q: Fraction, tablature: bool) -> Any:
+    duration = load("music21").duration
+    quarters = (value.end - value.begin) * q
+    if (group := value.tuplet) is None:
+        return duration.Duration(quarters)
+    unit = duration.Duration(group.length * q / group.normal)
+    tuplet = duration.Tuplet(group.actual, group.normal, unit.type)
+    tuplet.type = value.mark
+    if tablature:
+        tuplet.bracket, tuplet.tupletActualShow = False, None
+    written = duration.Duration(quarters * group.actual / group.normal)
+    written.appendTuplet(tuplet)
+    return written

@@ -1,50 +1,27 @@
-"""Which hand, voice and string plays each note."""
+"""Hands of a keyboard, and strings and frets of a guitar."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
-from itertools import groupby, pairwise, starmap
-from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from service.score.quantise import QuantisedNote
+from service.score.voices import Chord, Fret, cheapest, chord_of, rows_of
 
-MOST_VOICES = 2
 _HAND, _MIDDLE = 14, 60  # semitones that a hand reaches; the pitch where hands part
-_HEARD_REST = Fraction(1, 2)  # of a beat; shorter rests are how notes are played
 OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of a guitar's strings, the highest first
 FRETS, SPAN = 19, 4  # that a string has, and that a hand reaches
 # Costs of a fret's way, height and reach; what a note is worth.
 _MOVE, _HIGH, _STRETCH, _PLAYED = 1.0, 0.15, 0.5, 50.0
 _DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones: the ghost has most of them
 _GHOST = 6.0  # price of leaving out a note a semitone from another of its chord
-_KEPT = 16  # paths that are followed at once
-
-Fret = tuple[int, int]  # string from 1, the highest, and fret
-
-
-class Chord(NamedTuple):
-    """Notes of one length that begin together; times in beats, pitches ascending, in tablature with
-    string and fret of each."""
-
-    onset: Fraction
-    length: Fraction
-    pitches: tuple[int, ...]
-    grace: bool = False
-    frets: tuple[Fret, ...] = ()
-
-    @property
-    def end(self) -> Fraction:
-        return self.onset if self.grace else self.onset + self.length
 
 
 def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
-    """Notes of the right hand and of the left.
+    """Return the notes of the right hand and of the left.
 
     Hands that stretch too far cost, as do hands that leap from where they were and a split far from
     the middle.
     """
-    ordered = sorted(notes, key=attrgetter("onset", "pitch"))
-    rows = [list(row) for _, row in groupby(ordered, key=attrgetter("onset"))]
+    rows = rows_of(notes)
 
     def splits(
         row: Sequence[QuantisedNote], at: Sequence[float]
@@ -60,83 +37,17 @@ def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[Qua
                     price += 0.06 * abs(now[hand] - at[hand])
             yield price, now, split
 
-    chosen = list(zip(rows, _cheapest([48.0, 67.0], rows, splits), strict=True))
+    chosen = list(zip(rows, cheapest([48.0, 67.0], rows, splits), strict=True))
     right = [note for row, split in chosen for note in row[split:]]
     return right, [note for row, split in chosen for note in row[:split]]
 
 
-def _cheapest(
-    state: Any, rows: Iterable[Any], ways: Callable[[Any, Any], Iterable[tuple[float, Any, Any]]]
-) -> list[Any]:
-    """What to choose for each row (dynamic programme), if ``ways`` gives the costs of what may be
-    chosen for a row in a state, and the states that follow."""
-    paths: list[tuple[float, Any, Any]] = [(0.0, state, ())]
-    for row in rows:
-        following = [
-            (cost + price, then, (choice, trail))
-            for cost, state, trail in paths
-            for price, then, choice in ways(row, state)
-        ]
-        paths = sorted(following, key=itemgetter(0))[:_KEPT]
-    choices, trail = [], paths[0][2]
-    while trail:
-        choice, trail = trail
-        choices.append(choice)
-    return choices[::-1]
+def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
+    """Return one line of chords with their frets, on the cheapest row of hand positions. Notes that
+    no hand reaches are left out."""
+    chords = [chord_of(row) for row in rows_of(n for n in notes if not n.grace)]
 
-
-def voices(notes: Iterable[Chord]) -> list[list[Chord]]:
-    """Lines that never overlap, at most ``MOST_VOICES``.
-
-    Notes of one onset and length make a chord. A chord goes to a line that is free, the nearest in
-    pitch; if none is, the line that is nearest to its end ends there.
-    """
-    lines: list[list[Chord]] = [[]]
-    ordered = sorted(notes, key=lambda n: (n.onset, not n.grace, n.length, -n.pitches[0]))
-    for _, group in groupby(ordered, key=attrgetter("onset", "grace", "length")):
-        chord = _together(group)
-        free = [line for line in lines if not line or line[-1].end <= chord.onset]
-        if not free and len(lines) < MOST_VOICES:
-            lines.append([])
-            free = lines[-1:]
-        if free:
-            min(free, key=lambda line: _distance(line, chord)).append(chord)
-            continue
-        line = min(lines, key=lambda line: (line[-1].onset == chord.onset, line[-1].end))
-        if line[-1].onset == chord.onset:  # a third length at one onset: it joins the chord there
-            line[-1] = _together([line[-1], chord])
-        else:
-            line[-1] = line[-1]._replace(length=chord.onset - line[-1].onset)
-            line.append(chord)
-    return [[*starmap(_until, pairwise(line)), *line[-1:]] for line in lines]
-
-
-def _together(chords: Iterable[Chord]) -> Chord:
-    """One chord of all, as long as the first."""
-    first, *_ = chords = list(chords)
-    return first._replace(pitches=tuple(sorted({p for chord in chords for p in chord.pitches})))
-
-
-def _until(chord: Chord, following: Chord) -> Chord:
-    """The chord until the next of its line, if it sounds for about as long: no rest is heard."""
-    room = following.onset - chord.onset
-    if not chord.grace and room - chord.length <= _HEARD_REST and chord.length >= room / 2:
-        return chord._replace(length=room)
-    return chord
-
-
-def _distance(line: Sequence[Chord], chord: Chord) -> float:
-    return abs(max(line[-1].pitches) - max(chord.pitches)) if line else 24.0
-
-
-def tab_line(notes: Iterable[Chord]) -> list[Chord]:
-    """One line of chords with their frets: all that begins together, until the next; the cheapest
-    row of hand positions. What no hand reaches is left out."""
-    plain = sorted((n for n in notes if not n.grace), key=attrgetter("onset"))
-    rows = [list(row) for _, row in groupby(plain, key=attrgetter("onset"))]
-    chords = [_together(row)._replace(length=max(n.length for n in row)) for row in rows]
-
-    def ways(
+    def options(
         found: list[tuple[float, dict[int, Fret]]], at: float
     ) -> Iterator[tuple[float, float, Any]]:
         for price, frets in found:
@@ -150,7 +61,7 @@ def tab_line(notes: Iterable[Chord]) -> list[Chord]:
 
     found = (list(_fingerings(chord.pitches)) for chord in chords)
     line: list[Chord] = []
-    for chord, frets in zip(chords, _cheapest(2.0, found, ways), strict=True):
+    for chord, frets in zip(chords, cheapest(2.0, found, options), strict=True):
         if line:
             line[-1] = line[-1]._replace(length=min(line[-1].length, chord.onset - line[-1].onset))
         if frets:

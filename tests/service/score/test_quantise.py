@@ -30,9 +30,18 @@ def test_a_grace_note_takes_no_time() -> None:
     assert grace.onset == main.onset == 1
 
 
-def test_legato_notes_last_until_the_next() -> None:
-    first, _ = placed([0.0, 1.0], [0.85, 1.0])
-    assert first.length == 1
+def test_thirty_seconds_need_many_beats() -> None:
+    run = [float(n) for n in range(8)] + [8 + n / 8 for n in range(8)]
+    assert max(note.onset.denominator for note in placed(run, [0.1] * 16)) <= 6
+    runs = [n / 8 for n in range(64)]
+    assert [note.onset for note in placed(runs, [0.1] * 64)] == runs
+
+
+def test_onsets_that_wander_stay_on_their_beats() -> None:
+    rng = np.random.default_rng(0)
+    onsets = np.arange(64) / 2
+    found = placed((onsets + rng.normal(0, 0.04, 64)).clip(0).tolist(), [0.4] * 64)
+    assert [note.onset for note in found] == onsets.tolist()
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0.01, 6)), max_size=30))

@@ -1,0 +1,199 @@
+"""The written rhythm of a voice: lengths of notes and rests, cut at beats and bars.
+
+All times are in beats. A note lasts until the simplest place that is near its end, so that short
+rests vanish. Then notes and rests are cut into single note values with at most one dot, such that
+readers see the beats. Beats that divide in three where the metre's divide in two are tuplets.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import count, groupby
+from math import floor, log2
+from typing import NamedTuple
+
+from service.score.beats import Beats
+from service.score.voices import Bars, Chord
+
+_MIN_REST = Fraction(1, 4)  # of a beat; shorter rests are how notes are played
+_MAX_RATIO = 1.5  # of the written length to the played one, except for the shortest notes
+_DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs: a doubled length, symbols, ties, dots
+_STACCATO_S, _STACCATO = (
+    0.25,
+    0.5,
+)  # maximum time that a staccato note sounds, and share of its value
+_HALF = Fraction(1, 2)
+
+
+class Tuplet(NamedTuple):
+    """``actual`` notes in the time of ``normal`` ones, together ``length`` beats."""
+
+    actual: int
+    normal: int
+    length: Fraction
+
+
+class Value(NamedTuple):
+    """A single note value: a note, a chord or a rest (``chord`` is None); times in beats.
+
+    Attributes:
+        last: True if no tie follows.
+        mark: "start" or "stop" if it is the first or the last value of its tuplet.
+    """
+
+    begin: Fraction
+    end: Fraction
+    chord: Chord | None = None
+    last: bool = True
+    staccato: bool = False
+    tuplet: Tuplet | None = None
+    mark: str | None = None
+
+    @property
+    def tie(self) -> str | None:
+        """How the value is tied, in the words of MusicXML."""
+        if self.chord is None or self.begin == self.chord.onset:
+            return None if self.last else "start"
+        return "stop" if self.last else "continue"
+
+
+class Rhythm:
+    """Writes a line of chords that do not overlap."""
+
+    def __init__(self, line: Sequence[Chord], bars: Bars, beats: Beats) -> None:
+        self._line, self._beats = line, beats
+        self._starts = [start for start, _ in bars]
+        self._end = bars[-1][0] + bars[-1][1]
+        self._half_bar = {4: 2, 6: 3}.get(beats.beats_per_bar, 0)  # in beats; 0: it is not shown
+        shift = beats.beats_per_bar - bars[0][1]  # a pickup is the end of a bar
+        self._middles = [start + self._half_bar for start in self._starts]
+        self._middles[0] -= shift
+        self._tuplets: dict[int, set[Fraction]] = {}  # onsets within beats that are tuplets
+        for beat, own in groupby(line, key=lambda chord: floor(chord.onset)):
+            places = {chord.onset - beat for chord in own}
+            if beats.subdivision == 2 and any(place.denominator % 3 == 0 for place in places):
+                self._tuplets[beat] = places
+
+    def bars(self) -> list[list[Value]]:
+        """Return the values of each bar, which they fill; grace notes have no length."""
+        out: list[list[Value]] = [[] for _ in self._starts]
+        plain = [chord for chord in self._line if not chord.grace]
+        now = self._starts[0]
+        for chord, following in zip(plain, [*plain[1:], None], strict=False):
+            end = self._written_end(chord, following.onset if following else self._end)
+            for begin, stop in self._values(now, chord.onset, rest=True):
+                self._add(out, Value(begin, stop))
+            sounds_s = float(chord.length) * 60 / self._beats.bpm
+            short = sounds_s < _STACCATO_S and chord.length < _STACCATO * (end - chord.onset)
+            for begin, stop in self._values(chord.onset, end):
+                self._add(out, Value(begin, stop, chord, stop == end, short))
+            now = end
+        for begin, stop in self._values(now, self._end, rest=True):
+            self._add(out, Value(begin, stop))
+        for chord in self._line:
+            if chord.grace:
+                bar = out[bisect_right(self._starts, chord.onset) - 1]
+                before = bisect_left(bar, chord.onset, key=lambda value: value.begin)
+                bar.insert(before, Value(chord.onset, chord.onset, chord))
+        for bar in out:
+            if not any(value.chord for value in bar):
+                bar[:] = [Value(bar[0].begin, bar[-1].end)]
+        return out
+
+    def _add(self, out: Sequence[list[Value]], value: Value) -> None:
+        if tuplet := self._tuplet(value.begin):
+            edges = value.begin % tuplet.length, value.end % tuplet.length
+            mark = "start" if edges[0] == 0 else "stop" if edges[1] == 0 else None
+            value = value._replace(tuplet=tuplet, mark=mark)
+        out[bisect_right(self._starts, value.begin) - 1].append(value)
+
+    def _tuplet(self, begin: Fraction) -> Tuplet | None:
+        beat = floor(begin)
+        if (places := self._tuplets.get(beat)) is None:
+            return None
+        if _HALF in places:  # each half of the beat is a group of its own
+            first = _HALF if begin - beat >= _HALF else 0
+            inside = any(first < place < first + _HALF for place in places)
+            return Tuplet(3, 2, _HALF) if inside else None
+        sixths = any(place.denominator == 6 for place in places)
+        return Tuplet(6, 4, Fraction(1)) if sixths else Tuplet(3, 2, Fraction(1))
+
+    def _written_end(self, chord: Chord, following: Fraction) -> Fraction:
+        """Return the simplest end of a note that is near the end of its sound."""
+        onset, played = chord.onset, chord.length
+        latest = onset + Fraction(_MAX_RATIO) * played
+        ends: list[Fraction] = []
+        for end in self._places_after(onset):
+            if end >= following - _MIN_REST or (ends and end > latest):
+                break
+            if end >= onset + played / 2 or end > latest:
+                ends.append(end)
+        if not ends or following <= latest:
+            ends.append(following)
+
+        def cost(end: Fraction) -> float:
+            bar = bisect_left(self._starts, end)
+            barline = self._starts[bar] if bar < len(self._starts) else self._end
+            rests = self._values(end, min(following, barline), rest=True)
+            price = _DEVIATION * abs(log2((end - onset) / played))
+            return price + self._cost(self._values(onset, end)) + self._cost(rests)
+
+        return min(ends, key=cost)
+
+    def _places_after(self, onset: Fraction) -> Iterator[Fraction]:
+        """Yield the ends that a note may have: eighths, or thirds of a beat that divides so."""
+        for beat in count(floor(onset)):
+            thirds = self._beats.subdivision == 3 or _HALF not in self._tuplets.get(beat, {_HALF})
+            parts = 3 if thirds else 2
+            places = (beat + Fraction(part, parts) for part in range(1, parts + 1))
+            yield from (place for place in places if place > onset)
+
+    def _cost(self, values: Iterable[tuple[Fraction, Fraction]]) -> float:
+        """Return how hard values are to read, which are tied or follow one another."""
+        lengths = [end - begin for begin, end in values]
+        dots = sum(length.numerator % 3 == 0 for length in lengths)
+        return len(lengths) * _SYMBOL + max(0, len(lengths) - 1) * _TIE + dots * _DOT
+
+    def _values(
+        self, begin: Fraction, end: Fraction, rest: bool = False
+    ) -> Iterator[tuple[Fraction, Fraction]]:
+        """Yield begin and end of the single values that a note or a rest consists of."""
+        while begin < end:
+            bar = bisect_right(self._starts, begin)
+            barline = self._starts[bar] if bar < len(self._starts) else self._end
+            stop = self._stop(begin, min(end, barline), self._middles[bar - 1], rest)
+            tuplet = self._tuplet(begin)
+            unit = self._beats.quarters * (Fraction(tuplet.actual, tuplet.normal) if tuplet else 1)
+            while begin < stop:
+                length = stop - begin
+                if not _is_value(length * unit):
+                    length = Fraction(1 << (length.numerator.bit_length() - 1), length.denominator)
+                yield begin, begin + length
+                begin += length
+
+    def _stop(self, begin: Fraction, end: Fraction, middle: Fraction, rest: bool) -> Fraction:
+        """Return where a note or rest, which lies in one bar, has to be cut first."""
+        beat, last = floor(begin), floor(end)
+        plain = self._beats.subdivision == 2 and not {beat, last} & self._tuplets.keys()
+        if end <= beat + 1:
+            half = beat + _HALF
+            is_cut = rest and plain and begin < half < end < begin + 1
+            return half if is_cut else end
+        if begin > beat:
+            syncope = plain and not rest and begin - beat == _HALF and end - begin == 1
+            return end if syncope and beat + 1 != middle else Fraction(beat + 1)
+        if rest:
+            half_bar = self._half_bar
+            if half_bar and (begin - middle) % half_bar == 0 and begin + half_bar <= end:
+                return begin + half_bar
+            return begin + 1
+        dotted = plain and end - begin == 3 * _HALF and last != middle
+        return Fraction(last) if last < end and not dotted else end
+
+
+def _is_value(quarters: Fraction) -> bool:
+    """Return True if one note, plain or with one dot, has this length."""
+    above, below = quarters.numerator, quarters.denominator
+    if above % 3 == 0:
+        above //= 3
+    return above & (above - 1) == 0 and below & (below - 1) == 0

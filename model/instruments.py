@@ -24,6 +24,11 @@ PROGRAMS: Mapping[str, int] = {
 }
 """The program that plays each instrument class in MIDI files."""
 
+LABELS: Mapping[str, str] = {"plucked": "guitar"}
+"""The label for people of an instrument class whose name is not the usual word."""
+
+LABELS_TO_INSTRUMENTS: Mapping[str, str] = {label: name for name, label in LABELS.items()}
+
 INSTRUMENTS = tuple(PROGRAMS)  # instrument classes; the index is the class number
 INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 

@@ -15,6 +15,7 @@ from pretty_midi import ControlChange, Instrument, Note, PrettyMIDI
 from pretty_midi.pretty_midi import MAX_TICK
 
 from model.config import HOP, SAMPLE_RATE
+from model.instruments import LABELS
 
 TICKS_PER_BEAT = 480
 """1.04 ms per tick at 120 BPM; halved until a long file has fewer ticks than readers take."""
@@ -178,7 +179,7 @@ def midi_file(
     found = {note.instrument for note in notes} or {None}
     names = sorted(found, key=lambda name: (order.get(name, len(order)), name or ""))
     for name in names:
-        part = Instrument(programs.get(name, 0) if name else 0, name=name or "")
+        part = Instrument(programs.get(name or "", 0), name=LABELS.get(name or "", name or ""))
         curves = []
         for note in notes:
             if note.instrument == name and note.offset_s is not None:

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
+from model.instruments import LABELS_TO_INSTRUMENTS
 from model.validation import validated_dataclass
 from service.protocol.faults import ErrorCode, ProtocolError
 
@@ -99,6 +100,7 @@ def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
 
 
 def _known(name: str) -> str:
+    name = LABELS_TO_INSTRUMENTS.get(name, name)
     check_instruments((name,), INSTRUMENTS)
     return name
 
@@ -128,7 +130,7 @@ class StreamOptions:
     mode: Mode = Mode.BLOCK
     lookahead_ms: LookaheadMs = 100.0
     block_frames: BlockFrames | None = None
-    instruments: tuple[str, ...] = ()
+    instruments: tuple[Instrument, ...] = ()
     tuning_hz: TuningHz | None = None
     bends: bool = False
 
@@ -136,7 +138,6 @@ class StreamOptions:
         most = MAX_ANYTIME_BLOCK_FRAMES
         if self.mode is Mode.ANYTIME and self.frames_per_window > most:
             raise ValueError(f"block_frames must be from 1 to {most}, not {self.block_frames}")
-        check_instruments(self.instruments, INSTRUMENTS)
 
     @property
     def frames_per_window(self) -> int:

@@ -78,7 +78,7 @@ livePanel.addEventListener("change", settle);
 uploadsPanel.addEventListener("change", settle);
 uploadsPanel.addEventListener("open", ({ detail }) => livePanel.state === "idle" && choose(detail));
 store.subscribe(["take"], () => archive.follow(store.get("take")));
-takes.addEventListener("add", ({ detail }) => archive.follow(detail));
+takes.addEventListener("add", ({ detail }) => archive.follow(detail, true));
 archive.addEventListener("trouble", ({ detail }) => say(detail, true));
 function choose(take) {
   stage.show(take);

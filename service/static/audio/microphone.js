@@ -9,6 +9,11 @@
 const INTERRUPTED = new Set(["suspended", "interrupted"]);
 const RETURNS = ["visibilitychange", "pointerdown", "keydown"]; // of the user
 const MOST_CHANNELS = 32;
+const HELPERS = {
+  echoCancellation: "echo cancellation",
+  noiseSuppression: "noise suppression",
+  autoGainControl: "automatic gain",
+};
 const START_MS = 5000;
 const WORKLET_URL = new URL("./pcm-worklet.js", import.meta.url);
 
@@ -71,6 +76,13 @@ export class Microphone extends EventTarget {
     this.#node.connect(this.#gain).connect(this.#worklet).connect(this.#context.destination);
   }
 
+  /** What the browser does to the sound although it was told not to, in words; "" if nothing. */
+  get processing() {
+    const settings = this.#stream?.getAudioTracks()[0]?.getSettings() ?? {};
+    const names = Object.keys(HELPERS).filter((name) => settings[name]);
+    return names.map((name) => HELPERS[name]).join(" and ");
+  }
+
   set gain(decibels) {
     this.#factor = 10 ** (decibels / 20);
     this.#gain?.gain.setTargetAtTime(this.#factor, this.#context.currentTime, 0.02);
@@ -115,9 +127,7 @@ export class Microphone extends EventTarget {
 
   #ask() {
     const audio = {
-      echoCancellation: false,
-      noiseSuppression: false,
-      autoGainControl: false,
+      ...Object.fromEntries(Object.keys(HELPERS).map((name) => [name, false])),
       channelCount: { ideal: MOST_CHANNELS }, // unasked, browsers mix them
       ...(this.#deviceId && { deviceId: { exact: this.#deviceId } }),
     };

@@ -5,10 +5,11 @@
  * seconds of the take that it covers, `from` among them. `file(name)` is all of it.
  */
 
-import { wavHeader } from "./wav.js";
+import { wavHeader, wavOf } from "./wav.js";
 
 const FOLD_S = 10; // in such pieces audio goes into blobs, which the browser may put on disk
 const PART_S = 30; // played at a time
+const WAV_HZ = 48_000; // of recordings that are no WAV
 const MAX_KEPT_S = 2 * 3600; // 0.7 GB at 48 kHz
 const MAX_DECODED_S = 20 * 60; // of a file: decoded it takes 0.4 MB a second
 
@@ -107,14 +108,24 @@ export class FileRecording {
     if (seconds > MAX_DECODED_S) {
       throw new Error(`Recordings above ${MAX_DECODED_S / 60} minutes play without their sound.`);
     }
-    this.#buffer ??= this.#file
-      .arrayBuffer()
-      .then((bytes) => context.decodeAudioData(bytes))
-      .catch((cause) => {
-        throw new Error("The browser cannot play this recording; its notes play alone.", { cause });
-      });
+    this.#buffer ??= this.#decode(context);
     const buffer = await this.#buffer;
     return from < buffer.duration ? { buffer, start: 0, end: buffer.duration } : null;
+  }
+
+  async #decode(context) {
+    try {
+      return await context.decodeAudioData(await this.#file.arrayBuffer());
+    } catch (cause) {
+      throw new Error("The browser cannot play this recording; its notes play alone.", { cause });
+    }
+  }
+
+  /** As a WAV file; one that is WAV already stays as it is. Throws as `part` does. */
+  async wav(seconds) {
+    if (/\.wav$/i.test(this.#file.name)) return this.#file;
+    if (seconds > MAX_DECODED_S) throw new Error(`${MAX_DECODED_S / 60} minutes at most become WAV.`);
+    return wavOf(await this.#decode(new OfflineAudioContext(2, 1, WAV_HZ)));
   }
 
   /** Give the decoded sound back; the file stays. */

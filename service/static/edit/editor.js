@@ -3,6 +3,7 @@
  * the roll and the list of notes alike. Every edit is heard at once.
  */
 
+import { labelOf } from "../notes/instruments.js";
 import { $ } from "../page.js";
 import { store } from "../state/store.js";
 import { onGrid } from "./beats.js";
@@ -234,7 +235,7 @@ export class Editor {
     const names = new Set(["", ...Object.keys(take.programs), first.instrument ?? ""]);
     $("edit-instrument").hidden = names.size < 2;
     $("edit-instrument").replaceChildren(
-      ...[...names].map((name) => new Option(name || "no instrument", name, false, name === (first.instrument ?? ""))),
+      ...[...names].map((name) => new Option(labelOf(name) || "no instrument", name, false, name === (first.instrument ?? ""))),
     );
   }
 }

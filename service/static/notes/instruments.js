@@ -6,10 +6,16 @@ const HUES = {
   flute: 200, oboe: 125, clarinet: 290, bassoon: 55, saxophone: 345,
   horn: 105, brass: 70, voice: 5, mallets: 170,
 };
+const LABELS = { plucked: "guitar" }; // where the usual word is another
 const UNKNOWN_HUE = 0; // of an instrument that only a newer server knows
 const PEDAL_INSTRUMENTS = ["piano", "electric piano"];
 const SOFT = 25;
 const LOUD = 105;
+
+/** An instrument's name for people, and the instrument that has a name. */
+export const labelOf = (instrument) => LABELS[instrument] ?? instrument;
+export const instrumentOf = (label) =>
+  Object.keys(LABELS).find((name) => LABELS[name] === label.toLowerCase()) ?? label;
 
 /** A CSS colour; `lightness` 0 to 1 is that of the page's scheme. */
 export const colourOf = (instrument, lightness) =>

@@ -15,7 +15,7 @@ const RELEASE = 64; // velocity of a note's end
 
 export class MidiOut extends EventTarget {
   #access = null;
-  #port = null;
+  #chosen = null; // {id, name} of a port, which may be unplugged
   #sounding = new Map(); // key of a note -> {pitch, channel, at}, held by the receiver
   #channels = new Map(); // instrument, "" for none -> channel
   #down = false; // the sustain pedal
@@ -37,18 +37,24 @@ export class MidiOut extends EventTarget {
     this.#access.addEventListener("statechange", () => this.#portsChanged());
   }
 
-  /** [{id, name}] of the ports there are. */
+  /** [{id, name}] of the ports there are, and of the chosen one if it is unplugged. */
   get ports() {
-    return [...(this.#access?.outputs.values() ?? [])].map(({ id, name }) => ({ id, name }));
+    const ports = [...(this.#access?.outputs.values() ?? [])].map(({ id, name }) => ({ id, name }));
+    const { id, name } = this.#chosen ?? {};
+    return id && !this.#port ? [...ports, { id, name: `${name} (unplugged)` }] : ports;
   }
 
   get port() {
-    return this.#port?.id ?? "";
+    return this.#chosen?.id ?? "";
+  }
+
+  get #port() {
+    return this.#chosen && this.#access.outputs.get(this.#chosen.id);
   }
 
   choose(id) {
     this.silence();
-    this.#port = this.#access?.outputs.get(id) ?? null;
+    this.#chosen = this.ports.find((port) => port.id === id) ?? null;
     this.#channels.clear(); // the next port knows no programs yet
   }
 
@@ -138,11 +144,12 @@ export class MidiOut extends EventTarget {
   }
 
   #send(message, at = 0) {
-    if (this.#port?.state === "connected") this.#port.send(message, at);
+    const port = this.#port;
+    if (port?.state === "connected") port.send(message, at);
   }
 
   #portsChanged() {
-    if (this.#port && !this.#access.outputs.has(this.#port.id)) this.#port = null;
+    if (!this.#port) this.#channels.clear(); // once it returns it is set up again
     this.dispatchEvent(new Event("ports"));
   }
 }

@@ -7,7 +7,7 @@
  * for each of them; others make a file of one track.
  */
 
-import { countInstruments, hasPedal } from "./instruments.js";
+import { countInstruments, hasPedal, labelOf } from "./instruments.js";
 import { tempoOf, TICKS_PER_BEAT } from "./tempo.js";
 
 export const NOTE_ON = 0x90;
@@ -25,7 +25,7 @@ export function midiFile(notes, { programs = {}, pedal = [], beats = [], key = n
   for (const [index, name] of names.entries()) {
     const channel = channelOf(index);
     const own = notes.filter(({ instrument }) => instrument === name);
-    const text = ascii(name);
+    const text = ascii(labelOf(name));
     tracks.push(
       track([
         { tick: 0, order: 0, bytes: [0xff, 0x03, text.length, ...text] },

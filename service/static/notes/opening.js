@@ -1,5 +1,6 @@
 /** Takes from files that were saved here (JSON, with their edits) or anywhere (MIDI). */
 
+import { instrumentOf } from "./instruments.js";
 import { Take } from "./take.js";
 
 const ENDINGS = /\.(json|mid|midi)$/i;
@@ -72,7 +73,7 @@ export function takeOfMidi(buffer, name) {
   const notes = [];
   const sounding = tracks.filter((track) => track.notes.length);
   for (const [index, track] of sounding.entries()) {
-    const instrument = track.name || (sounding.length > 1 ? `part ${index + 1}` : null);
+    const instrument = instrumentOf(track.name) || (sounding.length > 1 ? `part ${index + 1}` : null);
     if (instrument) take.programs[instrument] = track.program;
     for (const { on, off, ...note } of track.notes) {
       notes.push({ ...note, confidence: 1, instrument, onset: secondsOf(on), offset: secondsOf(off) });

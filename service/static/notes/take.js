@@ -19,7 +19,6 @@ export class Take extends EventTarget {
     this.length = 0; // seconds of audio, once known
     this.live = true; // notes may still come
     this.stalled = false; // ... but not now: the connection is gone, and nothing sounds
-    this.heat = null; // probabilities of its frames (heat.js), if the server sent them
     this.recording = null; // its sound (recording.js), if the page has it
     this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
     this.programs = {}; // instrument -> program of General MIDI, if the server distinguishes instruments

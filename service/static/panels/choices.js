@@ -1,5 +1,6 @@
 /** What is chosen for the next take: fast or accurate notes, instruments that may play, bends. */
 
+import { labelOf } from "../notes/instruments.js";
 import { $ } from "../page.js";
 import { authorization } from "../service/access.js";
 
@@ -62,7 +63,7 @@ export class Choices {
   #add(name) {
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = name;
+    button.textContent = labelOf(name);
     button.ariaPressed = "false";
     button.disabled = $("pace").disabled;
     button.addEventListener("click", () => {
@@ -78,7 +79,7 @@ export class Choices {
   #show() {
     $("pace-hint").textContent = HINTS[this.fast ? "fast" : "accurate"];
     $("lookahead-value").textContent = `${$("lookahead").value} ms`;
-    $("players-chosen").textContent = this.instruments.join(", ") || "all";
+    $("players-chosen").textContent = this.instruments.map(labelOf).join(", ") || "all";
   }
 }
 

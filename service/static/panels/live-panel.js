@@ -31,8 +31,8 @@ export class LivePanel extends EventTarget {
     this.#filter = filter;
     this.#midi = midi;
     this.#choices = choices;
-    $("listen").addEventListener("click", () => {
-      if ($("listen").ariaDisabled === "true") return;
+    $("listen").addEventListener("click", ({ detail }) => {
+      if ($("listen").ariaDisabled === "true" || detail > 1) return; // of a double-click the first
       if (this.#live) this.#live.stop();
       else this.#begin(this.#input.microphone());
     });
@@ -48,9 +48,10 @@ export class LivePanel extends EventTarget {
 
   enable({ busyElsewhere }) {
     const listening = this.#live !== null;
-    $("listen-label").textContent = listening ? "Stop" : "Listen";
+    const label = this.state === "finishing" ? "Stop now" : "Stop";
+    $("listen-label").textContent = listening ? label : "Listen";
     // Not `disabled`: the keyboard's focus stays.
-    $("listen").ariaDisabled = this.state === "finishing" || busyElsewhere;
+    $("listen").ariaDisabled = busyElsewhere;
     this.#input.enabled = this.#choices.enabled = !listening;
   }
 
@@ -118,7 +119,7 @@ export class LivePanel extends EventTarget {
     on("silence", () => this.#midi.silence());
     on("abandoned", () => this.#end());
     on("finish", () => {
-      if (take.notes.length) this.#takes.add(take);
+      if (take.notes.length || live.untranscribed) this.#takes.add(take);
       this.#stage.show(take);
       this.#takes.mark(take);
       this.#end();

@@ -3,7 +3,7 @@
  * notes, with buttons that mute it and play it alone. Hidden if the take knows of none.
  */
 
-import { colourOf, countInstruments } from "../notes/instruments.js";
+import { colourOf, countInstruments, labelOf } from "../notes/instruments.js";
 import { $ } from "../page.js";
 import { store } from "../state/store.js";
 import { TakeView } from "./take-view.js";
@@ -51,7 +51,7 @@ export class Legend extends TakeView {
     const template = $("instrument-row");
     const item = template.content.firstElementChild.cloneNode(true);
     item.querySelector(".swatch").style.background = colourOf(name, "var(--instrument-lightness)");
-    item.querySelector(".instrument-name").textContent = name;
+    item.querySelector(".instrument-name").textContent = labelOf(name);
     const all = item.querySelector(".instrument-name");
     all.addEventListener("click", () => {
       const own = this.#filter.notesOf(this.take).filter(({ instrument }) => instrument === name);
@@ -59,11 +59,11 @@ export class Legend extends TakeView {
     });
     store.subscribe(["editing"], () => {
       all.disabled = !store.get("editing");
-      all.title = all.disabled ? "" : `Select all notes of ${name}`;
+      all.title = all.disabled ? "" : `Select all notes of ${labelOf(name)}`;
     });
     const button = (kind, words, act) => {
       const found = item.querySelector(`.${kind}`);
-      found.setAttribute("aria-label", `${words} ${name}`);
+      found.setAttribute("aria-label", `${words} ${labelOf(name)}`);
       found.addEventListener("click", act);
       return found;
     };

@@ -3,6 +3,7 @@
  * take is edited each note is a button that selects it; the keys of the roll then edit it.
  */
 
+import { labelOf } from "../notes/instruments.js";
 import { clockText, noteName } from "../notes/pitch.js";
 import { store } from "../state/store.js";
 import { TakeView } from "./take-view.js";
@@ -41,7 +42,7 @@ export class NoteList extends TakeView {
       const row = document.createElement("tr");
       const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;
       const { pitch, velocity, instrument } = note;
-      for (const text of [noteName(pitch), clockText(note.onset), length, velocity, instrument]) {
+      for (const text of [noteName(pitch), clockText(note.onset), length, velocity, labelOf(instrument)]) {
         row.insertCell().textContent = text;
       }
       return row;

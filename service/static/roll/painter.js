@@ -17,7 +17,7 @@ const NARROW = 520; // pixels of roll below which the keys are shorter
 const GRID_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 const GRID_MIN_PIXELS = 64;
 const BEAT_MIN_PIXELS = 8;
-const NAME_MIN_ROW = 10; // pixels a note needs for its name
+const NAME_MIN_ROW = 7; // pixels a note needs for its name
 const NAME_MIN_WIDTH = 24;
 const PEDAL_HEIGHT = 4; // pixels
 const FAINT = 0.75; // opacity below which a note's name is in the page's ink
@@ -51,10 +51,9 @@ export class Painter {
   /**
    * `view`: {start, span} in seconds, {low, high} in pitches. `head`: the newest moment of a live
    * take, else null; `cursor`: the position of playback; `passage`: {start, end} that is looped, or
-   * null; `filter`: the notes that count; `heat`: whether the probabilities are shown. Returns
-   * `sounding`, pitch -> colour of the lit keys, and `drawn`, the number of notes.
+   * null; `filter`: the notes that count. Returns `sounding`, pitch -> colour of the lit keys, and `drawn`, the number of notes.
    */
-  paint({ take, view, head, cursor, passage, filter, heat = false, selection, marquee }) {
+  paint({ take, view, head, cursor, passage, filter, selection, marquee }) {
     if (this.#scale !== devicePixelRatio) this.resize(); // the window is on another screen
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
@@ -80,7 +79,6 @@ export class Painter {
     if (passage) this.#passage(layout, passage);
     this.#seconds(layout);
     if (take.beats.length) this.#beats(layout, take.beats);
-    if (heat && take.heat) this.#heat(layout, take.heat);
     const drawn = this.#notes(layout, take, head, filter, selection);
     if (marquee) this.#marquee(layout, marquee);
     this.#pedal(layout, take, head);
@@ -172,14 +170,6 @@ export class Painter {
     context.globalAlpha = 1;
   }
 
-  #heat(layout, heat) {
-    const context = this.#context;
-    context.save();
-    this.#clip(layout);
-    heat.draw(context, layout);
-    context.restore();
-  }
-
   #clip({ width, height, keys }) {
     this.#context.beginPath();
     this.#context.rect(keys, RULER_HEIGHT, width - keys, height - RULER_HEIGHT);
@@ -195,7 +185,7 @@ export class Painter {
     const named = rows.height >= NAME_MIN_ROW;
     context.save();
     this.#clip(layout);
-    context.font = `600 ${Math.min(11, rows.height - 2)}px ${palette.font}`;
+    context.font = `600 ${Math.max(9, Math.min(11, rows.height - 2))}px ${palette.font}`;
     context.textBaseline = "middle";
     const now = take.stalled ? take.head : Math.max(take.head, head ?? 0);
     let drawn = 0;

@@ -33,7 +33,6 @@ export class Roll extends EventTarget {
   #held = false; // scrolled by hand meanwhile: the view stays there
   #cursor = 0;
   #passage = null;
-  #heat = false;
   #marquee = null;
   #counted = false; // the notes, since they changed
   #onChange = () => this.#changed();
@@ -144,12 +143,6 @@ export class Roll extends EventTarget {
     const perPitch = (this.#canvas.clientHeight - RULER_HEIGHT) / (high - low + 1);
     const time = start + (x - this.keysWidth) * secondsPerPixel;
     return { x, y, time, pitch: high + 1 - (y - RULER_HEIGHT) / perPitch, secondsPerPixel };
-  }
-
-  /** Show the frames' probabilities behind the notes, if the take has them. */
-  set heat(shown) {
-    this.#heat = shown;
-    this.redraw();
   }
 
   fit() {
@@ -273,7 +266,6 @@ export class Roll extends EventTarget {
       cursor: this.#cursor,
       passage: this.#passage,
       filter: this.#filter,
-      heat: this.#heat,
       selection: store.get("selection"),
       marquee: this.#marquee,
     });

@@ -74,7 +74,7 @@ export class Stage {
     const saved = !busy && take.midi;
     $("save-midi").disabled = $("save-json").disabled = !saved;
     $("save-midi").draggable = Boolean(saved);
-    $("save-wav").disabled = !saved || !take.recording?.wav;
+    $("save-wav").disabled = !saved || !take.recording;
     $("balance").disabled = !take.recording;
     const empty = take.duration === 0 && !following;
     for (const id of ["zoom-in", "zoom-out", "zoom-fit"]) $(id).disabled = empty;
@@ -169,7 +169,7 @@ export class Stage {
     dragOut($("save-midi"), () => this.take, this.#filter);
     press("save-midi", () => this.#save("mid", midiOf(this.take, this.#filter)));
     press("save-json", () => this.#save("json", jsonOf(this.take, this.#filter)));
-    press("save-wav", () => this.#save("wav", this.take.recording.wav()));
+    press("save-wav", () => this.#saveSound());
     $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
     roll.addEventListener("seek", ({ detail }) => !this.take.live && this.#seek(detail));
     roll.addEventListener("passage", ({ detail }) => this.#loop(detail));
@@ -178,12 +178,17 @@ export class Stage {
     });
     player.addEventListener("play", () => this.#showPlaying(true));
     player.addEventListener("pause", () => this.#showPlaying(false));
-    $("heat").addEventListener("change", () => {
-      roll.heat = $("heat").checked;
-    });
     $("balance").addEventListener("input", () => this.#balance());
     this.#balance();
     this.#filter.addEventListener("change", this.#counts.soon);
+  }
+
+  async #saveSound() {
+    try {
+      this.#save("wav", await this.take.recording.wav(this.take.duration));
+    } catch ({ message }) {
+      this.player.dispatchEvent(new CustomEvent("trouble", { detail: message }));
+    }
   }
 
   #save(ending, blob) {

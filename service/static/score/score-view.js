@@ -32,7 +32,16 @@ export class ScoreView extends EventTarget {
     this.#say = say;
     this.#parts = parts;
     const { tabs, xml, pdf } = parts;
-    for (const tab of tabs) tab.addEventListener("click", () => this.#choose(tab.value));
+    for (const [at, tab] of [...tabs].entries()) {
+      tab.addEventListener("click", () => this.#choose(tab.value));
+      tab.addEventListener("keydown", ({ key }) => {
+        const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: -1 }[key];
+        if (next === undefined) return;
+        const to = [...tabs].at(next % tabs.length);
+        to.focus();
+        this.#choose(to.value);
+      });
+    }
     xml.addEventListener("click", () => this.#save("musicxml"));
     pdf.addEventListener("click", () => this.#save("pdf"));
     parts.page.addEventListener("click", (event) => this.#seek(event));
@@ -49,7 +58,10 @@ export class ScoreView extends EventTarget {
 
   #choose(which) {
     const { tabs, pane, roll } = this.#parts;
-    for (const tab of tabs) tab.setAttribute("aria-selected", String(tab.value === which));
+    for (const tab of tabs) {
+      tab.setAttribute("aria-selected", String(tab.value === which));
+      tab.tabIndex = tab.value === which ? 0 : -1;
+    }
     pane.hidden = which !== "score";
     roll.hidden = which === "score";
     if (this.shown) this.#refresh();

@@ -3,7 +3,10 @@
  * header, and turned into a short-lived token if a browser allows no header (websockets).
  */
 
+import { $ } from "../page.js";
+
 const STORE = "rse-key";
+const UNAUTHORIZED = 401;
 
 /** The headers that a request needs. */
 export function authorization() {
@@ -20,10 +23,24 @@ export async function subprotocols() {
   if (!headers.Authorization) return [];
   const url = new URL("token", document.baseURI);
   const response = await fetch(url, { method: "POST", headers });
-  if (response.status === 401) return ["rse.v1"]; // the websocket is refused then, in words
+  if (response.status === UNAUTHORIZED) return ["rse.v1"]; // the websocket is refused then, in words
   if (!response.ok) throw new Error(`no token: ${response.status}`);
   const { token } = await response.json();
   return ["rse.v1", `rse.token.${token}`];
+}
+
+/**
+ * A request of this server with the key; asks for one if it is refused.
+ * @param {string} path
+ * @param {{headers?: Record<string, string>} & Omit<RequestInit, "headers">} options
+ * @returns {Promise<Response>}
+ */
+export async function request(path, { headers = {}, ...options } = {}) {
+  const url = new URL(path, document.baseURI);
+  const response = await fetch(url, { ...options, headers: { ...authorization(), ...headers } });
+  return response.status === UNAUTHORIZED && (await askForKey())
+    ? request(path, { headers, ...options })
+    : response;
 }
 
 let asking = null;
@@ -35,18 +52,7 @@ export function askForKey() {
 }
 
 function ask() {
-  const dialog = document.createElement("dialog");
-  dialog.className = "key-dialog";
-  dialog.setAttribute("aria-labelledby", "key-label");
-  dialog.innerHTML = `
-    <form>
-      <label id="key-label" for="key">This server asks for an API key</label>
-      <input id="key" type="password" autocomplete="off" spellcheck="false" required />
-      <div class="key-buttons">
-        <button type="button">Cancel</button>
-        <button type="submit">Continue</button>
-      </div>
-    </form>`;
+  const dialog = $("key-dialog").content.firstElementChild.cloneNode(true);
   document.body.append(dialog);
   const given = new Promise((resolve) => {
     dialog.addEventListener("close", () => {

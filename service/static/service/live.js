@@ -11,14 +11,16 @@
 
 import { LiveRecording } from "../audio/recording.js";
 import { fromBase64, midiFile } from "../notes/midi.js";
-import { Heat } from "../roll/heat.js";
 import { TranscriptionSocket } from "./socket.js";
 
 const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows
 const LAG_SMOOTHING = 0.05; // likewise of the lag, at each picture
 const JUMP_S = 0.5; // of the clock, after an interruption: followed at once
+const LEAST_S = 1; // of sound that is worth keeping
 const TOO_LATE_S = 2; // to be played
 const LEAD_S = 1; // by which the drawn clock may be ahead of what is transcribed
+const UNSAID_S = 2; // that the server may take until it is ready
+const WAITING = "The server is not ready yet. What you play is kept, and transcribed once it is.";
 const DELAYS_KEPT = 15; // notes whose delay makes the measured one
 
 export class LiveTake extends EventTarget {
@@ -49,6 +51,11 @@ export class LiveTake extends EventTarget {
 
   get lostSeconds() {
     return this.#socket ? this.#socket.lostSamples / this.#take.recording.rate : 0;
+  }
+
+  /** Whether sound was recorded that no server took. */
+  get untranscribed() {
+    return this.#socket.sessions === 0 && this.#captured >= LEAST_S;
   }
 
   /** Median, in seconds, over the newest notes; null before there are some. */
@@ -93,7 +100,6 @@ export class LiveTake extends EventTarget {
       lookahead_ms: lookaheadMs,
       ...(instruments.length && { instruments }),
       ...(bends && { bends }),
-      frames: true,
       beats: true,
       updates: true,
     });
@@ -103,6 +109,7 @@ export class LiveTake extends EventTarget {
     source.addEventListener("notice", ({ detail }) => this.#say(detail));
     socket.open();
     source.start();
+    setTimeout(() => this.state === "connecting" && this.#say(WAITING), 1000 * UNSAID_S);
   }
 
   stop() {
@@ -112,7 +119,7 @@ export class LiveTake extends EventTarget {
       this.#emit("abandoned");
       return;
     }
-    if (this.state === "finishing") return;
+    if (this.state === "finishing") return this.#socket.cut();
     this.#enter("finishing");
     this.#source.close();
     this.#socket.stop();
@@ -141,7 +148,6 @@ export class LiveTake extends EventTarget {
       this.#delay = ready.delay_ms / 1000;
       take.stalled = false;
       take.programs = ready.instruments ?? {};
-      take.heat ??= new Heat(1 / ready.frame_rate_hz);
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#emit("ready", ready);
@@ -175,15 +181,11 @@ export class LiveTake extends EventTarget {
     });
     on("quiet", () => {
       this.#stall();
-      this.#say("The server or the line has stopped answering; the sound is kept.");
+      this.#say("The server does not answer at present; what you play is kept.");
     });
     on("heard", () => {
       take.stalled = false;
       this.#say("");
-    });
-    on("frames", ({ time_s, lowest_pitch, pitches, probabilities_base64 }) => {
-      const bytes = fromBase64(probabilities_base64);
-      take.heat.add(time_s, { lowest: lowest_pitch, pitches, bytes });
     });
     on("sounding", (keys) => this.#closeAllBut(keys));
     on("stall", () => this.#stall());
@@ -192,9 +194,11 @@ export class LiveTake extends EventTarget {
       take.pedalMoved(false, take.head);
     });
     on("retry", ({ attempt, seconds, words }) => {
-      if (this.state !== "finishing") this.#enter("reconnecting");
-      const why = words || "The connection was lost";
-      this.#say(`${why.replace(/\.$/, "")}; trying again in ${Math.ceil(seconds)} s (${attempt}).`);
+      const plays = this.state !== "finishing";
+      if (plays) this.#enter("reconnecting");
+      const why = (words || "The connection was lost").replace(/\.$/, "");
+      const kept = plays ? " What you play is kept." : "";
+      this.#say(`${why}; trying again in ${Math.ceil(seconds)} s (${attempt}).${kept}`);
     });
     on("end", ({ done, words }) => this.#finish(done, words));
   }

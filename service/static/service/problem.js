@@ -4,7 +4,7 @@ export async function problemText(response) {
     const problem = await response.json();
     return problem.detail || problem.title;
   } catch {
-    return `The server answered ${response.status} ${response.statusText}.`;
+    return `The server cannot do this now (${response.status} ${response.statusText}).`;
   }
 }
 

@@ -7,16 +7,17 @@
  * If too much audio had to be dropped, a new performance begins, whose clock starts at zero. The
  * times of events here always count from the first sample of the whole stream.
  *
- * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat`, `progress`, `frames`
- * (detail: the message, with `time_s` on the stream's clock and a `key` unique to the note),
- * `sounding` (keys: no other note sounds), `quiet` (the server owes an answer: it or the line has stopped) and `heard`
- * (it goes on), `stall` (the connection is gone, notes may go on), `lost` (they will not: end all),
- * `retry` {attempt, seconds, words}, `end` {done, words} once, last.
+ * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat`, `progress` (detail:
+ * the message, `time_s` on the stream's clock, a `key` unique to the note), `sounding` (keys: no other note
+ * sounds), `quiet` (an answer is owed: the server or the line has stopped) and `heard` (it goes on), `stall`
+ * (the connection is gone, notes may go on), `lost` (they will not: end all), `retry` {attempt, seconds,
+ * words}, `end` {done, words} once, last.
  */
 
 import { askForKey, authorization, subprotocols } from "./access.js";
 import { Backlog } from "./backlog.js";
 import { BUSY, problemText } from "./problem.js";
+import { pauseUntilFree } from "./ready.js";
 
 const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // the last one again and again
 const GIVE_UP_S = 600; // of attempts in a row
@@ -27,11 +28,10 @@ const SILENCE_TIMEOUT_S = 10; // after that the connection is given up
 const MAX_KEPT_S = 300; // of audio, for a new connection: 29 MB at 48 kHz
 const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits where it can be counted
 const PUMP_MS = 50;
-const NO_WEBSOCKET =
-  "The server answers, but its websocket does not: a proxy between must pass it on";
+const NO_WEBSOCKET = "Live sound does not get through: a proxy must pass websockets on";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 const EVENTS = ["note_on", "note_update", "note_bend", "note_off", "pedal"];
-const FORWARDED = [...EVENTS, "beat", "progress", "frames"];
+const FORWARDED = [...EVENTS, "beat", "progress"];
 
 export class TranscriptionSocket extends EventTarget {
   #url;
@@ -45,7 +45,7 @@ export class TranscriptionSocket extends EventTarget {
   #ended = false;
   #attempt = 0; // since the transcription last went on
   #lostAt = 0; // page clock, in ms, of the first failure in a row
-  #timer = 0; // of the pause before a retry, or of the wait for an answer
+  #timer = 0; // of the wait for an answer
   #pumping = 0; // timer
   #heardAt = 0; // samples captured when the last message came
   #mute = false; // the present connection has been tried, and nothing came of it yet
@@ -55,7 +55,6 @@ export class TranscriptionSocket extends EventTarget {
   #origin = 0; // stream sample at which the present one began
   #settled = 0; // stream sample up to which notes have arrived
   #checkpoint = null; // of the present one; null if none can be resumed
-  #frameRate = 1; // of the model, in Hz
   #known = 0; // note events after the checkpoint
   #accepted = {}; // options as the server took them
   #fault = null; // last `error` message of the present connection
@@ -115,8 +114,13 @@ export class TranscriptionSocket extends EventTarget {
     if (this.#stopping || this.#ended) return;
     this.#stopping = true;
     if (this.#ready) this.#pump();
-    else if (this.sessions === 0) this.#end("Stopped before the server was ready.");
+    else if (this.sessions === 0) this.#end("Stopped before the server was ready. “Again”, in the list of takes, transcribes the sound.");
     // Otherwise a reconnect is under way: what is kept is sent first, then the stop.
+  }
+
+  /** End now, without the notes that are still to come. */
+  cut() {
+    this.#end("Stopped before the last notes had come.");
   }
 
   #start() {
@@ -163,7 +167,6 @@ export class TranscriptionSocket extends EventTarget {
       if (message.retryable) this.#drop(message.message); // what it still says is said again
       return;
     }
-    if (type === "frames") message.time_s = message.frame / this.#frameRate;
     if ("time_s" in message) {
       message = { ...message, time_s: message.time_s + this.#origin / this.#rate };
     }
@@ -176,7 +179,6 @@ export class TranscriptionSocket extends EventTarget {
   #begin(ready) {
     this.#ready = true;
     this.sessions += 1;
-    this.#frameRate = ready.frame_rate_hz;
     if (this.#checkpoint) {
       this.#backlog.rewind(this.#origin + this.#checkpoint.from_sample);
     } else {
@@ -259,8 +261,7 @@ export class TranscriptionSocket extends EventTarget {
   /** A browser hides the answer to a refused handshake, but not that to the same as a request. */
   async #explain(words) {
     const connection = this.#connection;
-    const url = new URL(this.#url);
-    url.protocol = url.protocol.replace("ws", "http");
+    const url = String(this.#url).replace(/^ws/, "http");
     const request = { method: "POST", headers: authorization() }; // a GET would show no origin
     const answer = await fetch(url, request).catch(() => null);
     const isRefusal = answer && ![404, 405].includes(answer.status); // which mean: websockets only
@@ -277,7 +278,8 @@ export class TranscriptionSocket extends EventTarget {
     const seconds = pause * (0.8 + 0.4 * Math.random());
     this.#attempt += 1;
     this.#emit("retry", { attempt: this.#attempt, seconds, words });
-    this.#timer = setTimeout(() => this.open(), seconds * 1000);
+    const connection = this.#connection;
+    pauseUntilFree(seconds).then(() => connection === this.#connection && this.open());
   }
 
   #end(words) {

@@ -7,10 +7,9 @@
  * `instruments` that may play, none in the list: any; and whether to report `bends`.
  */
 
-import { askForKey, authorization } from "./access.js";
+import { request } from "./access.js";
 import { BUSY, problemText } from "./problem.js";
 
-const UNAUTHORIZED = 401;
 const PATIENCE_S = 5; // if the server does not say how long to wait
 const CUT_OFF = "The connection was lost before the end of the recording.";
 
@@ -27,24 +26,16 @@ export async function transcribe(file, on, signal, { instruments = [], bends = f
   });
   const form = new FormData();
   form.append("file", file);
-  const url = new URL("transcribe?answer=ndjson&updates=true", document.baseURI);
-  if (instruments.length) url.searchParams.set("instruments", instruments.join(","));
-  if (bends) url.searchParams.set("bends", "true");
-  const response = await fetch(url, {
-    method: "POST",
-    headers: authorization(),
-    body: form,
-    signal,
-  }).catch((cause) => {
+  const query = new URLSearchParams({ answer: "ndjson", updates: "true", bends: String(bends) });
+  if (instruments.length) query.set("instruments", instruments.join(","));
+  const options = { method: "POST", body: form, signal };
+  const response = await request(`transcribe?${query}`, options).catch((cause) => {
     if (signal.aborted) throw cause;
     throw new Error("The server cannot be reached.", { cause });
   });
   if (BUSY.includes(response.status)) {
     const seconds = Number(response.headers.get("Retry-After")) || PATIENCE_S;
     throw new BusyError(await problemText(response), seconds);
-  }
-  if (response.status === UNAUTHORIZED && (await askForKey())) {
-    return transcribe(file, on, signal, { instruments, bends });
   }
   if (!response.ok) throw new Error(await problemText(response));
 

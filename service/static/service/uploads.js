@@ -10,6 +10,7 @@
 import { FileRecording } from "../audio/recording.js";
 import { fromBase64, midiFile } from "../notes/midi.js";
 import { Take } from "../notes/take.js";
+import { pauseUntilFree } from "./ready.js";
 import { BusyError, transcribe } from "./upload.js";
 
 const BUSY_TRIES = 20;
@@ -109,7 +110,7 @@ export class Uploads extends EventTarget {
         if (!(error instanceof BusyError) || tries === BUSY_TRIES) throw error;
         job.words = `${error.message}; trying again in ${error.seconds} s`;
         this.#emit(job);
-        await pause(error.seconds * 1000, this.#abort.signal);
+        await pauseUntilFree(error.seconds, this.#abort.signal);
       }
     }
   }
@@ -117,14 +118,4 @@ export class Uploads extends EventTarget {
   #emit(job) {
     this.dispatchEvent(new CustomEvent("change", { detail: job }));
   }
-}
-
-function pause(milliseconds, signal) {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    });
-  });
 }

@@ -25,6 +25,7 @@ const finished = (request) =>
 export class Archive extends EventTarget {
   #database = null; // promise
   #ids = new Map(); // take -> id
+  #listed = new WeakSet(); // takes that are kept even without notes
   #timers = new Map(); // take -> timer of its next write
   #parts = new Map(); // id -> parts of the sound that are written
   #bytes = 0; // of sound
@@ -86,8 +87,9 @@ export class Archive extends EventTarget {
     return take;
   }
 
-  /** Keep a take from now on. */
-  follow(take) {
+  /** Keep a take from now on, if it has notes or is `listed`. */
+  follow(take, listed = false) {
+    if (listed) this.#listed.add(take);
     if (this.#ids.has(take)) return;
     this.#ids.set(take, crypto.randomUUID?.() ?? `${Date.now()} ${Math.random()}`);
     this.#listen(take);
@@ -111,7 +113,7 @@ export class Archive extends EventTarget {
     const { revision } = take;
     if (!id) return;
     try {
-      if (take.notes.length || take.edited) {
+      if (take.notes.length || take.edited || this.#listed.has(take)) {
         await this.#writeSound(take, id);
         if (!this.#ids.has(take)) return;
         const record = { id, length: take.duration, ...take.history, rate: take.recording?.rate };

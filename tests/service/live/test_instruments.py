@@ -72,8 +72,8 @@ def test_live_notes_have_instruments_and_the_pedal_is_sent_on_request(client: Te
 
 
 def test_only_the_instruments_that_are_asked_for_are_considered(client: TestClient) -> None:
-    ready, messages = live(client, instruments=["cello", "viola"])
-    assert ready["instruments"] == {"viola": 41, "cello": 42}
+    ready, messages = live(client, instruments=["cello", "viola", "guitar"])
+    assert ready["instruments"] == {"plucked": 24, "viola": 41, "cello": 42}
     named = [note["instrument"] for note in of_type(messages, "note_on")]
     assert set(named) <= {"cello", "viola"}
     assert named[-1] == "viola"

@@ -48,6 +48,8 @@ TWO_CHANNELS = """() => {
     const stream = new MediaStreamAudioDestinationNode(context, { channelCount: 2 });
     both.connect(stream);
     tone.start();
+    window.applied = {};
+    stream.stream.getAudioTracks()[0].getSettings = () => applied;
     return stream.stream;
   };
 }"""
@@ -189,7 +191,8 @@ def test_what_is_wrong_with_the_input_is_said(tab: Tab) -> None:
     """Silence, a channel without sound, and the choice of a channel and of a gain."""
     page, status, hint = tab.page, tab.page.locator("#status"), tab.page.locator("#input-hint")
     tab.run(TWO_CHANNELS)
-    tab.listen()
+    page.locator("#listen").dblclick()  # is one press
+    page.wait_for_selector(LISTENING)
     expect(status).to_contain_text("No sound from this input")
     tab.run("() => { left.gain.value = 0; right.gain.value = 0.2; }")
     page.wait_for_selector("#roll[data-sounding='A4']")
@@ -205,6 +208,8 @@ def test_what_is_wrong_with_the_input_is_said(tab: Tab) -> None:
     expect(hint).to_contain_text("cancel each other out")
     page.locator("#channel").select_option("1")
     expect(hint).to_be_hidden()
+    tab.run("() => { applied.noiseSuppression = true; }")
+    expect(hint).to_contain_text("The browser applies noise suppression")
     tab.stop()
 
 
@@ -231,6 +236,33 @@ def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> Non
     assert tab.run("() => locks") == ["on", "on", "off"]
 
 
+def test_sound_is_kept_while_the_server_is_not_ready(tab: Tab) -> None:
+    page, status = tab.page, tab.page.locator("#status")
+    tab.run(ENDLESS_A4)
+    tab.run("""() => {
+      const Real = WebSocket;
+      window.WebSocket = class { close() {} };
+      window.serve = () => (window.WebSocket = Real);
+    }""")
+    tab.press("Listen")
+    expect(status).to_contain_text("not ready yet. What you play is kept")
+    tab.stop()
+    expect(status).to_contain_text("“Again”")
+    page.get_by_role("button", name=re.compile("^Again")).click()
+    expect(page.locator("#takes li")).to_have_count(2)
+    assert page.locator("#takes li").first.inner_text().startswith("Live")
+    assert int(tab.roll["noteCount"]) >= 1
+    # A stop that takes too long is cut short.
+    tab.run("() => serve()")
+    tab.listen()
+    tab.wait_for_notes(1)
+    tab.run("() => { WebSocket.prototype.send = () => {}; }")
+    tab.press("Stop")
+    tab.press("Stop now")
+    expect(status).to_contain_text("Stopped before the last notes")
+    expect(page.locator("#takes li")).to_have_count(3)
+
+
 def test_take_goes_on_after_the_server_was_killed(
     browser: Browser, start_server: StartServer, tmp_path: Path
 ) -> None:
@@ -251,7 +283,7 @@ def test_take_goes_on_after_the_server_was_killed(
     tab.connect_synthesiser()
     tab.run(ANNOUNCED)
     server.process.send_signal(signal.SIGSTOP)  # to the page, a line that stalls
-    page.wait_for_function("() => announced.some((words) => words.includes('stopped answering'))")
+    page.wait_for_function("() => announced.some((words) => words.includes('does not answer'))")
     late, *_ = tab.run("() => announced")
     assert late == "The notes come more than 2 s late; MIDI out is silent meanwhile."
     expect(page.locator("#lag")).to_have_text(re.compile(r"^\d+\.\d s$"))

@@ -12,7 +12,7 @@ def sent(bench: Tab, script: str) -> list[Any]:
           const sent = [];
           const begun = performance.now();
           const send = (bytes, at) => sent.push([[...bytes], at && at - begun]);
-          const port = {{ id: 'p', state: 'connected', send }};
+          const port = {{ id: 'p', name: 'Synth', state: 'connected', send }};
           const access = Object.assign(new EventTarget(), {{ outputs: new Map([['p', port]]) }});
           navigator.requestMIDIAccess = async () => access;
           const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -49,6 +49,25 @@ def test_each_instrument_has_a_channel_and_no_note_is_stuck(bench: Tab) -> None:
     begun = [[0xC0, 40], [0x90, 60, 90], [0xC1, 0], [0x91, 60, 70], [0xB1, 64, 127], [0x80, 60, 64]]
     ends = [[0x91, 60, 50], [0x81, 60, 64], [0xB1, 64, 0], [0xB0, 123, 0], [0xB1, 123, 0]]
     assert [message for message, _ in messages] == begun + ends
+
+
+def test_a_port_that_returns_is_taken_up_again(bench: Tab) -> None:
+    messages = sent(
+        bench,
+        """
+          out.noteOn(1, { pitch: 60, velocity: 90, instrument: 'violin' });
+          access.outputs.clear();
+          access.dispatchEvent(new Event('statechange'));
+          out.noteOn(2, { pitch: 62, velocity: 90, instrument: 'violin' });
+          sent.push([out.ports.map(({ name }) => name)]);
+          access.outputs.set('p', port);
+          access.dispatchEvent(new Event('statechange'));
+          out.noteOn(3, { pitch: 64, velocity: 90, instrument: 'violin' });
+        """,
+    )
+    gone = ["Synth (unplugged)"]
+    expected = [[0xC0, 40], [0x90, 60, 90], gone, [0xC0, 40], [0x90, 64, 90]]
+    assert [message for message, *_ in messages] == expected
 
 
 def test_notes_handed_over_early_end_and_are_silenced(bench: Tab) -> None:

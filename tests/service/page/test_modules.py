@@ -60,6 +60,44 @@ def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int)
     np.testing.assert_allclose(mono, Downmix(8_000)(sound), atol=1e-6)
 
 
+def test_names_of_files_and_instruments_are_for_people(bench: Tab) -> None:
+    names = bench.run(
+        """async (names) => {
+          const { stemOf } = await import('./notes/saving.js');
+          const { instrumentOf, labelOf } = await import('./notes/instruments.js');
+          const labels = ['plucked', 'violin'].map(labelOf);
+          return [names.map((name) => stemOf({ name })), labels, instrumentOf('Guitar')];
+        }""",
+        ["Mr. Brightside", "take 2.flac", "a/b.c"],
+    )
+    assert names == [["Mr. Brightside", "take 2", "a.b.c"], ["guitar", "violin"], "plucked"]
+
+
+def test_a_pause_ends_as_soon_as_the_server_is_free(bench: Tab) -> None:
+    """Starting at first, then full, then free: long before the pause would end by itself."""
+    asked = bench.run(
+        """async () => {
+          const { pauseUntilFree } = await import('./service/ready.js');
+          const fetched = window.fetch;
+          const answers = [[503, {}], [200, { sessions: 1, max_sessions: 1 }],
+            [200, { sessions: 0, max_sessions: 1 }]];
+          const asked = [];
+          window.fetch = async (url) => {
+            asked.push(new URL(url).pathname);
+            const [status, body] = answers[asked.length - 1];
+            return new Response(JSON.stringify(body), { status });
+          };
+          try {
+            await pauseUntilFree(600);
+          } finally {
+            window.fetch = fetched;
+          }
+          return asked;
+        }"""
+    )
+    assert asked == ["/readyz"] * 3
+
+
 def test_time_goes_on_while_there_is_no_sound(bench: Tab) -> None:
     """Firefox gives no channels while all are silent, other browsers if there is no source."""
     samples = bench.run(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 from playwright.sync_api import expect
 
@@ -34,7 +35,8 @@ def test_recording_gives_the_notes_that_the_server_finds(
     notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
     assert notes == transcribed(server, recording)
     assert [note["pitch"] for note in notes] == PITCHES
-    expect(page.get_by_role("button", name="Download WAV")).to_be_disabled()
+    sound = saved(tab.download("Download WAV"), tmp_path)
+    assert sound.read_bytes() == recording.read_bytes()
 
 
 def test_filters_act_on_all_that_shows_and_saves_notes(
@@ -85,6 +87,9 @@ def test_many_files_become_takes(tab: Tab, recording: Path, tmp_path: Path) -> N
     tab.complaints.clear()
 
     expect(page.locator("#note-count")).to_have_text("1 note")
+    samples, rate_hz = soundfile.read(saved(tab.download("Download WAV"), tmp_path))
+    assert len(samples) / rate_hz == pytest.approx(1.4, abs=0.01)
+    assert np.abs(samples).max() > 0.1
     page.get_by_role("button", name=recording.name).click()
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", "4")
 

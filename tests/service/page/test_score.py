@@ -30,7 +30,9 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     page = tab.page
     take = "async () => (await import('./app.js')).stage.take.beats.length"
     assert page.evaluate(take) > 10  # in the roll at once
-    page.get_by_role("tab", name="Score").click()
+    page.get_by_role("tab", name="Roll").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Score")).to_be_focused()
     expect(page.locator("#roll-frame")).to_be_hidden()
     expect(page.locator("#score-page g.measure").first).to_be_visible()
     expect(page.locator("#score-about")).to_contain_text("beats a minute")

@@ -1,0 +1,31 @@
+/** Pauses before another attempt at a server that is away, starting or full. */
+
+const POLL_S = 2;
+
+/** Whether the server is there and has a free slot for a session. */
+async function isFree() {
+  const response = await fetch(new URL("readyz", document.baseURI)).catch(() => null);
+  if (!response?.ok) return false;
+  const { sessions, max_sessions } = await response.json();
+  return sessions < max_sessions;
+}
+
+/**
+ * Wait for `seconds`, or less if the server becomes free meanwhile: one that was free at first refused
+ * for another reason. Rejects if `signal` aborts.
+ */
+export async function pauseUntilFree(seconds, signal) {
+  const end = performance.now() + 1000 * seconds;
+  const wasFree = seconds > POLL_S && (await isFree());
+  for (;;) {
+    signal?.throwIfAborted();
+    const left = end - performance.now();
+    if (left <= 0) return;
+    const step = Math.min(left, 1000 * POLL_S * (0.8 + 0.4 * Math.random())); // not all pages at once
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, step);
+      signal?.addEventListener("abort", () => resolve(clearTimeout(timer)), { once: true });
+    });
+    if (!wasFree && left > step && (await isFree())) return;
+  }
+}

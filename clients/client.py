@@ -69,7 +69,9 @@ class TranscriptionClient:
             options = options.model_copy(update={"updates": True})
         self.options = options
         self._url = websocket_url(url)
-        self._audio = AudioBuffer(options.frame_bytes, round(MAX_BUFFERED_S * options.sample_rate))
+        self._audio = AudioBuffer(
+            options.pcm_frame_bytes, round(MAX_BUFFERED_S * options.sample_rate)
+        )
         self._notifier = self._audio.notifier
         self.performance = ResumablePerformance(options, self._audio)
         self.notes = self.performance.notes
@@ -129,7 +131,7 @@ class TranscriptionClient:
     def put(self, pcm: bytes) -> None:
         """Add audio of any length without waiting; for audio devices."""
         data = self._carry + pcm
-        whole = len(data) - len(data) % self.options.frame_bytes
+        whole = len(data) - len(data) % self.options.pcm_frame_bytes
         self._carry = data[whole:]
         self._audio.put(data[:whole])
 
@@ -137,7 +139,7 @@ class TranscriptionClient:
         """Add audio of any length; returns when the service is not far behind. Raises
         TranscriptionError if the transcription is over; the subclass says why."""
         data = memoryview(pcm).cast("B")
-        step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self.options.frame_bytes
+        step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self.options.pcm_frame_bytes
         for start in range(0, len(data), step):
             await self._notifier.until(lambda: self._over or self._ahead_s <= SEND_AHEAD_S)
             self._raise_if_over()

@@ -20,7 +20,7 @@ from clients.client import TranscriptionClient
 from clients.events import TranscriptionError
 from clients.midi import VIRTUAL, MidiOut, MidiPortError, MpeOut, open_port
 from service.protocol.client_messages import Start, protocol_error
-from service.protocol.command_line import add_result_options, refuse_existing, write_whole
+from service.protocol.command_line import add_result_options, refuse_existing, write_atomically
 from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import NoteOn, Pedal
 
@@ -211,7 +211,7 @@ def _save_midi(client: TranscriptionClient, path: Path, hints: BeatHints) -> Non
     if not client.performance.sessions:
         return  # a take that did not begin replaces none
     notes = client.notes
-    write_whole(path, notes.midi(analyse(notes.notes, hints).tempo))
+    write_atomically(path, notes.midi(analyse(notes.notes, hints).tempo))
     print(f"{path}: {len(notes.notes)} notes")
 
 

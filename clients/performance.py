@@ -42,8 +42,8 @@ class AudioBuffer:
     ``start`` is the oldest that is kept, ``position`` the next to read. Beyond ``max_samples`` the
     oldest is dropped. ``ended``: no audio will be added."""
 
-    def __init__(self, frame_bytes: int, max_samples: int) -> None:
-        self.frame_bytes = frame_bytes
+    def __init__(self, pcm_frame_bytes: int, max_samples: int) -> None:
+        self.pcm_frame_bytes = pcm_frame_bytes
         self.max_samples = max_samples
         self.start = self.position = 0
         self.ended = False
@@ -53,7 +53,7 @@ class AudioBuffer:
     @property
     def end(self) -> int:
         """Samples that have ever been added."""
-        return self.start + len(self._pcm) // self.frame_bytes
+        return self.start + len(self._pcm) // self.pcm_frame_bytes
 
     def put(self, pcm: bytes) -> None:
         """Append a block of whole samples."""
@@ -68,7 +68,7 @@ class AudioBuffer:
     def release(self, before: int) -> None:
         """Forget the audio before a sample."""
         gone = max(0, before - self.start)
-        del self._pcm[: gone * self.frame_bytes]
+        del self._pcm[: gone * self.pcm_frame_bytes]
         self.start += gone
 
     async def read(self, max_samples: int) -> bytes | None:
@@ -80,9 +80,9 @@ class AudioBuffer:
         if self.position < self.start:
             dropped = f"sample {self.position} was dropped, {self.start} is the oldest"
             raise ConnectionLostError(f"the service is too slow: {dropped}", retryable=True)
-        first = (self.position - self.start) * self.frame_bytes
-        pcm = bytes(self._pcm[first : first + max_samples * self.frame_bytes])
-        self.position += len(pcm) // self.frame_bytes
+        first = (self.position - self.start) * self.pcm_frame_bytes
+        pcm = bytes(self._pcm[first : first + max_samples * self.pcm_frame_bytes])
+        self.position += len(pcm) // self.pcm_frame_bytes
         self.notifier.notify()
         return pcm
 

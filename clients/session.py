@@ -133,7 +133,7 @@ class Session:
         limits, rate = self._ready.limits, self._performance.options.sample_rate
         window_s = min(MAX_UNACKNOWLEDGED_S, limits.max_buffered_ms / 1000)
         self._window = max(1, round(window_s * rate))
-        most = max(1, min(self._window // 8, limits.max_message_bytes // audio.frame_bytes))
+        most = max(1, min(self._window // 8, limits.max_message_bytes // audio.pcm_frame_bytes))
         marked = audio.position = self._performance.next_sample
         try:
             while True:

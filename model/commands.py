@@ -15,7 +15,7 @@ def documented_parser(program: str, about: str | None) -> argparse.ArgumentParse
     )
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Replaces a file's content atomically."""
     replace_file(path, lambda file: file.write(data))
 

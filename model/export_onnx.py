@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from model.commands import documented_parser
 from model.config import FRAMES, HOP
-from model.storage import WeightsError, load, write_whole
+from model.storage import WeightsError, load, write_atomically
 from model.transcriber import FilterbankNetwork, TranscriptionModel
 
 try:
@@ -55,8 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
         transcriber = load(options.weights, dtype=torch.float32)
         model = exported(StepGraph(transcriber, options.lookahead_hops, options.block_frames))
         data = model.SerializeToString()
-        write_whole(options.out, data)
-        write_whole(Path(f"{options.out}.json"), json.dumps(onnx_metadata(model)).encode())
+        write_atomically(options.out, data)
+        write_atomically(Path(f"{options.out}.json"), json.dumps(onnx_metadata(model)).encode())
         print(f"{options.out}: {len(data) / 1e6:.1f} MB")
     except (WeightsError, ValueError, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)

@@ -17,7 +17,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from model.commands import replace_file as replace_file
-from model.commands import write_whole as write_whole
+from model.commands import write_atomically as write_atomically
 from model.config import ModelConfig
 from model.transcriber import TranscriptionModel
 
@@ -110,8 +110,8 @@ def save_weights(
         name: (tensor.half() if half and tensor.is_floating_point() else tensor).contiguous().cpu()
         for name, tensor in module.state_dict().items()
     }
-    write_whole(path, safetensors_torch.save(tensors))
-    write_whole(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
+    write_atomically(path, safetensors_torch.save(tensors))
+    write_atomically(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:

@@ -21,11 +21,11 @@ from service import health
 from service.access import tokens
 from service.access.gate import Gate
 from service.access.keys import Keys
-from service.access.problems import HANDLERS, answer_to
+from service.access.problems import HANDLERS, problem_response
 from service.engine.load import PIANO_MODEL, available_cores, load_network
 from service.live import websocket
 from service.ops.metrics import Metrics
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
@@ -145,7 +145,7 @@ def serve_page(app: FastAPI) -> None:
             await files(scope, receive, send)
         elif scope["type"] == "websocket":
             fault = ProtocolError(ErrorCode.NOT_FOUND, "there is no websocket at this address")
-            await WebSocket(scope, receive, send).send_denial_response(answer_to(fault))
+            await WebSocket(scope, receive, send).send_denial_response(problem_response(fault))
         else:
             await not_found(scope, receive, send)
 

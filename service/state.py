@@ -8,11 +8,11 @@ from typing import Protocol
 import anyio
 
 from service.access.keys import Keys
-from service.access.problems import record_refusal
+from service.access.problems import record_rejection
 from service.access.tokens import Tokens, read_secret
 from service.ops.capacity import AdmissionControl, Reservation, SessionAdmissionControl
 from service.ops.metrics import Metrics
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import StreamOptions
 from service.settings import Settings
 from service.stream.windows import InferenceEngine
@@ -125,7 +125,7 @@ class ServiceState:
                 self.check_ready()
                 slot = stack.enter_context(control.reserve(client, max_count))
             except ProtocolError as rejection:
-                record_refusal(self.metrics.refused, rejection, client)
+                record_rejection(self.metrics.refused, rejection, client)
                 raise
             yield slot
 

@@ -27,7 +27,7 @@ try:
     import tyro
     from pydantic import TypeAdapter
 
-    from model.storage import WeightsError, write_whole
+    from model.storage import WeightsError, write_atomically
     from model.transcriber import TranscriptionModel
     from training.algorithmic.data import PROBLEMS
     from training.loop.loop import Trainer
@@ -170,7 +170,7 @@ def write_run(run: Run) -> None:
     """Write the configuration into the run's folder."""
     values = TypeAdapter(type(run)).dump_python(run, mode="json")
     text = json.dumps({"command": _command(run), **values}, indent=1)
-    write_whole(run.out / CONFIG, text.encode())
+    write_atomically(run.out / CONFIG, text.encode())
 
 
 def _command(run: Run) -> str:

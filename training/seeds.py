@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from model.commands import documented_parser
-from model.storage import write_whole
+from model.storage import write_atomically
 from training import run
 from training.loop.run_folder import STATE, read_metrics
 
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         span = f"{row['min']:.4f} to {row['max']:.4f}"
         print(f"| {name} | {row['mean']:.4f} | {row['deviation']:.4f} | {span} |")
     text = json.dumps({"command": command, "seeds": options.count, "metrics": result}, indent=1)
-    write_whole(options.out / "seeds.json", text.encode())
+    write_atomically(options.out / "seeds.json", text.encode())
     return 0
 
 

@@ -24,9 +24,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from service.access.keys import SCOPE_KEY, Keys
-from service.access.problems import answer_to, record_refusal, refuse
+from service.access.problems import problem_response, record_rejection, reject_websocket
 from service.access.tokens import Tokens
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
@@ -78,18 +78,18 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        scope[SCOPE_KEY] = client_at(scope.get("client"))
-        fault = self._foreign(scope, headers) or self._authenticate(scope, headers)
+        scope[SCOPE_KEY] = client_name_for(scope.get("client"))
+        fault = self._check_host_and_origin(scope, headers) or self._authenticate(scope, headers)
         if fault is None:
             await self.app(scope, receive, send)
             return
-        record_refusal(self.refused, fault, scope[SCOPE_KEY])
+        record_rejection(self.refused, fault, scope[SCOPE_KEY])
         if scope["type"] == "http":
-            await answer_to(fault)(scope, receive, send)
+            await problem_response(fault)(scope, receive, send)
         else:
-            await refuse(WebSocket(scope, receive, send), fault)
+            await reject_websocket(WebSocket(scope, receive, send), fault)
 
-    def _foreign(self, scope: Scope, headers: Headers) -> ProtocolError | None:
+    def _check_host_and_origin(self, scope: Scope, headers: Headers) -> ProtocolError | None:
         """A fault if the request is meant for another server or comes from a foreign page."""
         host = headers.get("host")
         if len(headers.getlist("host")) > 1:  # a proxy may have checked the other one
@@ -126,7 +126,7 @@ class Gate:
         return None
 
 
-def client_at(peer: Sequence[Any] | None) -> str:
+def client_name_for(peer: Sequence[Any] | None) -> str:
     """Names a client by its address; an IPv6 /64 network has one owner, so it is one client."""
     address = peer[0] if peer else "unknown"
     with suppress(ValueError):

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from model.validation import format_error
-from service.protocol.faults import CloseCode, ErrorCode, ProtocolError, server_error
+from service.protocol.errors import CloseCode, ErrorCode, ProtocolError, server_error
 from service.protocol.server_messages import Error
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ SUBPROTOCOL = "rse.v1"
 _OF_FRAMEWORK = (ErrorCode.BAD_UPLOAD, ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED)
 
 
-def answer_to(error: ProtocolError, headers: Mapping[str, str] | None = None) -> Response:
+def problem_response(error: ProtocolError, headers: Mapping[str, str] | None = None) -> Response:
     """A problem document, which says when to try again if that may help."""
     code, fields = error.code, dict(headers or {})
     if code.retryable:
@@ -45,34 +45,34 @@ def answer_to(error: ProtocolError, headers: Mapping[str, str] | None = None) ->
     return JSONResponse(problem, code.status, fields, media_type=MEDIA_TYPE)
 
 
-async def answer_fault(request: Request, error: Exception) -> Response:
+async def handle_exception(request: Request, error: Exception) -> Response:
     """The answer to what an endpoint or the framework raised."""
     match error:
         case ProtocolError():
-            return answer_to(error)
+            return problem_response(error)
         case HTTPException():
             known = (code for code in _OF_FRAMEWORK if code.status == error.status_code)
             code = next(known, ErrorCode.INTERNAL)
-            return answer_to(ProtocolError(code, str(error.detail)), error.headers)
+            return problem_response(ProtocolError(code, str(error.detail)), error.headers)
         case RequestValidationError():
             complaints = [format_error({**one, "loc": one["loc"][1:]}) for one in error.errors()]
-            return answer_to(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(complaints)))
+            return problem_response(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(complaints)))
         case _:  # its text may name files and settings: it is logged, not sent
-            return answer_to(server_error(error))
+            return problem_response(server_error(error))
 
 
 HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
-    (ProtocolError, HTTPException, RequestValidationError, Exception), answer_fault
+    (ProtocolError, HTTPException, RequestValidationError, Exception), handle_exception
 )
 """Make every HTTP error of an application a problem document."""
 
 
-def record_refusal(refused: Counter, error: ProtocolError, client: str) -> None:
+def record_rejection(refused: Counter, error: ProtocolError, client: str) -> None:
     refused.labels(error.code).inc()
     logger.info("refused: %s", error, extra={"fields": {"code": error.code, "client": client}})
 
 
-async def refuse(websocket: WebSocket, error: ProtocolError) -> None:
+async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
     """Refuses before the upgrade, or for a browser on an accepted socket. Browsers hide the HTTP
     answer to a handshake from the page; only they send `Origin`. A proxy that can try another
     server asks for a status (docker/nginx.conf)."""
@@ -82,7 +82,7 @@ async def refuse(websocket: WebSocket, error: ProtocolError) -> None:
     for_proxy = full and headers.get("x-refuse-with") == "status"
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         if "origin" not in headers or foreign or for_proxy:
-            await websocket.send_denial_response(answer_to(error))
+            await websocket.send_denial_response(problem_response(error))
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
         await websocket.send_text(Error.of(error).model_dump_json())

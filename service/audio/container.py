@@ -19,7 +19,7 @@ import numpy as np
 from av.audio.frame import AudioFrame
 from numpy.typing import NDArray
 
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 
 _CONTAINERS = (
@@ -59,7 +59,7 @@ class Container:
 
     Attributes:
         rate_hz: of the first frame.
-        stated_s: the length that its header states or implies; None if there is none.
+        header_duration_s: the length that its header states or implies; None if there is none.
         fault: what is damaged first, with its time; None so far.
     """
 
@@ -95,8 +95,9 @@ class Container:
         if len(streams) == 1:
             self._due_s = 0.0 if name == "mov" else None
         self.fault: str | None = None
-        self.stated_s = self._length_s()
-        self._promised_s = 0.0 if name == "aac" else self._promise_s(head, size)  # it states none
+        self.header_duration_s = self._length_s()
+        # ADTS has no header that states a duration: FFmpeg extrapolates it from the first frames.
+        self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
         """float32 [n, channels] and its rate, n a few thousand at most, to the end. What cannot be
@@ -186,15 +187,15 @@ class Container:
             return container.duration / 1e6
         return None
 
-    def _promise_s(self, head: bytes, size: int) -> float:
+    def _expected_duration_s(self, head: bytes, size: int) -> float:
         """Seconds that the header promises; 0 if its length may be a guess from the file's size."""
         rate = self._stream.codec_context.bit_rate
         if head[:4] == b"RIFF":  # FFmpeg shortens what it states to what is there
             stated = int.from_bytes(head[4:8], "little") + 8
             return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
         # An OGG's is that of its last link, if its number is that of the first.
-        stated_s = 0.0 if head[:4] == b"OggS" else self.stated_s or 0.0
-        return stated_s if not rate or stated_s * rate / 8 > size else 0.0
+        header_duration_s = 0.0 if head[:4] == b"OggS" else self.header_duration_s or 0.0
+        return header_duration_s if not rate or header_duration_s * rate / 8 > size else 0.0
 
 
 @cache

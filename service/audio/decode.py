@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from service.audio.container import Container
 from service.audio.pcm import MAX_AMPLITUDE, Downmix
 from service.audio.resample import Resampler
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 
@@ -46,7 +46,7 @@ class AudioDecoder:
         size = file.seek(0, io.SEEK_END)
         if not size:
             raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
-        if pcm is not None and size % pcm.frame_bytes:
+        if pcm is not None and size % pcm.pcm_frame_bytes:
             message = "the PCM ends within a sample: are encoding and channels right?"
             raise ProtocolError(ErrorCode.UNDECODABLE, message)
         self._container = Container(file, pcm)
@@ -56,12 +56,12 @@ class AudioDecoder:
             self._container.close()
             self._container = Container(file, pcm)
         try:
-            self.stated_duration_s = self._container.stated_s
+            self.header_duration_s = self._container.header_duration_s
             """Length by the header, None if not stated; a damaged file may give less."""
             self.audio = AudioFormat(
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=self._container.rate_hz, channels=1
             )
-            self._check_duration((self.stated_duration_s or 0.0) * self.audio.sample_rate_hz)
+            self._check_duration((self.header_duration_s or 0.0) * self.audio.sample_rate_hz)
             self._downmix = Downmix(self.audio.sample_rate_hz, recording=True)
             blocks = self._blocks()
             block = next(blocks, None)  # what cannot be decoded at all is known at once
@@ -74,8 +74,8 @@ class AudioDecoder:
 
     @property
     def mix(self) -> Mix:
-        """How two channels were mixed (``Downmix.told``)."""
-        return self._downmix.told
+        """How two channels were mixed (``Downmix.reported_mix``)."""
+        return self._downmix.reported_mix
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return self._rest

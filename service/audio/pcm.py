@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 # 36 dB above full scale. Beyond it lie integers sent as floats and numbers near the end of the
@@ -28,8 +28,8 @@ from service.protocol.options import AudioFormat, Encoding, Mix
 MAX_AMPLITUDE = 64.0
 
 BLOCKS_PER_S = 10
-MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # most that ``resumable`` goes back
-_KEPT_BLOCKS = 40 * BLOCKS_PER_S  # whose mix ``resumable`` knows
+MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # most that ``restart_position`` goes back
+_KEPT_BLOCKS = 40 * BLOCKS_PER_S  # whose mix ``restart_position`` knows
 # Powers relative to full scale: of the loudest channel of a block that is judged, and of a channel
 # that certainly sounds.
 _JUDGED, _AUDIBLE = 1e-8, 1e-6
@@ -94,7 +94,7 @@ class PcmDecoder:
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """Args:
         position: index of the first sample in the stream.
-        mix: of two channels there; both from ``resumable``.
+        mix: of two channels there; both from ``restart_position``.
         """
         self.downmix = Downmix(audio.sample_rate_hz, position, mix)
         self._audio = audio
@@ -106,9 +106,11 @@ class PcmDecoder:
         """Bytes of a sample that is not complete yet."""
         return len(self._carry)
 
-    def resumable(self, sample: int) -> tuple[int, Mix]:
+    def restart_position(self, sample: int) -> tuple[int, Mix]:
         """Where another decoder can begin, to give the same from ``sample`` on."""
-        return self.downmix.resumable(sample) if self._audio.channels == 2 else (sample, Mix.MEAN)
+        if self._audio.channels != 2:
+            return sample, Mix.MEAN
+        return self.downmix.restart_position(sample)
 
     def decode(self, data: bytes) -> NDArray[np.float32]:
         """Mono float32 samples, shape [n], that ``data`` completes; full scale is 1.0.
@@ -117,7 +119,7 @@ class PcmDecoder:
             BadAudioError: with the samples before the bad one; the rest of ``data`` is dropped.
         """
         data = self._carry + data
-        whole = len(data) - len(data) % self._audio.frame_bytes
+        whole = len(data) - len(data) % self._audio.pcm_frame_bytes
         self._carry = data[whole:]
         values = np.frombuffer(data, self._dtype, count=whole // self._dtype.itemsize)
         values = values.reshape(-1, self._audio.channels)
@@ -137,16 +139,16 @@ class Downmix:
     Attributes:
         position: index of the next sample.
         mix: of two channels at present; ``mean`` of any other number.
-        told: what a user is told: the channel taken because the two cancel each other, if ever,
-            else the mix.
+        reported_mix: the mix reported to the user: `left` or `right` if the channels have ever
+            cancelled each other, else the present mix.
     """
 
     def __init__(
         self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN, recording: bool = False
     ) -> None:
-        """position, mix: of two channels, where ``resumable`` allows another to begin."""
+        """position, mix: of two channels, where ``restart_position`` allows another to begin."""
         self.position = position
-        self.mix = self.told = mix
+        self.mix = self.reported_mix = mix
         self._block = rate_hz // BLOCKS_PER_S  # samples per channel
         self._within = position % self._block
         self._delay = 2 * self._block if recording else 0
@@ -154,7 +156,7 @@ class Downmix:
         self._held = self._measured = np.empty((0, 2), np.float32)  # held back; of this block
         self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
 
-    def resumable(self, sample: int) -> tuple[int, Mix]:
+    def restart_position(self, sample: int) -> tuple[int, Mix]:
         """Where another can begin, to give the same from ``sample`` on, up to 40 s back."""
         begin = max(0, sample // self._block - 1) * self._block
         back = (self.position - begin) // self._block
@@ -201,8 +203,8 @@ class Downmix:
     def _judge(self, block: NDArray[np.float32]) -> None:
         self._weights = _next(self._weights, block)
         self.mix = _MIXES.get(self._weights, Mix.MEAN)
-        if self.told not in (Mix.LEFT, Mix.RIGHT):
-            self.told = self.mix
+        if self.reported_mix not in (Mix.LEFT, Mix.RIGHT):
+            self.reported_mix = self.mix
         self._chosen.append(self.mix)
 
     def _mixed(

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.audio.decode import AudioDecoder
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 try:
@@ -116,7 +116,7 @@ class SandboxedDecoder:
 
     Attributes:
         pid: process ID of the child.
-        audio, stated_duration_s, mix: as in ``AudioDecoder``.
+        audio, header_duration_s, mix: as in ``AudioDecoder``.
     """
 
     def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
@@ -127,7 +127,7 @@ class SandboxedDecoder:
         try:
             self.pid = self._info()["pid"]
             info = self._info()
-            self.stated_duration_s: float | None = info["stated_s"]
+            self.header_duration_s: float | None = info["header_duration_s"]
             self.audio = AudioFormat(
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=info["rate_hz"], channels=1
             )
@@ -224,8 +224,8 @@ def _decode(file_descriptor: int, packets: int, max_duration_s: float | None) ->
             os.fdopen(file_descriptor, "rb") as file,
             AudioDecoder(file, max_duration_s) as decoder,
         ):
-            rate_hz, stated_s = decoder.audio.sample_rate_hz, decoder.stated_duration_s
-            send_info(rate_hz=rate_hz, stated_s=stated_s)
+            rate_hz, header_duration_s = decoder.audio.sample_rate_hz, decoder.header_duration_s
+            send_info(rate_hz=rate_hz, header_duration_s=header_duration_s)
             try:
                 for block in decoder:
                     send(_SAMPLES, np.ascontiguousarray(block, np.float32).tobytes())

@@ -37,7 +37,7 @@ class LocalEngine:
         try:
             return self._pool.submit(self._segment, segment)
         except RuntimeError as error:
-            raise EngineError("the computer is closed") from error
+            raise EngineError("the engine is closed") from error
 
     def close(self) -> None:
         """End the threads; what waits is cancelled."""

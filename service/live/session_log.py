@@ -3,10 +3,10 @@
 import logging
 from time import monotonic
 
-from service.access.problems import record_refusal
+from service.access.problems import record_rejection
 from service.ops.logs import session_id
 from service.ops.metrics import Metrics
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from service.protocol.server_messages import Totals
 from service.workers.messages import SessionOutput
 
@@ -65,7 +65,7 @@ class SessionLog:
         """Record an error; before the session is open it is a rejection."""
         if self._before is None:
             self._done = True
-            record_refusal(self._metrics.refused, error, self._client)
+            record_rejection(self._metrics.refused, error, self._client)
         else:
             logger.info("%s: %s", error.code, error.message)
 

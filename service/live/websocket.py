@@ -18,7 +18,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
-from service.access.problems import chosen_subprotocol, refuse
+from service.access.problems import chosen_subprotocol, reject_websocket
 from service.live.session_log import SessionLog
 from service.ops.capacity import Reservation
 from service.protocol.client_messages import (
@@ -29,7 +29,7 @@ from service.protocol.client_messages import (
     parse_message,
     parse_query,
 )
-from service.protocol.faults import ErrorCode, ProtocolError, internal_error
+from service.protocol.errors import ErrorCode, ProtocolError, internal_error
 from service.protocol.options import AudioFormat, StreamOptions, file_format
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
@@ -77,7 +77,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
         except ProtocolError as rejection:
             if not may_resume_ghost(state, rejection):
                 log.failed(rejection)
-                await refuse(websocket, rejection)
+                await reject_websocket(websocket, rejection)
                 return
         state.ghost_sockets += reservation is None
         try:

@@ -16,7 +16,7 @@ from service.notes.bends import Curve
 from service.notes.events import NoteEvent
 from service.notes.instrument_classifier import InstrumentPrior
 from service.notes.tracker_settings import MAX_VELOCITY
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Count, Mix
 
 MEAN_VELOCITY = 75
@@ -65,7 +65,7 @@ class Dynamics:
         return max(1, min(MAX_VELOCITY, math.floor(MEAN_VELOCITY * relative + 0.5)))
 
 
-def impossible(message: str) -> ProtocolError:
+def bad_resume_error(message: str) -> ProtocolError:
     """A performance cannot continue from the given point."""
     return ProtocolError(ErrorCode.BAD_RESUME, message)
 
@@ -108,10 +108,10 @@ class ResumePoint:
     def __post_init__(self) -> None:
         for what in ("pitch", "note_id"):
             if len({getattr(note, what) for note in self.sounding}) < len(self.sounding):
-                raise impossible(f"two notes that sound have the same {what}")
+                raise bad_resume_error(f"two notes that sound have the same {what}")
         for note in self.sounding:
             if note.note_id >= self.notes or note.frame >= self.frames:
-                raise impossible(
+                raise bad_resume_error(
                     f"note {note.note_id} of frame {note.frame} is not among the {self.notes} notes"
                     f" in the {self.frames} frames before this point"
                 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from model.config import HOP
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Mode, StreamOptions
 from service.workers.messages import BatchTiming
 

@@ -16,7 +16,7 @@ from pydantic import (
 
 from model.config import INSTRUMENTS
 from model.validation import format_error
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import (
     MAX_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
@@ -51,7 +51,7 @@ _Names = Annotated[
 ]
 
 
-class Choices(_ClientMessage):
+class RequestOptions(_ClientMessage):
     """Options of a transcription; the server chooses those left out."""
 
     mode: Mode | None = None
@@ -113,7 +113,7 @@ class Resume(Checkpoint):
     known_events: Count = 0
 
 
-class Start(Choices):
+class Start(RequestOptions):
     """The first message of a session: format of the audio, and options."""
 
     type: Literal["start"] = "start"
@@ -130,7 +130,7 @@ class Start(Choices):
         )
 
     @property
-    def frame_bytes(self) -> int:
+    def pcm_frame_bytes(self) -> int:
         return self.encoding.sample_bytes * self.channels
 
 

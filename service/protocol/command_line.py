@@ -49,10 +49,10 @@ def refuse_existing(files: Iterable[Path], force: bool) -> None:
             raise FileExistsError(f"{file} exists; --force replaces it")
 
 
-def write_whole(file: Path, data: bytes) -> None:
+def write_atomically(file: Path, data: bytes) -> None:
     """Write a file, or leave everything as it was; a link stays one. Raises OSError."""
     try:
-        commands.write_whole(file.resolve(), data)
+        commands.write_atomically(file.resolve(), data)
     except OSError as error:  # of a file aside, whose name would tell nobody anything
         raise OSError(error.errno, error.strerror, str(file)) from error
 

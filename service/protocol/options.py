@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
 from model.instruments import LABELS_TO_INSTRUMENTS
 from model.validation import validated_dataclass
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 
 MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32, to the middle of the window
@@ -75,13 +75,13 @@ class AudioFormat:
             raise ProtocolError(ErrorCode.BAD_SAMPLE_RATE, f"{message}, not {rate_hz!r}")
 
     @property
-    def frame_bytes(self) -> int:
+    def pcm_frame_bytes(self) -> int:
         return self.encoding.sample_bytes * self.channels
 
     @property
     def byte_rate(self) -> int:
         """Bytes a second."""
-        return self.frame_bytes * self.sample_rate_hz
+        return self.pcm_frame_bytes * self.sample_rate_hz
 
 
 def file_format(data: bytes) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.protocol.command_line import write_whole
+from service.protocol.command_line import write_atomically
 from service.protocol.midi_file import FileNote
 from service.score import sheet
 from service.score.analysis import analyse
@@ -111,4 +111,4 @@ class ScoreDocument:
 
     def save(self, path: Path) -> None:
         """Write ``.musicxml`` or ``.pdf``. Raises OSError."""
-        write_whole(path, self.pdf() if path.suffix.lower() == ".pdf" else self.musicxml)
+        write_atomically(path, self.pdf() if path.suffix.lower() == ".pdf" else self.musicxml)

@@ -6,7 +6,7 @@ import { Editor } from "./edit/editor.js";
 import { MidiOut } from "./notes/midi-out.js";
 import { NoteFilter } from "./notes/note-filter.js";
 import { $ } from "./page.js";
-import { Choices } from "./panels/choices.js";
+import { RequestOptions } from "./panels/choices.js";
 import { filterPanel } from "./panels/filter-panel.js";
 import { LivePanel } from "./panels/live-panel.js";
 import { midiPanel } from "./panels/midi-panel.js";
@@ -35,7 +35,7 @@ const editor = new Editor({ player: stage.player, filter, say });
 new EditGestures($("roll"), editor, stage.roll);
 beatTools({ editor, player: stage.player, say });
 practiseBar({ editor });
-const choices = new Choices();
+const choices = new RequestOptions();
 const takes = new TakeList($("takes-panel"), $("takes"), filter);
 new ScoreView({
   stage,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.notes.events import Event
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
 from service.stream.windows import EngineError, InferenceEngine
@@ -59,7 +59,7 @@ class Probe:
     def __init__(
         self,
         open_stream: OpenStream,
-        computer: InferenceEngine,
+        engine: InferenceEngine,
         start: list[Samples],
         duration_s: float | None,
         deadline_s: float = math.inf,
@@ -67,7 +67,7 @@ class Probe:
         """Transcribe ``start``; fail if ``time.monotonic()`` passes the deadline."""
         self._arguments = open_stream, start, duration_s
         self.frames = _HeldFrames()
-        self.segments = open_stream(computer, self.frames)
+        self.segments = open_stream(engine, self.frames)
         self.segments.deadline_s = deadline_s
         self.items: list[Event | FileProgress] = []
         self.error: Exception | None = None
@@ -86,13 +86,13 @@ class Probe:
         piano = sum(note.instrument == "piano" for note in notes)
         return bool(notes) and piano >= MIN_PIANO_SHARE * len(notes)
 
-    def repeated_by(self, computer: InferenceEngine) -> Probe:
+    def repeated_by(self, engine: InferenceEngine) -> Probe:
         """Transcribe the same start by another model. Returns this probe if that fails or is too
         slow."""
         length_s = self.segments.stream.totals.audio_s
         deadline_s = time.monotonic() + MAX_PIANO_LOAD * length_s
         open_stream, start, duration_s = self._arguments
-        probe = Probe(open_stream, computer, start, duration_s, deadline_s)
+        probe = Probe(open_stream, engine, start, duration_s, deadline_s)
         if probe.error is None:
             return probe
         probe.segments.close()

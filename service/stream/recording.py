@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from model.config import ModelConfig
 from service.notes.events import Event, Note, PedalPress
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from service.protocol.midi_file import DEFAULT_TEMPO
 from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
@@ -59,7 +59,7 @@ RecordingItem = Event | FileProgress | ChosenModel | TranscriptionResult
 
 def transcribe_file(
     file: BinaryIO,
-    computer: InferenceEngine,
+    engine: InferenceEngine,
     options: StreamOptions = FILE_OPTIONS,
     *,
     piano: Callable[[], InferenceEngine] | None = None,
@@ -93,17 +93,17 @@ def transcribe_file(
         EngineError: the model failed.
     """
     with _open_decoder(file, max_duration_s, pcm, sandboxed) as decoder:
-        duration_s = decoder.stated_duration_s
+        duration_s = decoder.header_duration_s
 
-        def open_stream(computer: InferenceEngine, on_frames: OnFrames | None) -> SegmentPipeline:
-            return SegmentPipeline(computer, decoder.audio, options, max_notes, on_frames)
+        def open_stream(engine: InferenceEngine, on_frames: OnFrames | None) -> SegmentPipeline:
+            return SegmentPipeline(engine, decoder.audio, options, max_notes, on_frames)
 
         blocks, probe = iter(decoder), None
         if piano is None:
-            segments = open_stream(computer, on_frames)
+            segments = open_stream(engine, on_frames)
         else:
             start, blocks = split_start(blocks, int(PROBE_S * decoder.audio.sample_rate_hz))
-            probe = Probe(open_stream, computer, start, duration_s)
+            probe = Probe(open_stream, engine, start, duration_s)
             if probe.error is not None:
                 blocks = raise_error(probe.error)
             elif probe.is_piano:

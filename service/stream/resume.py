@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from model.config import WINDOW
 from model.validation import format_error
 from service.audio.resample import RateRatio
-from service.notes.resume import ResumePoint, impossible
+from service.notes.resume import ResumePoint, bad_resume_error
 from service.protocol.client_messages import Checkpoint
 from service.stream.windows import WindowSchedule
 
@@ -78,17 +78,17 @@ class Replay:
         """Raises ProtocolError if the point does not allow this replay or its notes come later."""
         for note in point.sounding:
             if note.time_s > (point.frames + 1) * frame_s:
-                raise impossible(
+                raise bad_resume_error(
                     f"note {note.note_id} begins at {note.time_s:g} s, after the {point.frames} "
                     "frames before this point"
                 )
         if point.frames % block_frames:
-            raise impossible(
+            raise bad_resume_error(
                 f"{point.frames} frames are not a whole number of blocks of {block_frames}: resume "
                 "with the options of the session before"
             )
         if point.from_sample > self.from_sample:
-            raise impossible(
+            raise bad_resume_error(
                 f"the audio from sample {self.from_sample} on is needed, not only that from "
                 f"{point.from_sample} on"
             )
@@ -110,4 +110,4 @@ def resume_point(checkpoint: Checkpoint) -> ResumePoint:
         return _POINT.validate_python(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise impossible(format_error(first)[:300]) from None
+        raise bad_resume_error(format_error(first)[:300]) from None

@@ -36,29 +36,29 @@ class SegmentPipeline:
 
     def __init__(
         self,
-        computer: InferenceEngine,
+        engine: InferenceEngine,
         audio: AudioFormat,
         options: StreamOptions,
         max_notes: float = math.inf,
         on_frames: OnFrames | None = None,
     ) -> None:
         self.stream = Stream(
-            computer.config,
-            TrackerSettings.from_card(computer.card),
+            engine.config,
+            TrackerSettings.from_card(engine.card),
             audio,
             options,
             max_notes=max_notes,
             segments=True,
             on_frames=on_frames,
         )
-        self._computer = computer
+        self._engine = engine
         self._in_flight: deque[Future[Probabilities]] = deque()
         self.deadline_s = math.inf
         """Value of ``time.monotonic`` after which ``results`` raises TimeoutError."""
 
     @property
     def config(self) -> ModelConfig:
-        return self._computer.config
+        return self._engine.config
 
     def items(
         self, duration_s: float | None, flush: bool = False
@@ -74,8 +74,8 @@ class SegmentPipeline:
         while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
             due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
             assert due is not None
-            self._in_flight.append(self._computer.submit(due))
-            yield from self._next_results(min(self._computer.workers, MAX_SEGMENTS_IN_FLIGHT))
+            self._in_flight.append(self._engine.submit(due))
+            yield from self._next_results(min(self._engine.workers, MAX_SEGMENTS_IN_FLIGHT))
         if flush:
             yield from self._next_results(0)
 

@@ -32,7 +32,7 @@ from service.notes.events import Event
 from service.notes.note_collector import NoteCollector
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.stream.resume import Replay
@@ -251,7 +251,7 @@ class Stream:
         """The fault of audio that ended within a sample."""
         if not (pending := self._decoder.pending_bytes):
             return None
-        of = f"{pending} of the {self._audio.frame_bytes} bytes of its last sample"
+        of = f"{pending} of the {self._audio.pcm_frame_bytes} bytes of its last sample"
         return ProtocolError(ErrorCode.ODD_BYTES, f"the audio ended with {of}")
 
     @property
@@ -279,7 +279,7 @@ class Stream:
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
             dropped_samples=self._dropped,
-            mix=self._decoder.downmix.told,
+            mix=self._decoder.downmix.reported_mix,
         )
 
     @property
@@ -308,7 +308,7 @@ class Stream:
         if self._frames <= self._point.frames:
             return self._point
         replay = self._replay_before(self._frames)
-        from_sample, mix = self._decoder.resumable(replay.from_sample)
+        from_sample, mix = self._decoder.restart_position(replay.from_sample)
         return replace(
             self._detector.point,
             from_sample=from_sample,

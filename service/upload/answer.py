@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from model.config import ModelConfig
 from service.notes.events import is_optional_event
 from service.ops.metrics import Metrics
-from service.protocol.faults import ErrorCode, ProtocolError, server_error
+from service.protocol.errors import ErrorCode, ProtocolError, server_error
 from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
 from service.stream.recording import ChosenModel, RecordingItem, TranscriptionResult
@@ -53,7 +53,7 @@ class UploadLog:
 
 
 @contextmanager
-def counted(metrics: Metrics, client: str) -> Iterator[UploadLog]:
+def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
     """Counts and logs an upload, however it ends; a fault becomes a problem that holds the result
     so far."""
     log, began_s = UploadLog(), monotonic()
@@ -78,7 +78,7 @@ def counted(metrics: Metrics, client: str) -> Iterator[UploadLog]:
         logger.info("upload ended", extra={"fields": fields})
 
 
-class HoldingResponse(StreamingResponse):
+class NdjsonResponse(StreamingResponse):
     """A stream that releases its resources when it ends, even if it never began."""
 
     def __init__(self, lines: AsyncIterator[str], held: AsyncExitStack) -> None:

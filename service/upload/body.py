@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from starlette.requests import Request
 from starlette.types import Message
 
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
 MIN_BYTES_PER_S = 2000  # a body may arrive as slowly as it is played, and no more slowly

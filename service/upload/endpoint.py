@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 
 from model.instruments import distinguished_by
 from service.access.keys import SCOPE_KEY
-from service.protocol.client_messages import Choices
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.client_messages import RequestOptions
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, check_instruments
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
@@ -32,10 +32,10 @@ from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
     MUSICXML,
-    HoldingResponse,
+    NdjsonResponse,
     UploadLog,
-    counted,
     file_name,
+    log_upload,
     write_lines,
 )
 from service.upload.body import LimitedBody
@@ -49,7 +49,7 @@ MAX_FIELD_BYTES = 16 * 1024
 EXPECTED = "expected a multipart form with the recording in the field file"
 
 
-class UploadChoices(Choices, BeatHints):
+class UploadQuery(RequestOptions, BeatHints):
     """The query of an upload."""
 
     answer: Literal["midi", "json", "ndjson", "musicxml"] = "midi"
@@ -57,7 +57,7 @@ class UploadChoices(Choices, BeatHints):
 
 @router.post("/transcribe")
 async def transcribe_recording(
-    request: Request, choices: Annotated[UploadChoices, Query()]
+    request: Request, choices: Annotated[UploadQuery, Query()]
 ) -> Response:
     """Transcribes the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
@@ -71,7 +71,7 @@ async def transcribe_recording(
             check_instruments(options.instruments, distinguished_by(config.heads))
         except ProtocolError as error:
             raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
-        log = stack.enter_context(counted(state.metrics, client))
+        log = stack.enter_context(log_upload(state.metrics, client))
         upload = await receive_file(request, state, stack, log)
         recording = transcribe_file(
             upload.file,
@@ -83,13 +83,13 @@ async def transcribe_recording(
             hints=choices,
             sandboxed=True,
         )
-        steps = await stack.enter_async_context(aclosing(in_thread(recording)))
+        steps = await stack.enter_async_context(aclosing(iterate_in_thread(recording)))
         if choices.answer == "ndjson":
             # Bad files usually fail at once, while the answer can still have an error status.
             first = await anext(steps)
             held = stack.pop_all()
             lines = write_lines(first, steps, log, held, options, choices.updates)
-            return HoldingResponse(lines, held)
+            return NdjsonResponse(lines, held)
         async for step in steps:
             log.take(step)
             if await request.is_disconnected():
@@ -132,11 +132,11 @@ async def receive_file(
     return upload
 
 
-async def in_thread(
+async def iterate_in_thread(
     items: Generator[RecordingItem, None, None],
 ) -> AsyncGenerator[list[RecordingItem], None]:
     """The items of a recording, decoded and tracked in another thread, up to each progress."""
-    steps = in_steps(items)
+    steps = group_by_progress(items)
     try:
         async for step in iterate_in_threadpool(steps):
             yield step
@@ -146,7 +146,7 @@ async def in_thread(
             await run_in_threadpool(steps.close)
 
 
-def in_steps(
+def group_by_progress(
     items: Generator[RecordingItem, None, None],
 ) -> Generator[list[RecordingItem], None, None]:
     """The items up to each progress, to the last, or to the fault that they end with."""

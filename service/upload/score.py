@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from model.config import INSTRUMENTS
 from service.access.keys import SCOPE_KEY
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.live import LiveBeat
@@ -60,7 +60,7 @@ class ScoreRequest(BeatHints):
     title: str = Field(default="", max_length=200)
 
 
-class ScoreChoices(BaseModel):
+class ScoreQuery(BaseModel):
     """The query: a form, and for `svg` the width of the page in tenths of a millimetre."""
 
     form: Literal["svg", "musicxml", "pdf"] = "svg"
@@ -68,7 +68,7 @@ class ScoreChoices(BaseModel):
 
 
 @router.post("/score")
-async def write_score(request: Request, choices: Annotated[ScoreChoices, Query()]) -> Response:
+async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()]) -> Response:
     """`svg` answers with JSON: the engraved score, its beats and its bars."""
     state: ServiceState = request.app.state.service
     async with AsyncExitStack() as stack:

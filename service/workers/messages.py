@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, PITCHES, WINDOW, ModelConfig
 from service.protocol.client_messages import Resume
-from service.protocol.faults import ErrorCode
+from service.protocol.errors import ErrorCode
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import DoneReason, Limits, Totals
 from service.stream.windows import SEGMENT_FRAMES, PendingWindows

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any, Protocol
 
 from model.config import HOP, ModelConfig
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError, PendingWindows, Probabilities
 from service.workers.connection import (
     MAX_MISSED_PINGS,

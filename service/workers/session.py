@@ -15,7 +15,7 @@ from model.transcriber import FeatureStream
 from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.client_messages import Checkpoint
-from service.protocol.faults import CloseCode, ProtocolError, internal_error
+from service.protocol.errors import CloseCode, ProtocolError, internal_error
 from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
 from service.protocol.server_messages import (
     Beat,

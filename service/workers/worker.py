@@ -31,7 +31,7 @@ from service.engine.runners import (
     window_ms,
 )
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.faults import ProtocolError, internal_error
+from service.protocol.errors import ProtocolError, internal_error
 from service.stream.windows import MAX_WINDOWS_PER_BATCH, PendingWindows
 from service.workers.messages import (
     Audio,

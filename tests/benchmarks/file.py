@@ -34,11 +34,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
-def measure(path: Path, computer: InferenceEngine) -> dict[str, Any]:
+def measure(path: Path, engine: InferenceEngine) -> dict[str, Any]:
     """Transcribes the file once."""
     began = time.perf_counter()
     with path.open("rb") as file:
-        for item in transcribe_file(file, computer):
+        for item in transcribe_file(file, engine):
             if isinstance(item, TranscriptionResult):
                 done = item
     return {
@@ -46,7 +46,7 @@ def measure(path: Path, computer: InferenceEngine) -> dict[str, Any]:
         "notes": len(done.notes),
         "times_real_time": done.totals.audio_s / (time.perf_counter() - began),
         "peak_mb": peak_mb(),
-        "workers": computer.workers,
+        "workers": engine.workers,
     }
 
 

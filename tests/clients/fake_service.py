@@ -107,7 +107,7 @@ class Session:
         self._time_s = 0.0  # that is transcribed
 
     @property
-    def frame_bytes(self) -> int:
+    def pcm_frame_bytes(self) -> int:
         width = 2 if self.start["encoding"] == "pcm_s16le" else 4
         return width * int(self.start.get("channels", 1))
 
@@ -118,7 +118,7 @@ class Session:
     @property
     def samples(self) -> int:
         """All samples of the performance up to now."""
-        return self.first_sample + len(self.audio) // self.frame_bytes
+        return self.first_sample + len(self.audio) // self.pcm_frame_bytes
 
     @property
     def _now(self) -> dict[str, Any]:

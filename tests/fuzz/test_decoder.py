@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.audio.decode import AudioDecoder
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from tests.fuzz.conftest import inputs
 from tests.service.apps import sound_file
 from tests.service.audio.encode import encoded

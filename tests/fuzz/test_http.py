@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from service.access.problems import MEDIA_TYPE
-from service.protocol.faults import ErrorCode
+from service.protocol.errors import ErrorCode
 from tests.fuzz.conftest import inputs
 from tests.fuzz.test_decoder import WHOLE, damaged
 from tests.service.apps import serving

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from service.app import load
 from service.live import websocket
-from service.protocol.faults import CloseCode, ErrorCode
+from service.protocol.errors import CloseCode, ErrorCode
 from service.protocol.server_messages import ServerMessage
 from service.settings import Settings
 from tests.fakes import FAKE_PITCHES, FakeTranscriber, play

@@ -15,7 +15,7 @@ from service.protocol.client_messages import (
     parse_message,
     parse_query,
 )
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from tests.fuzz.conftest import inputs
 
 FIELDS = st.sampled_from([*Start.model_fields, *Resume.model_fields, *SoundingNote.model_fields])

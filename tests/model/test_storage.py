@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.storage import WeightsError, fastest_dtype, load, save_weights, write_whole
+from model.storage import WeightsError, fastest_dtype, load, save_weights, write_atomically
 from model.symbols import SymbolConfig, load_symbol_network
 from model.transcriber import TranscriptionModel
 from tests.networks import TINY
@@ -31,7 +31,7 @@ def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path, sav
 def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
     file = tmp_path / f"{'n' * 251}.mid"
     for content in (b"one", b"two"):
-        write_whole(file, content)
+        write_atomically(file, content)
         assert file.read_bytes() == content
     assert list(tmp_path.iterdir()) == [file]
 

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient, WebSocketTestSession
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
-from service.protocol.faults import CloseCode
+from service.protocol.errors import CloseCode
 from service.settings import Settings
 from service.state import ServiceState
 from tests.fakes import FakeTranscriber, play

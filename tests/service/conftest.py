@@ -13,10 +13,10 @@ from tests.service.servers import StartServer, server_starter
 
 
 @pytest.fixture(scope="module")
-def computer() -> Iterator[LocalEngine]:
+def engine() -> Iterator[LocalEngine]:
     """Computes the model that hears pure tones, for the tests of a module."""
-    with LocalEngine(FakeTranscriber()) as computer:
-        yield computer
+    with LocalEngine(FakeTranscriber()) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")

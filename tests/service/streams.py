@@ -63,7 +63,7 @@ def performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.
 
 
 def listen(
-    computer: LocalEngine,
+    engine: LocalEngine,
     data: bytes,
     audio: AudioFormat,
     options: StreamOptions | None = None,
@@ -72,31 +72,31 @@ def listen(
 ) -> tuple[list[Event], NDArray[np.float32]]:
     """The events and the frames [outputs, n, 128] of a stream that is given ``data`` at once, or in
     pieces of ``sizes``, taken in turn, with at most this many windows at a time."""
-    frames = [np.zeros((len(computer.config.outputs), 0, PITCHES), np.float32)]
-    stream = open_stream(computer, audio, options, lambda _, block: frames.append(block.copy()))
-    features = computer.open_stream(stream.positions)
+    frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
+    stream = open_stream(engine, audio, options, lambda _, block: frames.append(block.copy()))
+    features = engine.open_stream(stream.positions)
     events: list[Event] = []
     start, turn = 0, 0
     while start < len(data):
         size = sizes[turn % len(sizes)] if sizes else len(data)
         stream.feed(data[start : start + size])
-        events += heard(computer, stream, features, most)
+        events += heard(engine, stream, features, most)
         start, turn = start + size, turn + 1
     stream.end()
-    events += heard(computer, stream, features, most) + stream.finish()
+    events += heard(engine, stream, features, most) + stream.finish()
     return events, np.concatenate(frames, axis=1)
 
 
 def open_stream(
-    computer: LocalEngine,
+    engine: LocalEngine,
     audio: AudioFormat,
     options: StreamOptions | None = None,
     on_frames: OnFrames | None = None,
     resume: ResumePoint | None = None,
 ) -> Stream:
-    settings = TrackerSettings.from_card(computer.card)
+    settings = TrackerSettings.from_card(engine.card)
     return Stream(
-        computer.config,
+        engine.config,
         settings,
         audio,
         options or StreamOptions(),
@@ -106,7 +106,7 @@ def open_stream(
 
 
 def heard(
-    computer: LocalEngine,
+    engine: LocalEngine,
     stream: Stream,
     features: FeatureStream,
     most: int = MAX_WINDOWS_PER_BATCH,
@@ -114,7 +114,7 @@ def heard(
     """The events of all windows that are due."""
     events: list[Event] = []
     while (due := stream.next_windows(most)) is not None:
-        events += stream.process_predictions(computer.compute(features, due))
+        events += stream.process_predictions(engine.compute(features, due))
     return events
 
 
@@ -128,13 +128,13 @@ def found(events: list[Event]) -> list[tuple[int, float, float]]:
 
 
 def recorded(
-    computer: InferenceEngine,
+    engine: InferenceEngine,
     samples: NDArray[np.float32],
     rate_hz: int,
     options: StreamOptions = FILE_OPTIONS,
 ) -> tuple[list[Note], NDArray[np.float32]]:
     """The notes and the frames [outputs, n, 128] of a recording, computed in segments."""
-    frames = [np.zeros((len(computer.config.outputs), 0, PITCHES), np.float32)]
+    frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
 
     def keep(_: int, block: NDArray[np.float32]) -> None:
         frames.append(block.copy())
@@ -142,6 +142,6 @@ def recorded(
     file = io.BytesIO()
     soundfile.write(file, samples, rate_hz, format="WAV", subtype="FLOAT")
     file.seek(0)
-    *_, performance = transcribe_file(file, computer, options, on_frames=keep)
+    *_, performance = transcribe_file(file, engine, options, on_frames=keep)
     assert isinstance(performance, TranscriptionResult)
     return performance.notes, np.concatenate(frames, axis=1)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from model.commands import documented_parser
-from model.storage import WeightsError, read_card, write_whole
+from model.storage import WeightsError, read_card, write_atomically
 from model.symbols import load_symbol_network
 from training.algorithmic.data import PADDING, PROBLEMS, Examples, Problem, distinct_examples
 from training.arrays import Rng
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
             symbols, sequences = 100 * score.symbol_accuracy, 100 * score.sequence_accuracy
             print(f"| {length} | {symbols:.2f} % | {sequences:.2f} % |", flush=True)
     result = {"task": task, "weights": options.weights, "scores": [*map(asdict, scores)]}
-    write_whole(options.run / RESULT, json.dumps(result, indent=1).encode())
+    write_atomically(options.run / RESULT, json.dumps(result, indent=1).encode())
     return 0
 
 

@@ -82,12 +82,12 @@ def evaluate_families(
     """
     families: dict[str, dict[str, float]] = {}
     overall = FamilyCounts()
-    with LocalEngine(transcriber) as computer:
+    with LocalEngine(transcriber) as engine:
         for family, of_family in passages.items():
             counts, scores, note_count, seconds = FamilyCounts(), [], 0, 0.0
             for passage in of_family:
                 audio, rate = passage.audio, passage.sample_rate
-                transcription = transcribe_array(audio, rate, computer, options)
+                transcription = transcribe_array(audio, rate, engine, options)
                 truth, notes = truth_of(passage), estimated_notes(transcription.notes)
                 note_count += len(notes)
                 seconds += len(audio) / rate

@@ -22,7 +22,7 @@ from model.config import HOP
 from service.audio.pcm import BadAudioError
 from service.engine.local import LocalEngine
 from service.engine.runners import EngineModel
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from service.protocol.options import StreamOptions
 from service.stream.windows import EngineError
 from training.arrays import F32, F64
@@ -120,11 +120,11 @@ def _evaluate_recording(
     if beyond.sum() > len(beyond) / 2:
         return f"{recording.name}: most labels begin after the end of the audio: not in seconds?"
     results = []
-    with LocalEngine(make_transcriber()) as computer:
-        frame_s = HOP / computer.config.sample_rate
+    with LocalEngine(make_transcriber()) as engine:
+        frame_s = HOP / engine.config.sample_rate
         for options in streams:
             try:
-                transcription = transcribe_array(samples, rate, computer, options)
+                transcription = transcribe_array(samples, rate, engine, options)
             except (BadAudioError, ProtocolError, EngineError) as error:
                 return f"{recording.audio}: {error}"
             notes = estimated_notes(transcription.notes)

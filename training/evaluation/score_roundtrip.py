@@ -63,7 +63,7 @@ def evaluate_scores(
     paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
     bank = load_bank(config.root, config.cache)
     scores: dict[str, dict[str, float]] = {}
-    with LocalEngine(transcriber) as computer:
+    with LocalEngine(transcriber) as engine:
         for number, path in enumerate(paths):
             rng = np.random.default_rng((0, number))
             try:
@@ -76,7 +76,7 @@ def evaluate_scores(
             piece = Piece(ensemble, False, "", played.programs, played.notes, silent)
             notes, voices, pedal = orchestrate(bank, piece, played.notes, silent, rng, HELD_OUT)
             audio = render(bank, notes, voices, seconds, 0.0, rng, pedal).audio
-            transcription = transcribe_array(audio, SAMPLE_RATE, computer, options)
+            transcription = transcribe_array(audio, SAMPLE_RATE, engine, options)
             scores[path.name] = compare(played, transcription.notes)
             print(f"{path.name:40}{scores[path.name]}", flush=True)
     if not scores:

@@ -14,7 +14,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from model.config import RSEConfig
-from model.storage import read_tensors, write_whole
+from model.storage import read_tensors, write_atomically
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
 from model.validation import Count, Fraction, FromZero, validated_dataclass
 from training.lambada.novels import Novels, is_collection, read_novels
@@ -124,7 +124,7 @@ class LambadaTask:
             paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]
             for seed, path in enumerate(paths):
                 text = synthetic_passages(np.random.default_rng(seed), config.made_up)
-                write_whole(path, text.encode())
+                write_atomically(path, text.encode())
             config = replace(config, train=paths[0], validation=paths[1])
         self.config = config
         self.windows = config.batch_size
@@ -211,7 +211,7 @@ class LambadaTask:
         if config.vectors:
             words, vectors = read_vectors(config.vectors, config.vocabulary)
             table = torch.from_numpy(embedding_table(vectors))
-            write_whole(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
+            write_atomically(folder / VECTORS, safetensors_torch.save({EMBEDDING: table}))
         else:
             self._passages, novels = self._read_passages()
             if novels:

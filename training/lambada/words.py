@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from model.storage import write_whole
+from model.storage import write_atomically
 from training.arrays import F32
 from training.lambada.novels import Novels, TextError
 
@@ -41,7 +41,7 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Writes JSON that :meth:`load` reads."""
         lists = {"words": self.words, "names": sorted(self.names)}
-        write_whole(path, json.dumps(lists).encode())
+        write_atomically(path, json.dumps(lists).encode())
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:

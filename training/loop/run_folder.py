@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from model.rse import BenesBlock
-from model.storage import WeightsError, load, resolve, write_whole
+from model.storage import WeightsError, load, resolve, write_atomically
 from model.transcriber import TranscriptionModel
 
 METRICS = "metrics.jsonl"
@@ -104,7 +104,7 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
     """Writes the state of a run to its folder atomically."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_whole(folder / STATE, buffer.getvalue())
+    write_atomically(folder / STATE, buffer.getvalue())
 
 
 def read_state(folder: Path, device: torch.device) -> dict[str, Any]:

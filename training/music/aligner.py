@@ -153,18 +153,18 @@ def _around(times_s: F64, distance_s: F64, heard: Bools) -> tuple[F64, F64]:
     return count / (last - first), distance / np.maximum(1, count)
 
 
-def align_files(audio: Path, score: Path, computer: LocalEngine) -> Aligned:
+def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
     """Align a MIDI file with a recording (see ``align``). Raises AudioError or LabelError for
     unreadable files, a score without notes and a model without an onset head."""
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
-    heads = computer.config.heads
+    heads = engine.config.heads
     if "onset" not in heads:
-        raise LabelError(f"{computer.config.name} has no onset head, which alignment needs")
-    probabilities = transcribe_array(*read_audio(audio), computer).probabilities
+        raise LabelError(f"{engine.config.name} has no onset head, which alignment needs")
+    probabilities = transcribe_array(*read_audio(audio), engine).probabilities
     frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
-    return align(notes, frame, onset, HOP / computer.config.sample_rate)
+    return align(notes, frame, onset, HOP / engine.config.sample_rate)
 
 
 def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:

@@ -95,8 +95,8 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     audio, score = root / entry["audio"], root / entry["score"]
 
     def aligned_now() -> dict[str, Any]:
-        with LocalEngine(load(MODEL)) as computer:
-            aligned = align_files(audio, score, computer)
+        with LocalEngine(load(MODEL)) as engine:
+            aligned = align_files(audio, score, engine)
         logger.info("aligned %s: %.1f %% detected", entry["id"], 100 * aligned.detected.mean())
         return vars(aligned)
 
@@ -171,8 +171,8 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
 
     def detect_onsets() -> dict[str, F64]:
-        with LocalEngine(load(MODEL)) as computer:
-            return {name: _onsets(computer, sound) for name, sound in audio.items()}
+        with LocalEngine(load(MODEL)) as engine:
+            return {name: _onsets(engine, sound) for name, sound in audio.items()}
 
     onsets = stored_arrays(cache / f"phrases-{key}.npz", detect_onsets)
     clips = []
@@ -185,11 +185,11 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     return clips
 
 
-def _onsets(computer: LocalEngine, audio: NDArray[np.int16]) -> F64:
+def _onsets(engine: LocalEngine, audio: NDArray[np.int16]) -> F64:
     """Detect onsets: [2, n], seconds and pitches."""
     samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
-    probabilities = transcribe_array(samples, SAMPLE_RATE, computer).probabilities
-    frame, pitch = peaks(probabilities[computer.config.heads.index("onset")], 1, 0.4).nonzero()
+    probabilities = transcribe_array(samples, SAMPLE_RATE, engine).probabilities
+    frame, pitch = peaks(probabilities[engine.config.heads.index("onset")], 1, 0.4).nonzero()
     return np.stack([frame * HOP / SAMPLE_RATE, pitch])
 
 

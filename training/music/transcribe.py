@@ -30,16 +30,16 @@ class ArrayTranscription(NamedTuple):
 def transcribe_array(
     samples: NDArray[np.float32],
     rate: int,
-    computer: InferenceEngine,
+    engine: InferenceEngine,
     options: StreamOptions = FILE_OPTIONS,
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz. Raises BadAudioError for a sample that is
     not finite, ProtocolError for a rate out of range and EngineError if the model fails."""
-    heads = computer.config.outputs
+    heads = engine.config.outputs
     blocks = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     known_s: dict[int, float] = {}  # by note
     segments = SegmentPipeline(
-        computer,
+        engine,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
         # Copied, because a block is a view of its complete window.

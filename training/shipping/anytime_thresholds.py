@@ -76,17 +76,17 @@ def lowest_excess(excess: F64, bad: Bools) -> float:
 
 
 def gather(
-    computer: LocalEngine, passage: Passage, settings: TrackerSettings, notes: int
+    engine: LocalEngine, passage: Passage, settings: TrackerSettings, notes: int
 ) -> OnsetPeaks:
     """The peaks of a passage; ``notes``: labelled in earlier ones."""
     truth = truth_of(passage)
     frame_s = truth.frame_s
-    last_age = full_lookahead_age(computer.config)
-    heads = computer.config.outputs
+    last_age = full_lookahead_age(engine.config)
+    heads = engine.config.outputs
     tracker = AnytimeTracker(settings, frame_s, heads, last_age)
     peaks: list[tuple[int, int, int, float]] = []  # newest frame, row, pitch, probability
     full: list[F32] = []
-    for newest, window in every_window(computer, passage.audio, tracker.columns, last_age):
+    for newest, window in every_window(engine, passage.audio, tracker.columns, last_age):
         peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
         full.append(window[:, tracker.columns - 1 - last_age].copy())
     late = estimated_notes(
@@ -121,19 +121,19 @@ def full_lookahead_age(config: ModelConfig) -> int:
 
 
 def every_window(
-    computer: LocalEngine, audio: F32, columns: int, last_age: int
+    engine: LocalEngine, audio: F32, columns: int, last_age: int
 ) -> Iterator[tuple[int, F32]]:
     """The newest frame and the probabilities, [heads, columns, PITCHES], of each window in anytime
     mode: of audio at the model's rate, a window every hop."""
-    schedule = WindowSchedule(computer.config.min_lookahead_hops, 1, columns - 1, last_age)
-    features = computer.open_stream(schedule.positions)
+    schedule = WindowSchedule(engine.config.min_lookahead_hops, 1, columns - 1, last_age)
+    features = engine.open_stream(schedule.positions)
     frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
     after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)
     padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])
     for block in range(blocks):
         end = schedule.end_sample(block)  # in the audio; a window later in what is padded
         due = PendingWindows(padded[end : end + WINDOW], 1, 1, schedule.positions)
-        (heard,) = computer.compute(features, due)
+        (heard,) = engine.compute(features, due)
         yield block, heard[:, : max(0, frames - block + columns - 1)]
 
 
@@ -150,9 +150,9 @@ def anytime_settings(
     families = validation_passages(synth, count, seconds, SEED)
     parts: list[OnsetPeaks] = []
     notes = 0
-    with LocalEngine(transcriber) as computer:
+    with LocalEngine(transcriber) as engine:
         for passage in tqdm([*chain(*families.values())], unit="passage"):
-            parts.append(gather(computer, passage, settings, notes))
+            parts.append(gather(engine, passage, settings, notes))
             notes += len(passage.notes)
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))
     return choose(peaks, settings, full_lookahead_age(transcriber.config))

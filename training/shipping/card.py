@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from model.storage import read_card, write_whole
+from model.storage import read_card, write_atomically
 from training.loop.run_folder import stages
 from training.music.synth.config import SynthConfig
 from training.music.synth.scores import index_entries, indexes
@@ -120,10 +120,10 @@ def shares_alike(source: dict[str, Any]) -> bool:
 
 def write_card(weights: Path, card: dict[str, Any]) -> None:
     """Write the card beside the weights, as JSON and as a page, and the folder's attributions."""
-    write_whole(weights.with_suffix(".json"), json.dumps(card, indent=1).encode())
-    write_whole(weights.with_suffix(".md"), model_card(card).encode())
+    write_atomically(weights.with_suffix(".json"), json.dumps(card, indent=1).encode())
+    write_atomically(weights.with_suffix(".md"), model_card(card).encode())
     if page := folder_attributions(weights.parent):
-        write_whole(weights.with_name(ATTRIBUTIONS), page.encode())
+        write_atomically(weights.with_name(ATTRIBUTIONS), page.encode())
 
 
 def folder_attributions(folder: Path) -> str:

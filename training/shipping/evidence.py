@@ -74,13 +74,13 @@ def predict_passages(
     """Run the network once on every passage that has notes."""
     families: PredictedPassages = {}
     heads = transcriber.config.outputs
-    with LocalEngine(transcriber) as computer:
+    with LocalEngine(transcriber) as engine:
         for family, of_family in passages.items():
             for passage in of_family:
                 if not len((truth := truth_of(passage)).notes):
                     continue
                 audio, rate = passage.audio, passage.sample_rate
-                transcription = transcribe_array(audio, rate, computer, STREAM)
+                transcription = transcribe_array(audio, rate, engine, STREAM)
                 probabilities = transcription.probabilities.astype(np.float16)
                 predicted = PredictedPassage(passage, truth, probabilities, heads)
                 families.setdefault(family, []).append(predicted)

@@ -98,8 +98,8 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 def loaded(model: Model, device: str) -> EngineModel:
     """The network that ``model=`` and ``device=`` ask for. Raises as ``load`` and
-    ``claim_process`` do."""
-    claim_process()
+    ``check_not_forked`` do."""
+    check_not_forked()
     if isinstance(model, str | os.PathLike):
         return load(model, device)
     if not hasattr(model, "predict_features"):
@@ -107,7 +107,7 @@ def loaded(model: Model, device: str) -> EngineModel:
     return model
 
 
-def claim_process() -> None:
+def check_not_forked() -> None:
     """Raises RuntimeError in a process forked from one that has computed: its threads stayed
     there, and nobody would answer."""
     global _owner

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from rse_transcribe import __version__
-from rse_transcribe.files import MIDI, STANDARD, find_recordings, targets
+from rse_transcribe.files import MIDI, STDIO, find_recordings, targets
 from service.protocol.command_line import (
     add_result_options,
     check_writable,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     Transcribe = Callable[[Path | BinaryIO, Callable[[object], None]], Transcription]
 
-WHOLE, INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
-MOST_NAMED = 5  # of the files that are left out
+EXIT_OK, EXIT_INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
+MAX_SKIPPED_LISTED = 5  # of the files that are left out
 PROGRAMS = {  # module, and the extra that it needs
     "serve": ("service.__main__", ""),
     "live": ("clients.microphone", "[clients]"),
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # `| head`, for one: what is still in the buffer goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INCOMPLETE
+        return EXIT_INCOMPLETE
 
 
 def _run(program: str, *arguments: str) -> int:
@@ -103,7 +103,7 @@ def _run(program: str, *arguments: str) -> int:
         status: int = import_module(module).main(arguments, prog=f"rse-transcribe {program}")
     except ModuleNotFoundError as missing:
         _say(f"{missing.name} is missing: pip install 'rse-transcribe{extra}'")
-        return INCOMPLETE
+        return EXIT_INCOMPLETE
     return status
 
 
@@ -118,14 +118,14 @@ def _transcribe(arguments: list[str]) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     escape_names()
-    found = find_recordings(args.recordings)
-    for complaint in found.complaints:
-        _say(complaint)
-    if not found.recordings and not found.complaints:
+    inputs = find_recordings(args.recordings)
+    for problem in inputs.errors:
+        _say(problem)
+    if not inputs.recordings and not inputs.errors:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
     wanted = {"instruments": args.instruments or (), "tuning_hz": args.tuning_hz}
     try:
-        work = targets(found.recordings, args.output)
+        work = targets(inputs.recordings, args.output)
         StreamOptions(lookahead_ms=args.lookahead_ms, **wanted)
         beat_hints_from(args)
         _check_libraries({target.suffix.lower() for target in work.values()})
@@ -139,17 +139,17 @@ def _transcribe(arguments: list[str]) -> int:
             _say(f"{path}: {target} is that of {first[target]}")
         elif _is_ready(path, target, args.force):
             ready[path] = target
-    complete = len(ready) == len(work) and not found.complaints
+    complete = len(ready) == len(work) and not inputs.errors
     if ready:
         options = {"lookahead_ms": args.lookahead_ms, "bends": args.bends, **wanted}
         with _transcribing(parser, args, options, len(ready) > 1) as transcribe:
             for path, target in ready.items():
                 complete &= _transcribe_one(path, target, args, transcribe)
-    if found.left_out:
-        names = ", ".join(map(str, found.left_out[:MOST_NAMED]))
-        more = len(found.left_out) - MOST_NAMED
+    if inputs.skipped:
+        names = ", ".join(map(str, inputs.skipped[:MAX_SKIPPED_LISTED]))
+        more = len(inputs.skipped) - MAX_SKIPPED_LISTED
         _say(f"left out, as no recordings: {names}{f' and {more} more' if more > 0 else ''}")
-    return WHOLE if complete else INCOMPLETE
+    return EXIT_OK if complete else EXIT_INCOMPLETE
 
 
 def _check_libraries(endings: set[str]) -> None:
@@ -163,7 +163,7 @@ def _check_libraries(endings: set[str]) -> None:
 
 def _is_ready(path: Path, target: Path, force: bool) -> bool:
     try:
-        if target != STANDARD:
+        if target != STDIO:
             target.parent.mkdir(parents=True, exist_ok=True)
             check_writable(target)
             refuse_existing([target], force)
@@ -202,7 +202,7 @@ def _transcribing(
     except ValueError as error:
         parser.error(str(error))
     except (EngineError, OSError) as error:  # a worker that does not start
-        parser.exit(INCOMPLETE, f"{parser.prog}: {one_line(error)}\n")
+        parser.exit(EXIT_INCOMPLETE, f"{parser.prog}: {one_line(error)}\n")
     with made as transcriber:
         yield lambda recording, _: transcriber.transcribe(recording, **options)
 
@@ -219,7 +219,7 @@ def _transcribe_one(
     fault: IncompleteError | None = None
     try:
         try:
-            transcription = transcribe(sys.stdin.buffer if path == STANDARD else path, say)
+            transcription = transcribe(sys.stdin.buffer if path == STDIO else path, say)
         except IncompleteError as error:
             transcription, fault = error.transcription, error
         if fault is not None:
@@ -227,7 +227,7 @@ def _transcribe_one(
         # What broke off before its first note replaces no earlier file.
         if fault is None or transcription.notes:
             _save(transcription, target, args, say)
-            if target != STANDARD:
+            if target != STDIO:
                 notes = len(transcription.notes)
                 print(one_line(f"{path}: {notes} notes -> {target}"), flush=True)
         return fault is None
@@ -248,7 +248,7 @@ def _save(
     from service.score.analysis import analyse, beat_hints_from
 
     hints, ending = beat_hints_from(args), target.suffix.lower()
-    if target == STANDARD:
+    if target == STDIO:
         write_csv(transcription.notes, sys.stdout)
     elif ending in SCORES:
         score = transcription.score(target.stem, hints)

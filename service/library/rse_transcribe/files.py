@@ -1,4 +1,4 @@
-"""Recordings found by the names that a command line gives, and the names of their results."""
+"""Recordings inputs by the names that a command line gives, and the names of their results."""
 
 import os
 import re
@@ -19,50 +19,50 @@ SUFFIXES = frozenset(
 )
 MIDI = (".mid", ".midi")
 RESULTS = (*MIDI, ".json", ".csv", *SCORES)
-STANDARD = Path("-")
+STDIO = Path("-")
 """Standard input or output."""
 
 _ENDING = re.compile(r"\.\w+")  # unlike ". 5 in C"
 
 
 @dataclass
-class Found:
+class Inputs:
     """What arguments name.
 
     Attributes:
         recordings: for each file its path within the folder that was named, or its bare name.
-        left_out: other files in the folders.
-        complaints: what is not there to be transcribed, and why.
+        skipped: other files in the folders.
+        errors: what is not there to be transcribed, and why.
     """
 
     recordings: dict[Path, Path] = field(default_factory=dict)
-    left_out: list[Path] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    skipped: list[Path] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
-def find_recordings(arguments: Iterable[str]) -> Found:
+def find_recordings(arguments: Iterable[str]) -> Inputs:
     """The files that arguments name: files, folders (searched recursively), and "-"."""
-    found = Found()
+    inputs = Inputs()
     for argument in arguments:
         path = Path(argument)
         if "://" in argument:
-            found.complaints.append(f"{argument}: a URL is not read: download the recording first")
-        elif path == STANDARD:
-            found.recordings[path] = Path("stdin")
+            inputs.errors.append(f"{argument}: a URL is not read: download the recording first")
+        elif path == STDIO:
+            inputs.recordings[path] = Path("stdin")
         elif os.path.isdir(path):
-            _search(path, found)
+            _search(path, inputs)
         else:
             try:
                 path.stat()
-                found.recordings.setdefault(path, Path(path.name))
+                inputs.recordings.setdefault(path, Path(path.name))
             except OSError as error:
-                found.complaints.append(f"{argument}: {error.strerror}")
-    return found
+                inputs.errors.append(f"{argument}: {error.strerror}")
+    return inputs
 
 
-def _search(folder: Path, found: Found) -> None:
+def _search(folder: Path, inputs: Inputs) -> None:
     def complain(error: OSError) -> None:
-        found.complaints.append(f"{error.filename}: {error.strerror}")
+        inputs.errors.append(f"{error.filename}: {error.strerror}")
 
     files = []
     for root, folders, names in os.walk(folder, onerror=complain):
@@ -71,16 +71,16 @@ def _search(folder: Path, found: Found) -> None:
     for file in sorted(files):
         special = os.path.exists(file) and not os.path.isfile(file)  # a pipe would never end
         if file.suffix.lower() in SUFFIXES and not special:
-            found.recordings.setdefault(file, file.relative_to(folder))
+            inputs.recordings.setdefault(file, file.relative_to(folder))
         elif file.suffix.lower() not in RESULTS:
-            found.left_out.append(file)
+            inputs.skipped.append(file)
 
 
-def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
+def targets(inputs: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
     """Where the result of each recording goes.
 
     Args:
-        found: recordings, from ``find_recordings``.
+        inputs: recordings, from ``find_recordings``.
         output: a file that ends in one of ``RESULTS``; a folder, which is made, and
             keeps the folders of the recordings; "-"; None: beside each.
 
@@ -88,23 +88,23 @@ def targets(found: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
         ValueError: no such place.
     """
     if output is None:
-        return _named({path: path.with_name(name.name) for path, name in found.items()})
+        return _named({path: path.with_name(name.name) for path, name in inputs.items()})
     chosen = Path(output)
     is_folder = os.path.isdir(chosen) or output.endswith(os.sep)
-    one_file = chosen == STANDARD or chosen.suffix.lower() in RESULTS
-    if is_folder or not (one_file or (len(found) == 1 and _ENDING.fullmatch(chosen.suffix))):
+    one_file = chosen == STDIO or chosen.suffix.lower() in RESULTS
+    if is_folder or not (one_file or (len(inputs) == 1 and _ENDING.fullmatch(chosen.suffix))):
         try:
             chosen.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
-        return _named({path: chosen / name for path, name in found.items()})
+        return _named({path: chosen / name for path, name in inputs.items()})
     if not one_file:
         raise ValueError(f"{output} should end in {', '.join(RESULTS)}, or in / for a folder")
-    if len(found) > 1:
-        raise ValueError(f"{len(found)} recordings need a folder, not {output}")
+    if len(inputs) > 1:
+        raise ValueError(f"{len(inputs)} recordings need a folder, not {output}")
     if not os.path.isdir(chosen.parent):
         raise ValueError(f"there is no folder {chosen.parent}")
-    return dict.fromkeys(found, chosen)
+    return dict.fromkeys(inputs, chosen)
 
 
 def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:

@@ -24,7 +24,7 @@ from rse_transcribe.arguments import (
     Model,
     Rate,
     as_float,
-    claim_process,
+    check_not_forked,
     floats_at,
     load,
     loaded,
@@ -112,11 +112,11 @@ class Transcriber:
             pool = resources.enter_context(
                 closing(BackgroundPool(WorkerPool(setup, cores, processes)))
             ).pool
-            self._computer: InferenceEngine = pool
+            self._engine: InferenceEngine = pool
             if (engine := pool.piano) is not None:
                 self._piano = lambda: engine
         else:
-            self._computer = resources.enter_context(LocalEngine(network))
+            self._engine = resources.enter_context(LocalEngine(network))
             if auto:
                 self._piano = resources.enter_context(closing(_LazyEngine(PIANO_MODEL, device)))
         self._close = weakref.finalize(self, resources.close)
@@ -142,8 +142,8 @@ class Transcriber:
         )
         if not self._close.alive:
             raise RuntimeError("the transcriber is closed")
-        claim_process()
-        config = self._computer.config
+        check_not_forked()
+        config = self._engine.config
         frames = [np.zeros((0, PITCHES), np.float32)]
         performance: TranscriptionResult | None = None
         fault: ValueError | None = None
@@ -151,9 +151,12 @@ class Transcriber:
         def keep(_: int, heads: NDArray[np.float32]) -> None:
             frames.append(heads[config.heads.index("frame")].copy())
 
-        with opened(recording, sample_rate) as (file, pcm), progress_bar(file, progress) as bar:
+        with (
+            open_recording(recording, sample_rate) as (file, pcm),
+            progress_bar(file, progress) as bar,
+        ):
             items = transcribe_file(
-                file, self._computer, options, piano=self._piano, pcm=pcm, on_frames=keep
+                file, self._engine, options, piano=self._piano, pcm=pcm, on_frames=keep
             )
             with closing(items):
                 try:
@@ -257,7 +260,7 @@ def progress_bar(file: BinaryIO, wanted: bool = True) -> Any:
 
 
 @contextmanager
-def opened(
+def open_recording(
     recording: Recording, sample_rate: Rate | None = None
 ) -> Iterator[tuple[BinaryIO, AudioFormat | None]]:
     """A seekable file and, for samples, their format; closed here only if it was opened here."""

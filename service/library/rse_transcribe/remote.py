@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from model.config import PITCHES
-from rse_transcribe.recordings import IncompleteError, opened, progress_bar
+from rse_transcribe.recordings import IncompleteError, open_recording, progress_bar
 from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, NoteEvent, PedalEvent
 from service.notes.note_collector import NoteCollector
@@ -25,7 +25,7 @@ from service.stream.recording import TranscriptionResult
 PATH = "/transcribe"
 # Live streams are served first: a recording may wait a long time for its first answer.
 SILENCE_TIMEOUT_S = 600.0
-BUSY_TRIES = 20
+MAX_ATTEMPTS = 20
 _PIECE_BYTES = 1 << 16
 
 
@@ -58,13 +58,13 @@ def transcribe(
         ValueError: impossible address.
     """
     refusals = 0
-    with opened(recording) as (file, _), progress_bar(file) as bar:
+    with open_recording(recording) as (file, _), progress_bar(file) as bar:
         while True:
             try:
                 return _gather(_messages(file, url, options), lambda part: bar.update(part - bar.n))
             except ServiceError as error:
                 refusals += 1
-                if error.retry_after_s is None or refusals == BUSY_TRIES:
+                if error.retry_after_s is None or refusals == MAX_ATTEMPTS:
                     raise
                 if refusals == 1:
                     say(f"{error}; waiting")

@@ -7,7 +7,15 @@ from typing import Self
 import torch
 from numpy.typing import ArrayLike
 
-from rse_transcribe.arguments import Model, Rate, as_float, claim_process, floats_at, loaded, names
+from rse_transcribe.arguments import (
+    Model,
+    Rate,
+    as_float,
+    check_not_forked,
+    floats_at,
+    loaded,
+    names,
+)
 from service.audio.pcm import Downmix
 from service.engine.local import LocalEngine
 from service.notes.events import Event, Note, is_optional_event
@@ -68,11 +76,11 @@ class Stream:
         )
         self._updates = updates
         self._downmix = Downmix(audio.sample_rate_hz)
-        self._computer = LocalEngine(transcriber, workers=1)
-        weakref.finalize(self, self._computer.close)  # of a forgotten stream
+        self._engine = LocalEngine(transcriber, workers=1)
+        weakref.finalize(self, self._engine.close)  # of a forgotten stream
         settings = TrackerSettings.from_card(transcriber.card)
         self._stream = stream.Stream(transcriber.config, settings, audio, options)
-        self._features = self._computer.open_stream(self._stream.positions)
+        self._features = self._engine.open_stream(self._stream.positions)
         self._state = "open"
 
     @property
@@ -120,17 +128,17 @@ class Stream:
         """End the stream; may be called twice. Sounding notes are lost: ``finish`` first."""
         if self._state != "finished":
             self._state = "closed"
-        self._computer.close()
+        self._engine.close()
 
     def _heard(self, finish: bool = False) -> list[Event]:
         events: list[Event] = []
         while (due := self._stream.next_windows()) is not None:
-            events += self._stream.process_predictions(self._computer.compute(self._features, due))
+            events += self._stream.process_predictions(self._engine.compute(self._features, due))
         events += self._stream.finish() if finish else []
         return [event for event in events if self._updates or not is_optional_event(event)]
 
     def _check(self, call: str) -> None:
-        claim_process()
+        check_not_forked()
         if self._state == "failed" and call == "push":
             raise RuntimeError("the stream failed at an earlier block; it can only be finished")
         if self._state in ("finished", "closed"):

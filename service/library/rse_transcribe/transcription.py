@@ -15,7 +15,7 @@ from pretty_midi import PrettyMIDI
 
 from service.notes.events import Note
 from service.notes.note_collector import midi_file
-from service.protocol.command_line import write_whole
+from service.protocol.command_line import write_atomically
 from service.protocol.midi_file import Tempo
 from service.score import SCORES
 from service.score.analysis import analyse
@@ -96,14 +96,14 @@ class Transcription:
         path = Path(path)
         match path.suffix.lower():
             case ".mid" | ".midi":
-                write_whole(path, self.midi(tempo))
+                write_atomically(path, self.midi(tempo))
             case ".json":
                 body = {**self.performance.to_json(), **self.description}
-                write_whole(path, f"{json.dumps(body, indent=1)}\n".encode())
+                write_atomically(path, f"{json.dumps(body, indent=1)}\n".encode())
             case ".csv":
                 text = io.StringIO(newline="")
                 write_csv(self.notes, text)
-                write_whole(path, text.getvalue().encode())
+                write_atomically(path, text.getvalue().encode())
             case ending if ending in SCORES:
                 self.score(path.stem).save(path)
             case ending:

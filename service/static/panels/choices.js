@@ -10,7 +10,7 @@ const HINTS = {
   accurate: "A moment later, with fewer wrong notes.",
 };
 
-export class Choices {
+export class RequestOptions {
   #buttons = new Map(); // instrument -> button
 
   constructor() {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from service.access.gate import LOOPBACK_HOSTS, client_at, host_allowed, origin_allowed
+from service.access.gate import LOOPBACK_HOSTS, client_name_for, host_allowed, origin_allowed
 from service.access.keys import hash_key
 from tests.service.apps import ADDRESS, hear, serving
 from tests.service.apps import begin as start
@@ -153,7 +153,7 @@ def test_a_removed_key_and_its_tokens_are_rejected_once_its_file_has_changed(
     ],
 )
 def test_a_network_of_ipv6_is_one_client(address: str, client: str) -> None:
-    assert client_at((address, 9)) == f"address {client}"
+    assert client_name_for((address, 9)) == f"address {client}"
 
 
 def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:

@@ -10,7 +10,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from service.audio.decode import AudioDecoder
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding
 from tests.service.apps import sound_file
 from tests.service.audio.encode import encoded
@@ -69,7 +69,7 @@ def test_blocks_are_short(channels: int) -> None:
     sound = noise()[:, :1] * np.linspace(0.5, 1, channels, dtype=np.float32)
     file = io.BytesIO(sound_file(sound, "WAV", "FLOAT", RATE_HZ))
     with AudioDecoder(file) as decoder:
-        assert (decoder.audio.sample_rate_hz, decoder.stated_duration_s) == (RATE_HZ, 2.0)
+        assert (decoder.audio.sample_rate_hz, decoder.header_duration_s) == (RATE_HZ, 2.0)
         blocks = list(decoder)
     assert not file.closed
     assert max(map(len, blocks)) < 10_000
@@ -171,7 +171,7 @@ def test_what_is_too_long_is_refused_at_once_or_once_it_was_counted(stated: bool
         data[21] &= 0xF0
         data[22:26] = bytes(4)
     with AudioDecoder(io.BytesIO(data), max_duration_s=2.0) as decoder:
-        assert decoder.stated_duration_s == (2.0 if stated else None)
+        assert decoder.header_duration_s == (2.0 if stated else None)
         assert sum(map(len, decoder)) == 2 * RATE_HZ
     opened = partial(AudioDecoder, io.BytesIO(data), max_duration_s=1.5)
     with pytest.raises(ProtocolError, match=r"longer than 0.025 minutes") as caught:
@@ -225,7 +225,7 @@ def test_a_wav_with_24_of_32_bits() -> None:
     assert data[at : at + 2] == b"\x20\0"
     data[at] = 24
     with AudioDecoder(io.BytesIO(data)) as decoder:
-        assert decoder.stated_duration_s == 2.0
+        assert decoder.header_duration_s == 2.0
         np.testing.assert_allclose(np.concatenate(list(decoder)), sound.mean(axis=1), atol=1e-6)
 
 

@@ -50,7 +50,7 @@ def test_what_is_heard_after_two_blocks(
     mono = downmix(stereo((left, right)))
     np.testing.assert_allclose(mono[2 * BLOCK :], heard[2 * BLOCK :], atol=1e-4)
     assert downmix.mix is mix
-    assert downmix.told is mix
+    assert downmix.reported_mix is mix
 
 
 @pytest.mark.parametrize("channels", [3, 6, 64])
@@ -116,7 +116,7 @@ def test_neither_chunks_nor_a_new_start_change_a_bit(
     other = Downmix(RATE_HZ)
     parts = np.split(sound, np.minimum(np.cumsum(cuts), len(sound)).astype(int))
     np.testing.assert_array_equal(np.concatenate([other(part) for part in parts]), whole)
-    begin, mix = downmix.resumable(needed)
+    begin, mix = downmix.restart_position(needed)
     again = Downmix(RATE_HZ, begin, mix)(sound[begin:])
     np.testing.assert_array_equal(again[needed - begin :], whole[needed:])
 

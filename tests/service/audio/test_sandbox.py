@@ -17,7 +17,7 @@ import soundfile
 from service.audio import sandbox
 from service.audio.decode import AudioDecoder
 from service.audio.sandbox import SandboxedDecoder
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 
 CLAIMED = 80_000_000  # samples
 
@@ -61,7 +61,7 @@ def test_a_file_decodes_as_without_a_sandbox(tmp_path: Path) -> None:
             expected = np.concatenate(list(decoder))
         with SandboxedDecoder(file) as sandboxed:
             assert sandboxed.audio == decoder.audio
-            assert sandboxed.stated_duration_s == decoder.stated_duration_s
+            assert sandboxed.header_duration_s == decoder.header_duration_s
             np.testing.assert_array_equal(np.concatenate(list(sandboxed)), expected)
             assert sandboxed.mix == decoder.mix
 

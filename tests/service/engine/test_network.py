@@ -33,10 +33,10 @@ def streamed(
     """Probabilities [outputs, frames, 128] of samples at the model's own rate: of a live stream in
     chunks, or of a recording."""
     audio = pcm(transcriber.config.sample_rate)
-    with LocalEngine(transcriber) as computer:
+    with LocalEngine(transcriber) as engine:
         if chunk is None:
-            return recorded(computer, samples, audio.sample_rate_hz, options)[1]
-        return listen(computer, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
+            return recorded(engine, samples, audio.sample_rate_hz, options)[1]
+        return listen(engine, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
 
 
 @pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
@@ -106,27 +106,27 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
             if frame >= point.frames:  # those before it are heard again to get ready
                 frames[frame] = probabilities[:, frame - first]
 
-    with LocalEngine(transcriber) as computer:
-        others = [open_stream(computer, audio, StreamOptions(block_frames=n)) for n in company]
-        states = [computer.open_stream(other.positions) for other in others]
+    with LocalEngine(transcriber) as engine:
+        others = [open_stream(engine, audio, StreamOptions(block_frames=n)) for n in company]
+        states = [engine.open_stream(other.positions) for other in others]
 
         def play_on(stream: Stream, begin: int, end: int) -> None:
-            features = computer.open_stream(stream.positions)
+            features = engine.open_stream(stream.positions)
             for start in range(begin, end, chunk):
                 piece = samples[start : min(start + chunk, end)]
                 stream.feed_samples(piece)
-                heard(computer, stream, features)
+                heard(engine, stream, features)
                 for other, state in zip(others, states, strict=True):
                     other.feed_samples(piece)
-                    heard(computer, other, state)
+                    heard(engine, other, state)
             if end == len(samples):
                 stream.end()
-                heard(computer, stream, features)
+                heard(engine, stream, features)
 
-        stream = open_stream(computer, audio, options, keep)
+        stream = open_stream(engine, audio, options, keep)
         play_on(stream, 0, int(cut * len(samples)))
         point = stream.point
-        stream = open_stream(computer, audio, options, keep, point)
+        stream = open_stream(engine, audio, options, keep, point)
         play_on(stream, point.from_sample, len(samples))
     assert sorted(frames) == list(range(file.shape[1]))
     for number, frame in frames.items():

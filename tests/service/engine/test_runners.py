@@ -140,9 +140,9 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
     try:
         torch.set_num_threads(2)
         state = torch.get_rng_state()
-        with LocalEngine(storage.load("light")) as computer:
+        with LocalEngine(storage.load("light")) as engine:
             due = PendingWindows(noise(1)[0], 1, 1, POSITIONS)
-            futures = [computer.submit(due) for _ in range(6)]
+            futures = [engine.submit(due) for _ in range(6)]
             assert all(np.isfinite(future.result(60)).all() for future in futures)
             assert threads_of_a_new_thread() == 2
         assert threads_of_a_new_thread() == torch.get_num_threads() == 2

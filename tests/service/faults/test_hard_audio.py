@@ -19,9 +19,9 @@ TIME_S = np.arange(2 * RATE_HZ) / RATE_HZ
 
 
 @pytest.fixture(scope="module")
-def computer() -> Iterator[LocalEngine]:
-    with LocalEngine(storage.load("live", "cpu")) as computer:
-        yield computer
+def engine() -> Iterator[LocalEngine]:
+    with LocalEngine(storage.load("live", "cpu")) as engine:
+        yield engine
 
 
 def square(hz: float) -> NDArray[np.float32]:
@@ -39,11 +39,11 @@ HARD = {
 
 @pytest.mark.parametrize("samples", HARD.values(), ids=HARD)
 def test_hard_audio_gives_finite_frames_and_ended_notes(
-    computer: LocalEngine, samples: NDArray[np.float32]
+    engine: LocalEngine, samples: NDArray[np.float32]
 ) -> None:
-    events, probabilities = listen(computer, to_bytes(samples, pcm(RATE_HZ)), pcm(RATE_HZ))
+    events, probabilities = listen(engine, to_bytes(samples, pcm(RATE_HZ)), pcm(RATE_HZ))
     assert np.isfinite(probabilities).all()
     assert probabilities.min() >= 0
     assert probabilities.max() <= 1
     notes = [e for e in events if isinstance(e, NoteEvent) and e.kind != "note_update"]
-    check_laws(notes, TrackerSettings.from_card(computer.card), probabilities.shape[1])
+    check_laws(notes, TrackerSettings.from_card(engine.card), probabilities.shape[1])

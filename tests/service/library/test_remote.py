@@ -67,7 +67,7 @@ def test_a_refusal_and_a_service_that_is_not_there(
     assert song.with_suffix(".mid").read_text() == "of yesterday"
 
 
-@pytest.mark.parametrize(("refusals", "status"), [(3, 0), (remote.BUSY_TRIES, 1)])
+@pytest.mark.parametrize(("refusals", "status"), [(3, 0), (remote.MAX_ATTEMPTS, 1)])
 def test_a_busy_service_is_asked_again(
     url: str,
     song: Path,

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from model.config import HEADS
-from service.protocol.faults import CloseCode
+from service.protocol.errors import CloseCode
 from tests.fakes import FakeTranscriber, play
 from tests.service.apps import (
     ADDRESS,

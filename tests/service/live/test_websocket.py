@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.live import websocket
-from service.protocol.faults import CloseCode
+from service.protocol.errors import CloseCode
 from service.protocol.server_messages import Frames
 from service.workers import session
 from service.workers.session import LOWEST_PITCH

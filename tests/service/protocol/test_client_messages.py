@@ -8,7 +8,7 @@ import pytest
 
 from model.config import HOP, SAMPLE_RATE
 from service.protocol.client_messages import Start, parse_message, parse_query
-from service.protocol.faults import CloseCode, ErrorCode, ProtocolError
+from service.protocol.errors import CloseCode, ErrorCode, ProtocolError
 from service.protocol.options import Encoding, Mode, StreamOptions
 
 START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}

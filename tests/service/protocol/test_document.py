@@ -21,7 +21,7 @@ from service.protocol.client_messages import (
     SoundingNote,
     parse_message,
 )
-from service.protocol.faults import ErrorCode
+from service.protocol.errors import ErrorCode
 from service.protocol.server_messages import ServerMessage
 from tests.service.apps import ADDRESS, MELODY, serving, sound_file
 from tests.service.servers import RunningServer

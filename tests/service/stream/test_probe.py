@@ -38,19 +38,19 @@ def named(name: str, heads: tuple[str, ...] = HEADS) -> FakeTranscriber:
 
 @pytest.fixture
 def default() -> Iterator[LocalEngine]:
-    with LocalEngine(named("default"), 2) as computer:
-        yield computer
+    with LocalEngine(named("default"), 2) as engine:
+        yield engine
 
 
 @pytest.fixture
 def other() -> Iterator[LocalEngine]:
-    with LocalEngine(named("piano", NO_PEDAL), 2) as computer:
-        yield computer
+    with LocalEngine(named("piano", NO_PEDAL), 2) as engine:
+        yield engine
 
 
 def transcribed(
     samples: NDArray[np.float32],
-    computer: InferenceEngine,
+    engine: InferenceEngine,
     piano: Callable[[], InferenceEngine] | None = None,
     instrument: str = "piano",
 ) -> tuple[str, list[RecordingItem], Frames]:
@@ -64,7 +64,7 @@ def transcribed(
 
     file = io.BytesIO(sound_file(samples, "WAV", "FLOAT", FAKE_RATE_HZ))
     options = replace(FILE_OPTIONS, instruments=(instrument,))
-    recording = transcribe_file(file, computer, options, piano=piano, on_frames=keep)
+    recording = transcribe_file(file, engine, options, piano=piano, on_frames=keep)
     items.extend(item for item in recording)
     chosen = items[0]
     assert isinstance(chosen, ChosenModel)

@@ -31,10 +31,8 @@ def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
     return io.BytesIO(sound_file(samples, "WAV", subtype, RATE_HZ))
 
 
-def collect(
-    file: io.BytesIO, computer: LocalEngine, options: StreamOptions = FILE_OPTIONS
-) -> Items:
-    return list(transcribe_file(file, computer, options))
+def collect(file: io.BytesIO, engine: LocalEngine, options: StreamOptions = FILE_OPTIONS) -> Items:
+    return list(transcribe_file(file, engine, options))
 
 
 def events_of(items: Items) -> list[Event]:
@@ -43,16 +41,16 @@ def events_of(items: Items) -> list[Event]:
 
 @pytest.mark.parametrize("options", [FILE_OPTIONS, *(StreamOptions(mode=mode) for mode in Mode)])
 def test_a_file_gives_the_events_of_a_live_stream(
-    computer: LocalEngine, options: StreamOptions
+    engine: LocalEngine, options: StreamOptions
 ) -> None:
     samples, audio = play(MELODY, 2.0, RATE_HZ), pcm(RATE_HZ)
-    events = events_of(collect(wav(samples), computer, options))
+    events = events_of(collect(wav(samples), engine, options))
     assert len(events) == 2 * len(MELODY)
-    assert events == listen(computer, to_bytes(samples, audio), audio, options, [3_001])[0]
+    assert events == listen(engine, to_bytes(samples, audio), audio, options, [3_001])[0]
 
 
-def test_progress_then_the_performance(computer: LocalEngine) -> None:
-    items = collect(wav(play(MELODY, 150.0, RATE_HZ)), computer)
+def test_progress_then_the_performance(engine: LocalEngine) -> None:
+    items = collect(wav(play(MELODY, 150.0, RATE_HZ)), engine)
     done = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
     assert len(done) >= 3
     assert done == sorted(done)
@@ -67,19 +65,19 @@ def test_progress_then_the_performance(computer: LocalEngine) -> None:
 
 def test_notes_come_before_the_file_has_been_read() -> None:
     file = wav(play(MELODY, 120.0, RATE_HZ))
-    with LocalEngine(FakeTranscriber(), workers=1) as computer:
-        with closing(transcribe_file(file, computer)) as items:
+    with LocalEngine(FakeTranscriber(), workers=1) as engine:
+        with closing(transcribe_file(file, engine)) as items:
             assert any(isinstance(item, NoteEvent) for item in items)
             assert file.tell() < len(file.getbuffer()) / 2
     assert not file.closed
 
 
-def test_memory_does_not_grow_with_the_length(computer: LocalEngine) -> None:
+def test_memory_does_not_grow_with_the_length(engine: LocalEngine) -> None:
     def peak_bytes(seconds: float) -> int:
         file = wav(play(MELODY, seconds, RATE_HZ), "PCM_16")
         tracemalloc.start()
         try:
-            collect(file, computer)
+            collect(file, engine)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -94,8 +92,8 @@ def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
     samples = play(MELODY, 90.0, RATE_HZ)
     samples[RATE_HZ * 70 :] = FakeTranscriber.POISON
     items: Items = []
-    with LocalEngine(FakeTranscriber(), workers) as computer:
-        recording = transcribe_file(wav(samples), computer)
+    with LocalEngine(FakeTranscriber(), workers) as engine:
+        recording = transcribe_file(wav(samples), engine)
         with pytest.raises(EngineError, match="poisoned"):
             items.extend(item for item in recording)
     *_, performance = items
@@ -109,10 +107,10 @@ def test_segments_have_the_bits_of_a_single_pass() -> None:
     audio, found = pcm(FILTERBANK.sample_rate), []
     for workers in (1, 3):
         torch.manual_seed(0)
-        with LocalEngine(TranscriptionModel(FILTERBANK).eval(), workers) as computer:
-            found.append(recorded(computer, samples, FILTERBANK.sample_rate)[1])
+        with LocalEngine(TranscriptionModel(FILTERBANK).eval(), workers) as engine:
+            found.append(recorded(engine, samples, FILTERBANK.sample_rate)[1])
             if workers == 1:
                 data = to_bytes(samples, audio)
-                found.append(listen(computer, data, audio, FILE_OPTIONS)[1])
+                found.append(listen(engine, data, audio, FILE_OPTIONS)[1])
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)

@@ -38,12 +38,12 @@ def computers() -> Iterator[list[LocalEngine]]:
 @pytest.fixture(scope="module")
 def tuned() -> Iterator[LocalEngine]:
     """Its streams follow the tuning."""
-    with LocalEngine(FakeTranscriber(HEADS, FilterbankConfig())) as computer:
-        yield computer
+    with LocalEngine(FakeTranscriber(HEADS, FilterbankConfig())) as engine:
+        yield engine
 
 
 def run(
-    computer: LocalEngine,
+    engine: LocalEngine,
     samples: NDArray[np.float32],
     rate_hz: int,
     options: StreamOptions,
@@ -52,18 +52,18 @@ def run(
 ) -> tuple[list[Event], ResumePoint]:
     """The events of a stream that hears ``samples`` from the point on, to the end or up to a
     sample where its connection breaks; and the point where the next one may go on."""
-    stream = open_stream(computer, pcm(rate_hz), options, resume=point)
-    features = computer.open_stream(stream.positions)
+    stream = open_stream(engine, pcm(rate_hz), options, resume=point)
+    features = engine.open_stream(stream.positions)
     start = point.from_sample if point else 0
     events = []
     chunk = rate_hz // 7
     for begin in range(start, cut_at or len(samples), chunk):
         stream.feed_samples(samples[begin : min(begin + chunk, cut_at or len(samples))])
-        events += heard(computer, stream, features)
+        events += heard(engine, stream, features)
     reached = stream.point
     if cut_at is None:
         stream.end()
-        events += heard(computer, stream, features) + stream.finish()
+        events += heard(engine, stream, features) + stream.finish()
     return events, reached
 
 

@@ -33,20 +33,20 @@ RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 16_000, 44_100, 48_000, 96_000, 192_000
 @pytest.fixture(scope="module")
 def listening_computer() -> Iterator[LocalEngine]:
     """With a model that tells instruments and the pedal as well."""
-    with LocalEngine(FakeTranscriber(HEADS)) as computer:
-        yield computer
+    with LocalEngine(FakeTranscriber(HEADS)) as engine:
+        yield engine
 
 
 def reported(
-    computer: LocalEngine, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
+    engine: LocalEngine, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
 ) -> list[tuple[Event, int]]:
     """Each event of a stream with the number of samples that it needed; not those of the end."""
-    stream = open_stream(computer, pcm(rate_hz), options)
-    features = computer.open_stream(stream.positions)
+    stream = open_stream(engine, pcm(rate_hz), options)
+    features = engine.open_stream(stream.positions)
     stream.feed_samples(samples)
     out: list[tuple[Event, int]] = []
     while (due := stream.next_windows(1)) is not None:
-        events = stream.process_predictions(computer.compute(features, due))
+        events = stream.process_predictions(engine.compute(features, due))
         out += [(event, stream.processed_samples) for event in events]
     return out
 
@@ -54,11 +54,11 @@ def reported(
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("rate_hz", [8_000, 96_000])
 def test_the_notes_of_a_melody_at_their_times(
-    computer: LocalEngine, options: StreamOptions, rate_hz: int
+    engine: LocalEngine, options: StreamOptions, rate_hz: int
 ) -> None:
     audio = pcm(rate_hz)
     raw = to_bytes(play(MELODY, 1.5, rate_hz), audio)
-    got = found(listen(computer, raw, audio, options)[0])
+    got = found(listen(engine, raw, audio, options)[0])
     assert [pitch for pitch, _, _ in got] == [pitch for pitch, _, _ in sorted(MELODY)]
     for (_, onset, offset), (_, onset_s, offset_s) in zip(got, sorted(MELODY), strict=True):
         assert onset == pytest.approx(onset_s, abs=2.5 * FRAME_S)
@@ -112,12 +112,12 @@ def test_no_event_depends_on_audio_after_its_decision(
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("count", [0, 129, 20_001])
 def test_every_frame_comes_once_and_means_the_same_samples(
-    computer: LocalEngine, options: StreamOptions, count: int
+    engine: LocalEngine, options: StreamOptions, count: int
 ) -> None:
     samples = play([(69, 0.2, 9.0)], count / FAKE_RATE_HZ, FAKE_RATE_HZ)
     frames = -(-count // HOP)
     audio = pcm(FAKE_RATE_HZ)
-    _, got = listen(computer, to_bytes(samples, audio), audio, options)
+    _, got = listen(engine, to_bytes(samples, audio), audio, options)
     assert got.shape == (3, frames, PITCHES)
     # The fake hears a frame by the samples about it: so does this loop, straight from the audio.
     padded = np.concatenate([np.zeros(WINDOW), samples, np.zeros(WINDOW)]).astype(np.float32)
@@ -136,15 +136,15 @@ def test_events_come_within_the_stated_delay(options: StreamOptions, rate_hz: in
     fake = FakeTranscriber()
     audio, chunk_s = pcm(rate_hz), 0.02
     raw = to_bytes(play(MELODY, 2.0, rate_hz), audio)
-    step = int(chunk_s * rate_hz) * audio.frame_bytes
+    step = int(chunk_s * rate_hz) * audio.pcm_frame_bytes
     worst_ms = {"note_on": 0.0, "note_off": 0.0}
-    with LocalEngine(fake) as computer:
-        stream = open_stream(computer, audio, options)
-        features = computer.open_stream(stream.positions)
+    with LocalEngine(fake) as engine:
+        stream = open_stream(engine, audio, options)
+        features = engine.open_stream(stream.positions)
         for start in range(0, len(raw), step):
-            sent_s = (start + step) / audio.frame_bytes / rate_hz
+            sent_s = (start + step) / audio.pcm_frame_bytes / rate_hz
             stream.feed(raw[start : start + step])
-            for event in heard(computer, stream, features):
+            for event in heard(engine, stream, features):
                 worst_ms[event.kind] = max(worst_ms[event.kind], 1000 * (sent_s - event.time_s))
             assert stream.behind_ms == 0
     delay = stream.delay
@@ -153,20 +153,20 @@ def test_events_come_within_the_stated_delay(options: StreamOptions, rate_hz: in
     assert delay.note_on_ms <= delay.note_off_ms
 
 
-def test_bad_audio_ends_a_stream_that_keeps_what_came_before(computer: LocalEngine) -> None:
+def test_bad_audio_ends_a_stream_that_keeps_what_came_before(engine: LocalEngine) -> None:
     audio = pcm()
     good = play([(69, 0.1, 9.0)], 1.0, 44_100)
     raw = to_bytes(np.append(good, [np.nan, 0.5]).astype(np.float32), audio)
-    stream = open_stream(computer, audio)
-    features = computer.open_stream(stream.positions)
+    stream = open_stream(engine, audio)
+    features = engine.open_stream(stream.positions)
     stream.feed(raw)
-    events = heard(computer, stream, features)
+    events = heard(engine, stream, features)
     assert stream.fault is not None
     assert "44100 is nan" in str(stream.fault)
     stream.feed(raw)  # ignored
     stream.end()
-    events += heard(computer, stream, features) + stream.finish()
-    assert found(events) == found(listen(computer, to_bytes(good, audio), audio)[0])
+    events += heard(engine, stream, features) + stream.finish()
+    assert found(events) == found(listen(engine, to_bytes(good, audio), audio)[0])
     totals = stream.totals
     assert (totals.received_samples, totals.dropped_samples) == (44_100, 2)
     assert stream.close() == []

@@ -13,7 +13,7 @@ import pytest
 
 from service.engine.local import LocalEngine
 from service.protocol.client_messages import Resume
-from service.protocol.faults import ErrorCode, ProtocolError
+from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError
 from service.workers.messages import WorkerConfig
 from service.workers.pool import BackgroundPool, WorkerPool
@@ -86,10 +86,10 @@ async def test_a_killed_worker_ends_its_session_and_another_resumes_it() -> None
 
 def test_recordings_of_pianos_are_computed_by_the_second_model() -> None:
     background = BackgroundPool(WorkerPool(SETUP._replace(piano="notes"), cores=2, workers=2))
-    with closing(background), LocalEngine(load("notes", "cpu")) as computer:
+    with closing(background), LocalEngine(load("notes", "cpu")) as engine:
         assert background.pool.piano is not None
         notes, frames = recorded(background.pool.piano, SAMPLES.repeat(10), RATE_HZ)
-        expected = recorded(computer, SAMPLES.repeat(10), RATE_HZ)
+        expected = recorded(engine, SAMPLES.repeat(10), RATE_HZ)
         assert notes == expected[0]
         np.testing.assert_array_equal(frames, expected[1])
         _, all_heads = recorded(background.pool, SAMPLES, RATE_HZ)
@@ -107,8 +107,8 @@ def broken(name: str, device: str) -> Any:
 
 
 def test_a_program_without_an_event_loop_has_workers_too() -> None:
-    with LocalEngine(load("all", "cpu"), workers=1) as computer:
-        whole = recorded(computer, SAMPLES.repeat(20), RATE_HZ)
+    with LocalEngine(load("all", "cpu"), workers=1) as engine:
+        whole = recorded(engine, SAMPLES.repeat(20), RATE_HZ)
     background = BackgroundPool(WorkerPool(SETUP, cores=2, workers=2))
     try:
         heard = recorded(background.pool, SAMPLES.repeat(20), RATE_HZ)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from model.config import HEADS, HOP, WINDOW
 from service.engine.local import LocalEngine
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from service.stream import stream as streams
 from service.stream.windows import EngineError
 from service.workers import connection
@@ -73,8 +73,8 @@ async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "SEGMENT_FRAMES", 512)
-    with LocalEngine(load("", "cpu"), workers=1) as computer:
-        notes, frames = recorded(computer, SAMPLES, FAKE_RATE_HZ)
+    with LocalEngine(load("", "cpu"), workers=1) as engine:
+        notes, frames = recorded(engine, SAMPLES, FAKE_RATE_HZ)
     assert len(notes) > 20
     pool = threaded()
     await pool.start()

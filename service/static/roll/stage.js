@@ -71,7 +71,7 @@ export class Stage {
     $("play").disabled = $("loop").disabled = busy || !take.notes.length;
     $("seek").disabled = (busy && !following) || !take.duration;
     $("edit").disabled = $("practise").disabled = busy || take.live || !$("empty").hidden;
-    const saved = !busy && take.midi;
+    const saved = !busy && !take.live && (take.midi || take.notes.length || take.edited);
     $("save-midi").disabled = $("save-json").disabled = !saved;
     $("save-midi").draggable = Boolean(saved);
     $("save-wav").disabled = !saved || !take.recording;

@@ -1,0 +1,117 @@
+"""A piece of which twenty notes are wrong is put right by hand; its files are those of the piece."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pretty_midi
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.service.page.browser import Tab, saved
+from tests.service.servers import RunningServer
+
+pytest.importorskip("music21", reason="the extra score")
+BEAT_S = 0.5
+Notes = list[tuple[int, float, float]]  # pitch, onset and offset in beats
+Point = tuple[float, float]
+TITLE = "Spoiled"
+# Eight bars; in the last one a pitch is struck twice.
+PITCHES = [60, 64, 67, 72, 71, 67, 62, 65, 69, 65, 62, 59, 60, 64, 67, 64]
+PIECE: Notes = [(p, float(n), n + 1.0) for n, p in enumerate([*PITCHES, *PITCHES[:-2], 60, 60])]
+BEATS = [
+    {"time_s": BEAT_S * n, "place": n % 4, "beats_per_bar": 4, "subdivision": 2} for n in range(33)
+]
+
+
+def spoiled() -> Notes:
+    notes: list[Any] = list(PIECE)
+    for at, by in ((1, 1), (4, -2), (9, 12), (14, -1), (20, 3)):
+        notes[at] = (notes[at][0] + by, *notes[at][1:])
+    for at in (3, 11, 17, 25):
+        notes[at] = None
+    for at, by in ((6, 0.5), (16, 0.25), (22, -0.5)):
+        notes[at] = (notes[at][0], notes[at][1] + by, notes[at][2] + by)
+    notes[8] = (notes[8][0], notes[8][1], notes[8][1] + 0.25)
+    notes[27] = (notes[27][0], notes[27][1] + 0.5, notes[27][2])
+    notes[30:32] = [(60, 30.0, 32.0)]  # joined
+    notes[12:13] = [(60, 12.0, 12.5), (60, 12.5, 13.0)]  # split
+    ghosts: Notes = [(76, 2.0, 2.5), (55, 5.0, 6.0), (79, 18.0, 19.0), (52, 24.0, 26.0)]
+    return sorted([*filter(None, notes), *ghosts], key=lambda note: note[1])
+
+
+def written(notes: Notes) -> list[dict[str, Any]]:
+    return [
+        {"pitch": p, "velocity": 80, "onset_s": BEAT_S * on, "offset_s": BEAT_S * off}
+        for p, on, off in notes
+    ]
+
+
+def mend(page: Page, at: Callable[[float, float], Point]) -> None:
+    mouse, keyboard = page.mouse, page.keyboard
+
+    def drag(start: Point, end: Point) -> None:
+        mouse.move(*start)
+        mouse.down()
+        mouse.move(*end, steps=3)
+        mouse.up()
+
+    for pitch, wrong, beat in ((64, 65, 1), (71, 69, 4), (65, 77, 9), (67, 66, 14), (71, 74, 20)):
+        drag(at(beat + 0.5, wrong), at(beat + 0.5, pitch))
+    for pitch, beat in ((76, 2.2), (55, 5.5), (79, 18.5), (52, 25.0)):
+        mouse.click(*at(beat, pitch))
+        keyboard.press("Delete")
+    for pitch, beat in ((72, 3), (59, 11), (64, 17), (65, 25)):
+        mouse.dblclick(*at(beat + 0.05, pitch))
+        drag(at(beat + 0.47, pitch), at(beat + 0.97, pitch))
+    for pitch, beat, by in ((62, 6, 0.5), (60, 16, 0.25), (62, 22, -0.5)):
+        drag(at(beat + by + 0.5, pitch), at(beat + 0.5, pitch))
+    drag(at(8.24, 69), at(8.99, 69))
+    drag(at(27.51, 59), at(27.01, 59))
+    mouse.click(*at(31.0, 60))
+    keyboard.press("s")
+    mouse.click(*at(12.25, 60))
+    keyboard.down("Shift")
+    mouse.click(*at(12.75, 60))
+    keyboard.up("Shift")
+    keyboard.press("j")
+
+
+def test_a_spoiled_piece_is_put_right(tab: Tab, server: RunningServer, tmp_path: Path) -> None:
+    page = tab.page
+    page.set_viewport_size({"width": 1900, "height": 900})
+    take = {"name": TITLE, "duration_s": 32 * BEAT_S, "notes": written(spoiled()), "beats": BEATS}
+    path = tmp_path / f"{TITLE}.json"
+    path.write_text(json.dumps(take))
+    page.set_input_files("#file", path)
+    tab.press("Edit")
+    page.wait_for_timeout(600)  # the roll glides to its place
+    view, box = tab.view, tab.box("#roll")
+    row = (box["height"] - 36) / (view["high"] - view["low"] + 1)
+
+    def at(beat: float, pitch: float) -> Point:
+        share = (BEAT_S * beat - view["start"]) / view["span"]
+        y = box["y"] + 36 + (view["high"] - pitch + 0.5) * row
+        return box["x"] + 64 + share * (box["width"] - 64), y
+
+    mend(page, at)
+    midi = pretty_midi.PrettyMIDI(str(saved(tab.download(), tmp_path)))
+    (part,) = midi.instruments
+    found = sorted((note.start, note.pitch, note.end) for note in part.notes)
+    assert [pitch for _, pitch, _ in found] == [pitch for pitch, _, _ in PIECE]
+    for index, beat in ((0, 1), (2, 2)):
+        times_s = [note[index] for note in found]
+        assert times_s == pytest.approx([BEAT_S * note[beat] for note in PIECE], abs=2e-3)
+
+    page.get_by_role("tab", name="Score").click()
+    expect(page.locator("#score-page g.note")).to_have_count(len(PIECE))
+    body = {"notes": written(PIECE), "title": TITLE, "beats": BEATS}
+    for name, form in (("Download MusicXML", "musicxml"), ("Download PDF", "pdf")):
+        answer = httpx.post(f"{server.url}/score?form={form}", json=body, timeout=60)
+        right = answer.raise_for_status().content
+        dates = rb"<encoding-date>.*?<|/CreationDate \(.*?\)|id=\"[^\"]*\""
+        mended = saved(tab.download(name), tmp_path).read_bytes()
+        assert re.sub(dates, b"", mended) == re.sub(dates, b"", right)

@@ -1,4 +1,4 @@
-"""A piece of which twenty notes are wrong is put right by hand; its files are those of the piece."""
+"""A piece with twenty wrong notes is put right by hand; its files are those of the piece."""
 
 import json
 import re
@@ -29,8 +29,8 @@ BEATS = [
 
 def spoiled() -> Notes:
     notes: list[Any] = list(PIECE)
-    for at, by in ((1, 1), (4, -2), (9, 12), (14, -1), (20, 3)):
-        notes[at] = (notes[at][0] + by, *notes[at][1:])
+    for at, semitones in ((1, 1), (4, -2), (9, 12), (14, -1), (20, 3)):
+        notes[at] = (notes[at][0] + semitones, *notes[at][1:])
     for at in (3, 11, 17, 25):
         notes[at] = None
     for at, by in ((6, 0.5), (16, 0.25), (22, -0.5)):
@@ -61,14 +61,14 @@ def mend(page: Page, at: Callable[[float, float], Point]) -> None:
 
     for pitch, wrong, beat in ((64, 65, 1), (71, 69, 4), (65, 77, 9), (67, 66, 14), (71, 74, 20)):
         drag(at(beat + 0.5, wrong), at(beat + 0.5, pitch))
-    for pitch, beat in ((76, 2.2), (55, 5.5), (79, 18.5), (52, 25.0)):
-        mouse.click(*at(beat, pitch))
+    for ghost, inside in ((76, 2.2), (55, 5.5), (79, 18.5), (52, 25.0)):
+        mouse.click(*at(inside, ghost))
         keyboard.press("Delete")
     for pitch, beat in ((72, 3), (59, 11), (64, 17), (65, 25)):
         mouse.dblclick(*at(beat + 0.05, pitch))
         drag(at(beat + 0.47, pitch), at(beat + 0.97, pitch))
-    for pitch, beat, by in ((62, 6, 0.5), (60, 16, 0.25), (62, 22, -0.5)):
-        drag(at(beat + by + 0.5, pitch), at(beat + 0.5, pitch))
+    for pitch, onset, by in ((62, 6, 0.5), (60, 16, 0.25), (62, 22, -0.5)):
+        drag(at(onset + by + 0.5, pitch), at(onset + 0.5, pitch))
     drag(at(8.24, 69), at(8.99, 69))
     drag(at(27.51, 59), at(27.01, 59))
     mouse.click(*at(31.0, 60))

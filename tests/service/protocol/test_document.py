@@ -1,4 +1,4 @@
-"""PROTOCOL.md names every message, field, choice and error of the service."""
+"""PROTOCOL.md describes every message, field, option and error of the service."""
 
 import asyncio
 import json
@@ -27,8 +27,8 @@ from tests.service.apps import ADDRESS, MELODY, serving, sound_file
 from tests.service.servers import RunningServer
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
-BEFORE, SERVER, AFTER = re.split(r"(?s)(### Server to client.*?)(?=### Instruments)", DOCUMENT)
-RESUME = AFTER[AFTER.index("### Resume") : AFTER.index("### Errors")]
+BEFORE, SERVER, AFTER = re.split(r"(?s)(## Receive.*?)(?=### Instruments)", DOCUMENT)
+RESUME = AFTER[AFTER.index("## Resume") : AFTER.index("## HTTP")]
 
 
 def place(message: type[BaseModel]) -> str:
@@ -91,7 +91,7 @@ def test_the_example_of_ready_is_what_the_shipped_weights_give() -> None:
     assert ready == stated
 
 
-async def test_the_client_at_the_beginning_prints_the_notes(
+async def test_the_first_example_prints_the_notes(
     server: RunningServer, tmp_path: Path
 ) -> None:
     script = DOCUMENT.partition("```python\n")[2].partition("```")[0]

@@ -5,19 +5,21 @@ verovio engraves MusicXML as SVG, and cairosvg makes a PDF of the pages.
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from service.protocol.command_line import write_atomically
-from service.protocol.midi_file import FileNote
+from service.protocol.midi_file import PEDAL_INSTRUMENTS, FileNote
 from service.score import sheet
 from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints
 from service.score.live import LiveBeat
-from service.score.quantise import QuantisedNote, quantise_notes
+from service.score.marks import presses
+from service.score.quantise import quantise_notes
 
 STRAY = 0.02  # share of the notes below which an instrument is taken for a mistake
 _A4_MM = (210, 297)
@@ -27,9 +29,19 @@ _OPTIONS = {
     "scale": 100,
     "footer": "none",
     "breaks": "auto",
+    "justifyVertically": True,
     "svgViewBox": True,
 }
 _ENDLESS = 60_000
+
+
+class PedalTimes(Protocol):
+    """Time in which the sustain pedal is down, in seconds."""
+
+    @property
+    def onset_s(self) -> float: ...
+    @property
+    def offset_s(self) -> float: ...
 
 
 class ScoreDocument:
@@ -45,29 +57,35 @@ class ScoreDocument:
         hints: BeatHints = NO_BEAT_HINTS,
         title: str = "",
         reported: Sequence[LiveBeat] | None = None,
+        pedal: Iterable[PedalTimes] = (),
     ) -> None:
-        """See ``analyse``, also for the errors."""
+        """See ``analyse``, also for the errors. ``pedal`` are presses of the sustain pedal."""
         ended = [note for note in notes if note.offset_s is not None]
         self._notes = sorted(ended, key=lambda note: (note.onset_s, note.pitch))
-        self._title = title
+        self._title, self._pedal = title, list(pedal)
         self.analysis = analyse(self._notes, hints, reported)
 
     @cached_property
-    def _parts(self) -> dict[str | None, list[QuantisedNote]]:
+    def _parts(self) -> sheet.Parts:
         names = [note.instrument for note in self._notes]
         counts = Counter(names)
         main = max(counts, key=lambda name: counts[name], default=None)
         own = [main if counts[name] < STRAY * len(names) else name for name in names]
-        parts = {}
+        beats, steady = self.analysis.beats, self.analysis.steady
+        parts: dict[str | None, sheet.Part] = {}
         for name in dict.fromkeys(own):
             notes = [note for note, of in zip(self._notes, own, strict=True) if of == name]
             onset_s, offset_s, pitch = (
                 np.array([getattr(note, field) for note in notes])
                 for field in ("onset_s", "offset_s", "pitch")
             )
-            parts[name] = quantise_notes(
-                onset_s, offset_s, pitch, self.analysis.beats, plain=not self.analysis.steady
-            )
+            quantised = quantise_notes(onset_s, offset_s, pitch, beats, plain=not steady)
+            parts[name] = sheet.Part(quantised, [note.velocity for note in notes])
+            if steady and self._pedal and (name in PEDAL_INSTRUMENTS or len(set(own)) == 1):
+                moves_s = np.array([(press.onset_s, press.offset_s) for press in self._pedal])
+                moves = beats.position(moves_s.ravel()).reshape(-1, 2).tolist()
+                onsets = [note.onset for note in quantised]
+                parts[name] = parts[name]._replace(pedal=presses(moves, onsets))
         return parts
 
     @cached_property
@@ -93,6 +111,7 @@ class ScoreDocument:
         toolkit.setOptions(_OPTIONS)
         if width is not None:
             endless = {"pageWidth": width, "pageHeight": _ENDLESS, "adjustPageHeight": True}
+            endless["justifyVertically"] = False
             toolkit.setOptions(endless)
         if not toolkit.loadData(self.musicxml.decode()):
             raise ValueError("this score cannot be engraved")

@@ -1,20 +1,20 @@
 """A score of quantised notes as MusicXML, which music21 writes."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
-import numpy as np
-
 from service.score.beats import Beats
+from service.score.marks import Press, best_clef, dynamics, octave_lines
 from service.score.quantise import QuantisedNote
 from service.score.rhythm import Rhythm, Value
 from service.score.spelling import Names, spelled
 from service.score.staves import OPEN, hands, tab_line
-from service.score.voices import Bars, voices
+from service.score.voices import Bars, Chord, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
 PLAYED_BY = {  # classes that are no instrument, or whose usual one is another than music21's
@@ -26,8 +26,26 @@ PLAYED_BY = {  # classes that are no instrument, or whose usual one is another t
 }
 _FINGERING = re.compile(rb"<fingering[^>]*>(\d+)/(\d+)</fingering>")
 _STRING_AND_FRET = rb"<string>\1</string><fret>\2</fret>"
+_PEDAL = re.compile(rb"<words[^>]*>pedal (start|stop)</words>")
+USUAL_CLEFS = {  # of instruments that read others than treble and bass; the first is preferred
+    "plucked": ("Treble8vb", "Bass8vb"),
+    "viola": ("Alto", "Treble"),
+    "cello": ("Bass", "Tenor"),
+    "contrabass": ("Bass",),
+    "bassoon": ("Bass", "Tenor"),
+    "voice": ("Treble", "Treble8vb", "Bass"),
+}
 
-Parts = Mapping[str | None, Sequence[QuantisedNote]]  # by instrument
+
+class Part(NamedTuple):
+    """Notes of an instrument with their velocities, and presses of the pedal."""
+
+    notes: Sequence[QuantisedNote]
+    velocities: Sequence[int]
+    pedal: Sequence[Press] = ()
+
+
+Parts = Mapping[str | None, Part]  # by instrument
 
 
 class ScoreExtraMissing(ImportError):
@@ -49,7 +67,7 @@ def load(name: str) -> Any:
 
 def bars_of(parts: Parts, beats: Beats) -> Bars:
     """First beat and number of beats of each bar that the notes need."""
-    notes = [note for part in parts.values() for note in part]
+    notes = [note for part in parts.values() for note in part.notes]
     begin = min((note.onset for note in notes), default=Fraction(0))
     end = max((note.onset + note.length for note in notes), default=Fraction(1))
     return beats.bars(begin, end)
@@ -66,15 +84,16 @@ def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) 
     score = m21.stream.Score()
     score.metadata = m21.metadata.Metadata(title=title or "Transcription", composer="")
     bars = bars_of(parts, beats)
-    for instrument, notes in parts.items():
+    for instrument, part in parts.items():
         staves = [
             _staff(instrument, own, clef, bars, beats, fifths)
-            for own, clef in _staves(instrument, notes)
+            for own, clef in _staves(instrument, part.notes)
         ]
         for staff in staves:
             score.insert(0, staff)
         if len(staves) > 1:
             score.insert(0, m21.layout.StaffGroup(staves, symbol="brace", barTogether=True))
+        _add_marks(staves, part, bars, beats.quarters)
     if score.parts and (first := score.parts[0].getElementsByClass("Measure").first()):
         text = "no steady beat: free rhythm"
         if steady:  # as words: a metronome mark's glyph needs a music font on the viewer's side
@@ -91,6 +110,7 @@ def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) 
     # tempo that sounds in a direction of its own, which MuseScore shows as another.
     document = bytes(m21.musicxml.m21ToXml.GeneralObjectExporter(score).parse())
     document = _FINGERING.sub(_STRING_AND_FRET, document)
+    document = _PEDAL.sub(rb'<pedal type="\1" line="yes" sign="no"/>', document)
     if steady:
         sound = f'<sound tempo="{beats.bpm * float(beats.quarters):.0f}"/></direction>'.encode()
         document = document.replace(b"</direction>", sound, 1)
@@ -99,30 +119,27 @@ def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) 
 
 def _staves(
     instrument: str | None, notes: Sequence[QuantisedNote]
-) -> list[tuple[Sequence[QuantisedNote], Any]]:
-    """The notes and the clef of each staff."""
-    clef = load("music21").clef
+) -> list[tuple[Sequence[QuantisedNote], str]]:
+    """Return the notes and the clef of each staff."""
     if instrument in KEYBOARDS:
-        right, left = hands(notes)
-        return [(right, clef.TrebleClef()), (left, clef.BassClef())]
-    if instrument == "plucked":
-        return [(notes, clef.Treble8vbClef()), (notes, clef.TabClef())]
-    if instrument == "viola":
-        return [(notes, clef.AltoClef())]
-    high = int(np.median([note.pitch for note in notes])) >= 57
-    return [(notes, clef.TrebleClef() if high else clef.BassClef())]
+        staves = zip(hands(notes), (("Treble", "Bass"), ("Bass", "Treble")), strict=True)
+        return [(own, best_clef([note.pitch for note in own], clefs)) for own, clefs in staves]
+    clefs = USUAL_CLEFS.get(instrument or "", ("Treble", "Bass"))
+    clef = best_clef([note.pitch for note in notes], clefs)
+    guitar = instrument == "plucked" and clef == "Treble8vb"
+    return [(notes, clef), (notes, "Tab")] if guitar else [(notes, clef)]
 
 
 def _staff(
     instrument: str | None,
     notes: Sequence[QuantisedNote],
-    clef: Any,
+    clef: str,
     bars: Bars,
     beats: Beats,
     fifths: int,
 ) -> Any:
     m21 = load("music21")
-    tablature = isinstance(clef, m21.clef.TabClef)
+    tablature = clef == "Tab"
     staff = m21.stream.PartStaff() if instrument in KEYBOARDS else m21.stream.Part()
     name = PLAYED_BY.get(instrument, instrument or "")
     player = m21.instrument.fromString(name)
@@ -130,30 +147,58 @@ def _staff(
         player.partName = player.partAbbreviation = ""
     elif instrument:
         player.partName = (name if instrument == "plucked" else instrument).capitalize()
+    if clef == "Bass8vb":
+        player.partName = player.partAbbreviation = "Bass"
     staff.insert(0, player)
     names = spelled(notes, fifths)
-    one_line = instrument not in KEYBOARDS
-    lines = [tab_line(notes)] if tablature else voices(notes, bars, one_line)
+    lines = [tab_line(notes)] if tablature else voices(notes, bars, instrument not in KEYBOARDS)
     written = [Rhythm(line, bars, beats).bars() for line in lines]
     nominal, size = beats.beats_per_bar, 0
     pickup = bars[0][1] != nominal
+    elements: list[tuple[Chord, Any]] = []  # of the first voice
     for place, (start, count) in enumerate(bars):
         measure = m21.stream.Measure(number=place + (not pickup))
         if place == 0:
-            measure.append(clef)
+            measure.append(getattr(m21.clef, f"{clef}Clef")())
             if tablature:
                 measure.insert(0, m21.layout.StaffLayout(staffLines=len(OPEN)))
             measure.append(m21.key.KeySignature(fifths))
             measure.paddingLeft = float((nominal - count) * beats.quarters)
+            if pickup:
+                measure.showNumber = m21.stream.enums.ShowNumber.NEVER
         if size != (size := count if place else nominal):
             above, below = beats.signature(size)
             measure.insert(0, m21.meter.TimeSignature(f"{above}/{below}"))
-        _fill(measure, [line[place] for line in written], names, start, beats.quarters, tablature)
+        bar = [line[place] for line in written]
+        elements += _fill(measure, bar, names, start, beats.quarters, tablature)
         staff.append(measure)
+    measure.rightBarline = m21.bar.Barline("final")
     if player.transposition is not None:
         staff.atSoundingPitch = True
         staff.toWrittenPitch(inPlace=True, preserveAccidentalDisplay=False)
+    elif not tablature:
+        for kind, chords in octave_lines(lines[0], clef):
+            if not any(chords[0].onset <= other.onset < chords[-1].end for other in lines[1]):
+                spanned = [element for chord, element in elements if chord in chords]
+                staff.insert(0, m21.spanner.Ottava(spanned, type=kind, transposing=False))
     return staff
+
+
+def _add_marks(staves: Sequence[Any], part: Part, bars: Bars, q: Fraction) -> None:
+    """Write dynamics below the first staff, and the pedal below the last one."""
+    m21 = load("music21")
+    words = m21.expressions.TextExpression
+    levels = dynamics([note.onset for note in part.notes], part.velocities, bars)
+    marks = [(at, 0, m21.dynamics.Dynamic(level)) for at, level in levels.items()]
+    starts = [start for start, _ in bars]
+    for press in part.pedal:
+        down, up = max(press.down, starts[0]), min(press.up, starts[-1] + bars[-1][1])
+        if down < up:
+            marks += [(down, -1, words("pedal start")), (up, -1, words("pedal stop"))]
+    measures = [list(staff.getElementsByClass("Measure")) for staff in staves]
+    for at, staff, mark in marks:
+        place = bisect_right(starts, at) - 1
+        measures[staff][place].insert((at - starts[place]) * q, mark)
 
 
 def _fill(
@@ -163,9 +208,11 @@ def _fill(
     start: Fraction,
     q: Fraction,
     tablature: bool,
-) -> None:
-    """Write the voices of a bar; the second one only if it has notes there."""
+) -> list[tuple[Chord, Any]]:
+    """Write the voices of a bar; the second one only if it has notes there. Return the chords of
+    the first voice with the elements that were written."""
     m21 = load("music21")
+    written = []
     kept = [line for line in lines if line is lines[0] or any(value.chord for value in line)]
     for number, line in enumerate(kept, 1):
         voice = m21.stream.Voice(id=str(number)) if len(kept) > 1 else measure
@@ -176,6 +223,8 @@ def _fill(
                 element.style.hideObjectOnPrint = tablature or number > 1
             else:
                 element = _note(value, names, tablature)
+                if number == 1:
+                    written.append((value.chord, element))
             if value.end > value.begin:
                 element.duration = _duration(value, q, tablature)
             else:
@@ -183,6 +232,7 @@ def _fill(
             voice.insert((value.begin - start) * q, element)
         if voice is not measure:
             measure.insert(0, voice)
+    return written
 
 
 def _note(value: Value, names: Names, tablature: bool) -> Any:

@@ -103,7 +103,8 @@ async def transcribe_recording(
             named = file_name(upload.filename, ".mid")
             return Response(performance.midi, media_type="audio/midi", headers=named)
         title = PurePath(upload.filename or "").stem
-        score = partial(ScoreDocument, performance.notes, choices, title)
+        pedal = performance.pedal
+        score = partial(ScoreDocument, performance.notes, choices, title, pedal=pedal)
         xml = await render_score(request, state, score, "musicxml")
         named = file_name(upload.filename, ".musicxml")
         return Response(xml, media_type=MUSICXML, headers=named)

@@ -52,10 +52,18 @@ class ScoreNote(BaseModel):
     instrument: Annotated[str | None, AfterValidator(_known_instrument)] = None
 
 
+class ScorePress(BaseModel):
+    """Time in which the sustain pedal is down, as the JSON answer of an upload has it."""
+
+    onset_s: float = Field(ge=0, le=86_400)
+    offset_s: float = Field(ge=0, le=86_400)
+
+
 class ScoreRequest(BeatHints):
-    """Notes and what their listener knows of the beat; ``beats`` are kept as they are."""
+    """Notes, pedal presses and the user's beat hints; ``beats`` are kept as they are."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
+    pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES)
     beats: list[LiveBeat] | None = Field(default=None, max_length=MAX_NOTES)
     title: str = Field(default="", max_length=200)
 
@@ -80,7 +88,7 @@ async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()])
         except ValidationError as error:
             faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
             raise RequestValidationError(faults) from None
-        score = partial(ScoreDocument, body.notes, body, body.title, body.beats)
+        score = partial(ScoreDocument, body.notes, body, body.title, body.beats, body.pedal)
         rendered = await render_score(request, state, score, choices.form, choices.width)
     if isinstance(rendered, dict):
         return JSONResponse(rendered)

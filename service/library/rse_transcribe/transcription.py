@@ -80,7 +80,7 @@ class Transcription:
 
     def score(self, title: str = "", hints: BeatHints = NO_BEAT_HINTS) -> ScoreDocument:
         """The score: ``save`` it as .musicxml or .pdf. Needs the extra "score"."""
-        return ScoreDocument(self.notes, hints, title)
+        return ScoreDocument(self.notes, hints, title, pedal=self.performance.pedal)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
         """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers), ``.csv``, or a score:

@@ -1,0 +1,123 @@
+"""Marks of a score besides its notes: dynamics, pedal, clefs and octave lines."""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from service.score.beats import F64, I64
+from service.score.voices import Bars, Chord
+
+LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # velocities from the median of the part
+_SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost of a change in nats
+_AFTER = 0.25  # of a beat: a pedal pressed this long after a chord is written at the chord
+_NEAR = 0.4  # of a beat: a pedal released this close to a chord is written at the chord
+_STEP = 2  # parts of a beat at which other moves of the pedal are written
+CLEFS = {  # sounding MIDI pitches of the lowest and the highest line
+    "Treble": (64, 77),
+    "Treble8vb": (52, 65),
+    "Alto": (53, 67),
+    "Tenor": (50, 64),
+    "Bass": (43, 57),
+    "Bass8vb": (31, 45),
+}
+_ONE_LINE, _THREE_LINES = 4, 12  # semitones beyond a staff that need no more ledger lines
+_INNER = -3  # semitones beyond the staff of the other notes below an octave line, at least
+
+
+class Press(NamedTuple):
+    """Places in beats at which the pedal goes down and up."""
+
+    down: Fraction
+    up: Fraction
+
+
+def dynamics(
+    onsets: Sequence[Fraction], velocities: Sequence[int], bars: Bars
+) -> dict[Fraction, str]:
+    """Return a mark for each level that is held for a phrase, by the onset of its first note; none
+    if the level never changes, as absolute levels are unknown. Onsets, in beats, ascend."""
+    if not onsets:
+        return {}
+    starts, places = [float(start) for start, _ in bars], [float(onset) for onset in onsets]
+    bar = np.searchsorted(starts, places, side="right")
+    _, first, count = np.unique(bar, return_index=True, return_counts=True)
+    mean = np.add.reduceat(np.array(velocities, float), first) / count
+    centres = np.median(mean) + np.array(list(LEVELS.values()))
+    level = _smoothest(0.5 * ((mean[:, None] - centres) / _SPREAD) ** 2)
+    changes = np.flatnonzero(np.diff(level, prepend=-1))
+    names = list(LEVELS)
+    marks = {onsets[first[change]]: names[level[change]] for change in changes.tolist()}
+    return marks if len(marks) > 1 else {}
+
+
+def _smoothest(cost: F64) -> I64:
+    """Return the level of each row with the least cost, that of changes included (Viterbi)."""
+    total, back = cost[0], []
+    for row in cost[1:]:
+        stays = total <= total.min() + _CHANGE
+        back.append(np.where(stays, np.arange(len(row)), total.argmin()))
+        total = np.where(stays, total, total.min() + _CHANGE) + row
+    levels = [int(total.argmin())]
+    for before in back[::-1]:
+        levels.append(int(before[levels[-1]]))
+    return np.array(levels[::-1])
+
+
+def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> list[Press]:
+    """Return where presses of the pedal are written; none begins before another ends.
+
+    Args:
+        moves: places in beats at which the pedal goes down and up.
+        onsets: places of the chords in beats.
+    """
+    chords = sorted(set(onsets))
+    places = np.array(chords, float)
+    written: list[Press] = []
+
+    def near(place: float) -> Fraction:
+        chord = int(np.abs(places - place).argmin())
+        is_near = abs(places[chord] - place) <= _NEAR
+        return chords[chord] if is_near else Fraction(round(place * _STEP), _STEP)
+
+    for begin, end in moves:
+        down, up = near(begin - _AFTER), near(end)
+        if written:
+            down = max(down, written[-1].up)
+        if down < up:
+            written.append(Press(down, up))
+    return written
+
+
+def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
+    """Return the clef with the fewest ledger lines, the first of equal ones."""
+
+    def beyond(clef: str) -> int:
+        low, high = CLEFS[clef]
+        return sum(max(0, low - pitch, pitch - high) for pitch in pitches)
+
+    return min(choices, key=beyond)
+
+
+def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord]]]:
+    """Return "8va" or "8vb", and the chords, at least three, below or above such a line: those
+    beyond three ledger lines, with neighbours that are beyond one."""
+    low, high = CLEFS[clef]
+    found = []
+    for name, sign in (("8va", 1), ("8vb", -1)):
+
+        def reach(chord: Chord, sign: int = sign) -> tuple[int, int]:
+            """Return how far its inner and its outer note are beyond the staff, in semitones."""
+            beyond = (chord.pitches[0] - high, chord.pitches[-1] - high)
+            return beyond if sign > 0 else (low - chord.pitches[-1], low - chord.pitches[0])
+
+        def fits(chord: Chord) -> bool:
+            inner, outer = reach(chord)
+            return inner >= _INNER and outer >= _ONE_LINE
+
+        runs = [list(run) for fit, run in groupby(line, key=fits) if fit]
+        far = (max(reach(chord)[1] for chord in run) > _THREE_LINES for run in runs)
+        found += [(name, r) for r, is_far in zip(runs, far, strict=True) if is_far and len(r) > 2]
+    return found

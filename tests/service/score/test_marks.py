@@ -1,0 +1,102 @@
+"""Dynamics, pedal, clefs and octave lines."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.notes.events import PedalPress
+from service.score.beats import BeatHints
+from service.score.document import ScoreDocument
+from service.score.marks import best_clef, dynamics, octave_lines, presses
+from service.score.voices import Chord
+from tests.service.score.music import as_notes
+
+music21 = pytest.importorskip("music21", reason="the extra score")
+BARS = [(Fraction(4 * bar), 4) for bar in range(16)]
+
+
+def levels(velocities: list[int]) -> dict[Fraction, str]:
+    """Return the marks of quarter notes, of which each bar has this velocity."""
+    onsets = [Fraction(beat) for beat in range(4 * len(velocities))]
+    return dynamics(onsets, np.repeat(velocities, 4).tolist(), BARS)
+
+
+def test_a_level_that_is_held_has_a_mark() -> None:
+    assert levels([70] * 6 + [90] * 5 + [70] * 5) == {0: "mf", 24: "f", 44: "mf"}
+    assert levels([45] * 4 + [66] * 12) == {0: "p", 16: "mf"}
+
+
+@pytest.mark.parametrize("velocities", [[70] * 16, [64, 76] * 8, [70] * 7 + [95] + [70] * 8, []])
+def test_steady_levels_and_accents_have_none(velocities: list[int]) -> None:
+    assert levels(velocities) == {}
+
+
+def test_the_pedal_is_written_at_chords() -> None:
+    chords = [Fraction(beat) for beat in range(9)]
+    moves = [(0.1, 3.97), (4.2, 8.1), (20.4, 22.6)]  # the second one is pressed after the chord
+    found = [(float(press.down), float(press.up)) for press in presses(moves, chords)]
+    assert found == [(0, 4), (4, 8), (20, 22.5)]
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.floats(0, 5)), max_size=20))
+def test_presses_do_not_overlap(moves: list[tuple[float, float]]) -> None:
+    found = presses([(down, down + length) for down, length in sorted(moves)], [Fraction(0)])
+    assert all(press.down < press.up for press in found)
+    assert all(a.up <= b.down for a, b in pairwise(found))
+
+
+def test_clefs_follow_the_register() -> None:
+    voice = ("Treble", "Treble8vb", "Bass")
+    assert best_clef([64, 67, 72, 76], voice) == "Treble"
+    assert best_clef([50, 55, 60, 64], voice) == "Treble8vb"  # a tenor
+    assert best_clef([43, 48, 52, 55], voice) == "Bass"
+
+
+def test_octave_lines_beyond_three_ledger_lines() -> None:
+    line = [
+        Chord(Fraction(n), Fraction(1), (p,)) for n, p in enumerate((72, 84, 88, 91, 93, 79, 84))
+    ]
+    assert octave_lines(line, "Treble") == [("8va", line[1:5])]
+    low = [Chord(Fraction(n), Fraction(1), (p, p + 12)) for n, p in enumerate((40, 28, 26, 28))]
+    assert octave_lines(low, "Bass") == [("8vb", low[1:])]
+    assert octave_lines(line[:3], "Treble") == []
+
+
+@pytest.fixture(scope="module")
+def document() -> bytes:
+    """Return a piano score with a pickup, a loud phrase, high notes and pedal."""
+    rows = [(1.0, 1.45, 67, 70)]
+    for beat in range(64):
+        at = 1.5 + beat / 2
+        loud = 90 if 24 <= beat < 48 else 68
+        rows.append((at, at + 0.45, (84, 88, 91, 96)[beat % 4] - 12 * (beat >= 16), loud))
+        if beat % 4 == 0:
+            rows += [(at, at + 1.9, pitch, loud) for pitch in (43, 48)]
+    pedal = [PedalPress(1.6 + 2 * bar, 3.48 + 2 * bar) for bar in range(16)]
+    pedal += [PedalPress(60, 61)]  # after the last note
+    hints = BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=1.5)
+    return ScoreDocument(as_notes(np.array(rows), "piano"), hints, pedal=pedal).musicxml
+
+
+def test_readers_find_the_marks(document: bytes) -> None:
+    opened = music21.converter.parseData(document, format="musicxml")
+    upper, lower = opened.parts
+    bars = list(upper.getElementsByClass("Measure"))
+    marks = [
+        (m.getContextByClass("Measure").number, m.value)
+        for m in upper.recurse().getElementsByClass("Dynamic")
+    ]
+    assert marks == [(0, "mf"), (7, "f"), (13, "mf")]
+    assert [bar.number for bar in bars] == list(range(17))
+    assert document.count(b'implicit="yes"') == 1  # the pickup has no number
+    assert bars[-1].rightBarline.type == "final"
+    (octaves,) = upper.recurse().getElementsByClass("Ottava")
+    assert [note.pitch.midi for note in octaves.getSpannedElements()][:4] == [84, 88, 91, 96]
+    assert document.count(b'<pedal type="start"') == document.count(b'<pedal type="stop"') == 16
+    assert [
+        clef.sign for part in (upper, lower) for clef in part.recurse().getElementsByClass("Clef")
+    ] == ["G", "F"]

@@ -20,11 +20,10 @@ from av.audio.frame import AudioFrame
 from numpy.typing import NDArray
 
 from service.protocol.errors import ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, Encoding
 
 _CONTAINERS = (
     "wav w64 aiff caf au voc flac ogg mp3 aac mov matroska asf avi mpegts mpeg flv amr wv tta ape "
-    "dsf iff s16le f32le"
+    "dsf iff"
 ).split()
 _PCM = "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw dvd bluray"
 _CODECS = frozenset(
@@ -34,7 +33,6 @@ _CODECS = frozenset(
     + "ac3 eac3 dca wmav1 wmav2 wmapro wmalossless adpcm_ms adpcm_ima_wav adpcm_ima_qt".split()
     + "amrnb amrwb libopencore_amrnb libopencore_amrwb gsm gsm_ms g726 g726le".split()
 )
-_RAW = {Encoding.PCM_S16LE: "s16le", Encoding.PCM_F32LE: "f32le"}
 # Samples before the sound by codec: LAME's delay and the decoder's; a frame of AAC.
 _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
@@ -63,19 +61,19 @@ class Container:
         fault: what is damaged first, with its time; None so far.
     """
 
-    def __init__(self, file: BinaryIO, pcm: AudioFormat | None = None) -> None:
-        """pcm: the format of a file without a header. Raises ProtocolError."""
+    def __init__(self, file: BinaryIO) -> None:
+        """Raises ProtocolError."""
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         head = file.read(_HEAD_BYTES)
-        self._container = _open(file, head, pcm)
+        self._container = _open(file, head)
         try:
             first = self._begin(head)
             name = self._container.format.name.partition(",")[0]
             if name == "mov" and self._stream.duration == (self._stream.start_time or 0):
                 # FFmpeg takes an edit of 0 s, which means all of the sound, at its word.
                 self._container.close()
-                self._container = _open(file, head, pcm, advanced_editlist="0")
+                self._container = _open(file, head, advanced_editlist="0")
                 first = self._begin(head)
         except BaseException:
             self._container.close()
@@ -206,7 +204,7 @@ def _limit_allocations() -> None:
             ctypes.CDLL(str(path)).av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION_BYTES))
 
 
-def _open(file: BinaryIO, head: bytes, pcm: AudioFormat | None, **options: str) -> Any:
+def _open(file: BinaryIO, head: bytes, **options: str) -> Any:
     """Raises ProtocolError."""
     _limit_allocations()
     options |= {
@@ -214,14 +212,10 @@ def _open(file: BinaryIO, head: bytes, pcm: AudioFormat | None, **options: str) 
         "codec_whitelist": ",".join(_CODECS),
         "protocol_whitelist": "",
     }
-    raw = None
-    if pcm is not None:
-        raw = _RAW[pcm.encoding]
-        options |= {"sample_rate": str(pcm.sample_rate_hz), "ch_layout": f"{pcm.channels}C"}
     file.seek(0)
     unclosed = SimpleNamespace(read=file.read, seek=file.seek, tell=file.tell)
     try:
-        return av.open(unclosed, format=raw, options=options)
+        return av.open(unclosed, options=options)
     except (av.FFmpegError, ValueError) as error:
         why = " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
         if head[4:8] == b"ftyp":

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from service.audio.container import Container
 from service.audio.pcm import MAX_AMPLITUDE, Downmix
 from service.audio.resample import Resampler
+from service.audio.samples import SampleArray
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 
 class AudioDecoder:
-    """Mono float32 samples of an audio file: iterate once over its blocks, shape [n].
+    """Mono float32 samples of a recording: iterate once over its blocks, shape [n].
 
     Damaged parts are silent, and so are samples that are not finite or far beyond full scale. If a
     float file exceeds full scale, its peak becomes full scale. After the last block the iteration
@@ -27,14 +28,10 @@ class AudioDecoder:
     """
 
     def __init__(
-        self,
-        file: BinaryIO,
-        max_duration_s: float | None = None,
-        pcm: AudioFormat | None = None,
+        self, recording: BinaryIO | SampleArray, max_duration_s: float | None = None
     ) -> None:
         """Args:
-            file: seekable, at its beginning; it is not closed.
-            pcm: the format of a file that is raw PCM without a header.
+            recording: samples, or a file, seekable and at its beginning; it is not closed.
             max_duration_s: seconds of audio that are accepted; more are an error, at once if the
                 file's header says so, else when they have been read.
 
@@ -43,18 +40,12 @@ class AudioDecoder:
             ProtocolError: a sample rate that the resampler is not made for.
         """
         self._max_duration_s = max_duration_s
-        size = file.seek(0, io.SEEK_END)
-        if not size:
-            raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
-        if pcm is not None and size % pcm.pcm_frame_bytes:
-            message = "the PCM ends within a sample: are encoding and channels right?"
-            raise ProtocolError(ErrorCode.UNDECODABLE, message)
-        self._container = Container(file, pcm)
+        self._container = _open(recording)
         self._gain = np.float32(1)
         if self._container.may_exceed_full_scale:
             self._gain = np.float32(1 / max(1.0, _peak(self._container)))
             self._container.close()
-            self._container = Container(file, pcm)
+            self._container = _open(recording)
         try:
             self.header_duration_s = self._container.header_duration_s
             """Length by the header, None if not stated; a damaged file may give less."""
@@ -133,7 +124,15 @@ class AudioDecoder:
             raise ProtocolError(ErrorCode.AUDIO_TOO_LONG, message)
 
 
-def _peak(container: Container) -> float:
+def _open(recording: BinaryIO | SampleArray) -> Container | SampleArray:
+    if isinstance(recording, SampleArray):
+        return recording
+    if not recording.seek(0, io.SEEK_END):
+        raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
+    return Container(recording)
+
+
+def _peak(container: Container | SampleArray) -> float:
     """Return the largest valid sample."""
     peak = 0.0
     for values, _ in container.frames():

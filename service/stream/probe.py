@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.notes.events import Event
-from service.protocol.errors import ProtocolError
 from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
 from service.stream.windows import EngineError, InferenceEngine
@@ -75,7 +74,7 @@ class Probe:
             for block in start:
                 self.segments.stream.feed_samples(block)
             self.items.extend(self.segments.items(duration_s, flush=True))
-        except (ProtocolError, EngineError, TimeoutError) as error:
+        except (EngineError, TimeoutError) as error:
             self.error = error
         self.segments.deadline_s = math.inf
 
@@ -84,7 +83,7 @@ class Probe:
         """True if most of the notes are a piano's."""
         notes = self.segments.stream.score.notes
         piano = sum(note.instrument == "piano" for note in notes)
-        return bool(notes) and piano >= MIN_PIANO_SHARE * len(notes)
+        return self.error is None and bool(notes) and piano >= MIN_PIANO_SHARE * len(notes)
 
     def repeated_by(self, engine: InferenceEngine) -> Probe:
         """Transcribe the same start by another model. Returns this probe if that fails or is too
@@ -99,20 +98,10 @@ class Probe:
         return self
 
 
-def split_start(blocks: Iterator[Samples], count: int) -> tuple[list[Samples], Iterator[Samples]]:
-    """Return the first blocks, of ``count`` samples or more, and an iterator over the others. An
-    error before that is raised by the iterator."""
+def split_start(blocks: Iterator[Samples], count: int) -> list[Samples]:
+    """Take the first blocks, of ``count`` samples or more."""
     start: list[Samples] = []
-    try:
-        while count > 0 and (block := next(blocks, None)) is not None:
-            start.append(block)
-            count -= len(block)
-    except ProtocolError as error:
-        return start, raise_error(error)
-    return start, blocks
-
-
-def raise_error(error: Exception) -> Iterator[Samples]:
-    """Raise the error instead of the first block."""
-    raise error
-    yield
+    while count > 0 and (block := next(blocks, None)) is not None:
+        start.append(block)
+        count -= len(block)
+    return start

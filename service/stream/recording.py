@@ -1,25 +1,25 @@
-"""Recordings through the same stream as live audio: files, or arrays for evaluation."""
+"""Recordings, files or samples in memory, through the same stream as live audio."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from model.config import ModelConfig
 from service.notes.events import Event, Note, PedalPress
+from service.notes.note_collector import midi_file
 from service.protocol.errors import ProtocolError
-from service.protocol.midi_file import DEFAULT_TEMPO
-from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
+from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
+from service.protocol.options import FILE_OPTIONS, StreamOptions
 from service.protocol.server_messages import Totals
-from service.score.analysis import analyse
-from service.score.beats import BeatHints
-from service.stream.probe import PROBE_S, Probe, raise_error, split_start
+from service.stream.probe import PROBE_S, Probe, Samples, split_start
 from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
 from service.stream.windows import EngineError, InferenceEngine
 
 if TYPE_CHECKING:
     from service.audio.decode import AudioDecoder
+    from service.audio.samples import SampleArray
     from service.audio.sandbox import SandboxedDecoder
 
 
@@ -32,13 +32,15 @@ class ChosenModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptionResult:
-    """The result of a recording; ``notes`` by onset time, then pitch; ``beats`` as JSON."""
+    """The result of a recording; ``notes`` by onset time, then pitch."""
 
     notes: list[Note]
     pedal: list[PedalPress]
     totals: Totals
-    midi: bytes
-    beats: Sequence[dict[str, float]] = ()
+
+    def midi(self, tempo: Tempo = DEFAULT_TEMPO) -> bytes:
+        """Return a Standard MIDI File."""
+        return midi_file(self.notes, self.pedal, tempo)
 
     def to_json(self) -> dict[str, Any]:
         """The values of a JSON answer, without what was chosen (``setup.describe_options``)."""
@@ -57,34 +59,48 @@ class TranscriptionResult:
 RecordingItem = Event | FileProgress | ChosenModel | TranscriptionResult
 
 
-def transcribe_file(
-    file: BinaryIO,
+class _Blocks:
+    """Blocks of a decoder up to its first error.
+
+    Attributes:
+        fault: this error.
+    """
+
+    def __init__(self, decoder: Iterable[Samples]) -> None:
+        self._decoder = decoder
+        self.fault: ProtocolError | None = None
+
+    def __iter__(self) -> Iterator[Samples]:
+        try:
+            yield from self._decoder
+        except ProtocolError as error:
+            self.fault = error
+
+
+def transcribe_recording(
+    recording: "BinaryIO | SampleArray",
     engine: InferenceEngine,
     options: StreamOptions = FILE_OPTIONS,
     *,
     piano: Callable[[], InferenceEngine] | None = None,
     max_duration_s: float | None = None,
-    pcm: AudioFormat | None = None,
     max_notes: float = math.inf,
     on_frames: OnFrames | None = None,
-    hints: BeatHints | None = None,
     sandboxed: bool = False,
 ) -> Generator[RecordingItem, None, None]:
-    """Transcribe an audio file as it is decoded.
+    """Transcribe a recording as it is decoded.
 
     Yields the ChosenModel, note events as they become known, progress, and at the end one
-    TranscriptionResult. If the file is corrupt, or the model fails, yields what was transcribed
+    TranscriptionResult. If a file is corrupt, or the model fails, yields what was transcribed
     before, its TranscriptionResult, and then raises. Close the generator unless you exhaust it.
 
     Args:
-        file: seekable binary file, at its beginning; not closed.
+        recording: samples, or a seekable binary file, at its beginning; not closed.
         piano: returns the model for pianos. It transcribes the recording if the start sounds like a
             piano and the machine is fast enough (see MIN_PIANO_SHARE, MAX_PIANO_LOAD). Events are
             then first yielded after PROBE_S of audio.
         max_duration_s: longest audio accepted.
-        pcm: the format of a file that is raw PCM without a header.
         max_notes, on_frames: see ``Stream``.
-        hints: what is known of the beat, to find that of the MIDI file; None leaves it at 120 BPM.
         sandboxed: decode an untrusted file in a child process (``service.audio.sandbox``).
 
     Raises:
@@ -92,67 +108,65 @@ def transcribe_file(
             samples, or a sample rate outside of 8,000 to 384,000 Hz (see its ``code``).
         EngineError: the model failed.
     """
-    with _open_decoder(file, max_duration_s, pcm, sandboxed) as decoder:
+    with _open_decoder(recording, max_duration_s, sandboxed) as decoder:
         duration_s = decoder.header_duration_s
 
         def open_stream(engine: InferenceEngine, on_frames: OnFrames | None) -> SegmentPipeline:
             return SegmentPipeline(engine, decoder.audio, options, max_notes, on_frames)
 
-        blocks, probe = iter(decoder), None
+        decoded = _Blocks(decoder)
+        blocks = iter(decoded)
+        fault: Exception | None = None
+        probe = None
         if piano is None:
             segments = open_stream(engine, on_frames)
         else:
-            start, blocks = split_start(blocks, int(PROBE_S * decoder.audio.sample_rate_hz))
+            start = split_start(blocks, int(PROBE_S * decoder.audio.sample_rate_hz))
             probe = Probe(open_stream, engine, start, duration_s)
-            if probe.error is not None:
-                blocks = raise_error(probe.error)
-            elif probe.is_piano:
+            if probe.is_piano:
                 probe = probe.repeated_by(piano())
-            segments = probe.segments
+            segments, fault = probe.segments, probe.error
         stream = segments.stream
-        fault: Exception | None = None
         try:
             yield ChosenModel(segments.config)
             if probe is not None:
                 probe.frames.release(on_frames)
                 yield from probe.items
             try:
-                for block in blocks:
-                    stream.feed_samples(block)
-                    yield from segments.items(duration_s)
-                    if stream.fault is not None:
-                        break
-            except (ProtocolError, EngineError) as error:
-                fault = error
-            try:
-                if not isinstance(fault, EngineError):
-                    stream.end()
-                    yield from segments.items(duration_s, flush=True)
+                if fault is None:
+                    yield from _transcribed(blocks, segments, duration_s)
             except EngineError as error:
-                fault = fault or error
+                fault = error
             yield from stream.finish()
             score = stream.score
             score.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
-            found = None if hints is None else analyse(score.notes, hints)
-            yield TranscriptionResult(
-                notes=score.notes,
-                pedal=score.pedal,
-                totals=totals,
-                midi=score.midi(found.tempo if found else DEFAULT_TEMPO),
-                beats=found.said if found else (),
-            )
-            if fault := fault or stream.fault:
+            yield TranscriptionResult(notes=score.notes, pedal=score.pedal, totals=totals)
+            if fault := fault or decoded.fault or stream.fault:
                 raise fault
         finally:
             segments.close()
 
 
-def _open_decoder(
-    file: BinaryIO, max_duration_s: float | None, pcm: AudioFormat | None, sandboxed: bool
-) -> "AudioDecoder | SandboxedDecoder":
-    from service.audio import decode, sandbox  # with FFmpeg
+def _transcribed(
+    blocks: Iterator[Samples], segments: SegmentPipeline, duration_s: float | None
+) -> Iterator[Event | FileProgress]:
+    """Transcribe the blocks up to the last, or to a fault of the stream."""
+    stream = segments.stream
+    for block in blocks:
+        stream.feed_samples(block)
+        yield from segments.items(duration_s)
+        if stream.fault is not None:
+            break
+    stream.end()
+    yield from segments.items(duration_s, flush=True)
 
-    if sandboxed and sandbox.HAS_LIMITS:
-        return sandbox.SandboxedDecoder(file, max_duration_s)
-    return decode.AudioDecoder(file, max_duration_s, pcm)
+
+def _open_decoder(
+    recording: "BinaryIO | SampleArray", max_duration_s: float | None, sandboxed: bool
+) -> "AudioDecoder | SandboxedDecoder":
+    from service.audio import decode, samples, sandbox  # with FFmpeg
+
+    if sandboxed and sandbox.HAS_LIMITS and not isinstance(recording, samples.SampleArray):
+        return sandbox.SandboxedDecoder(recording, max_duration_s)
+    return decode.AudioDecoder(recording, max_duration_s)

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -32,6 +32,17 @@ MUSICXML = "application/vnd.recordare.musicxml+xml"
 SEND_TIMEOUT_S = 10.0  # for a part of an answer that its client does not read
 
 
+@dataclass(frozen=True)
+class UploadMidi:
+    """MIDI file of a result, and its beats as JSON."""
+
+    data: bytes
+    beats: Sequence[dict[str, float]]
+
+
+UploadItem = RecordingItem | UploadMidi
+
+
 @dataclass
 class UploadLog:
     """What becomes of an upload."""
@@ -41,8 +52,9 @@ class UploadLog:
     audio_s: float = 0.0  # transcribed
     config: ModelConfig | None = None  # of the model that transcribes it
     performance: TranscriptionResult | None = None
+    midi: UploadMidi | None = None
 
-    def take(self, step: list[RecordingItem]) -> None:
+    def take(self, step: list[UploadItem]) -> None:
         for item in step:
             if isinstance(item, FileProgress):
                 self.audio_s = item.time_s
@@ -50,6 +62,8 @@ class UploadLog:
                 self.config = item.config
             elif isinstance(item, TranscriptionResult):
                 self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
+            elif isinstance(item, UploadMidi):
+                self.midi = item
 
 
 @contextmanager
@@ -62,8 +76,8 @@ def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
     except Exception as error:
         problem = as_problem(error)
         log.outcome = problem.code
-        if log.performance is not None:
-            problem.extra["midi_base64"] = base64.b64encode(log.performance.midi).decode()
+        if log.midi is not None:
+            problem.extra["midi_base64"] = base64.b64encode(log.midi.data).decode()
         raise problem from error
     finally:
         metrics.uploads_ended.labels(log.outcome).inc()
@@ -100,8 +114,8 @@ class NdjsonResponse(StreamingResponse):
 
 
 async def write_lines(
-    first: list[RecordingItem],
-    steps: AsyncGenerator[list[RecordingItem], None],
+    first: list[UploadItem],
+    steps: AsyncGenerator[list[UploadItem], None],
     log: UploadLog,
     held: AsyncExitStack,
     options: StreamOptions,
@@ -109,7 +123,7 @@ async def write_lines(
 ) -> AsyncIterator[str]:
     """The lines of an NDJSON answer; the last is `done` unless the server itself failed. The
     upload's place is freed before it, so its client may send the next at once."""
-    step: list[RecordingItem] | None = first
+    step: list[UploadItem] | None = first
     problem: ProtocolError | None = None
     log.take(first)
     assert log.config is not None
@@ -119,7 +133,7 @@ async def write_lines(
         for item in step:
             if isinstance(item, FileProgress):
                 yield item.model_dump_json() + "\n"
-            elif not isinstance(item, ChosenModel | TranscriptionResult) and (
+            elif not isinstance(item, ChosenModel | TranscriptionResult | UploadMidi) and (
                 updates or not is_optional_event(item)
             ):
                 message = event_message(item)
@@ -132,11 +146,11 @@ async def write_lines(
     await held.aclose()
     if problem is not None:
         yield Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
-    if (performance := log.performance) is not None:
-        for beat in performance.beats if updates else ():
+    if (performance := log.performance) is not None and (written := log.midi) is not None:
+        for beat in written.beats if updates else ():
             yield json.dumps({"type": "beat", **beat}) + "\n"
         reason: DoneReason = "stop" if problem is None else "error"
-        midi = base64.b64encode(performance.midi).decode()
+        midi = base64.b64encode(written.data).decode()
         done = Done(reason=reason, totals=performance.totals, midi_base64=midi)
         yield done.model_dump_json(exclude={"seq"}) + "\n"
 

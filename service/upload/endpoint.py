@@ -23,17 +23,20 @@ from service.access.keys import SCOPE_KEY
 from service.protocol.client_messages import RequestOptions
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, check_instruments
+from service.score.analysis import analyse
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.state import ServiceState
-from service.stream.recording import RecordingItem, transcribe_file
+from service.stream.recording import RecordingItem, TranscriptionResult, transcribe_recording
 from service.stream.segment_pipeline import FileProgress
 from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
     MUSICXML,
     NdjsonResponse,
+    UploadItem,
     UploadLog,
+    UploadMidi,
     file_name,
     log_upload,
     write_lines,
@@ -56,9 +59,7 @@ class UploadQuery(RequestOptions, BeatHints):
 
 
 @router.post("/transcribe")
-async def transcribe_recording(
-    request: Request, choices: Annotated[UploadQuery, Query()]
-) -> Response:
+async def answer_upload(request: Request, choices: Annotated[UploadQuery, Query()]) -> Response:
     """Transcribes the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
     client, settings, pool = request.scope[SCOPE_KEY], state.settings, state.pool
@@ -73,17 +74,17 @@ async def transcribe_recording(
             raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
         log = stack.enter_context(log_upload(state.metrics, client))
         upload = await receive_file(request, state, stack, log)
-        recording = transcribe_file(
+        recording = transcribe_recording(
             upload.file,
             pool,
             options,
             piano=state.piano_engine(choices.model),
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
-            hints=choices,
             sandboxed=True,
         )
-        steps = await stack.enter_async_context(aclosing(iterate_in_thread(recording)))
+        items = with_midi(recording, choices)
+        steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
         if choices.answer == "ndjson":
             # Bad files usually fail at once, while the answer can still have an error status.
             first = await anext(steps)
@@ -94,14 +95,15 @@ async def transcribe_recording(
             log.take(step)
             if await request.is_disconnected():
                 return Response()  # to nobody
-        performance = log.performance
+        performance, midi = log.performance, log.midi
         assert performance is not None
+        assert midi is not None
         assert log.config is not None
         if choices.answer == "json":
             return JSONResponse({**performance.to_json(), **describe_options(options, log.config)})
         if choices.answer == "midi":
             named = file_name(upload.filename, ".mid")
-            return Response(performance.midi, media_type="audio/midi", headers=named)
+            return Response(midi.data, media_type="audio/midi", headers=named)
         title = PurePath(upload.filename or "").stem
         pedal = performance.pedal
         score = partial(ScoreDocument, performance.notes, choices, title, pedal=pedal)
@@ -133,9 +135,21 @@ async def receive_file(
     return upload
 
 
+def with_midi(
+    recording: Generator[RecordingItem, None, None], hints: BeatHints
+) -> Generator[UploadItem, None, None]:
+    """Yield the items; after the result, its MIDI file with the tempo that the notes suggest."""
+    with closing(recording):
+        for item in recording:
+            yield item
+            if isinstance(item, TranscriptionResult):
+                found = analyse(item.notes, hints)
+                yield UploadMidi(item.midi(found.tempo), found.said)
+
+
 async def iterate_in_thread(
-    items: Generator[RecordingItem, None, None],
-) -> AsyncGenerator[list[RecordingItem], None]:
+    items: Generator[UploadItem, None, None],
+) -> AsyncGenerator[list[UploadItem], None]:
     """The items of a recording, decoded and tracked in another thread, up to each progress."""
     steps = group_by_progress(items)
     try:
@@ -148,10 +162,10 @@ async def iterate_in_thread(
 
 
 def group_by_progress(
-    items: Generator[RecordingItem, None, None],
-) -> Generator[list[RecordingItem], None, None]:
+    items: Generator[UploadItem, None, None],
+) -> Generator[list[UploadItem], None, None]:
     """The items up to each progress, to the last, or to the fault that they end with."""
-    step: list[RecordingItem] = []
+    step: list[UploadItem] = []
     with closing(items):
         try:
             for item in items:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from service.engine.load import available_cores, load_network
-from service.stream.recording import TranscriptionResult, transcribe_file
+from service.stream.recording import TranscriptionResult, transcribe_recording
 from service.stream.windows import InferenceEngine
 from service.workers.messages import WorkerConfig
 from service.workers.pool import BackgroundPool, WorkerPool
@@ -38,7 +38,7 @@ def measure(path: Path, engine: InferenceEngine) -> dict[str, Any]:
     """Transcribes the file once."""
     began = time.perf_counter()
     with path.open("rb") as file:
-        for item in transcribe_file(file, engine):
+        for item in transcribe_recording(file, engine):
             if isinstance(item, TranscriptionResult):
                 done = item
     return {

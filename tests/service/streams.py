@@ -14,7 +14,7 @@ from service.notes.events import Event, Note
 from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
-from service.stream.recording import TranscriptionResult, transcribe_file
+from service.stream.recording import TranscriptionResult, transcribe_recording
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
 from service.stream.windows import MAX_WINDOWS_PER_BATCH, InferenceEngine
@@ -142,6 +142,6 @@ def recorded(
     file = io.BytesIO()
     soundfile.write(file, samples, rate_hz, format="WAV", subtype="FLOAT")
     file.seek(0)
-    *_, performance = transcribe_file(file, engine, options, on_frames=keep)
+    *_, performance = transcribe_recording(file, engine, options, on_frames=keep)
     assert isinstance(performance, TranscriptionResult)
     return performance.notes, np.concatenate(frames, axis=1)

@@ -31,11 +31,12 @@ from rse_transcribe.arguments import (
     names,
 )
 from rse_transcribe.transcription import Transcription
+from service.audio.samples import SampleArray
 from service.engine.load import PIANO_MODEL, available_cores, return_network
 from service.engine.local import LocalEngine
 from service.engine.runners import device_of
-from service.protocol.options import FILE_OPTIONS, AudioFormat
-from service.stream.recording import ChosenModel, TranscriptionResult, transcribe_file
+from service.protocol.options import FILE_OPTIONS
+from service.stream.recording import ChosenModel, TranscriptionResult, transcribe_recording
 from service.stream.segment_pipeline import FileProgress
 from service.stream.setup import describe_options
 from service.stream.windows import InferenceEngine
@@ -152,11 +153,11 @@ class Transcriber:
             frames.append(heads[config.heads.index("frame")].copy())
 
         with (
-            open_recording(recording, sample_rate) as (file, pcm),
-            progress_bar(file, progress) as bar,
+            open_recording(recording, sample_rate) as source,
+            progress_bar(source, progress) as bar,
         ):
-            items = transcribe_file(
-                file, self._engine, options, piano=self._piano, pcm=pcm, on_frames=keep
+            items = transcribe_recording(
+                source, self._engine, options, piano=self._piano, on_frames=keep
             )
             with closing(items):
                 try:
@@ -244,9 +245,9 @@ def transcribe(
         )
 
 
-def progress_bar(file: BinaryIO, wanted: bool = True) -> Any:
+def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
     """Of a recording; hidden unless standard error is a terminal or a notebook."""
-    name = getattr(file, "name", None)  # without a path a number, or missing
+    name = getattr(recording, "name", None)  # without a path a number, or missing
     terminal = sys.stderr is not None and sys.stderr.isatty()  # a windowed program has none
     shown = wanted and (terminal or "ipykernel" in sys.modules)
     return tqdm(
@@ -261,23 +262,30 @@ def progress_bar(file: BinaryIO, wanted: bool = True) -> Any:
 
 @contextmanager
 def open_recording(
-    recording: Recording, sample_rate: Rate | None = None
-) -> Iterator[tuple[BinaryIO, AudioFormat | None]]:
-    """A seekable file and, for samples, their format; closed here only if it was opened here."""
-    if isinstance(recording, bytes):
-        yield io.BytesIO(recording), None
-    elif isinstance(recording, str | os.PathLike):
-        with open(recording, "rb") as file, _seekable(file) as seekable:
-            yield seekable, None
-    elif hasattr(recording, "read"):
-        with _seekable(recording) as seekable:
-            yield seekable, None
+    recording: Recording, sample_rate: Rate | None
+) -> Iterator[BinaryIO | SampleArray]:
+    """A seekable file, closed here only if it was opened here, or samples."""
+    if isinstance(recording, str | bytes | os.PathLike) or hasattr(recording, "read"):
+        with open_file(recording) as file:
+            yield file
     elif sample_rate is None:
         raise ValueError("samples need their sample_rate in Hz")
     else:
-        samples = as_float(recording)
-        channels = 1 if samples.ndim == 1 else samples.shape[1]
-        yield io.BytesIO(samples.astype("<f4").tobytes()), floats_at(sample_rate, channels)
+        audio = floats_at(sample_rate)  # checks the rate
+        yield SampleArray(as_float(recording), audio.sample_rate_hz)
+
+
+@contextmanager
+def open_file(recording: Any) -> Iterator[BinaryIO]:
+    """A seekable file of a path, bytes or a file."""
+    if isinstance(recording, bytes):
+        yield io.BytesIO(recording)
+    elif isinstance(recording, str | os.PathLike):
+        with open(recording, "rb") as file, _seekable(file) as seekable:
+            yield seekable
+    else:
+        with _seekable(recording) as seekable:
+            yield seekable
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from model.config import PITCHES
-from rse_transcribe.recordings import IncompleteError, open_recording, progress_bar
+from rse_transcribe.recordings import IncompleteError, open_file, progress_bar
 from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, NoteEvent, PedalEvent
 from service.notes.note_collector import NoteCollector
@@ -58,7 +58,7 @@ def transcribe(
         ValueError: impossible address.
     """
     refusals = 0
-    with open_recording(recording) as (file, _), progress_bar(file) as bar:
+    with open_file(recording) as file, progress_bar(file) as bar:
         while True:
             try:
                 return _gather(_messages(file, url, options), lambda part: bar.update(part - bar.n))
@@ -93,9 +93,9 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
                 fault = f"{message['message']} ({message['code']})"
             case "done":
                 score.settle_instruments()
-                totals, midi = Totals(**message["totals"]), score.midi()
+                totals = Totals(**message["totals"])
                 performance = TranscriptionResult(
-                    notes=score.notes, pedal=score.pedal, totals=totals, midi=midi
+                    notes=score.notes, pedal=score.pedal, totals=totals
                 )
                 nothing = np.zeros((0, PITCHES), np.float32)
                 transcription = Transcription(performance, nothing, 0.0, started)

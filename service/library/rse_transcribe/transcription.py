@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pretty_midi import PrettyMIDI
 
 from service.notes.events import Note
-from service.notes.note_collector import midi_file
 from service.protocol.command_line import write_atomically
 from service.protocol.midi_file import Tempo
 from service.score import SCORES
@@ -76,7 +75,7 @@ class Transcription:
             tempo = analyse(self.notes).tempo
         elif not isinstance(tempo, Tempo):
             tempo = Tempo.of_bpm(tempo)
-        return midi_file(self.notes, self.performance.pedal, tempo)
+        return self.performance.midi(tempo)
 
     def score(self, title: str = "", hints: BeatHints = NO_BEAT_HINTS) -> ScoreDocument:
         """The score: ``save`` it as .musicxml or .pdf. Needs the extra "score"."""

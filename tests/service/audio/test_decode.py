@@ -10,8 +10,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from service.audio.decode import AudioDecoder
+from service.audio.samples import SampleArray
 from service.protocol.errors import ErrorCode, ProtocolError
-from service.protocol.options import AudioFormat, Encoding
 from tests.service.apps import sound_file
 from tests.service.audio.encode import encoded
 
@@ -154,14 +154,14 @@ def test_an_edit_list_moves_the_sound(all_of_it: int, silence: int) -> None:
     np.testing.assert_array_equal(heard, np.pad(sound, (silence * RATE_HZ // 1000, 0)))
 
 
-def test_raw_pcm() -> None:
+def test_samples_in_memory() -> None:
     sound = noise(channels=2)
-    pcm = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=RATE_HZ, channels=2)
-    with AudioDecoder(io.BytesIO(sound.tobytes()), pcm=pcm) as decoder:
-        heard = np.concatenate(list(decoder))
-    np.testing.assert_array_equal(heard, sound.mean(axis=1))
-    with pytest.raises(ProtocolError, match="ends within a sample"):
-        AudioDecoder(io.BytesIO(sound.tobytes()[:-1]), pcm=pcm)
+    with AudioDecoder(SampleArray(sound, RATE_HZ)) as decoder:
+        assert decoder.header_duration_s == len(sound) / RATE_HZ
+        decoded = np.concatenate(list(decoder))
+    np.testing.assert_array_equal(decoded, sound.mean(axis=1))
+    with pytest.raises(ProtocolError, match="no audio"):
+        AudioDecoder(SampleArray(sound[:0], RATE_HZ))
 
 
 @pytest.mark.parametrize("stated", [True, False])

@@ -18,7 +18,7 @@ from service.stream.recording import (
     ChosenModel,
     RecordingItem,
     TranscriptionResult,
-    transcribe_file,
+    transcribe_recording,
 )
 from service.stream.windows import EngineError, InferenceEngine
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, play
@@ -64,7 +64,7 @@ def transcribed(
 
     file = io.BytesIO(sound_file(samples, "WAV", "FLOAT", FAKE_RATE_HZ))
     options = replace(FILE_OPTIONS, instruments=(instrument,))
-    recording = transcribe_file(file, engine, options, piano=piano, on_frames=keep)
+    recording = transcribe_recording(file, engine, options, piano=piano, on_frames=keep)
     items.extend(item for item in recording)
     chosen = items[0]
     assert isinstance(chosen, ChosenModel)
@@ -128,7 +128,7 @@ def test_a_failure_at_the_start_is_reported_after_the_notes_before_it(
     samples[28 * FAKE_RATE_HZ :] = FakeTranscriber.POISON
     file = io.BytesIO(sound_file(samples, "WAV", "FLOAT", FAKE_RATE_HZ))
     items: list[RecordingItem] = []
-    recording = transcribe_file(file, default, piano=never)
+    recording = transcribe_recording(file, default, piano=never)
     with pytest.raises(EngineError, match="poisoned"):
         items.extend(item for item in recording)
     result = items[-1]

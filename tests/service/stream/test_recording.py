@@ -15,7 +15,7 @@ from service.engine.local import LocalEngine
 from service.notes.events import Event, NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from service.stream.recording import RecordingItem, TranscriptionResult, transcribe_file
+from service.stream.recording import RecordingItem, TranscriptionResult, transcribe_recording
 from service.stream.segment_pipeline import FileProgress
 from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
@@ -32,7 +32,7 @@ def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
 
 
 def collect(file: io.BytesIO, engine: LocalEngine, options: StreamOptions = FILE_OPTIONS) -> Items:
-    return list(transcribe_file(file, engine, options))
+    return list(transcribe_recording(file, engine, options))
 
 
 def events_of(items: Items) -> list[Event]:
@@ -60,13 +60,13 @@ def test_progress_then_the_performance(engine: LocalEngine) -> None:
     assert performance.totals.audio_s == 150.0
     assert performance.totals.frames == -(-150 * FAKE_RATE_HZ // HOP)
     assert len(performance.notes) == performance.totals.notes == len(MELODY)
-    assert performance.midi == midi_file(performance.notes)
+    assert performance.midi() == midi_file(performance.notes)
 
 
 def test_notes_come_before_the_file_has_been_read() -> None:
     file = wav(play(MELODY, 120.0, RATE_HZ))
     with LocalEngine(FakeTranscriber(), workers=1) as engine:
-        with closing(transcribe_file(file, engine)) as items:
+        with closing(transcribe_recording(file, engine)) as items:
             assert any(isinstance(item, NoteEvent) for item in items)
             assert file.tell() < len(file.getbuffer()) / 2
     assert not file.closed
@@ -93,7 +93,7 @@ def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
     samples[RATE_HZ * 70 :] = FakeTranscriber.POISON
     items: Items = []
     with LocalEngine(FakeTranscriber(), workers) as engine:
-        recording = transcribe_file(wav(samples), engine)
+        recording = transcribe_recording(wav(samples), engine)
         with pytest.raises(EngineError, match="poisoned"):
             items.extend(item for item in recording)
     *_, performance = items

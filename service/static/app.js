@@ -34,23 +34,10 @@ export const stage = new Stage(filter);
 const editor = new Editor({ player: stage.player, filter, say });
 new EditGestures($("roll"), editor, stage.roll);
 beatTools({ editor, player: stage.player, say });
-practiseBar({ editor });
+practiseBar({ editor, filter });
 const choices = new RequestOptions();
 const takes = new TakeList($("takes-panel"), $("takes"), filter);
-new ScoreView({
-  stage,
-  filter,
-  say,
-  parts: {
-    tabs: document.querySelectorAll(".views button"),
-    roll: $("roll-frame"),
-    pane: $("score"),
-    page: $("score-page"),
-    about: $("score-about"),
-    xml: $("save-musicxml"),
-    pdf: $("save-pdf"),
-  },
-});
+new ScoreView({ stage, filter, say });
 const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
 const uploadsPanel = new UploadsPanel({ stage, takes, say, choices });
 

@@ -42,10 +42,6 @@ export class EditGestures {
     on("dblclick", (event) => this.#add(event));
   }
 
-  #at(event) {
-    return this.#roll.pointAt(event);
-  }
-
   /** The note under a point, and which part of it. */
   #hit(at, touch) {
     const slack = touch ? TOUCH_PIXELS * at.secondsPerPixel : 0;
@@ -62,7 +58,7 @@ export class EditGestures {
 
   #down(event) {
     if (event.button !== 0 || this.#drag) return false;
-    const at = this.#at(event);
+    const at = this.#roll.pointAt(event);
     const touch = event.pointerType === "touch";
     if (at.y < RULER_HEIGHT) return this.#grabBar(event, at);
     this.#canvas.focus();
@@ -95,7 +91,7 @@ export class EditGestures {
   }
 
   #move(event) {
-    const at = this.#at(event);
+    const at = this.#roll.pointAt(event);
     const drag = this.#drag;
     if (!drag) {
       const hit = at.y > RULER_HEIGHT && at.x > this.#roll.keysWidth && this.#hit(at, false);
@@ -148,7 +144,7 @@ export class EditGestures {
   }
 
   #add(event) {
-    const at = this.#at(event);
+    const at = this.#roll.pointAt(event);
     if (at.y < RULER_HEIGHT || at.x < this.#roll.keysWidth || this.#hit(at, false)) return false;
     this.#editor.addAt(at.time, Math.floor(at.pitch), event.altKey);
     return true;

@@ -1,18 +1,20 @@
 /**
  * Which notes are shown, played, sent and saved: those sure enough and long enough, of instruments
- * that are not muted, or that are played solo. The take keeps all, so a filter can be turned back.
- * Emits `change`.
+ * that are not muted, or that are played solo, of one hand or of both. The take keeps all, so a filter
+ * can be turned back. Emits `change`.
  */
 
 export class NoteFilter extends EventTarget {
   confidence = 0; // least, 0..1
   seconds = 0; // least length
+  #hand = ""; // "left", "right" or both
+  #hands = new Map(); // note -> its hand
   #muted = new Set(); // instruments
   #solo = new Set();
 
   get neutral() {
     const chosen = this.#muted.size + this.#solo.size;
-    return this.confidence === 0 && this.seconds === 0 && chosen === 0;
+    return this.confidence === 0 && this.seconds === 0 && chosen === 0 && !this.#hand;
   }
 
   isMuted(instrument) {
@@ -38,10 +40,18 @@ export class NoteFilter extends EventTarget {
     this.#turn(this.#solo, instrument);
   }
 
-  /** Hear all instruments: those of another take are others. */
+  /** Play "left", "right" or both hands (""), `hands` as `handsOf` has them; other notes are played. */
+  play(hand, hands) {
+    this.#hand = hand;
+    this.#hands = hands;
+    this.#changed();
+  }
+
+  /** Hear all instruments and hands: those of another take are others. */
   hearAll() {
     this.#muted.clear();
     this.#solo.clear();
+    this.#hand = "";
     this.#changed();
   }
 
@@ -65,6 +75,7 @@ export class NoteFilter extends EventTarget {
     return (
       note.confidence >= this.confidence &&
       this.hears(note.instrument) &&
+      (!this.#hand || (this.#hands.get(note) ?? this.#hand) === this.#hand) &&
       (note.offset ?? now) - note.onset >= this.seconds - 1e-9
     );
   }

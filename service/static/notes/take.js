@@ -130,6 +130,20 @@ export class Take extends EventTarget {
     this.#changed();
   }
 
+  /**
+   * Write a message of the service; `key` identifies its note.
+   * @param {any} message
+   */
+  receive(message, key = message.note_id) {
+    const { type, time_s, down, instrument } = message;
+    if (type === "note_on") this.noteOn(key, message, time_s);
+    else if (type === "note_off") this.noteOff(key, time_s);
+    else if (type === "note_bend") this.bend(key, message);
+    else if (type === "note_update") this.reassign(key, instrument);
+    else if (type === "pedal") this.pedalMoved(down, time_s);
+    else if (type === "beat" && time_s > (this.beats.at(-1)?.time_s ?? -1)) this.beats.push(message);
+  }
+
   /** Corrects the instrument of a sounding note. */
   reassign(key, instrument) {
     const note = this.open.get(key);

@@ -14,14 +14,12 @@ const FINGERS_APART = 40; // pixels along an axis from which on two fingers zoom
 export class Gestures {
   #canvas;
   #roll;
-  #painter;
   #pointers = new Map(); // id -> {x, y}
   #drag = null; // {x, y, time, pitch, view} at its beginning, and what it has become
 
-  constructor(canvas, roll, painter) {
+  constructor(canvas, roll) {
     this.#canvas = canvas;
     this.#roll = roll;
-    this.#painter = painter;
     const on = (type, act) => canvas.addEventListener(type, act, { passive: false });
     on("pointerdown", (event) => this.#down(event));
     on("pointermove", (event) => this.#move(event));
@@ -33,22 +31,17 @@ export class Gestures {
   }
 
   get #width() {
-    return this.#canvas.clientWidth - this.#painter.keysWidth;
+    return this.#canvas.clientWidth - this.#roll.keysWidth;
   }
 
   get #height() {
     return this.#canvas.clientHeight - RULER_HEIGHT;
   }
 
-  /** Where it points: pixels, and the time and the pitch there. */
-  #at({ clientX, clientY }, view = this.#roll.view) {
-    return this.#roll.pointAt({ clientX, clientY }, view);
-  }
-
   #down(event) {
     if (event.button !== 0 || !this.#roll.take) return;
     this.#canvas.setPointerCapture(event.pointerId);
-    const at = this.#at(event);
+    const at = this.#roll.pointAt(event);
     this.#pointers.set(event.pointerId, at);
     const view = { ...this.#roll.view };
     this.#drag = { ...at, view, moved: this.#pointers.size > 1, ruler: at.y < RULER_HEIGHT };
@@ -57,7 +50,7 @@ export class Gestures {
   #move(event) {
     const before = this.#pointers.get(event.pointerId);
     if (!before) return;
-    const at = this.#at(event, this.#drag.view);
+    const at = this.#roll.pointAt(event, this.#drag.view);
     if (this.#pointers.size === 1) {
       const { x, y } = this.#drag;
       this.#drag.moved ||= Math.hypot(at.x - x, at.y - y) > DRAG_PIXELS;
@@ -91,7 +84,7 @@ export class Gestures {
       return Math.min(was, is) < FINGERS_APART ? 1 : was / is;
     };
     const middle = { x: (at.x + other.x) / 2, y: (at.y + other.y) / 2 };
-    const { time, pitch } = this.#at(this.#inPage(middle));
+    const { time, pitch } = this.#roll.pointAt(this.#inPage(middle));
     if (factor("x") !== 1) this.#roll.zoom(factor("x"), time);
     if (factor("y") !== 1) this.#roll.zoomPitches(factor("y"), pitch);
   }
@@ -115,7 +108,7 @@ export class Gestures {
     this.#canvas.classList.remove("dragging");
     this.#drag = null;
     for (const [id, { x, y }] of this.#pointers) {
-      const at = this.#at(this.#inPage({ x, y })); // what is left of a pinch drags on from here
+      const at = this.#roll.pointAt(this.#inPage({ x, y })); // what is left of a pinch drags on from here
       this.#pointers.set(id, at);
       this.#drag = { ...at, view: { ...this.#roll.view }, moved: true, ruler: false };
     }
@@ -124,9 +117,9 @@ export class Gestures {
   #wheel(event) {
     const roll = this.#roll;
     if (!roll.take) return;
-    const { x, time, pitch } = this.#at(event);
+    const { x, time, pitch } = this.#roll.pointAt(event);
     const { start, span, low, high } = roll.view;
-    const overKeys = x < this.#painter.keysWidth;
+    const overKeys = x < this.#roll.keysWidth;
     const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
     if (event.ctrlKey || event.metaKey || event.altKey) {
       const factor = Math.exp(event.deltaY * ZOOM_PER_PIXEL);

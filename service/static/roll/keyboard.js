@@ -3,7 +3,7 @@
 import { isBlackKey, noteName } from "../notes/pitch.js";
 
 const BLACK_LENGTH = 0.62; // of a white key
-const LABEL_ROOM = 8; // pixels a row needs before every white key gets its name
+const NAMED_ROW = 11; // pixels of a row from which on every white key has its name
 
 /** `rows` maps pitch -> y of the row's top; `sounding` maps pitch -> colour. */
 export function drawKeyboard(context, { width, top, height, rows, low, high, sounding, palette }) {
@@ -40,10 +40,8 @@ export function drawKeyboard(context, { width, top, height, rows, low, high, sou
   context.textBaseline = "middle";
   context.font = `${Math.min(11, Math.max(9, row * 0.85))}px ${palette.font}`;
   for (let pitch = low; pitch <= high; pitch += 1) {
-    const lit = sounding.has(pitch);
-    const named = pitch % 12 === 0 || (row >= LABEL_ROOM * 1.6 && !isBlackKey(pitch));
-    if (!named || isBlackKey(pitch)) continue;
-    context.fillStyle = lit ? palette.onNote : palette.keyText;
+    if (isBlackKey(pitch) || (pitch % 12 && row < NAMED_ROW)) continue;
+    context.fillStyle = sounding.has(pitch) ? palette.onNote : palette.keyText;
     context.fillText(noteName(pitch), width - 5, rows.top(pitch) + row / 2 + 0.5);
   }
   context.restore();

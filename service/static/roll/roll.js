@@ -49,7 +49,7 @@ export class Roll extends EventTarget {
       this.#painter.palette = new Palette();
       this.redraw();
     });
-    new Gestures(canvas, this, this.#painter);
+    new Gestures(canvas, this);
     store.subscribe(["selection", "naming"], () => this.#take && this.redraw());
   }
 

@@ -5,6 +5,7 @@
 
 import { after, cancel } from "../audio/timers.js";
 import { save, stemOf } from "../notes/saving.js";
+import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
 
 const EVERY_MS = 4_000; // between two scores of a take that grows
@@ -12,11 +13,12 @@ const SEEN = 64; // newest beats of it that are written
 const TENTHS_MM_A_PIXEL = 2.2;
 const NARROWEST = 900; // tenths of a mm
 
-export class ScoreView extends EventTarget {
+export class ScoreView {
   #stage;
   #filter;
-  #parts;
   #say;
+  #tabs = [$("tab-roll"), $("tab-score")];
+  #page = $("score-page");
   #take = null;
   #score = null; // the service's last answer
   #asked = ""; // the state of the take that the answer is of
@@ -24,27 +26,24 @@ export class ScoreView extends EventTarget {
   #timer = 0;
   #bar = -1;
 
-  /** `parts`: the elements tabs, roll, pane, page, about, xml, pdf. */
-  constructor({ stage, filter, say, parts }) {
-    super();
+  constructor({ stage, filter, say }) {
     this.#stage = stage;
     this.#filter = filter;
     this.#say = say;
-    this.#parts = parts;
-    const { tabs, xml, pdf } = parts;
-    for (const [at, tab] of [...tabs].entries()) {
+    const tabs = this.#tabs;
+    for (const [at, tab] of tabs.entries()) {
       tab.addEventListener("click", () => this.#choose(tab.value));
       tab.addEventListener("keydown", ({ key }) => {
         const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: -1 }[key];
         if (next === undefined) return;
-        const to = [...tabs].at(next % tabs.length);
+        const to = tabs.at(next % tabs.length);
         to.focus();
         this.#choose(to.value);
       });
     }
-    xml.addEventListener("click", () => this.#save("musicxml"));
-    pdf.addEventListener("click", () => this.#save("pdf"));
-    parts.page.addEventListener("click", (event) => this.#seek(event));
+    $("save-musicxml").addEventListener("click", () => this.#save("musicxml"));
+    $("save-pdf").addEventListener("click", () => this.#save("pdf"));
+    this.#page.addEventListener("click", (event) => this.#seek(event));
     const follow = () => {
       this.#follow();
       requestAnimationFrame(follow);
@@ -53,17 +52,16 @@ export class ScoreView extends EventTarget {
   }
 
   get shown() {
-    return !this.#parts.pane.hidden;
+    return !$("score").hidden;
   }
 
   #choose(which) {
-    const { tabs, pane, roll } = this.#parts;
-    for (const tab of tabs) {
+    for (const tab of this.#tabs) {
       tab.setAttribute("aria-selected", String(tab.value === which));
       tab.tabIndex = tab.value === which ? 0 : -1;
     }
-    pane.hidden = which !== "score";
-    roll.hidden = which === "score";
+    $("score").hidden = which !== "score";
+    $("roll-frame").hidden = which === "score";
     if (this.shown) this.#refresh();
     else cancel(this.#timer);
   }
@@ -78,7 +76,7 @@ export class ScoreView extends EventTarget {
     if (state !== this.#asked && notes.length && !this.#asking) {
       this.#asking = new AbortController();
       try {
-        const width = Math.max(NARROWEST, this.#parts.page.clientWidth * TENTHS_MM_A_PIXEL);
+        const width = Math.max(NARROWEST, this.#page.clientWidth * TENTHS_MM_A_PIXEL);
         const score = await fetchScore({
           notes,
           title: take.name,
@@ -101,7 +99,7 @@ export class ScoreView extends EventTarget {
     this.#take = take;
     this.#score = null;
     this.#asked = "";
-    this.#parts.page.replaceChildren();
+    this.#page.replaceChildren();
     this.#tell(take.notes.length ? "Writing the score…" : "The score appears as notes are heard.");
     this.#enable();
   }
@@ -114,7 +112,7 @@ export class ScoreView extends EventTarget {
     // for the page allows none that stand in it.
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
-    this.#parts.page.replaceChildren(documentElement);
+    this.#page.replaceChildren(documentElement);
     if (!this.#take.live && !this.#take.edited) this.#take.beats = score.beats;
     this.#take.key = score.key;
     this.#stage.roll.redraw();
@@ -123,12 +121,11 @@ export class ScoreView extends EventTarget {
   }
 
   #tell(words) {
-    if (this.#parts.about.textContent !== words) this.#parts.about.textContent = words;
+    if ($("score-about").textContent !== words) $("score-about").textContent = words;
   }
 
   #enable() {
-    const { xml, pdf } = this.#parts;
-    xml.disabled = pdf.disabled = !this.#score || this.#take.live;
+    $("save-musicxml").disabled = $("save-pdf").disabled = !this.#score || this.#take.live;
   }
 
   /** Beats of a take that grows, from a bar's beginning on: bars that are old stay as they were. */
@@ -178,7 +175,7 @@ export class ScoreView extends EventTarget {
     const bar = this.#score.bars_s.findLastIndex((begin) => begin <= now + 0.02);
     if (bar === this.#bar) return;
     this.#bar = bar;
-    const measures = this.#parts.page.querySelectorAll("g.measure");
+    const measures = this.#page.querySelectorAll("g.measure");
     for (const [place, measure] of measures.entries()) measure.classList.toggle("now", place === bar);
     measures[bar]?.scrollIntoView({ block: "nearest", behavior: "smooth" });
   }
@@ -188,7 +185,7 @@ export class ScoreView extends EventTarget {
     if (!this.#score || this.#take.live) return;
     const inside = ({ left, right, top, bottom }) =>
       clientX >= left && clientX <= right && clientY >= top && clientY <= bottom;
-    const measures = [...this.#parts.page.querySelectorAll("g.measure")];
+    const measures = [...this.#page.querySelectorAll("g.measure")];
     const bar = measures.findIndex((measure) => inside(measure.getBoundingClientRect()));
     if (bar < 0) return;
     this.#stage.player.seek(this.#score.bars_s[bar] ?? 0);

@@ -11,7 +11,7 @@
 
 import { LiveRecording } from "../audio/recording.js";
 import { fromBase64, midiFile } from "../notes/midi.js";
-import { TranscriptionSocket } from "./socket.js";
+import { EVENTS, TranscriptionSocket } from "./socket.js";
 
 const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows
 const LAG_SMOOTHING = 0.05; // likewise of the lag, at each picture
@@ -153,25 +153,14 @@ export class LiveTake extends EventTarget {
       this.#emit("ready", ready);
       this.#playOn();
     });
+    for (const type of [...EVENTS, "beat"]) on(type, (message) => take.receive(message, message.key));
     on("note_on", (note) => {
-      take.noteOn(note.key, note, note.time_s);
       this.#delays.push(this.#clock() - note.time_s);
       if (this.#delays.length > DELAYS_KEPT) this.#delays.shift();
       if (this.#captured - note.time_s < TOO_LATE_S) this.#emit("note_on", { key: note.key, note });
     });
-    on("note_bend", (bend) => take.bend(bend.key, bend));
-    on("note_update", ({ key, instrument }) => take.reassign(key, instrument));
-    on("beat", (beat) => {
-      if (beat.time_s > (take.beats.at(-1)?.time_s ?? -1)) take.beats.push(beat);
-    });
-    on("pedal", ({ down, time_s }) => {
-      take.pedalMoved(down, time_s);
-      if (!this.#tooLate) this.#emit("pedal", down);
-    });
-    on("note_off", (note) => {
-      take.noteOff(note.key, note.time_s);
-      this.#emit("note_off", { key: note.key, note });
-    });
+    on("pedal", ({ down }) => this.#tooLate || this.#emit("pedal", down));
+    on("note_off", (note) => this.#emit("note_off", { key: note.key, note }));
     on("progress", (progress) => {
       take.advance(progress.time_s);
       this.#transcribed = Math.max(this.#transcribed, progress.time_s);

@@ -30,7 +30,7 @@ const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits wh
 const PUMP_MS = 50;
 const NO_WEBSOCKET = "Live sound does not get through: a proxy must pass websockets on";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
-const EVENTS = ["note_on", "note_update", "note_bend", "note_off", "pedal"];
+export const EVENTS = ["note_on", "note_update", "note_bend", "note_off", "pedal"];
 const FORWARDED = [...EVENTS, "beat", "progress"];
 
 export class TranscriptionSocket extends EventTarget {

@@ -1,8 +1,7 @@
 /**
  * Sends one recording and reports its notes as the server finds them.
  *
- * `transcribe(file, on, signal, wishes)` posts the file and calls `on.progress`, `on.note_on`,
- * `on.note_off` and so on with each message; it resolves with `done` and throws an Error whose
+ * `transcribe(file, receive, signal, wishes)` posts the file and calls `receive` with each message; it resolves with `done` and throws an Error whose
  * message is fit for the page, a BusyError if the server may take the file later. `wishes`: the
  * `instruments` that may play, none in the list: any; and whether to report `bends`.
  */
@@ -20,7 +19,7 @@ export class BusyError extends Error {
   }
 }
 
-export async function transcribe(file, on, signal, { instruments = [], bends = false } = {}) {
+export async function transcribe(file, receive, signal, { instruments = [], bends = false } = {}) {
   await file.slice(0, 1).arrayBuffer().catch((cause) => {
     throw new Error("This cannot be read: a folder, or a file that has moved.", { cause });
   });
@@ -43,7 +42,7 @@ export async function transcribe(file, on, signal, { instruments = [], bends = f
   for await (const message of jsonLines(response.body)) {
     if (message.type === "done") done = message;
     else if (message.type === "error") throw new Error(message.message);
-    else on[message.type]?.(message);
+    else receive(message);
   }
   if (!done) throw new Error(CUT_OFF);
   return done;

@@ -65,27 +65,16 @@ export class Uploads extends EventTarget {
   async #transcribe(job) {
     const { signal } = this.#abort;
     const { take } = job;
-    const on = {
-      note_on: (note) => take.noteOn(note.note_id, note, note.time_s),
-      started: ({ instruments }) => {
-        take.programs = instruments ?? {};
-      },
-      note_bend: (bend) => take.bend(bend.note_id, bend),
-      note_update: ({ note_id, instrument }) => take.reassign(note_id, instrument),
-      beat: (beat) => take.beats.push(beat),
-      pedal: ({ down, time_s }) => take.pedalMoved(down, time_s),
-      note_off: (note) => take.noteOff(note.note_id, note.time_s),
-      progress: ({ time_s, fraction }) => {
-        job.words = "";
-        job.fraction = fraction;
-        take.advance(time_s);
-        this.#emit(job);
-      },
+    const receive = (message) => {
+      if (message.type === "started") take.programs = message.instruments ?? {};
+      if (message.type !== "progress") return take.receive(message);
+      job.words = "";
+      job.fraction = message.fraction;
+      take.advance(message.time_s);
+      this.#emit(job);
     };
     try {
-      const done = await this.#whenFree(job, () =>
-        transcribe(job.file, on, signal, job.wishes),
-      );
+      const done = await this.#whenFree(job, () => transcribe(job.file, receive, signal, job.wishes));
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
       job.state = "done";
       const { mix } = done.totals;

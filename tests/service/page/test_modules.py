@@ -1,12 +1,15 @@
 """The page's modules one by one, run inside the browser: files they read, words they say."""
 
 import io
+from fractions import Fraction
 
 import numpy as np
 import pretty_midi
 import pytest
 
 from service.audio.pcm import BLOCKS_PER_S, Downmix
+from service.score.quantise import QuantisedNote
+from service.score.staves import hands
 from tests.service.page.browser import Tab
 
 MIDI_OF = """async ([notes, beats, key]) => {
@@ -96,6 +99,26 @@ def test_a_pause_ends_as_soon_as_the_server_is_free(bench: Tab) -> None:
         }"""
     )
     assert asked == ["/readyz"] * 3
+
+
+def test_hands_are_divided_as_in_the_score(bench: Tab) -> None:
+    """Nearly: the page decides from chord to chord, the service over the whole piece."""
+    notes = []
+    for beat in range(48):
+        right, left = 72 + int(6 * np.sin(beat / 5)), 48 + int(8 * np.sin(beat / 7))
+        for pitch in sorted({right, right + 4 * (beat % 2), left, left + 7 * (beat % 3 > 0)}):
+            notes.append(QuantisedNote(pitch, Fraction(beat), Fraction(1)))
+    right_hand, _ = hands(notes)
+    divided = bench.run(
+        """async (notes) => {
+          const { handsOf } = await import('./practise/hands.js');
+          const found = handsOf(notes);
+          return notes.map((note) => found.get(note));
+        }""",
+        [{"pitch": note.pitch, "onset": 0.5 * float(note.onset)} for note in notes],
+    )
+    written = ["right" if note in right_hand else "left" for note in notes]
+    assert sum(a == b for a, b in zip(divided, written, strict=True)) >= 0.9 * len(notes)
 
 
 def test_time_goes_on_while_there_is_no_sound(bench: Tab) -> None:

@@ -70,6 +70,11 @@ def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:
     expect(page.locator("#notes td").first).to_have_text("B3")
     tab.press("A semitone lower")
     expect(page.locator("#notes td").first).to_have_text("A3")
+    # One hand alone: of two octaves in turn, the left hand has the lower notes.
+    page.locator("#hand").select_option("Left hand")
+    expect(page.locator("#notes tr")).to_have_count(4)
+    page.locator("#hand").select_option("Both hands")
+    expect(page.locator("#notes tr")).to_have_count(16)
     # A loop is of whole bars.
     tab.run("async () => (await import('./app.js')).stage.roll.zoom(0.4, 5)")
     tab.press("Loop")

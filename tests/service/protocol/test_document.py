@@ -91,9 +91,7 @@ def test_the_example_of_ready_is_what_the_shipped_weights_give() -> None:
     assert ready == stated
 
 
-async def test_the_first_example_prints_the_notes(
-    server: RunningServer, tmp_path: Path
-) -> None:
+async def test_the_first_example_prints_the_notes(server: RunningServer, tmp_path: Path) -> None:
     script = DOCUMENT.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "client.py").write_text(script)
     (tmp_path / "melody.wav").write_bytes(sound_file())

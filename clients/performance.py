@@ -12,6 +12,7 @@ from service.protocol.client_messages import Checkpoint, Resume, Start
 from service.protocol.server_messages import (
     Beat,
     Done,
+    InputWarning,
     NoteOff,
     NoteOn,
     Pedal,
@@ -166,7 +167,7 @@ class ResumablePerformance:
             self.audio.release(self.next_sample)
             first = self._shifts["note_id"]
             self._end_notes({first + note.note_id for note in event.checkpoint.sounding})
-        elif not isinstance(event, Beat):
+        elif not isinstance(event, Beat | InputWarning):
             self._known_events += 1
 
     def emit(self, event: Event) -> None:

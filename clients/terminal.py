@@ -8,7 +8,7 @@ from rich.text import Text
 from clients.capture import Microphone
 from clients.client import TranscriptionClient
 from clients.events import Connected, Disconnected, Event, Gap
-from service.protocol.server_messages import NoteOff, NoteOn
+from service.protocol.server_messages import InputWarning, NoteOff, NoteOn
 
 REFRESHES_PER_S = 15
 METER_CELLS = 40
@@ -43,6 +43,8 @@ class Terminal(Live):
             case Gap():
                 lost_s = event.lost_samples / self._microphone.sample_rate
                 self._say(f"{lost_s:.1f} s of audio were lost", "red")
+            case InputWarning(message=message):
+                self._say(message, "red")
             case NoteOn():
                 self.notes += 1
                 self._sounding[event.note_id] = event

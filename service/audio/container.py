@@ -23,15 +23,21 @@ from service.protocol.errors import ErrorCode, ProtocolError
 
 _CONTAINERS = (
     "wav w64 aiff caf au voc flac ogg mp3 aac mov matroska asf avi mpegts mpeg flv amr wv tta ape "
-    "dsf iff"
+    "dsf iff nistsphere ircam pvf avr epaf sds sox shn tak mpc mpc8 oma rm xwma mmf "
+    "ac3 eac3 dts truehd mlp mxf wtv nut"
 ).split()
-_PCM = "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw dvd bluray"
+_PCM = (
+    "s8 u8 s16le s16be s24le s24be s32le s32be f32le f32be f64le f64be alaw mulaw dvd bluray "
+    "u16le u16be u32le s8_planar s16le_planar s16be_planar s24le_planar s32le_planar"
+)
 _CODECS = frozenset(
     [f"pcm_{kind}" for kind in _PCM.split()]
     + [f"dsd_{bits}sbf{planar}" for bits in "lm" for planar in ("", "_planar")]
     + "flac alac wavpack tta ape mp3float mp3 mp2float mp2 aac vorbis opus speex".split()
     + "ac3 eac3 dca wmav1 wmav2 wmapro wmalossless adpcm_ms adpcm_ima_wav adpcm_ima_qt".split()
     + "amrnb amrwb libopencore_amrnb libopencore_amrwb gsm gsm_ms g726 g726le".split()
+    + "8svx_exp 8svx_fib adpcm_yamaha shorten tak mpc7 mpc8 atrac3 atrac3p cook real_144".split()
+    + "real_288 sipr truehd mlp mace3 mace6 qdm2".split()
 )
 # Samples before the sound by codec: LAME's delay and the decoder's; a frame of AAC.
 _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
@@ -40,6 +46,8 @@ _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
 _TAGS = (b"ID3", b"TAG", b"APETAGEX")
 _HEAD_BYTES = 1 << 12  # where a WAV states its format
+_AFTER_TAG = (b"RIFF", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"OggS")
+"""First bytes of containers that FFmpeg does not find behind an ID3 tag."""
 _EXTENSIBLE = 0xFFFE
 _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
@@ -63,17 +71,18 @@ class Container:
 
     def __init__(self, file: BinaryIO) -> None:
         """Raises ProtocolError."""
-        size = file.seek(0, io.SEEK_END)
-        file.seek(0)
-        head = file.read(_HEAD_BYTES)
-        self._container = _open(file, head)
+        source = _WithoutHeaders(file)
+        size = source.seek(0, io.SEEK_END)
+        source.seek(0)
+        head = source.read(_HEAD_BYTES)
+        self._container = _open(source, head)
         try:
             first = self._begin(head)
             name = self._container.format.name.partition(",")[0]
             if name == "mov" and self._stream.duration == (self._stream.start_time or 0):
                 # FFmpeg takes an edit of 0 s, which means all of the sound, at its word.
                 self._container.close()
-                self._container = _open(file, head, advanced_editlist="0")
+                self._container = _open(source, head, advanced_editlist="0")
                 first = self._begin(head)
         except BaseException:
             self._container.close()
@@ -196,6 +205,36 @@ class Container:
         return header_duration_s if not rate or header_duration_s * rate / 8 > size else 0.0
 
 
+class _WithoutHeaders:
+    """Binary file without the headers of HTTP, and the ID3 tag, that others wrote before it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read = file.read
+        self._file, self._start = file, 0
+        while size := self._header_bytes():
+            self._start += size
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_SET:
+            offset += self._start
+        return self._file.seek(offset, whence) - self._start
+
+    def tell(self) -> int:
+        return self._file.tell() - self._start
+
+    def _header_bytes(self) -> int:
+        """Return the length of the header at the start, 0 if there is none."""
+        self.seek(0)
+        head = self.read(_HEAD_BYTES)
+        if head.startswith(b"HTTP/"):
+            return head.find(b"\r\n\r\n") + 4 if b"\r\n\r\n" in head else 0
+        if not head.startswith(b"ID3") or len(head) < 10:
+            return 0
+        size = 10 + sum((head[9 - n] & 0x7F) << 7 * n for n in range(4))
+        self.seek(size)
+        return size if self.read(4) in _AFTER_TAG else 0
+
+
 @cache
 def _limit_allocations() -> None:
     """Limit FFmpeg's allocations where PyAV brings its own FFmpeg."""
@@ -204,7 +243,7 @@ def _limit_allocations() -> None:
             ctypes.CDLL(str(path)).av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION_BYTES))
 
 
-def _open(file: BinaryIO, head: bytes, **options: str) -> Any:
+def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
     """Raises ProtocolError."""
     _limit_allocations()
     options |= {

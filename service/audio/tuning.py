@@ -29,6 +29,9 @@ from pydantic import Field
 CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate from one look to the next; 372 ms at 11,025 Hz
 TOLERANCE_CENTS = 17.0  # deviation that is not followed: half a bin
+WRAP_TOLERANCE_CENTS = 24.0
+"""Deviation that is not followed if notes would then be named by the other of two pitches. A
+performance halfway between them keeps its names until it drifts by 7 cents more."""
 _KEPT = 0.97  # of the vectors so far, from block to block: half of the sum is 8.5 s old or newer
 # Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3 to
 # 0.9 per block, and are followed after 1 to 4 s; singers alone 0.1 to 0.3, noise next to none.
@@ -72,10 +75,11 @@ class Tuning:
             bin_cents = 100.0 / bins_per_semitone
             deviation = 100 * math.atan2(total.imag, total.real) / math.tau
             left = (deviation - bin_cents * shift + 50) % 100 - 50
-            if abs(left) > TOLERANCE_CENTS:
-                shift += round(left / bin_cents)
-                half = bins_per_semitone // 2
-                shift = (shift + half) % bins_per_semitone - half
+            moved = shift + round(left / bin_cents)
+            half = bins_per_semitone // 2
+            wrapped = (moved + half) % bins_per_semitone - half
+            if abs(left) > (TOLERANCE_CENTS if moved == wrapped else WRAP_TOLERANCE_CENTS):
+                shift = wrapped
         along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
         return Tuning(along, across, round(blocks, _DIGITS), shift)
 

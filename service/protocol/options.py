@@ -19,7 +19,7 @@ _ROUNDING_HOPS = 1e-3  # 12 us
 MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look-ahead becomes
 MAX_ANYTIME_BLOCK_FRAMES = 8  # fits beside the frames that are read again
 
-MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8_000, 384_000
+MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 4_000, 384_000
 MAX_CHANNELS = 2
 
 LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]

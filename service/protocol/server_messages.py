@@ -138,6 +138,13 @@ class Flushed(_ServerMessage):
     frame: int
 
 
+class InputWarning(_ServerMessage):
+    """The audio may not be what its client announced. The session continues."""
+
+    type: Literal["warning"] = "warning"
+    message: str
+
+
 class Totals(BaseModel):
     """Counts of a session; samples are per channel, at the sent rate."""
 
@@ -176,7 +183,7 @@ class Error(_ServerMessage):
 
 
 EventMessage = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal
-SessionEvent = EventMessage | Beat | Progress
+SessionEvent = EventMessage | Beat | Progress | InputWarning
 """What a session says while it runs, beside frames."""
 ServerMessage = Ready | SessionEvent | Frames | Draining | Flushed | Done | Error
 

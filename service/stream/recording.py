@@ -105,7 +105,7 @@ def transcribe_recording(
 
     Raises:
         ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, invalid
-            samples, or a sample rate outside of 8,000 to 384,000 Hz (see its ``code``).
+            samples, or a sample rate outside of 4,000 to 384,000 Hz (see its ``code``).
         EngineError: the model failed.
     """
     with _open_decoder(recording, max_duration_s, sandboxed) as decoder:

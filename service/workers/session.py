@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, ModelConfig
 from model.transcriber import FeatureStream
+from service.audio.input_check import InputCheck
 from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.client_messages import Checkpoint
@@ -25,6 +26,7 @@ from service.protocol.server_messages import (
     Error,
     Flushed,
     Frames,
+    InputWarning,
     Progress,
     Ready,
     ServerMessage,
@@ -65,6 +67,7 @@ class LiveSession:
     ) -> None:
         """Raises ProtocolError if the options or the checkpoint are impossible."""
         self._opening = opening
+        self._input_check = InputCheck(opening.audio)
         self.number = opening.stream
         resume = opening.resume
         self._frames = _FrameBuffer() if opening.frames else None
@@ -96,6 +99,8 @@ class LiveSession:
 
     def feed(self, audio: bytes) -> None:
         self._fed_bytes += len(audio)
+        if (warning := self._input_check.check(audio)) is not None:
+            self._queue(InputWarning(message=warning))
         self.stream.feed(audio)
         if self.stream.fault is not None:
             self.end("error", self.stream.fault)

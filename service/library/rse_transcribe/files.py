@@ -14,7 +14,8 @@ SUFFIXES = frozenset(
     for kind in (
         "wav wave w64 aif aiff aifc caf au snd voc flac ogg oga opus spx mp3 mp2 aac m4a m4b wma "
         "amr wv tta ape dsf dff mp4 m4v mov mkv mka webm wmv asf avi 3gp 3g2 ts mts m2ts mpg mpeg "
-        "vob flv f4v"
+        "vob flv f4v ac3 eac3 dts sph nist ircam sf pvf avr paf sds sox shn tak mpc oma aa3 rm ra "
+        "iff 8svx svx mxf wtv nut"
     ).split()
 )
 MIDI = (".mid", ".midi")
@@ -41,7 +42,8 @@ class Inputs:
 
 
 def find_recordings(arguments: Iterable[str]) -> Inputs:
-    """The files that arguments name: files, folders (searched recursively), and "-"."""
+    """The files that arguments name: files, folders (searched recursively; each once, linked ones
+    too), and "-"."""
     inputs = Inputs()
     for argument in arguments:
         path = Path(argument)
@@ -64,10 +66,20 @@ def _search(folder: Path, inputs: Inputs) -> None:
     def complain(error: OSError) -> None:
         inputs.errors.append(f"{error.filename}: {error.strerror}")
 
-    files = []
-    for root, folders, names in os.walk(folder, onerror=complain):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(root, name) for name in names if not name.startswith(".")]
+    files, visited = [], set()
+    pending = [folder]  # links are followed last, so that files have their own names
+    while pending:
+        for root, folders, names in os.walk(pending.pop(0), onerror=complain):
+            real = os.path.realpath(root)
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            if real in visited:
+                folders.clear()
+                continue
+            visited.add(real)
+            pending += [
+                Path(root, name) for name in sorted(folders) if Path(root, name).is_symlink()
+            ]
+            files += [Path(root, name) for name in names if not name.startswith(".")]
     for file in sorted(files):
         special = os.path.exists(file) and not os.path.isfile(file)  # a pipe would never end
         if file.suffix.lower() in SUFFIXES and not special:

@@ -215,7 +215,7 @@ def transcribe(
             (``service.audio.container``); or samples of shape [n] or [n, channels]: an array or
             tensor of floats (full scale 1), int16, int32 or uint8 (128 is silence), or a
             list of floats.
-        sample_rate: of samples, a whole number of Hz from 8,000 to 384,000; files state theirs.
+        sample_rate: of samples, a whole number of Hz from 4,000 to 384,000; files state theirs.
         model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
             ``auto``: ``live``, or ``accurate`` for a piano if the machine is fast enough;
             ``description["model"]`` states which was used.

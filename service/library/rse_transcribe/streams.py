@@ -53,7 +53,7 @@ class Stream:
         updates: bool = False,
     ) -> None:
         """Args:
-            sample_rate: of the blocks, a whole number of Hz from 8,000 to 384,000.
+            sample_rate: of the blocks, a whole number of Hz from 4,000 to 384,000.
             model, device, instruments, tuning_hz: see ``transcribe``.
             lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
                 ``note_on_delay_ms`` is the whole delay.

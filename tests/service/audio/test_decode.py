@@ -20,6 +20,8 @@ LOSSLESS = [
     *(("WAV", kind) for kind in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
     *(("W64", "PCM_16"), ("AU", "PCM_16"), ("CAF", "PCM_24"), ("AIFF", "PCM_16")),
     *(("FLAC", "PCM_16"), ("FLAC", "PCM_24")),
+    *((kind, "PCM_16") for kind in ("NIST", "IRCAM", "PVF", "PAF", "AVR")),
+    *(("NIST", "PCM_24"), ("IRCAM", "FLOAT")),
 ]
 LOSSY = [("WAV", "IMA_ADPCM"), ("WAV", "ALAW"), ("OGG", "VORBIS"), ("OGG", "OPUS")]
 MP3 = ("MP3", "MPEG_LAYER_III")
@@ -116,6 +118,36 @@ JOINED = [MP3, ("adts", "aac"), ("mp2", "mp2"), ("OGG", "VORBIS"), ("ogg", "libo
 @pytest.mark.parametrize("kind", JOINED)
 def test_streams_that_were_joined_are_read_to_the_end(kind: tuple[str, str]) -> None:
     assert len(decoded(FILES[kind] * 2)) == pytest.approx(4 * RATE_HZ, abs=0.1 * RATE_HZ)
+
+
+def id3_tag(size: int) -> bytes:
+    return b"ID3\x03\0\0" + bytes(size >> shift & 0x7F for shift in (21, 14, 7, 0)) + bytes(size)
+
+
+@pytest.mark.parametrize("container", ["WAV", "AIFF", "AU", "CAF", "FLAC", "MP3"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\n\r\n",
+        id3_tag(100_000),
+        b"HTTP/1.0 200 OK\r\n\r\n" + id3_tag(50),
+    ],
+)
+def test_headers_before_the_sound_are_skipped(headers: bytes, container: str) -> None:
+    file = sound_file(kind=container, subtype="MPEG_LAYER_III" if container == "MP3" else "PCM_16")
+    np.testing.assert_array_equal(decoded(headers + file), decoded(file))
+
+
+@pytest.mark.parametrize("container", ["SDS", "SVX"])
+def test_samplers_have_one_channel(container: str) -> None:
+    samples = noise()[:, 0]
+    found = decoded(sound_file(samples, container, rate_hz=RATE_HZ))
+    np.testing.assert_allclose(found[: len(samples)], samples, atol=4e-5)
+
+
+def test_a_recording_at_4_khz() -> None:
+    samples = noise()[:, 0]
+    np.testing.assert_allclose(decoded(sound_file(samples, rate_hz=4_000)), samples, atol=4e-5)
 
 
 @pytest.mark.parametrize("picture", [bytes(128), np.random.default_rng(0).bytes(100 << 14)])

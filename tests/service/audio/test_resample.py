@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from service.audio.resample import Resampler
 
 MODEL_RATE_HZ = 11_025
-RATES_HZ = [8_000, 11_025, 12_345, 16_000, 22_050, 44_100, 48_000, 96_000, 384_000]
+RATES_HZ = [4_000, 8_000, 11_025, 12_345, 16_000, 22_050, 44_100, 48_000, 96_000, 384_000]
 
 
 def resample(samples: NDArray[np.float32], rate_hz: int, chunks: list[int]) -> NDArray[np.float32]:

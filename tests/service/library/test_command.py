@@ -15,6 +15,7 @@ import pytest
 import soundfile
 
 from rse_transcribe import command
+from rse_transcribe.files import find_recordings
 from rse_transcribe.transcription import CSV_FIELDS
 from service.stream.windows import EngineError
 from tests.fakes import FakeTranscriber
@@ -125,7 +126,7 @@ def test_a_batch_survives_each_of_its_files(
     album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (album / "text.wav").write_text("no sound")
-    soundfile.write(album / "low.wav", melody()[:8_000], 4_000)
+    soundfile.write(album / "low.wav", melody()[:8_000], 3_000)
     (album / "Sonata No. 5 in C").write_bytes((album / "one.wav").read_bytes())
     (album / "one.flac").write_bytes(sound_file(kind="FLAC"))
     (album / "cover\n.jpg").touch()
@@ -160,12 +161,28 @@ def test_a_batch_survives_each_of_its_files(
         f"{album / 'gone.wav'}: No such file or directory",
         f"{album / 'two.wav'}: {out / 'two.mid'} is a folder",
         f"{album / long}: {out / long}.mid: File name too long",
-        f"{album / 'low.wav'}: sample_rate must be a whole number from 8000 to 384000 Hz, not 4000",
+        f"{album / 'low.wav'}: sample_rate must be a whole number from 4000 to 384000 Hz, not 3000",
         f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
         "others are)",
         f"left out, as no recordings: {album / 'Sonata No. 5 in C'}, {album / long}, "
         f"{album}/cover\\n.jpg, {album}/pipe.wav, {album}/z0.txt and 2 more",
     ]
+
+
+def test_linked_folders_are_searched_once(album: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "three.wav").write_bytes(b"")
+    (album / "a linked folder").symlink_to(other)
+    (album / "a loop").symlink_to(album)
+    (other / "back").symlink_to(album)
+    found = find_recordings([str(album)])
+    assert [str(path) for path in found.recordings.values()] == [
+        "a linked folder/three.wav",
+        "one.wav",
+        "two.wav",
+    ]
+    assert not found.errors
 
 
 def test_of_two_recordings_with_one_name_the_second_fails(

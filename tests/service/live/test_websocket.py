@@ -36,6 +36,7 @@ from tests.service.apps import (
     refusal,
     send,
     serving,
+    sound_file,
     stop,
     transcribe,
 )
@@ -116,6 +117,13 @@ def test_a_fault_in_a_session_loses_nothing(client: TestClient) -> None:
     assert midi_pitches(done["midi_base64"]) == PITCHES
     assert closed == CloseCode.TOO_BIG
     transcribe(client)
+
+
+def test_a_file_sent_as_pcm_is_warned_of_and_transcribed(client: TestClient) -> None:
+    _, messages = perform(client, sound_file(kind="WAV"))
+    (warning,) = of_type(messages, "warning")
+    assert "a WAV file" in warning["message"]
+    assert check_notes(messages) == PITCHES
 
 
 def test_a_fault_of_the_model_ends_one_session_with_its_notes(client: TestClient) -> None:

@@ -26,7 +26,7 @@ class InputCheck:
 
     def __init__(self, audio: AudioFormat) -> None:
         self._audio = audio
-        self._block_bytes = int(BLOCK_S * audio.sample_rate_hz) * audio.frame_bytes
+        self._block_bytes = int(BLOCK_S * audio.sample_rate_hz) * audio.pcm_frame_bytes
         self._remaining = round(CHECKED_S / BLOCK_S)
         self._data = b""
         self._is_start = True

@@ -88,8 +88,14 @@ def create_app(
             await asyncio.wait([loading, watching])
             await pool.close()
 
-    # PROTOCOL.md describes it
-    app = FastAPI(lifespan=lifespan, openapi_url=None, exception_handlers=HANDLERS)
+    app = FastAPI(
+        title="RSE Transcribe",
+        description="PROTOCOL.md describes the websocket /ws/transcribe, and every error.",
+        version=health.installed_version(),
+        lifespan=lifespan,
+        redoc_url=None,
+        exception_handlers=HANDLERS,
+    )
     app.state.service = state
     for endpoints in (health, tokens, upload, score, websocket):
         app.include_router(endpoints.router)

@@ -16,6 +16,13 @@ HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "secret", "trus
 router = APIRouter()
 
 
+def installed_version() -> str:
+    try:
+        return version("rse-transcribe")
+    except PackageNotFoundError:  # the code runs without being installed
+        return "unknown"
+
+
 @router.get("/healthz")
 async def healthz(request: Request) -> dict[str, str]:
     """200 while the event loop runs and no worker hangs that cannot be replaced."""
@@ -42,10 +49,6 @@ async def info(request: Request) -> dict[str, Any]:
     and the limit and present sum of the sessions."""
     state: ServiceState = request.app.state.service
     sessions, pool, loaded = state.sessions, state.pool, state.loaded
-    try:
-        installed = version("rse-transcribe")
-    except PackageNotFoundError:  # the code runs without being installed
-        installed = "unknown"
     capacity = None
     if sessions.window_s:
         capacity = {
@@ -54,7 +57,7 @@ async def info(request: Request) -> dict[str, Any]:
             "sessions_windows_per_s": sessions.used,
         }
     return {
-        "version": installed,
+        "version": installed_version(),
         "ready": state.running and not state.draining.is_set(),
         "draining": state.draining.is_set(),
         "model": pool.config.name if loaded else None,

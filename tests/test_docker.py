@@ -6,6 +6,7 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -60,6 +61,13 @@ def test_the_lock_has_all_that_the_service_needs() -> None:
         assert version.split("+")[0] == pins[name], f"{name}: run `make lock`"
         assert f"| {name} " in licences, f"{name}: run `make lock`"
     assert f"TORCH_VERSION={pins['torch']}\n" in read(DOCKER / "Dockerfile.cuda")
+
+
+def test_kubernetes_accepts_the_manifests() -> None:
+    validator = kubernetes_validate.latest_version()
+    for document in yaml.safe_load_all(read(DOCKER / "kubernetes.yaml")):
+        if document["kind"] != "PodMonitor":  # of Prometheus' operator, not of Kubernetes
+            kubernetes_validate.validate(document, validator, strict=True)
 
 
 def test_a_drain_has_its_time() -> None:

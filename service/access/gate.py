@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 # Polled by machines under any host name; the answers reveal next to nothing.
 PROBES = frozenset({"/healthz", "/readyz"})
+DESCRIPTIONS = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
 # Any page can make a browser send these, but cannot read the answers.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 TOKEN_SUBPROTOCOL = "rse.token."
@@ -79,7 +80,9 @@ class Gate:
             return
         headers = Headers(scope=scope)
         scope[SCOPE_KEY] = client_name_for(scope.get("client"))
-        fault = self._check_host_and_origin(scope, headers) or self._authenticate(scope, headers)
+        fault = self._check_host_and_origin(scope, headers) or self._authenticate(
+            scope, path, headers
+        )
         if fault is None:
             await self.app(scope, receive, send)
             return
@@ -105,11 +108,13 @@ class Gate:
             return ProtocolError(ErrorCode.ORIGIN_NOT_ALLOWED, message)
         return None
 
-    def _authenticate(self, scope: Scope, headers: Headers) -> ProtocolError | None:
+    def _authenticate(self, scope: Scope, path: str, headers: Headers) -> ProtocolError | None:
         """Names the client by its key or token, if endpoints need one; a fault if it is invalid."""
         # Everything that no route matches is the page.
-        is_page = all(route.matches(scope)[0] is Match.NONE for route in self.routes.routes)
-        if is_page or not self.keys:
+        is_open = path in DESCRIPTIONS or all(
+            route.matches(scope)[0] is Match.NONE for route in self.routes.routes
+        )
+        if is_open or not self.keys:
             return None
         client = None
         scheme, _, secret = headers.get("authorization", "").partition(" ")

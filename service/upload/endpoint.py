@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, closing, suppress
 from functools import partial
 from pathlib import PurePath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import anyio
 from fastapi import APIRouter, Query, Request
@@ -33,6 +33,7 @@ from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
     MUSICXML,
+    NDJSON,
     NdjsonResponse,
     UploadItem,
     UploadLog,
@@ -49,6 +50,27 @@ router = APIRouter()
 # Fields other than the file are ignored; a few small ones do no harm.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
+# What the interface's description at /docs cannot tell from the function.
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": {"type": "string", "format": "binary"}},
+                }
+            }
+        },
+    }
+}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "By `answer`: a MIDI file, JSON, JSON lines or MusicXML",
+        "content": {"audio/midi": {}, "application/json": {}, NDJSON: {}, MUSICXML: {}},
+    }
+}
 EXPECTED = "expected a multipart form with the recording in the field file"
 
 
@@ -58,7 +80,7 @@ class UploadQuery(RequestOptions, BeatHints):
     answer: Literal["midi", "json", "ndjson", "musicxml"] = "midi"
 
 
-@router.post("/transcribe")
+@router.post("/transcribe", openapi_extra=_BODY, responses=_ANSWERS, response_class=Response)
 async def answer_upload(request: Request, choices: Annotated[UploadQuery, Query()]) -> Response:
     """Transcribes the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service

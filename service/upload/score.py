@@ -75,7 +75,17 @@ class ScoreQuery(BaseModel):
     width: int = Field(default=2100, ge=500, le=10_000)
 
 
-@router.post("/score")
+_EXAMPLE = {"notes": [{"pitch": 69, "onset_s": 0.5, "offset_s": 1.0, "velocity": 80}], "bpm": 120}
+_BODY = {"requestBody": {"required": True, "content": {"application/json": {"example": _EXAMPLE}}}}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "By `form`: JSON with the engraved pages, MusicXML or PDF",
+        "content": {"application/json": {}, MUSICXML: {}, "application/pdf": {}},
+    }
+}
+
+
+@router.post("/score", openapi_extra=_BODY, responses=_ANSWERS, response_class=Response)
 async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()]) -> Response:
     """`svg` answers with JSON: the engraved score, its beats and its bars."""
     state: ServiceState = request.app.state.service

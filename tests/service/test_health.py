@@ -45,6 +45,19 @@ def test_a_model_that_cannot_be_loaded_is_reported_without_its_path() -> None:
         assert "secret" not in answer.text
 
 
+def test_the_interface_is_described() -> None:
+    with TestClient(
+        app_with(lambda *_: FakeTranscriber(), Settings(allowed_hosts=("testserver",)))
+    ) as client:
+        assert "swagger" in client.get("/docs").text.lower()
+        paths = client.get("/openapi.json").json()["paths"]
+    upload = paths["/transcribe"]["post"]
+    assert "audio/midi" in upload["responses"]["200"]["content"]
+    assert "multipart/form-data" in upload["requestBody"]["content"]
+    assert {one["name"] for one in upload["parameters"]} >= {"answer", "instruments", "bpm"}
+    assert "example" in paths["/score"]["post"]["requestBody"]["content"]["application/json"]
+
+
 def test_info_has_the_card_and_the_settings_and_no_address() -> None:
     model = FakeTranscriber()
     model.card["licence"] = "MIT"

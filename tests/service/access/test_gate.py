@@ -59,7 +59,7 @@ def refusal(client: TestClient, **options: Any) -> tuple[str, int]:
 
 def test_with_keys_the_page_and_the_probes_stay_open() -> None:
     with guarded() as client:
-        for path in ("/", "/app.js", "/healthz", "/readyz"):
+        for path in ("/", "/app.js", "/docs", "/openapi.json", "/healthz", "/readyz"):
             assert client.get(path).status_code == 200
         for path in ("/info", "/metrics", "/score", "/token", "/transcribe"):
             for method in ("GET", "POST", "HEAD"):

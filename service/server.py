@@ -21,7 +21,7 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from service.live.websocket import MAX_MESSAGE_BYTES
+from service.live.receiving import MAX_MESSAGE_BYTES
 from service.settings import Settings
 from service.state import ServiceState
 

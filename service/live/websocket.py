@@ -9,16 +9,16 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import Awaitable
 from enum import Enum, auto
 from operator import itemgetter
-from typing import Any
 
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, reject_websocket
+from service.live.receiving import MAX_MESSAGE_BYTES, ClientDisconnectedError, message_payload
 from service.live.session_log import SessionLog
 from service.ops.capacity import Reservation
 from service.protocol.client_messages import (
@@ -39,16 +39,13 @@ from service.workers.messages import OpenSession
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
-MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
 MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, after the first 10 s
 # Minimum pace, so that a ping waits for at most 20 s behind the 4 MB that may be in flight.
 MIN_READ_BYTES_PER_S = 256_000
 SEND_TIMEOUT_S = 10.0  # for a message that the client does not read
 MAX_KEEPALIVE_S = 600.0  # without audio
 CLOSE_TIMEOUT_S = 1.0  # for a client to accept the close frame
-GHOST_IDLE_S = 1.0
-"""Time without a message after which the connection of a session may be dead: then a full service
-accepts another socket, which may resume that session."""
+GHOST_IDLE_S = 1.0  # without a message: the connection may be dead (see may_resume_ghost)
 GHOST_START_S = 5.0  # for the `start` of such a socket
 MAX_GHOST_SOCKETS = 8  # at one time
 
@@ -58,10 +55,6 @@ class State(Enum):
 
     READING = auto()  # the client must send
     PAUSED = auto()  # the service does not read: the client cannot be idle
-
-
-class ClientDisconnectedError(Exception):
-    """The client has disconnected."""
 
 
 @router.websocket("/ws/transcribe")
@@ -355,20 +348,3 @@ class Connection:
             raise ProtocolError(ErrorCode.SLOW_READER, message) from None
         except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed it
             raise ClientDisconnectedError from None
-
-
-def message_payload(message: MutableMapping[str, Any]) -> bytes | str:
-    """Return what a client sent. Raises ClientDisconnectedError if it left, and ProtocolError if
-    the message is too big."""
-    if message["type"] == "websocket.disconnect":
-        raise ClientDisconnectedError
-    payload: bytes | str | None = message.get("bytes")
-    if payload is None:
-        payload = str(message["text"])
-    size = len(payload) if isinstance(payload, bytes) else len(payload.encode())
-    if size > MAX_MESSAGE_BYTES:
-        raise ProtocolError(
-            ErrorCode.MESSAGE_TOO_BIG,
-            f"a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are accepted",
-        )
-    return payload

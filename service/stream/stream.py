@@ -7,13 +7,6 @@
 There is no I/O in it, no clock, thread or lock: whoever owns the stream decides when its windows
 are computed, with which others, and where. The events depend on the audio and the options alone,
 not on the sizes of chunks, on the pace, or on how many windows are taken at once.
-
-Of the samples at the model's rate it keeps the latest windows, which overlap, and what follows::
-
-    silence before the stream   taken already              not yet due
-    .............|--------------------------------------|----------------|
-               _begin        |<--- last window: 8192 -->|                 next sample
-                                                       _end
 """
 
 from __future__ import annotations
@@ -35,6 +28,7 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
+from service.stream.buffer import SampleBuffer
 from service.stream.resume import Replay
 from service.stream.setup import (
     Delay,
@@ -119,10 +113,8 @@ class Stream:
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is due
         most = self.segment_windows + self.preroll_windows if segments else MAX_WINDOWS_PER_BATCH
-        self._kept = WINDOW + (most - 1) * self._schedule.block_frames * HOP
-        self._samples = np.zeros(self._kept, np.float32)
-        self._end = replay.first_sample  # of the windows taken
-        self._begin = self._end - self._kept  # of these samples
+        kept = WINDOW + (most - 1) * self._schedule.block_frames * HOP
+        self._buffer = SampleBuffer(replay.first_sample, kept)
         self._tuner = build_tuner(config, options, replay, self._point)
         self._shifts: deque[int] = deque(maxlen=most)  # of the windows taken
         self.score = NoteCollector(self._point.notes, self._point.sounding)
@@ -158,12 +150,12 @@ class Stream:
         if self._end_frame is not None:
             return
         self._resample()
-        self._keep_resampled(self._resampler.finish())
-        total = self._begin + len(self._samples)
+        self._buffer.append(self._resampler.finish())
+        total = self._buffer.end
         self._end_frame = max(self._schedule.frames(total), self._frames)
         self._end_blocks = max(self._blocks, self._schedule.blocks(total))
         missing = max(0, self._schedule.end_sample(self._end_blocks - 1) - total)
-        self._keep_resampled(np.zeros(missing, np.float32))
+        self._buffer.append(np.zeros(missing, np.float32))
 
     # -- windows out ------------------------------------------------------------------------------
 
@@ -199,14 +191,12 @@ class Stream:
         self._resample()
         self._blocks += count
         end = self._schedule.end_sample(self._blocks - 1)
-        self._tuner.write(self._samples[self._end - self._begin : end - self._begin])
-        self._end = end
+        self._tuner.write(self._buffer.advance(end))
         hops = self._schedule.block_frames
         step = hops * HOP
         self._shifts += [self._tuner.at(end - n * step).shift for n in reversed(range(count))]
         windows = count + min(preroll, self._blocks - count - self._first_block)
-        begin = end - WINDOW - (windows - 1) * step
-        samples = self._samples[begin - self._begin : end - self._begin]
+        samples = self._buffer.between(end - WINDOW - (windows - 1) * step, end)
         shifts = tuple(self._shifts)[-windows:]
         return PendingWindows(samples, count, hops, self.positions, windows - count, shifts)
 
@@ -243,8 +233,6 @@ class Stream:
         """End the open notes where they stand; idempotent."""
         self._closed = True
         return self._noted(self._detector.close())
-
-    # -- state ------------------------------------------------------------------------------------
 
     @property
     def incomplete(self) -> ProtocolError | None:
@@ -291,9 +279,8 @@ class Stream:
     @property
     def frames_after_pending(self) -> int:
         """What ``frames`` will be once all windows that are due have been heard."""
-        return max(
-            self._schedule.first_frame(self._blocks + self.pending_windows), self._point.frames
-        )
+        pending = self._schedule.first_frame(self._blocks + self.pending_windows)
+        return max(pending, self._point.frames)
 
     @property
     def processed_samples(self) -> int:
@@ -352,13 +339,7 @@ class Stream:
         if self._chunks:
             chunks, self._chunks = self._chunks, []
             samples = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
-            self._keep_resampled(self._resampler.process(samples))
-
-    def _keep_resampled(self, samples: NDArray[np.float32]) -> None:
-        """A new array: windows that were taken stay as they are."""
-        first = self._end - self._kept
-        kept = self._samples[first - self._begin :]
-        self._samples, self._begin = np.concatenate([kept, samples]), first
+            self._buffer.append(self._resampler.process(samples))
 
     def _noted(self, events: list[Event]) -> list[Event]:
         self.score.add(events)

@@ -1,0 +1,23 @@
+"""The latest samples of a stream."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.stream.buffer import SampleBuffer
+
+
+@given(first=st.integers(0, 50), kept=st.integers(1, 40), sizes=st.lists(st.integers(0, 30)))
+def test_windows_of_all_samples(first: int, kept: int, sizes: list[int]) -> None:
+    """Whatever the chunks: the samples between two positions, with silence before the first."""
+    samples = np.arange(1, 1 + sum(sizes), dtype=np.float32)
+    whole = np.concatenate([np.zeros(kept, np.float32), samples])  # from first - kept on
+    buffer, done, advanced = SampleBuffer(first, kept), 0, [np.zeros(0, np.float32)]
+    for size in sizes:
+        buffer.append(samples[done : done + size])
+        done += size
+        assert buffer.end == first + done
+        advanced.append(buffer.advance(buffer.end).copy())
+        window = buffer.between(buffer.end - kept, buffer.end)
+        np.testing.assert_array_equal(window, whole[done : done + kept])
+    np.testing.assert_array_equal(np.concatenate(advanced), samples)

@@ -22,7 +22,7 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Inputs of `make fuzz`, all targets together.
-INPUTS ?= 105000
+INPUTS ?= 200000
 
 .PHONY: fuzz load lock sbom audit help serve test lint lint-page format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate clean
 
@@ -35,7 +35,7 @@ serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PO
 test: lint ## format check, lint, types, tests
 	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-fuzz: $(VENV)/.installed-dev ## INPUTS=105000 random inputs to protocol, parser and decoders
+fuzz: $(VENV)/.installed-dev ## INPUTS=200000 random inputs to protocol, parser and decoders
 	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q
 
 lint: $(VENV)/.installed-dev ## format check, lint and types

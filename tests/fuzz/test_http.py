@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from service.access.problems import MEDIA_TYPE
 from service.protocol.errors import ErrorCode
 from tests.fuzz.conftest import inputs
-from tests.fuzz.test_decoder import WHOLE, damaged
+from tests.fuzz.test_decoder import FILE
 from tests.service.apps import serving
 
 # Whatever is asked, these are faults of ours.
@@ -40,7 +40,6 @@ REQUESTS = st.fixed_dictionaries(
         "content": BODY,
     }
 )
-FILE = st.sampled_from(WHOLE) | damaged() | st.binary(max_size=200)
 UPLOADS = st.fixed_dictionaries(
     {
         "method": st.just("POST"),

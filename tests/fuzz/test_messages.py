@@ -60,14 +60,14 @@ def check(error: ProtocolError) -> None:
 
 
 @pytest.mark.timeout(3600)
-@inputs(few=150, share=0.57)
+@inputs(few=150, share=0.28)
 @given(TEXTS)
 def test_a_text_is_a_message_or_a_complaint(text: str) -> None:
     read(lambda: parse_message(text))
 
 
 @pytest.mark.timeout(3600)
-@inputs(few=100, share=0.25)
+@inputs(few=100, share=0.14)
 @given(QUERY | QUERY.map(WHOLE.__add__))
 def test_a_query_is_a_start_or_a_complaint(query: list[tuple[str, str]]) -> None:
     read(lambda: parse_query(query))

@@ -41,6 +41,7 @@ LAYERS = [
     ["training.presets"],
     ["training.evaluation"],
     ["training.shipping"],
+    ["training.fine_tune"],
     ["training.run", "training.evaluate"],
     ["training.seeds"],
 ]

@@ -107,6 +107,11 @@ def _real_passage(recordings: list[RealRecording], index: int, seconds: float, r
     recording = recordings[index % len(recordings)]
     length = min(len(recording.audio), int(seconds * SAMPLE_RATE))
     start = int(rng.integers(len(recording.audio) - length + 1))
+    return recorded_passage(recording, start, length)
+
+
+def recorded_passage(recording: RealRecording, start: int, length: int) -> Passage:
+    """Cut ``length`` samples of a recording from sample ``start``."""
     audio, notes, unknown = recording.part(start, length)
     before = notes.where(notes.onset < 0)  # their onsets are not in the excerpt
     if recording.approximate:

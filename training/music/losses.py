@@ -117,6 +117,9 @@ class DistillationConfig:
     """Share of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
 
 
+MIN_ONSET = 0.3  # minimum onset probability at which a prediction has an instrument
+
+
 class Teacher:
     """Larger network whose predictions become targets of a smaller one. They contain more than the
     labels, such as the uncertainty of a note (Hinton et al., 2015). Cross-entropy is linear in
@@ -138,11 +141,7 @@ class Teacher:
 
     def mixed(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
         """Mix the teacher's predictions for windows, (batch, samples), into their labels."""
-        if self._device != audio.device:
-            self._device = audio.device
-            self._network.to(audio.device).compute_in(fastest_dtype(audio.device))
-        taught = self._network.predict(audio[:, -self._samples :]).float()  # without gradients
-        rows = {head: taught[:, row] for row, head in enumerate(self._network.config.heads)}
+        rows = self._predictions(audio)
         targets = {
             name: torch.lerp(getattr(labels, name), rows[name], self._share)
             for name in DISTILLED_HEADS
@@ -151,3 +150,25 @@ class Teacher:
         if "velocity" in targets:  # 0 where no note begins or its velocity is unknown
             targets["velocity"] *= labels.velocity > 0
         return labels._replace(**targets)
+
+    def replaced(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
+        """Replace all labels of windows, (batch, samples), by the teacher's predictions. Notes get
+        the likeliest instrument at their onsets."""
+        rows = self._predictions(audio)
+        new = {name: rows[name] for name in DISTILLED_HEADS if name in rows}
+        if "pedal" in rows:
+            new["pedal"] = rows["pedal"].amax(dim=2)  # all pitches of the network's range are equal
+        classes = [rows[head] for head in INSTRUMENT_HEADS if head in rows]
+        if classes:
+            best = torch.stack(classes).argmax(dim=0).float() + 1
+            new["instrument"] = best * (rows["onset"] > MIN_ONSET)
+        unknown = torch.zeros_like(labels.frame_unknown)
+        return labels._replace(frame_unknown=unknown, onset_unknown=unknown, **new)
+
+    def _predictions(self, audio: Tensor) -> dict[str, Tensor]:
+        """Return probabilities, (batch, FRAMES, PITCHES), by head, without gradients."""
+        if self._device != audio.device:
+            self._device = audio.device
+            self._network.to(audio.device).compute_in(fastest_dtype(audio.device))
+        predicted = self._network.predict(audio[:, -self._samples :]).float()
+        return {head: predicted[:, row] for row, head in enumerate(self._network.config.heads)}

@@ -10,7 +10,7 @@ with start and end in seconds, row for row with ``notes/STEM.csv``, relative to 
 import csv
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -153,18 +153,18 @@ class Collection:
     unlabelled: list[Path] = field(default_factory=list)  # audio without labels
 
 
-def read_collection(folder: Path) -> Collection:
+def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
     """Read all recordings below a folder. Recordings with unreadable labels become failures. Raises
-    LabelError if the folder has no audio, or none with labels."""
+    LabelError if the folder has no audio, or none with labels. suffixes: those of audio files."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        for suffixes, found in ((AUDIO, audio), (MIDI | TABLES, labels)):
-            if path.suffix.lower() in suffixes:
+        for kinds, found in ((suffixes, audio), (MIDI | TABLES, labels)):
+            if path.suffix.lower() in kinds:
                 found.setdefault(path.stem, []).append(path)
     if not audio:
         what = f"below {folder}" if folder.is_dir() else f", {folder} is not a folder"
-        raise LabelError(f"no audio ({', '.join(sorted(AUDIO))}) {what}")
+        raise LabelError(f"no audio ({', '.join(sorted(suffixes))}) {what}")
     if not labels.keys() & audio.keys():
         raise LabelError(f"no audio with labels of the same stem below {folder}")
     collection = Collection(str(folder), [], {})

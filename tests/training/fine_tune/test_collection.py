@@ -1,0 +1,132 @@
+"""Own recordings: which labels fit, what is left out, and the split."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from model.config import SAMPLE_RATE
+from service.engine.local import LocalEngine
+from tests.fakes import FAKE_PITCHES, FakeTranscriber, play
+from tests.training.conftest import write_midi
+from training.fine_tune.collection import (
+    Own,
+    at_concert_pitch,
+    read_own,
+    split,
+    tuning_cents,
+)
+from training.music.notes import notes_of
+from training.music.real import RealRecording
+
+RNG = np.random.default_rng(3)
+GAPS = RNG.uniform(0.25, 0.7, 24)
+ONSETS = 0.5 + np.cumsum(GAPS)
+PLAYED = [
+    (FAKE_PITCHES[int(pitch)], float(onset), float(onset) + 0.2)
+    for pitch, onset in zip(RNG.integers(0, 4, len(ONSETS)), ONSETS, strict=True)
+]
+LENGTH_S = float(ONSETS[-1]) + 1
+RATE_HZ = 22_050
+
+
+def write_labels(path: Path, notes: list[tuple[int, float, float]], shift_s: float = 0.0) -> None:
+    lines = [f"{on + shift_s}\t{off + shift_s}\t{pitch}" for pitch, on, off in notes]
+    path.write_text("\n".join(lines))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    audio = play(PLAYED, LENGTH_S, RATE_HZ)
+    for name in ("late", "score", "wrong"):
+        soundfile.write(tmp_path / f"{name}.flac", audio, RATE_HZ)
+    soundfile.write(tmp_path / "fits.mp3", audio, RATE_HZ)
+    soundfile.write(tmp_path / "clipped.wav", np.clip(100 * audio, -1, 1), RATE_HZ)
+    soundfile.write(tmp_path / "silent.wav", 0 * audio, RATE_HZ)
+    soundfile.write(tmp_path / "short.wav", audio[: 2 * RATE_HZ], RATE_HZ)
+    soundfile.write(tmp_path / "bare.wav", audio, RATE_HZ)
+    (tmp_path / "broken.m4a").write_bytes(b"no audio")
+    for name in ("fits", "clipped", "silent", "short", "broken"):
+        write_labels(tmp_path / f"{name}.tsv", PLAYED)
+    write_labels(tmp_path / "late.csv", PLAYED, shift_s=0.3)
+    # The written rhythm is even and 1.5 times faster.
+    even = [(0.3 * i, 0.3 * i + 0.2, pitch, 64) for i, (pitch, _, _) in enumerate(PLAYED)]
+    write_midi(tmp_path / "score.mid", [(40, even)])
+    other = np.random.default_rng(9).uniform(0, LENGTH_S, 40)
+    write_labels(tmp_path / "wrong.tsv", [(60, float(t), float(t) + 0.1) for t in sorted(other)])
+    return tmp_path
+
+
+def test_labels_of_performances_and_scores_are_told_apart(folder: Path) -> None:
+    with LocalEngine(FakeTranscriber()) as computer:
+        collection = read_own(folder, computer)
+    fits, late, score = collection.recordings
+    assert [own.kind for own in (fits, late, score)] == ["performance", "performance", "score"]
+    played_s = np.array([onset for _, onset, _ in PLAYED])
+    for own in (fits, late, score):
+        assert own.recording.notes.onset == pytest.approx(played_s, abs=0.03)
+        assert len(own.recording.audio) == pytest.approx(LENGTH_S * SAMPLE_RATE, abs=2000)
+        assert own.support > 0.9
+        assert not own.recording.notes.velocity.any()  # none in the labels
+    assert fits.shift_s == 0
+    assert late.shift_s == pytest.approx(-0.3, abs=0.02)
+    assert len(score.recording.unknown)
+    assert len(collection.unlabelled) == 1
+    reasons = {
+        "broken": "",
+        "clipped": "clipped",
+        "short": "shorter than 5 s",
+        "silent": "silent",
+        "wrong": "the labels do not fit",
+    }
+    assert sorted(collection.left_out) == sorted(reasons)
+    table = collection.table()
+    for name, reason in reasons.items():
+        assert reason in collection.left_out[name]
+        assert f"left out: {collection.left_out[name]}" in table
+    assert "labels shifted by -" in table
+
+
+def own(name: str, seconds: float, pitch: float = 69) -> Own:
+    audio = np.rint(32767 * play([(pitch, 0, seconds)], seconds, SAMPLE_RATE)).astype(np.int16)
+    onset = np.arange(0.5, seconds - 0.5)
+    notes = notes_of(onset, onset + 0.8, np.full(len(onset), round(pitch)))
+    cents = tuning_cents(audio)
+    recording = RealRecording(name, audio, notes, np.zeros((0, 4)))
+    return Own(recording, "performance", 1.0, 0.0, cents)
+
+
+def test_recordings_are_in_one_part_of_the_split() -> None:
+    recordings = [own(str(i), 6.0) for i in range(7)]
+    parts = split(recordings, seed=1)
+    assert parts.by == "recording"
+    names = [[one.recording.name for one in part] for part in parts[:3]]
+    assert list(map(len, names)) == [5, 1, 1]
+    assert sorted(sum(names, [])) == list("0123456")
+    assert split(recordings, seed=1) == parts
+    assert split(recordings, seed=2) != parts
+
+
+def test_one_recording_is_split_by_time() -> None:
+    parts = split([own("one", 20.0)], seed=1)
+    assert parts.by == "time"
+    lengths = [len(part[0].recording.audio) / SAMPLE_RATE for part in parts[:3]]
+    assert lengths == pytest.approx([12, 4, 4], abs=0.01)
+    # At 12.5 s in the recording a note starts: 0.5 s in its second part.
+    assert 0.5 in np.round(parts.choose[0].recording.notes.onset, 2)
+    with pytest.raises(ValueError, match="no recording"):
+        split([], seed=1)
+
+
+def test_recordings_in_another_tuning_are_retuned() -> None:
+    sharp = own("sharp", 8.0, pitch=69.3)
+    assert sharp.cents == pytest.approx(30, abs=2)
+    retuned = at_concert_pitch(sharp)
+    assert tuning_cents(retuned.audio) == pytest.approx(0, abs=2)
+    assert len(retuned.audio) == pytest.approx(8 * 2 ** (0.3 / 12) * SAMPLE_RATE, rel=1e-3)
+    assert retuned.notes.onset[-1] == pytest.approx(
+        7.5 * 2 ** (0.3 / 12) - 2 ** (0.3 / 12), rel=0.1
+    )
+    near = own("near", 8.0, pitch=69.1)
+    assert at_concert_pitch(near) is near.recording

@@ -1,0 +1,1 @@
+"""Fine-tuning of shipped weights on a folder of one's own recordings."""

@@ -1,0 +1,210 @@
+"""Fine-tune weights on your own recordings.
+
+    python -m training.fine_tune FOLDER --out runs/harmonica
+    rse-transcribe song.wav --model runs/harmonica/harmonica.safetensors
+
+FOLDER holds recordings in any format that the service reads, each with labels of the same name: a
+MIDI file or a table of notes (onset s, offset s, pitch and optionally velocity and program). Labels
+may be of the performance, or a score, which is aligned with the recording. Recordings that do not
+pass the checks are listed with the reason.
+
+The weights are trained on about 60 % of the recordings. The interpolation between initial and tuned
+weights and the settings of the note tracker are chosen on 20 %, and the accuracy before and after
+is reported on the last 20 %. Half of every batch keeps the network from forgetting other music
+(--kept-share): audio rendered from --rendered FOLDER (training/README.md), or without it, variants
+of your recordings and recordings without labels in FOLDER. Only with --rendered is the accuracy on
+other instruments measured, and a loss prevented.
+
+OUT receives the weights OUT/NAME.safetensors with their card NAME.json, and report.json. NAME is
+the name of OUT. Ctrl-C stops and saves; --resume continues.
+"""
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from model.commands import documented_parser, write_whole
+from model.storage import WeightsError, load, save_weights
+from model.transcriber import TranscriptionModel
+from service.engine.local import LocalEngine
+from training.fine_tune import choose
+from training.fine_tune.collection import OwnCollection, Split, at_concert_pitch, read_own, split
+from training.fine_tune.task import OWN, FineTuneTask
+from training.loop.loop import LoopConfig, Trainer
+from training.loop.run_folder import STATE, warm_start
+from training.music.families import Passage, validation_passages
+from training.music.losses import DistillationConfig
+from training.music.synth.config import CACHE, SynthConfig
+from training.music_task import MusicConfig
+from training.shipping.tune import SEED
+
+PROG = "python -m training.fine_tune"
+CONFIG, REPORT = "fine_tune.json", "report.json"
+TEACHER_SHARE = 0.5  # of the initial weights' predictions in the targets of rendered audio
+CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # of each family
+FAMILY_S = 12.0  # length of each
+SAVED = ("folder", "model", "rendered", "labels", "steps", "kept_share", "learning_rate", "seed")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
+        signal.signal(stop, signal.default_int_handler)
+    try:
+        fine_tune(_options(arguments))
+    except (ArithmeticError, OSError, ValueError) as error:
+        print(f"{PROG}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{PROG}: interrupted; nothing new is saved", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    """Parse the command line. A resumed run has the saved options. Raises WeightsError if the
+    folder holds a run and ``--resume`` is missing, or the other way round."""
+    parser = documented_parser("training.fine_tune", __doc__)
+    add = parser.add_argument
+    add("folder", type=Path, nargs="?", help="recordings with labels")
+    add("--out", type=Path, required=True, help="folder of the run")
+    add("--model", default="live", help="initial weights: a shipped name or a .safetensors file")
+    add("--rendered", type=Path, help="data for rendered audio, as in DIR/synth")
+    kinds = ("auto", "performance", "score")
+    add("--labels", choices=kinds, default="auto", help="what the labels describe")
+    add("--steps", type=int, default=1000, help="optimiser steps of 16 windows (%(default)s)")
+    text = "share of the windows that keep the network from forgetting (%(default)s)"
+    add("--kept-share", type=float, default=0.5, help=text)
+    add("--learning-rate", type=float, default=2e-4, help="peak (%(default)s)")
+    add("--seed", type=int, default=1, help="of the split and the training (%(default)s)")
+    add("--max-minutes", type=float, default=0.0, help="save and stop training after this time")
+    add("--resume", action="store_true", help="continue the run in the folder")
+    options = parser.parse_args(arguments)
+    path = options.out / CONFIG
+    if options.resume:
+        if not path.is_file():
+            raise WeightsError(f"nothing to resume: no {path}")
+        for name, value in json.loads(path.read_text()).items():
+            setattr(options, name, value)
+        options.folder = Path(options.folder)
+        options.rendered = Path(options.rendered) if options.rendered else None
+        return options
+    if options.folder is None:
+        parser.error("FOLDER is required")
+    if not 0 <= options.kept_share < 1:
+        parser.error(f"--kept-share {options.kept_share} is not in [0, 1)")
+    if (options.out / STATE).exists():
+        raise WeightsError(f"{options.out} already holds a run: --resume it, or choose another")
+    values = {name: getattr(options, name) for name in SAVED}
+    write_whole(path, json.dumps(values, indent=1, default=str).encode())
+    return options
+
+
+def fine_tune(options: argparse.Namespace) -> None:
+    """Read, train, choose and report. Stops after training if it was interrupted."""
+    initial = load(options.model, dtype=torch.float32)
+    if not {"frame", "onset"} <= set(initial.config.heads):
+        raise WeightsError(f"{options.model} has no onset head: fine-tune live, light or accurate")
+    with LocalEngine(initial) as computer:
+        collection = read_own(options.folder, computer, options.labels)
+    print(collection.table(), flush=True)
+    parts = split(collection.recordings, options.seed)
+    print(_described(parts), flush=True)
+    families: dict[str, list[Passage]] = {}
+    synth = SynthConfig(options.rendered or Path("none"), CACHE)
+    if options.rendered:
+        families = validation_passages(synth, CHOOSE_PASSAGES, FAMILY_S, SEED)
+    passages = {OWN: choose.own_passages(parts.choose), **families}
+    trainer = _trainer(options, initial, collection, parts, passages)
+    trainer.run()
+    if trainer.progress < 1:
+        print(f"stopped at step {trainer.step} of {options.steps}: continue with --resume")
+        return
+    tuned = load(options.out / "last.safetensors", dtype=torch.float32)
+    factor, scores = choose.choose_factor(initial, tuned, passages)
+    print(f"factor of the tuned weights: {factor:g}")
+    network = choose.interpolated(initial, tuned, factor)
+    settings = choose.choose_settings(network, passages)
+    if options.rendered:
+        families = validation_passages(synth, TEST_PASSAGES, FAMILY_S)
+    tested = {OWN: choose.own_passages(parts.test), **families}
+    path = options.out / f"{options.out.resolve().name}.safetensors"
+    card = {
+        **tuned.card,
+        "name": path.stem,
+        "config": replace(initial.config, name=path.stem).to_json(),
+        "tracker": asdict(settings),
+        "sources": initial.card.get("sources", {}),
+    }
+    save_weights(network, card, path, half=True)
+    before = choose.figures(initial, tested)
+    rows = choose.comparison(before, choose.figures(load(path, dtype=torch.float32), tested))
+    print(choose.table(rows))
+    report = {
+        "initial": options.model,
+        "factor": factor,
+        "scores_by_factor": scores,
+        "recordings": {
+            name: [own.recording.name for own in getattr(parts, name)]
+            for name in ("train", "choose", "test")
+        },
+        "split_by": parts.by,
+        "left_out": collection.left_out,
+        "comparison": rows,
+    }
+    write_whole(options.out / REPORT, json.dumps(report, indent=1).encode())
+    save_weights(network, {**card, "fine_tuned": report}, path, half=True)
+    print(f"{path} holds the weights: rse-transcribe --model {path}, or RSE_MODEL={path}")
+
+
+def _described(parts: Split) -> str:
+    names = [f"{len(part)}" for part in (parts.train, parts.choose, parts.test)]
+    if parts.by == "time":
+        return "split by time: 60 % to train, 20 % to choose, 20 % to test"
+    return f"split by recording: {names[0]} to train, {names[1]} to choose, {names[2]} to test"
+
+
+def _trainer(
+    options: argparse.Namespace,
+    initial: TranscriptionModel,
+    collection: OwnCollection,
+    parts: Split,
+    passages: dict[str, list[Passage]],
+) -> Trainer:
+    """Return the trainer, at the start or where the saved run stopped."""
+    config = MusicConfig(
+        model=initial.config,
+        synth=SynthConfig(options.rendered or Path("none"), CACHE),
+        batch_size=16,
+        distillation=DistillationConfig(options.model, TEACHER_SHARE),
+    )
+    own = [at_concert_pitch(one) for one in parts.train]
+    rendered = options.rendered is not None
+    task = FineTuneTask(config, own, collection.unlabelled, passages, options.kept_share, rendered)
+    assert isinstance(task.network, TranscriptionModel)
+    loop = LoopConfig(
+        steps=options.steps,
+        learning_rate=options.learning_rate,
+        average=0.99,
+        validate_steps=max(1, options.steps // 4),
+        max_minutes=options.max_minutes,
+        seed=options.seed,
+    )
+    earlier: list[dict[str, Any]] = (
+        [] if options.resume else warm_start(task.network, options.model)
+    )
+    trainer = Trainer(task, loop, options.out, earlier)
+    if (options.out / STATE).exists():
+        trainer.resume()
+    return trainer
+
+
+if __name__ == "__main__":
+    sys.exit(main())

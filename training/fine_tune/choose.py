@@ -1,0 +1,182 @@
+"""What is chosen after training: the interpolation of the weights, and the note tracker's settings.
+
+Between the initial and the tuned weights a straight line often holds weights that keep the
+accuracy of the first on everything else and most of the gain of the second (WiSE-FT, Wortsman et
+al., CVPR 2022, arXiv:2109.01903).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from model.config import INSTRUMENTS, SAMPLE_RATE
+from model.transcriber import TranscriptionModel
+from service.engine.local import LocalEngine
+from service.notes.tracker_settings import TrackerSettings
+from training.evaluation.real import interval
+from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
+from training.fine_tune.collection import Own
+from training.fine_tune.task import OWN
+from training.music.families import FAMILIES, Passage, recorded_passage
+from training.music.metrics import FIGURES, estimated_notes
+from training.music.transcribe import transcribe_array
+from training.shipping.evidence import STREAM, Evidence, PredictedPassage, predict_passages
+from training.shipping.tune import settings_by_evidence
+
+FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0)  # 0: the initial weights, 1: the tuned weights
+MAX_FAMILY_LOSS = 0.005  # in the mean score of the validation families
+NEGLIGIBLE = 0.005  # gain on the own recordings for which the factor does not increase
+PASSAGE_S = 20.0
+MIN_PASSAGE_S = 1.0
+FALSE_NOTES = "false_notes_min"
+
+Passages = Mapping[str, Sequence[Passage]]
+Figures = dict[str, list[dict[str, float]]]  # figures of each passage, by group
+
+
+def own_passages(recordings: Sequence[Own]) -> list[Passage]:
+    """Cut recordings into passages of at most PASSAGE_S."""
+    return [
+        recorded_passage(own.recording, start, min(length, len(own.recording.audio) - start))
+        for length in (int(PASSAGE_S * SAMPLE_RATE),)
+        for own in recordings
+        for start in range(0, len(own.recording.audio), length)
+        if len(own.recording.audio) - start >= MIN_PASSAGE_S * SAMPLE_RATE
+    ]
+
+
+def interpolated(
+    initial: TranscriptionModel, tuned: TranscriptionModel, factor: float
+) -> TranscriptionModel:
+    """Return a network with weights between two, in float32."""
+    between = TranscriptionModel(initial.config, initial.card).eval()
+    old, new = initial.state_dict(), tuned.state_dict()
+    between.load_state_dict(
+        {name: torch.lerp(old[name].float(), new[name].float(), factor) for name in old}
+    )
+    return between
+
+
+def choose_factor(
+    initial: TranscriptionModel, tuned: TranscriptionModel, passages: Passages
+) -> tuple[float, dict[float, dict[str, float]]]:
+    """Return the factor of the interpolation, and the mean scores by factor and group.
+
+    The families other than OWN may lose MAX_FAMILY_LOSS in their mean. Of the factors that
+    remain, the smallest is chosen whose score on the own recordings is NEGLIGIBLY less than the
+    best.
+    """
+    settings = TrackerSettings.from_card(initial.card)
+    table = {}
+    for factor in FACTORS:
+        predicted = predict_passages(interpolated(initial, tuned, factor), passages)
+        table[factor] = {
+            group: float(np.mean([one.score(settings) for one in some]))
+            for group, some in predicted.items()
+        }
+    others = [group for group in table[0.0] if group != OWN]
+    lost = {
+        factor: float(np.mean([table[0.0][group] - scores[group] for group in others] or [0.0]))
+        for factor, scores in table.items()
+    }
+    allowed = [factor for factor in FACTORS if lost[factor] <= MAX_FAMILY_LOSS]
+    best = max(table[factor].get(OWN, 0.0) for factor in allowed)
+    return next(f for f in allowed if table[f].get(OWN, 0.0) >= best - NEGLIGIBLE), table
+
+
+def choose_settings(network: TranscriptionModel, passages: Passages) -> TrackerSettings:
+    """Return the card's settings, corrected for the family of the own instrument
+    (``training.shipping.tune``). Unchanged for an instrument of no family, and with fewer than
+    two passages with notes."""
+    predicted = predict_passages(network, passages)
+    own = predicted.pop(OWN, [])
+    start = TrackerSettings.from_card(network.card)
+    family = detected_family(own, start)
+    if family is None or len(own) < 2:
+        return start
+    halves = {family: own[::2]}, {family: own[1::2]}
+    rendered = {family: predicted[family]} if family in predicted else {}
+    return settings_by_evidence(Evidence(rendered, halves), start)
+
+
+def detected_family(own: Sequence[PredictedPassage], settings: TrackerSettings) -> str | None:
+    """Return the family of the instrument that most detected notes have; None if it has none."""
+    counts = Counter(
+        number for one in own for number in one.detected_notes(settings).instrument.tolist()
+    )
+    name = INSTRUMENTS[number] if counts and (number := counts.most_common(1)[0][0]) >= 0 else ""
+    return next((family for family, (classes, _) in FAMILIES.items() if name in classes), None)
+
+
+def figures(network: TranscriptionModel, passages: Passages) -> Figures:
+    """Return the figures of every passage through the service's pipeline: the F1 of frames, onsets
+    and onsets with offsets, or false notes per minute where there is nothing to detect."""
+    found: Figures = {}
+    with LocalEngine(network) as computer:
+        for group, some in passages.items():
+            found[group] = [_figures(computer, passage) for passage in some]
+    return found
+
+
+def _figures(computer: LocalEngine, passage: Passage) -> dict[str, float]:
+    audio, rate = passage.audio, passage.sample_rate
+    notes = estimated_notes(transcribe_array(audio, rate, computer, STREAM).notes)
+    truth = truth_of(passage)
+    if not len(truth.notes):
+        return {FALSE_NOTES: 60 * len(notes) * rate / len(audio)}
+    scores = (
+        labelled_frame_f1(truth, notes),
+        labelled_f1(truth, notes),
+        labelled_f1(truth, notes, offsets=True),
+    )
+    return dict(zip(FIGURES[1:], scores, strict=True))
+
+
+def comparison(before: Figures, after: Figures) -> list[dict[str, Any]]:
+    """Return rows of ``group``, ``figure``, number of ``passages``, the means ``before`` and
+    ``after``, their ``difference`` and its 95 % bootstrap ``interval`` over the passages. The last
+    rows pool all families."""
+    families = [group for group in before if group != OWN]
+    groups = {group: [group] for group in before}
+    if families:
+        groups["all families"] = families
+    rows = []
+    for name, members in groups.items():
+        for figure in (*FIGURES[1:], FALSE_NOTES):
+            old, new = (
+                [one[figure] for group in members for one in every[group] if figure in one]
+                for every in (before, after)
+            )
+            if old:
+                gains = np.subtract(new, old).tolist()
+                rows.append(
+                    {
+                        "group": name,
+                        "figure": figure,
+                        "passages": len(old),
+                        "before": float(np.mean(old)),
+                        "after": float(np.mean(new)),
+                        "difference": float(np.mean(gains)),
+                        "interval": interval(gains),
+                    }
+                )
+    return rows
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Format a comparison."""
+    lines = [
+        f"{'':20}{'figure':18}{'passages':>9}{'before':>8}{'after':>8}{'gain':>8}"
+        "   95 % interval over passages"
+    ]
+    for row in rows:
+        ends = row["interval"]
+        between = f"{ends[0]:+.3f} to {ends[1]:+.3f}" if ends else "-"
+        lines.append(
+            f"{row['group']:20}{row['figure']:18}{row['passages']:9}{row['before']:8.3f}"
+            f"{row['after']:8.3f}{row['difference']:+8.3f}   {between}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,277 @@
+"""Recordings to fine-tune on, with checked labels.
+
+Labels are MIDI files or tables of notes with the stem of their recording. They describe the
+performance, or they are a score, which is aligned with the recording. Which of both is decided by
+the onsets that the initial weights detect: with the labels of a performance, many of them lie at
+labelled notes, everywhere in the recording and at one constant shift.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
+from tqdm import tqdm
+
+from model.config import HOP, SAMPLE_RATE
+from model.instruments import UNKNOWN
+from rse_transcribe.files import SUFFIXES
+from service.audio.decode import AudioDecoder
+from service.audio.tuning import BLOCK, TOLERANCE_CENTS, Tuner
+from service.engine.local import LocalEngine
+from service.notes.frames import peaks
+from service.protocol.faults import ProtocolError
+from training.arrays import F32, Bools
+from training.music.aligner import FOUND, HEARD_EARLY_S, align
+from training.music.notes import Notes, nearest
+from training.music.real import RealRecording, uncertain_regions
+from training.music.recordings import PCM_SCALE, Recording, read_collection
+from training.music.transcribe import transcribe_array
+
+MIN_S, MAX_S = 5.0, 3600.0  # length of a recording
+MIN_NOTES = 8
+MIN_PEAK = 1e-3  # relative to full scale; below it a recording is silent
+MAX_CLIPPED = 0.02  # share of the samples at the peak; a sine has 0.014
+MAX_SHIFT_S = 2.0  # of the labels of a performance
+MIN_SHIFT_S = 0.04  # smaller shifts may be the detector's
+NEAR_S = 0.05  # distance from a label within which a detected onset supports it
+MIN_CONTRAST = 0.2
+"""Minimum share of supported labels of a performance, above the share at wrong shifts."""
+QUARTER_CONTRAST = 0.4  # minimum contrast of every quarter, as a share of the overall contrast
+SURE_SUPPORT = 0.6  # share of supported labels above which no alignment as a score is tried
+SCORE_GAIN = 0.25  # by which an alignment as a score must support more notes than the labels' times
+MIN_ALIGNED = 0.5  # minimum share of a score's notes that are detected where they were aligned
+MIN_AGREEMENT = 0.15  # of the spectral peaks, below which the tuning is unknown
+
+Kind = Literal["auto", "performance", "score"]
+
+
+class UnfitError(ValueError):
+    """Recording that is left out, and why."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """A recording that passed the checks."""
+
+    recording: RealRecording  # in its own tuning
+    kind: Kind  # "performance" or "score"
+    support: float  # share of the labelled notes whose onset is detected
+    shift_s: float  # added to the labels
+    cents: float  # tuning above A4 = 440 Hz
+
+
+@dataclass(frozen=True)
+class OwnCollection:
+    """The recordings of a folder, sorted by name."""
+
+    recordings: list[Own] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)  # reasons by name
+    unlabelled: list[NDArray[np.int16]] = field(default_factory=list)  # audio at SAMPLE_RATE
+
+    def table(self) -> str:
+        """Format one line for each recording."""
+        lines = [
+            f"{'recording':32}{'seconds':>8}{'notes':>7}{'labels':>13}{'detected':>10}  tuning"
+        ]
+        for own in self.recordings:
+            shift = f", labels shifted by {1000 * own.shift_s:+.0f} ms" if own.shift_s else ""
+            one = own.recording
+            lines.append(
+                f"{one.name[:31]:32}{len(one.audio) / SAMPLE_RATE:8.1f}{len(one.notes):7}"
+                f"{own.kind:>13}{own.support:>9.0%}   {own.cents:+.0f} cents{shift}"
+            )
+        lines += [f"{name[:31]:32}left out: {reason}" for name, reason in self.left_out.items()]
+        if self.unlabelled:
+            lines.append(f"{len(self.unlabelled)} recordings without labels: only for distillation")
+        return "\n".join(lines)
+
+
+def read_own(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> OwnCollection:
+    """Read and check all recordings below a folder. Raises LabelError if it has no audio, or none
+    with labels."""
+    collection = read_collection(folder, SUFFIXES)
+    found = OwnCollection(left_out=dict(collection.failures))
+    for recording in tqdm(collection.recordings, "reading", unit="recording"):
+        try:
+            found.recordings.append(_checked(recording, computer, kind))
+        except (UnfitError, ProtocolError) as error:
+            found.left_out[recording.name] = str(error)
+    for path in collection.unlabelled:
+        try:
+            found.unlabelled.append(_at_model_rate(*_decoded(path)))
+        except ProtocolError as error:
+            found.left_out[path.name] = str(error)
+    return found
+
+
+def _decoded(path: Path) -> tuple[F32, int]:
+    """Return mono samples and their rate in Hz. Raises ProtocolError."""
+    with path.open("rb") as file, AudioDecoder(file, MAX_S) as decoder:
+        return np.concatenate([*decoder]), decoder.audio.sample_rate_hz
+
+
+def _at_model_rate(samples: F32, rate: int) -> NDArray[np.int16]:
+    resampled = PCM_SCALE * soxr.resample(samples, rate, SAMPLE_RATE)
+    return np.clip(np.rint(resampled), -PCM_SCALE, PCM_SCALE).astype(np.int16)
+
+
+def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
+    """Raises UnfitError, and ProtocolError for audio that cannot be decoded."""
+    samples, rate = _decoded(recording.audio)
+    notes, length_s = recording.notes, len(samples) / rate
+    peak = float(np.abs(samples).max())
+    clipped = float(np.mean(np.abs(samples) >= 0.999 * peak))
+    if length_s < MIN_S:
+        raise UnfitError(f"shorter than {MIN_S:g} s")
+    if len(notes) < MIN_NOTES:
+        raise UnfitError(f"fewer than {MIN_NOTES} labelled notes")
+    if peak < MIN_PEAK:
+        raise UnfitError("silent")
+    if clipped > MAX_CLIPPED:
+        raise UnfitError(f"clipped: {clipped:.1%} of the samples are at the peak")
+    if len(np.unique(notes.velocity)) == 1:  # so it is no velocity
+        notes = notes.moved(velocity=np.zeros(len(notes), np.float32))
+    audio = _at_model_rate(samples, rate)
+    heads = computer.config.heads
+    probabilities = transcribe_array(samples, rate, computer).probabilities
+    sounding, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
+    frame_s, cents = HOP / computer.config.sample_rate, tuning_cents(audio)
+    match = label_match(notes, onset, frame_s)
+    name, support = recording.name, match.support
+    aligned = None
+    if kind == "score" or (kind == "auto" and not (match.fits and support >= SURE_SUPPORT)):
+        aligned = align(notes, sounding, onset, frame_s)
+        aligned_support = float(aligned.detected.mean())
+        if kind == "auto" and match.fits and aligned_support < support + SCORE_GAIN:
+            aligned = None
+    if aligned is None:
+        moved = notes.shifted(match.shift_s)
+        inside = moved.onset < length_s
+        if inside.mean() < 0.5:
+            raise UnfitError("most labels are after the end of the audio: are they in seconds?")
+        one = RealRecording(name, audio, moved.where(inside), np.zeros((0, 4)))
+        return Own(one, "performance", support, match.shift_s, cents)
+    if aligned_support < MIN_ALIGNED:
+        raise UnfitError(
+            f"the labels do not fit: {support:.0%} of the notes are detected at their times, "
+            f"{aligned_support:.0%} after alignment as a score{_transposed(notes, onset)}"
+        )
+    classes = np.unique(notes.instrument)
+    written = aligned.notes.played_by(int(classes[0]) if len(classes) == 1 else UNKNOWN)
+    doubts = uncertain_regions(aligned, np.zeros(0), ornamented=False)
+    return Own(RealRecording(name, audio, written, doubts), "score", aligned_support, 0.0, cents)
+
+
+class Match(NamedTuple):
+    """How well labels fit as those of a performance."""
+
+    support: float  # share of the labelled notes whose onset is detected
+    shift_s: float  # added to the labels; 0 if it is small
+    fits: bool
+
+
+def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
+    """Compare labels with onset probabilities, [frames, PITCHES]."""
+    reach = round(NEAR_S / frame_s)
+    detected = maximum_filter1d(onset, 2 * reach + 1, axis=0) >= FOUND
+    frame = np.rint(notes.onset / frame_s).astype(int)
+    lags = np.arange(-round(MAX_SHIFT_S / frame_s), round(MAX_SHIFT_S / frame_s) + 1)
+    supported = np.stack([_at(detected, frame + lag, notes) for lag in lags])  # [lags, notes]
+    share = supported.mean(axis=1)
+    best = int(np.median(np.flatnonzero(share == share.max())))
+    contrast = supported[best] - supported.mean(axis=0)  # above chance
+    quarters = [part.mean() for part in np.array_split(contrast, 4)]
+    overall = float(contrast.mean())
+    fits = overall >= MIN_CONTRAST and min(quarters) >= QUARTER_CONTRAST * overall
+    at_s = notes.onset + lags[best] * frame_s
+    peak, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
+    shift_s = float(lags[best] * frame_s)
+    if len(peak):
+        peak_s = np.asarray((peak + 1) * frame_s, np.float64)
+        near = nearest(peak_s, pitch, at_s, notes.pitch.astype(np.int64), NEAR_S)
+        late_s = (peak_s[near] - at_s)[near >= 0]
+        shift_s += float(np.median(late_s)) + HEARD_EARLY_S if len(late_s) else 0.0
+    return Match(float(share[best]), shift_s if abs(shift_s) >= MIN_SHIFT_S else 0.0, fits)
+
+
+def _at(detected: Bools, frame: NDArray[np.int_], notes: Notes) -> Bools:
+    """Return for each note [n] whether its pitch is detected at its frame."""
+    inside = (frame >= 0) & (frame < len(detected))
+    return inside & detected[np.clip(frame, 0, len(detected) - 1), notes.pitch]
+
+
+def _transposed(notes: Notes, onset: F32) -> str:
+    """Return a hint for an error message if the labels seem transposed."""
+    written = np.bincount(notes.pitch, minlength=onset.shape[1]).astype(float)
+    sounding = (onset >= FOUND).sum(axis=0).astype(float)
+    fit = {step: float(written @ np.roll(sounding, -step)) for step in range(-12, 13)}
+    best = max(fit, key=lambda step: fit[step])
+    clear = best and fit[best] > 1.3 * fit[0]
+    return f"; the music may sound {best:+d} semitones from its labels" if clear else ""
+
+
+def tuning_cents(audio: NDArray[np.int16]) -> float:
+    """Return how far the first minutes of a recording are above A4 = 440 Hz; 0 if unknown."""
+    tuner = Tuner(SAMPLE_RATE, 3)
+    first = audio[: 600 * SAMPLE_RATE].astype(np.float32) / np.float32(PCM_SCALE)
+    tuner.write(first)
+    known = [tuner.at(sample) for sample in range(0, len(first), 16 * BLOCK)] + [
+        tuner.at(len(first))
+    ]
+    total = sum(complex(tuning.along, tuning.across) for tuning in known)
+    blocks = sum(tuning.blocks for tuning in known)
+    if not blocks or abs(total) < MIN_AGREEMENT * blocks:
+        return 0.0
+    return float(100 * np.angle(total) / (2 * np.pi))
+
+
+def at_concert_pitch(own: Own) -> RealRecording:
+    """Return the recording resampled to A4 = 440 Hz if it is further off than the service's
+    filterbank tolerates, because the service follows a performance's tuning."""
+    one = own.recording
+    if abs(own.cents) <= TOLERANCE_CENTS:
+        return one
+    speed = 2 ** (-own.cents / 1200)
+    source, notes, unknown = one.part(0, len(one.audio), speed)
+    audio = PCM_SCALE * soxr.resample(source, speed * SAMPLE_RATE, SAMPLE_RATE)
+    return replace(one, audio=audio.astype(np.int16), notes=notes, unknown=unknown)
+
+
+class Split(NamedTuple):
+    """Parts of the recordings: weights are trained on the first, the interpolation and the note
+    tracker's settings are chosen on the second, and only the third is reported."""
+
+    train: list[Own]
+    choose: list[Own]
+    test: list[Own]
+    by: Literal["recording", "time"]
+
+
+def split(recordings: Sequence[Own], seed: int) -> Split:
+    """Split by recording: a fifth each, at least one, to choose and to test. Fewer than three
+    recordings are split by time: 60 %, 20 % and 20 %. Raises ValueError if there are none."""
+    if not recordings:
+        raise ValueError("no recording with usable labels")
+    if len(recordings) < 3:
+        spans = (0.0, 0.6), (0.6, 0.8), (0.8, 1.0)
+        train, choose, test = ([_cut(own, *span) for own in recordings] for span in spans)
+        return Split(train, choose, test, "time")
+    order = np.random.default_rng(seed).permutation(len(recordings)).tolist()
+    held = max(1, round(len(order) / 5))
+    parts = order[2 * held :], order[:held], order[held : 2 * held]
+    train, choose, test = ([recordings[i] for i in sorted(part)] for part in parts)
+    return Split(train, choose, test, "recording")
+
+
+def _cut(own: Own, begin: float, end: float) -> Own:
+    """Return the part of a recording between two fractions of its length."""
+    one = own.recording
+    first, last = (round(fraction * len(one.audio)) for fraction in (begin, end))
+    _, notes, unknown = one.part(first, last - first)
+    cut = replace(one, audio=one.audio[first:last], notes=notes, unknown=unknown)
+    return replace(own, recording=cut)

@@ -1,0 +1,145 @@
+"""Training on one's own recordings without forgetting the rest.
+
+A part of each batch are windows of the own recordings, with their labels. The others keep the
+network from forgetting: windows of rendered audio, or variants of the own recordings, at other
+pitches and speeds and mixed with each other. The targets of these are the predictions of the
+initial weights (Li and Hoiem, "Learning without Forgetting", 2016), on rendered audio mixed with
+its labels.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import soxr
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.config import SAMPLE_RATE, WINDOW
+from model.transcriber import TranscriptionModel
+from training.arrays import F32, Rng
+from training.music.families import Passage, Windows, family_windows
+from training.music.losses import heads_loss
+from training.music.notes import joined
+from training.music.real import RealRecording
+from training.music.recordings import PCM_SCALE
+from training.music.synth.augment import Degradation, Surroundings, augment
+from training.music.synth.dataset import Batch, Excerpt, empty_batch, synth_stream
+from training.music.synth.excerpts import recorded_excerpt
+from training.music.synth.render import Rendered
+from training.music.targets import Targets
+from training.music_task import HIGHEST, LOWEST, MusicConfig, MusicTask, to_tensors
+
+EXCERPT_S = 4.0  # length of the excerpts that windows are cut from
+WINDOWS_PER_EXCERPT = 2
+FARTHEST_SEMITONES = 9.0  # of a variant from its recording
+MIXED = 0.4  # share of the variants that are mixed with a second one
+OWN = "own recordings"
+
+
+class FineTuneTask(MusicTask):
+    """The transcription task on own recordings."""
+
+    def __init__(
+        self,
+        config: MusicConfig,
+        own: Sequence[RealRecording],
+        others: Sequence[NDArray[np.int16]],
+        passages: dict[str, list[Passage]],
+        kept_share: float,
+        rendered: bool,
+    ) -> None:
+        """Args:
+        config: ``distillation.teacher`` names the initial weights.
+        own: labelled recordings to train on.
+        others: audio without labels, for variants, at SAMPLE_RATE.
+        passages: validation passages; the own ones are under OWN.
+        kept_share: share of the windows that keep the network from forgetting.
+        rendered: True to render these windows from ``config.synth``.
+        """
+        super().__init__(config)
+        self._own, self._rendered = own, rendered
+        self._audio = [*(one.audio for one in own), *others]
+        self._passages = passages
+        self._kept = round(kept_share * config.batch_size)
+
+    def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
+        """Without rendered audio, a batch depends only on seed and step."""
+        size, context = self.config.batch_size, self.config.model.context
+        stream = None
+        if self._rendered and self._kept:
+            stream = synth_stream(self.synth, self._kept, self.config.workers, seed + step)
+        try:
+            for at in count(step):
+                rng = np.random.default_rng((seed, at))
+                own = empty_batch(size - self._kept, context)
+                fill(own, rng, self._own_excerpt)
+                if stream:
+                    kept = next(stream)
+                else:
+                    kept = empty_batch(self._kept, context)
+                    fill(kept, rng, self._variant)
+                audio = np.concatenate([own.audio, kept.audio])
+                both = zip(own.targets, kept.targets, strict=True)
+                yield Batch(audio, Targets(*map(np.concatenate, both)))
+        finally:
+            if stream:
+                stream.close()
+
+    def _own_excerpt(self, rng: Rng) -> Rendered:
+        return recorded_excerpt(self._own, EXCERPT_S, Degradation(), rng, Surroundings())
+
+    def _variant(self, rng: Rng) -> Rendered:
+        """A variant of one or two recordings, without labels."""
+        sound = self._moved(rng)
+        if rng.random() < MIXED:
+            sound = sound + np.float32(rng.uniform(0.3, 1.2)) * self._moved(rng)
+        return Rendered(augment(sound, rng), joined([]))
+
+    def _moved(self, rng: Rng) -> F32:
+        """A random excerpt at another speed and pitch, [samples], of level 1."""
+        lengths = np.array([len(audio) for audio in self._audio], float)
+        audio = self._audio[int(rng.choice(len(lengths), p=lengths / lengths.sum()))]
+        speed = 2 ** (rng.uniform(-FARTHEST_SEMITONES, FARTHEST_SEMITONES) / 12)
+        span = min(len(audio), int(EXCERPT_S * speed * SAMPLE_RATE))
+        start = int(rng.integers(len(audio) - span + 1))
+        part = audio[start : start + span].astype(np.float32) / np.float32(PCM_SCALE)
+        out = np.zeros(int(EXCERPT_S * SAMPLE_RATE), np.float32)
+        sound = soxr.resample(part, speed * SAMPLE_RATE, SAMPLE_RATE)[: len(out)]
+        out[: len(sound)] = sound / max(1e-9, float(np.sqrt(np.mean(np.square(sound)))))
+        return out
+
+    def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of labels and, for the windows that come last, of the initial weights' output."""
+        network = self.network
+        assert isinstance(network, TranscriptionModel)
+        assert self.teacher
+        audio, labels = to_tensors(batch, next(network.parameters()).device)
+        own = len(audio) - self._kept
+        if self._kept:
+            old = Targets(*(target[own:] for target in labels))
+            mix = self.teacher.mixed if self._rendered else self.teacher.replaced
+            kept = mix(audio[own:], old)
+            labels = Targets(*(torch.cat([a[:own], b]) for a, b in zip(labels, kept, strict=True)))
+        heads, pitches = network.config.heads, slice(LOWEST, HIGHEST + 1)
+        logits = network(audio)
+        return heads_loss(logits, heads, labels, self.frames, pitches, self.weights, self._shares)
+
+    def _held_out(self) -> Windows:
+        return family_windows(self._passages, self.synth.context)
+
+
+def fill(batch: Batch, rng: Rng, make_excerpt: Callable[[Rng], Rendered]) -> None:
+    """Fill a batch with windows of new excerpts, WINDOWS_PER_EXCERPT of each."""
+    row, size = 0, len(batch.audio)
+    while row < size:
+        rendered = make_excerpt(rng)
+        short = WINDOW + 256 - len(rendered.audio)
+        if short > 0:
+            rendered = replace(rendered, audio=np.pad(rendered.audio, (0, short)))
+        excerpt = Excerpt(rendered, rng)
+        for hop in rng.integers(0, excerpt.positions, WINDOWS_PER_EXCERPT)[: size - row].tolist():
+            excerpt.write(hop, batch, row)
+            row += 1

@@ -3,7 +3,9 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import numpy as np
 import pytest
 import soundfile
@@ -14,17 +16,19 @@ from model.storage import load, save_weights
 from model.transcriber import TranscriptionModel
 from tests.fakes import FAKE_PITCHES, play
 from tests.networks import TINY
+from tests.paths import REPOSITORY
 from tests.training.conftest import same_weights
 from training.fine_tune import __main__ as fine_tune
 from training.fine_tune import choose
+from training.fine_tune.collection import Own
 from training.fine_tune.task import OWN, FineTuneTask
-from training.music.families import Passage
+from training.loop.loop import LoopConfig
+from training.music.families import Passage, recorded_passage
 from training.music.losses import DistillationConfig, Teacher
 from training.music.notes import FRAME_UNKNOWN, notes_of
 from training.music.real import RealRecording
 from training.music.synth.config import SynthConfig
-from training.music.synth.dataset import synth_stream
-from training.music.targets import Targets
+from training.music.synth.dataset import empty_batch, synth_stream
 from training.music_task import MusicConfig, to_tensors
 
 SECONDS = 8.0
@@ -62,13 +66,17 @@ def quick(monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig) -> None:
     monkeypatch.setattr("training.fine_tune.task.synth_stream", here)
 
 
-def test_a_folder_becomes_weights_and_a_report(
-    folder: Path, tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
+    folder: Path,
+    tiny_weights: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out = tmp_path / "bells"
-    arguments = [str(folder), "--out", str(out), "--model", str(tiny_weights)]
-    arguments += ["--labels", "performance", "--steps", "2"]
-    assert fine_tune.main(arguments) == 0
+    out, parts = tmp_path / "bells", tmp_path / "parts"
+    arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
+    arguments += ["--steps", "2", "--out"]
+    assert fine_tune.main([*arguments, str(out)]) == 0
     printed = capsys.readouterr().out
     assert "split by recording: 1 to train, 1 to choose, 1 to test" in printed
     assert "onset_f1" in printed
@@ -79,8 +87,16 @@ def test_a_folder_becomes_weights_and_a_report(
     assert tuned.config.name == "bells"
     assert tuned.card["fine_tuned"] == report
     assert [stage["steps"] for stage in tuned.card["training"]["earlier"]] == [7]
-    assert fine_tune.main(arguments) == 1
+    assert fine_tune.main([*arguments, str(out)]) == 1
     assert "already holds a run" in capsys.readouterr().err
+
+    monkeypatch.setattr(fine_tune, "LoopConfig", partial(LoopConfig, max_steps=1))
+    assert fine_tune.main([*arguments, str(parts)]) == 0
+    assert "stopped at step 1 of 2" in capsys.readouterr().out
+    assert not (parts / "report.json").exists()
+    assert fine_tune.main(["--out", str(parts), "--resume"]) == 0
+    assert (parts / "report.json").exists()
+    assert same_weights(out, parts)
 
 
 def test_rendered_audio_is_mixed_in_and_measured(
@@ -95,21 +111,6 @@ def test_rendered_audio_is_mixed_in_and_measured(
     assert {OWN, "piano", "bowed", "no notes", "all families"} <= groups
     false = next(row for row in rows if row["group"] == "no notes")
     assert false["figure"] == "false_notes_min"
-
-
-def test_a_resumed_run_equals_an_uninterrupted_one(
-    folder: Path, tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
-    arguments += ["--steps", "3", "--out"]
-    assert fine_tune.main([*arguments, str(tmp_path / "whole")]) == 0
-    slice_ = partial(fine_tune.LoopConfig, max_steps=2)
-    monkeypatch.setattr(fine_tune, "LoopConfig", slice_)
-    assert fine_tune.main([*arguments, str(tmp_path / "parts")]) == 0
-    assert not (tmp_path / "parts" / "report.json").exists()
-    assert fine_tune.main(["--out", str(tmp_path / "parts"), "--resume"]) == 0
-    assert (tmp_path / "parts" / "report.json").exists()
-    assert same_weights(tmp_path / "whole", tmp_path / "parts")
 
 
 @pytest.mark.parametrize(
@@ -162,11 +163,9 @@ def test_predictions_replace_labels(tiny_weights: Path) -> None:
     config = DistillationConfig(str(tiny_weights))
     windows = 0.3 * torch.randn(2, WINDOW)
     predicted = load(tiny_weights, dtype=torch.float32).predict(windows)
-    zeros = np.zeros((2, *predicted.shape[2:]), np.uint8)
-    batch_like = Targets(*([zeros] * 5), np.zeros(zeros.shape[:2], np.uint8), zeros + 1, zeros + 1)
-    from training.music.synth.dataset import Batch
-
-    _, labels = to_tensors(Batch(windows.numpy(), batch_like), torch.device("cpu"))
+    batch = empty_batch(2)._replace(audio=windows.numpy())
+    batch.targets.frame_unknown[:] = 1
+    _, labels = to_tensors(batch, torch.device("cpu"))
     targets = Teacher(config, TINY).replaced(windows, labels)
     heads = TINY.heads
     for head in ("frame", "onset", "velocity", "offset"):
@@ -180,7 +179,7 @@ def test_predictions_replace_labels(tiny_weights: Path) -> None:
 
 def passage(notes: list[tuple[int, float, float]]) -> Passage:
     one = recording(notes)
-    (cut,) = choose.own_passages([choose.Own(one, "performance", 1, 0, 0)])
+    (cut,) = choose.own_passages([Own(one, "performance", 1, 0, 0)])
     return cut
 
 
@@ -225,7 +224,7 @@ def test_the_factor_is_chosen_on_the_own_recordings_unless_others_lose(
 def test_figures_leave_out_what_a_cut_hides() -> None:
     long = [(57, 0.5, 7.5), *tones(1)]
     one = recording(long)
-    parts = choose.recorded_passage(one, 4 * SAMPLE_RATE, 4 * SAMPLE_RATE)
+    parts = recorded_passage(one, 4 * SAMPLE_RATE, 4 * SAMPLE_RATE)
     assert (parts.unknown[:, 3] == FRAME_UNKNOWN).any()
     assert parts.notes.onset.min() >= 0
 
@@ -240,3 +239,20 @@ def test_a_comparison_has_intervals() -> None:
     assert piano["interval"] is None
     assert pooled["group"] == "all families"
     assert "+0.150" in choose.table([own, piano])
+
+
+def test_the_notebook_runs(
+    tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = REPOSITORY / "clients" / "examples" / "fine_tune.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    options, *cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
+    names: dict[str, Any] = {}
+    exec(options, names)
+    names |= {"MODEL": str(tiny_weights), "LABELS": "performance", "STEPS": 1}
+    for cell in cells:
+        exec(cell, names)
+    assert (tmp_path / "bells" / "report.json").is_file()
+    assert names["transcription"].notes is not None
+    assert load(names["weights"]).config.name == "bells"

@@ -24,7 +24,7 @@ from service.audio.decode import AudioDecoder
 from service.audio.tuning import BLOCK, TOLERANCE_CENTS, Tuner
 from service.engine.local import LocalEngine
 from service.notes.frames import peaks
-from service.protocol.faults import ProtocolError
+from service.protocol.errors import ProtocolError
 from training.arrays import F32, Bools
 from training.music.aligner import FOUND, HEARD_EARLY_S, align
 from training.music.notes import Notes, nearest

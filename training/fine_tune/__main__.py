@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from model.commands import documented_parser, write_whole
+from model.commands import documented_parser, write_atomically
 from model.storage import WeightsError, load, save_weights
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
@@ -103,7 +103,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     if (options.out / STATE).exists():
         raise WeightsError(f"{options.out} already holds a run: --resume it, or choose another")
     values = {name: getattr(options, name) for name in SAVED}
-    write_whole(path, json.dumps(values, indent=1, default=str).encode())
+    write_atomically(path, json.dumps(values, indent=1, default=str).encode())
     return options
 
 
@@ -159,7 +159,7 @@ def fine_tune(options: argparse.Namespace) -> None:
         "left_out": collection.left_out,
         "comparison": rows,
     }
-    write_whole(options.out / REPORT, json.dumps(report, indent=1).encode())
+    write_atomically(options.out / REPORT, json.dumps(report, indent=1).encode())
     save_weights(network, {**card, "fine_tuned": report}, path, half=True)
     print(f"{path} holds the weights: rse-transcribe --model {path}, or RSE_MODEL={path}")
 

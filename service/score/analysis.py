@@ -11,7 +11,15 @@ from pydantic import ValidationError
 
 from model.validation import format_error
 from service.protocol.midi_file import DEFAULT_TEMPO, FileNote, Tempo
-from service.score.beats import F64, I64, MIN_STEADY_CONFIDENCE, NO_BEAT_HINTS, BeatHints, Beats
+from service.score.beats import (
+    F64,
+    I64,
+    MAX_BEATS_PER_BAR,
+    MIN_STEADY_CONFIDENCE,
+    NO_BEAT_HINTS,
+    BeatHints,
+    Beats,
+)
 from service.score.live import LiveBeat, fill_gaps
 from service.score.metre import find_beats
 from service.score.steady import find_steady_beats
@@ -130,17 +138,19 @@ def key_of(pitch: I64, length_s: F64) -> Key:
 
 
 def add_beat_options(parser: ArgumentParser) -> None:
-    """What a listener knows of the beat better than its estimate does; one line of help."""
+    """Add options of the user's knowledge of the beat, with one line of help."""
     parser.add_argument("--bpm", type=_bpm, help="+ --beats-per-bar, --fixed-tempo")
-    parser.add_argument("--beats-per-bar", type=int, choices=(2, 3, 4), help=SUPPRESS)
+    parser.add_argument("--beats-per-bar", dest="metre", type=_metre, help=SUPPRESS)
     parser.add_argument("--fixed-tempo", action="store_true", help=SUPPRESS)
 
 
 def beat_hints_from(options: Namespace) -> BeatHints:
-    """What ``add_beat_options`` took. Raises ValueError, in one line."""
-    given = vars(options)
+    """Return the values of ``add_beat_options``. Raises ValueError, in one line."""
+    fields = vars(options) | (options.metre or {})
     try:
-        return BeatHints(**{name: given[name] for name in BeatHints.model_fields if name in given})
+        return BeatHints(
+            **{name: fields[name] for name in BeatHints.model_fields if name in fields}
+        )
     except ValidationError as error:
         raise ValueError(format_error(error.errors()[0])) from None
 
@@ -151,3 +161,18 @@ def _bpm(text: str) -> float:
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
     return bpm
+
+
+def _metre(text: str) -> dict[str, int | None]:
+    """Return the fields of a number of beats, such as 5, or of a signature: 7/4, 12/8."""
+    number, _, unit = text.partition("/")
+    beats = int(number) if number.isdecimal() else 0
+    parts = {"": None, "4": 2, "8": 3}.get(unit, 0)
+    if parts == 3:
+        beats = 0 if beats % 3 else beats // 3
+    if parts == 0 or not 2 <= beats <= MAX_BEATS_PER_BAR:
+        message = (
+            f"{text!r} is no metre: state 2 to {MAX_BEATS_PER_BAR} beats, such as 5, 7/4 or 12/8"
+        )
+        raise ArgumentTypeError(message)
+    return {"beats_per_bar": beats, "subdivision": parts}

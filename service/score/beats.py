@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
+MAX_BEATS_PER_BAR = 12  # that may be stated
 MIN_STEADY_CONFIDENCE = 0.5  # confidence below which a performance is called free
 
 
@@ -77,10 +79,12 @@ class Beats:
 
 
 class BeatHints(BaseModel):
-    """What a listener knows better: beats a minute, beats of a bar, time of a first beat."""
+    """The user's knowledge of the beat: beats a minute; beats of a bar, and in how many parts each
+    divides (3 and 4 beats are 12/8); time of the first beat of a bar."""
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
-    beats_per_bar: int | None = Field(default=None, ge=2, le=4)
+    beats_per_bar: int | None = Field(default=None, ge=2, le=MAX_BEATS_PER_BAR)
+    subdivision: Literal[2, 3] | None = None
     first_downbeat_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     fixed_tempo: bool = False
 

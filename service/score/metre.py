@@ -24,6 +24,7 @@ from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 WEIGHTS = (0.67, 0.44, 0.39, 0.34, 0.19)
 # What speaks against a metre, by what beats divide in and the number of them: how rare it is.
 RARE = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 1.3, (3, 3): 2.1, (3, 4): 2.1}
+_RAREST = 5.0  # of all others
 _BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # usual beat: log-normal; its weight
 _FULL = 0.25  # weight of beats that hold more or fewer chords than one
 _WINDOW = 60  # beats that are judged at once
@@ -33,7 +34,7 @@ _LONGEST = 6.0  # beats that count of a note
 _CUT = 8.0  # cost of a bar that is cut short
 _STAYS = 2.0  # what speaks for the metre that has been
 _NEVER = -1e6
-METRES = (2, 3, 4)  # beats per bar that are looked for
+METRES = (2, 3, 4, 5, 7)  # beats per bar that are looked for
 _MIN_BEATS = 4
 _STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
 
@@ -87,17 +88,18 @@ def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
         path = settled[:-1] + beat_tracker.best_path(chords, begin_s, end_s, hints, start)
     if len(path) < _MIN_BEATS:
         return None
-    beats = beat_tracker.beats_of_path(chords, path, path[0].subdivision)
+    stated = hints.subdivision if hints.bpm else None
+    beats = beat_tracker.beats_of_path(chords, path, stated or path[0].subdivision)
     first = None
     if hints.first_downbeat_s is not None:
         first = int(np.abs(beats.time_s - hints.first_downbeat_s).argmin())
-    return assign_bars(notes, beats, hints.beats_per_bar, first, keep=hints.bpm is not None)
+    return assign_bars(notes, beats, hints, first, keep=hints.bpm is not None)
 
 
 def assign_bars(
     notes: F64,
     beats: Beats,
-    beats_per_bar: int | None = None,
+    hints: BeatHints = NO_BEAT_HINTS,
     first: int | None = None,
     before: int | None = None,
     keep: bool = False,
@@ -106,7 +108,7 @@ def assign_bars(
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
-        beats_per_bar: if it is known.
+        hints: beats of a bar and parts of a beat, if they are known.
         first: a beat that begins a bar, if one is known.
         before: beats of the bars before, which go on unless much speaks against it.
         keep: the beats are right.
@@ -115,13 +117,12 @@ def assign_bars(
     units = Units(notes, beats)
     edges = np.linspace(0, units.count, max(1, round(units.count / per / _WINDOW)) + 1).astype(int)
     known = first * per if first is not None else None
-    kinds = (Metre(*kind, bar) for kind in _READINGS[per] for bar in METRES)
+    sizes = METRES if hints.beats_per_bar is None else (hints.beats_per_bar,)
+    kinds = [Metre(*kind, size) for kind in _READINGS[per] for size in sizes]
+    kinds = [kind for kind in kinds if hints.subdivision in (None, kind.subdivision)]
+    likely = [kind for kind in kinds if kind.beat == per or not keep and kind.bar < units.count]
     score: dict[Metre, float] = {}
-    for metre in kinds:
-        if beats_per_bar not in (None, metre.beats_per_bar):
-            continue
-        if metre.beat != per and (keep or metre.bar >= units.count):
-            continue
+    for metre in likely or kinds:
         score[metre] = _STAYS if metre.beats_per_bar == before else 0.0
         for window in map(slice, edges[:-1], edges[1:]):
             phases = units.weighted(metre, window)
@@ -129,8 +130,8 @@ def assign_bars(
                 phases = phases[known % metre.bar, None]
             elif keep:
                 phases = phases[::per]
-            likely = np.logaddexp.reduce(phases) - np.log(len(phases))
-            score[metre] += float(likely) + units.prior(metre, window)
+            average = np.logaddexp.reduce(phases) - np.log(len(phases))
+            score[metre] += float(average) + units.prior(metre, window)
     metre = max(score, key=lambda metre: score[metre])
     places = units.places(metre, known, keep)
     on_beat = np.flatnonzero(places % metre.beat == 0)
@@ -183,7 +184,7 @@ class Units:
         """What speaks for a metre but for its levels: how usual, fast and full its beats are."""
         off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
         full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
-        return float(-RARE[metre[1:]] - _TEMPO * off * off - _FULL * full * full)
+        return float(-RARE.get(metre[1:], _RAREST) - _TEMPO * off * off - _FULL * full * full)
 
     def weighted(self, metre: Metre, window: slice) -> F64:
         """Log likelihood of each unit of a bar being its first."""

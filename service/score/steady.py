@@ -26,7 +26,7 @@ _SWUNG = (
 )
 _USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
 _STARTS = 4.5  # log likelihood that the first chord starts a bar
-_JUDGED = 60  # beats judged at once: a multiple of the beats of any bar
+_JUDGED = 60  # beats judged at once, in complete bars
 
 
 def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
@@ -46,7 +46,7 @@ def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
         return None
     if _drift_s(time_s, rate_hz) > _MAX_DRIFT_S:
         return None
-    count, subdivision = _notes_of_beat(time_s, rate_hz, hints.bpm)
+    count, subdivision = _notes_of_beat(time_s, rate_hz, hints)
     if hints.bpm and abs(60 * rate_hz / count / hints.bpm - 1) > 0.08:
         return None
     return _barred(notes, time_s, count / rate_hz, count, subdivision, hints)
@@ -80,16 +80,16 @@ def _drift_s(time_s: F64, rate_hz: float) -> float:
     return float(rms / (2 * np.pi * rate_hz))
 
 
-def _notes_of_beat(time_s: F64, rate_hz: float, bpm: float | None) -> tuple[int, int]:
+def _notes_of_beat(time_s: F64, rate_hz: float, hints: BeatHints) -> tuple[int, int]:
     """Return the number of notes of the line in a beat, and in how many parts the beat divides."""
     halves, thirds = (abs(_resultant(time_s, rate_hz / parts)) for parts in (2, 3))
-    parts = 3 if thirds > max(halves + _TRIPLE, 0.2) else 2
+    parts = hints.subdivision or (3 if thirds > max(halves + _TRIPLE, 0.2) else 2)
     chords_hz = (len(time_s) - 1) / (time_s[-1] - time_s[0])
     dense_bpm = min(_TAPPED_BPM, 60 * chords_hz / _CHORDS)
-    tapped = np.log(bpm or np.sqrt(_TAPPED_BPM * dense_bpm))
+    tapped = np.log(hints.bpm or np.sqrt(_TAPPED_BPM * dense_bpm))
     count = min(_MULTIPLES[parts], key=lambda n: abs(np.log(60 * rate_hz / n) - tapped))
-    if parts == 2:
-        return count, 2
+    if parts == 2 or hints.subdivision:
+        return count, parts
     phase = np.angle(_resultant(time_s, rate_hz / 3)) / (2 * np.pi)
     third = np.round(3 * (time_s * rate_hz / 3 - phase)).astype(int) % 3
     second, last = (np.count_nonzero(third == n) for n in (1, 2))
@@ -111,7 +111,7 @@ def _barred(
         units = Units(notes, beats)
         for size in METRES if hints.beats_per_bar is None else (hints.beats_per_bar,):
             metre = Metre(subdivision, subdivision, size)
-            step = _JUDGED * subdivision
+            step = _JUDGED // size * metre.bar
             phases = np.full(size, _USUAL if size == 4 else 0.0)
             for start in range(0, units.count, step):
                 window = slice(start, start + step)

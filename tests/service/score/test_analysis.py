@@ -1,9 +1,19 @@
 """Keys, and what a listener knows."""
 
+from argparse import ArgumentParser
+
 import numpy as np
 import pytest
 
-from service.score.analysis import MAJOR_KEYS, MINOR_KEYS, Key, analyse, key_of
+from service.score.analysis import (
+    MAJOR_KEYS,
+    MINOR_KEYS,
+    Key,
+    add_beat_options,
+    analyse,
+    beat_hints_from,
+    key_of,
+)
 from service.score.beats import BeatHints
 from tests.service.score.music import as_notes, tune
 
@@ -41,3 +51,25 @@ def test_a_first_downbeat_is_the_nearest_beat() -> None:
     beats = analyse(notes, BeatHints(first_downbeat_s=500)).beats
     assert beats.bar[-1] == 0
     assert not analyse([], BeatHints(first_downbeat_s=1)).steady
+
+
+@pytest.mark.parametrize(
+    ("text", "metre"),
+    [("5", (5, None)), ("7/4", (7, 2)), ("12/8", (4, 3)), ("6/8", (2, 3)), ("4", (4, None))],
+)
+def test_metres_are_stated_as_beats_or_as_a_signature(
+    text: str, metre: tuple[int, int | None]
+) -> None:
+    parser = ArgumentParser()
+    add_beat_options(parser)
+    hints = beat_hints_from(parser.parse_args(["--beats-per-bar", text]))
+    assert (hints.beats_per_bar, hints.subdivision) == metre
+
+
+@pytest.mark.parametrize("text", ["0", "1", "13", "7/8", "4/3", "x", "-3", ""])
+def test_other_metres_are_rejected(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = ArgumentParser()
+    add_beat_options(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--beats-per-bar={text}"])
+    assert "such as 5, 7/4 or 12/8" in capsys.readouterr().err

@@ -42,6 +42,32 @@ def test_strummed_eighths_have_four_beats_from_the_first_chord(bpm: float) -> No
     assert len(tempos) == 1
 
 
+@pytest.mark.parametrize("beats_per_bar", [5, 7])
+def test_rare_metres_are_found_or_stated(beats_per_bar: int) -> None:
+    beats_s = 0.6 + np.arange(84) * 0.5
+    notes = as_notes(tune(beats_s, beats_per_bar))
+    for hints in (NO_BEAT_HINTS, BeatHints(beats_per_bar=beats_per_bar)):
+        beats = analyse(notes, hints).beats
+        assert beats.signature(beats.beats_per_bar) == (beats_per_bar, 4)
+        downs_s = beats.time_s[beats.bar == 0]
+        assert np.abs(downs_s[:10, None] - beats_s[::beats_per_bar]).min(1).max() < 0.03
+
+
+@pytest.mark.parametrize("bpm", [None, 60])
+def test_twelve_eighths_may_be_stated(bpm: float | None) -> None:
+    pitches = np.random.default_rng(0).integers(60, 68, 144).tolist()
+    eighths = [n for n in range(144) if n % 6 != 4]
+    rows: list[tuple[float, ...]] = [
+        (0.6 + n / 3, 0.9 + n / 3, pitches[n], 72 - 6 * (n % 3 > 0)) for n in eighths
+    ]
+    rows += [(0.6 + 4 * bar, 4.5 + 4 * bar, (36, 41, 43)[bar % 3], 80) for bar in range(12)]
+    hints = BeatHints(bpm=bpm, beats_per_bar=4, subdivision=3)
+    beats = analyse(as_notes(np.array(sorted(rows))), hints).beats
+    assert beats.signature(beats.beats_per_bar) == (12, 8)
+    assert beats.bpm == pytest.approx(60, rel=0.01)
+    assert beats.time_s[beats.bar == 0][:3] == pytest.approx([0.6, 4.6, 8.6], abs=0.02)
+
+
 def test_rubato_and_free_playing_are_not_steady() -> None:
     rubato_s = np.cumsum(0.5 + 0.08 * np.sin(np.arange(80) / 6))
     assert find_steady_beats(tune(rubato_s, 4), NO_BEAT_HINTS) is None

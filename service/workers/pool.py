@@ -34,6 +34,9 @@ from service.workers.segments import SERVICE_STOPPED, SegmentJob, SegmentQueue
 logger = logging.getLogger(__name__)
 
 MAX_WORKERS = 8
+CORES_PER_GPU_WORKER = 4
+"""A worker's thread resamples and tracks 125 to 200 streams; a GPU computes several times as many.
+Each worker beside a GPU takes 2 to 3 GB of memory."""
 MAX_PING_INTERVAL_S = 2.0
 _DRIVER = Path("/dev/nvidiactl")  # without it there is no CUDA
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # between starts that fail
@@ -73,7 +76,8 @@ class WorkerPool:
     ) -> None:
         """Args:
         cores: cores that this service may use.
-        workers: None: one for each core of a CPU, at most MAX_WORKERS; one for a GPU.
+        workers: None: one for each core of a CPU, or for CORES_PER_GPU_WORKER beside a GPU, at
+            most MAX_WORKERS.
         hang_timeout_s: time without a heartbeat after which a worker is replaced.
         processes: True if several workers, or those of a GPU, may be processes.
         """
@@ -92,9 +96,9 @@ class WorkerPool:
     async def start(self) -> None:
         """Wait until all workers have loaded the model. Raises EngineError if one cannot."""
         self._loop = asyncio.get_running_loop()
-        count = self._wanted or min(self._cores, MAX_WORKERS)
         device = self._setup.device
         on_gpu = device.startswith("cuda") or (device == "auto" and _DRIVER.exists())  # noqa: ASYNC240
+        count = self._count(on_gpu)
         own_process = self._processes and (count > 1 or on_gpu)
         if not own_process:
             count = 1
@@ -104,8 +108,7 @@ class WorkerPool:
         self.piano = None if loaded.piano is None else PianoEngine(self, loaded.piano)
         self.window_s = loaded.window_s
         self.device = loaded.device
-        on_gpu = loaded.device.startswith("cuda")
-        self.workers = 1 if on_gpu and self._wanted is None else count
+        self.workers = self._count(loaded.device.startswith("cuda")) if own_process else 1
         if missing := self.workers - len(self._workers):
             await self._launch_all(missing, own_process)
         self._running = True
@@ -113,6 +116,10 @@ class WorkerPool:
         for worker in [worker for worker in self._workers if not worker.is_ready]:
             self._on_exit(worker)  # it exited while others were loading
         logger.info("workers: %d on %s, %s", len(self._workers), self.device, self.config.name)
+
+    def _count(self, on_gpu: bool) -> int:
+        cores_per_worker = CORES_PER_GPU_WORKER if on_gpu else 1
+        return self._wanted or max(1, min(self._cores // cores_per_worker, MAX_WORKERS))
 
     async def _launch_all(self, count: int, own_process: bool) -> ModelLoaded:
         """Return the first one's message. Raises EngineError; then there are no workers."""

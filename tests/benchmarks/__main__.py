@@ -18,10 +18,11 @@ PARTS: dict[str, tuple[Part, str]] = {
     "streams": (streams.run, "the most concurrent real-time streams"),
     "host": (streams.run_host, "what a stream costs a processor beside the model"),
     "gpu": (gpu.run, "batches and streams on a GPU"),
+    "many": (streams.run_many, "the numbers of --streams at once"),
     "load": (streams.run_load, "the sessions that are admitted, and more"),
     "live": (live.run, "one 48 kHz stream at the pace of a microphone"),
 }
-ALL = [name for name in PARTS if name not in ("load", "live")]
+ALL = [name for name in PARTS if name not in ("many", "load", "live")]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     add("part", choices=[*PARTS, "all"], help=f"all: {', '.join(ALL)}")
     add("--quick", action="store_true", help="minutes: shorter and fewer runs")
     add("--audio", type=Path, help="a recording (default: synthetic chords)")
+    many = [200, 400, 800]
+    add("--streams", type=int, nargs="+", default=many, help="of many (default: 200 400 800)")
+    add("--stub", action="store_true", help="of many: a network that costs nothing")
     add("--mode", type=Mode, choices=list(Mode), default=Mode.BLOCK, help="of live")
     add("--lookahead-ms", type=float, default=100.0, help="of live (default: 100)")
     add("--model", default=machine.usual_model(), help=machine.MODEL_HELP)

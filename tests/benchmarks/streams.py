@@ -29,6 +29,7 @@ from tests.service.servers import TONES
 LATE_MS = 50.0
 MOST = 512
 HOST_STREAMS = 16
+CLIENT_STREAMS = 50  # of one client process
 KINDS = {
     "block": StreamOptions(block_frames=8),
     "anytime": StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200.0),
@@ -116,17 +117,54 @@ def run_load(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
-def measured(
-    url: str, music: Path, count: int, seconds: float, mode: str = "block"
-) -> dict[str, Any]:
-    """What this many concurrent streams see, in a client process of its own."""
-    command = [sys.executable, "-m", "tests.benchmarks.streams"]
-    command += [url, str(music), str(count), str(seconds), mode]
-    figures: dict[str, Any] = json.loads(subprocess.check_output(command))
+def run_many(options: argparse.Namespace) -> dict[str, Any]:
+    """Given numbers of streams at once, in blocks of eight: what each event is late, and how many
+    cores the service and its workers take. With --stub a network that costs nothing takes the
+    place of a GPU, so that the host's part is seen alone."""
+    seconds = 10.0 if options.quick else 30.0
+    command = (*TONES, "notes") if options.stub else (*SERVICE, options.model)
+    figures: dict[str, Any] = {}
+    with serving(*command, **limits(max(options.streams))) as (server, folder):
+        pid, music = server.process.pid, folder / "music.wav"
+        write_music(music, seconds, options.audio)
+        figures["workers"] = httpx.get(f"{server.url}/info").json()["workers"]
+        for count in options.streams:
+            began_s, used_s = time.monotonic(), cpu_s(pid)
+            trial = measured(server.url, music, count, seconds)
+            trial["cores"] = (cpu_s(pid) - used_s) / (time.monotonic() - began_s)
+            trial["core_ms_a_stream_second"] = 1000 * (cpu_s(pid) - used_s) / (count * seconds)
+            figures[f"{count} streams"] = trial
+            print(f"{count} streams: {trial}", file=sys.stderr)
     return figures
 
 
-async def trial(url: str, music: Path, count: int, seconds: float, mode: str) -> dict[str, Any]:
+def measured(
+    url: str, music: Path, count: int, seconds: float, mode: str = "block"
+) -> dict[str, Any]:
+    """What this many concurrent streams see, in client processes of their own."""
+    command = [sys.executable, "-m", "tests.benchmarks.streams", url, str(music)]
+    counts = [len(part) for part in np.array_split(np.arange(count), -(-count // CLIENT_STREAMS))]
+    clients = [
+        subprocess.Popen([*command, str(one), str(seconds), mode], stdout=subprocess.PIPE)
+        for one in counts
+    ]
+    answers = [json.loads(client.communicate()[0]) for client in clients]
+    late, behind, failures = (
+        [value for answer in answers for value in answer[name]]
+        for name in ("late_ms", "behind_ms", "failures")
+    )
+    return {
+        "failed": len(failures),
+        "failures": sorted(set(failures)),
+        "events": len(late),
+        "lateness_ms": percentiles(late),
+        "behind_ms": percentiles(behind),
+    }
+
+
+async def trial(
+    url: str, music: Path, count: int, seconds: float, mode: str
+) -> dict[str, list[Any]]:
     """So many streams at once, which begin at different moments of a chunk."""
     pcm, kind = read_pcm(music, seconds), KINDS[mode]
     start = Start(
@@ -143,15 +181,10 @@ async def trial(url: str, music: Path, count: int, seconds: float, mode: str) ->
 
     results = await asyncio.gather(*map(one, range(count)), return_exceptions=True)
     carried = [result for result in results if isinstance(result, Stream)]
-    late = [lateness for one in carried for lateness in one.lateness_ms]
-    behind = [behind_ms for one in carried for behind_ms in one.behind_ms]
-    failed = [repr(result) for result in results if isinstance(result, BaseException)]
     return {
-        "failed": len(failed),
-        "failures": sorted(set(failed)),
-        "events": len(late),
-        "lateness_ms": percentiles(late),
-        "behind_ms": percentiles(behind),
+        "late_ms": [late_ms for one in carried for late_ms in one.lateness_ms],
+        "behind_ms": [behind_ms for one in carried for behind_ms in one.behind_ms],
+        "failures": [repr(result) for result in results if isinstance(result, BaseException)],
     }
 
 

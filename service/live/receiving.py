@@ -1,18 +1,77 @@
-"""Payload of the websocket messages that a client sends."""
+"""The websocket messages that a client sends."""
 
-from collections.abc import MutableMapping
-from typing import Any
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Self
 
 from service.protocol.errors import ErrorCode, ProtocolError
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
 
 
+MAX_READ_AHEAD_BYTES = 1024 * 1024
+"""Maximum size of the messages that wait for a session. They are taken from the socket so that the
+server replies to a ping behind them."""
+Message = MutableMapping[str, Any]
+
+
 class ClientDisconnectedError(Exception):
     """The client has disconnected."""
 
 
-def message_payload(message: MutableMapping[str, Any]) -> bytes | str:
+class ReadAhead:
+    """Receives messages in a task until MAX_READ_AHEAD_BYTES wait, or the client disconnects."""
+
+    def __init__(self, receive: Callable[[], Awaitable[Message]]) -> None:
+        self._receive = receive
+        self._messages: deque[Message] = deque()
+        self._bytes = 0
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._receive_all())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+    async def next(self) -> Message:
+        """Return the next message. Raises what receiving raised, after the messages before."""
+        while not self._messages:
+            if self._task.done():
+                self._task.result()
+                raise ClientDisconnectedError
+            await self._wait()
+        message = self._messages.popleft()
+        self._bytes -= _size(message)
+        self._changed.set()
+        return message
+
+    async def _receive_all(self) -> None:
+        try:
+            message: Message = {"type": ""}
+            while message["type"] != "websocket.disconnect":
+                message = await self._receive()
+                self._messages.append(message)
+                self._bytes += _size(message)
+                self._changed.set()
+                while self._bytes > MAX_READ_AHEAD_BYTES:
+                    await self._wait()
+        finally:
+            self._changed.set()
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+def _size(message: Message) -> int:
+    """Return the bytes of audio, or characters of text."""
+    return len(message.get("bytes") or message.get("text") or "")
+
+
+def message_payload(message: Message) -> bytes | str:
     """Return what a client sent. Raises ClientDisconnectedError if it left, and ProtocolError if
     the message is too big."""
     if message["type"] == "websocket.disconnect":

@@ -18,7 +18,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, reject_websocket
-from service.live.receiving import MAX_MESSAGE_BYTES, ClientDisconnectedError, message_payload
+from service.live.receiving import (
+    MAX_MESSAGE_BYTES,
+    ClientDisconnectedError,
+    ReadAhead,
+    message_payload,
+)
 from service.live.session_log import SessionLog
 from service.ops.capacity import Reservation
 from service.protocol.client_messages import (
@@ -248,19 +253,22 @@ class Connection:
     async def _read(self, session: SessionProxy, audio: AudioFormat) -> None:
         """Forward the client's messages, up to its last."""
         try:
-            await self._read_to_end(session, audio)
+            async with ReadAhead(self._websocket.receive) as messages:
+                await self._read_to_end(session, audio, messages)
         except ProtocolError as error:
             session.end("error", error)
         except Exception as error:  # ClientDisconnectedError, or an internal error
             session.fail(error)
 
-    async def _read_to_end(self, session: SessionProxy, audio: AudioFormat) -> None:
-        receive, began_s = self._websocket.receive, self._loop.time()
+    async def _read_to_end(
+        self, session: SessionProxy, audio: AudioFormat, messages: ReadAhead
+    ) -> None:
+        began_s = self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate
         pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
         first = True
         while True:
-            message = message_payload(await receive())
+            message = message_payload(await messages.next())
             self._message_s = now_s = self._loop.time()
             if isinstance(message, bytes):
                 if first and (name := file_format(message)):

@@ -35,7 +35,7 @@ from model.storage import WeightsError, load, save_weights
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
 from training.fine_tune import choose
-from training.fine_tune.collection import OwnCollection, Split, at_concert_pitch, read_own, split
+from training.fine_tune.collection import OwnCollection, Split, read_own, split
 from training.fine_tune.task import OWN, FineTuneTask
 from training.loop.loop import LoopConfig, Trainer
 from training.loop.run_folder import STATE, warm_start
@@ -129,7 +129,7 @@ def fine_tune(options: argparse.Namespace) -> None:
         return
     tuned = load(options.out / "last.safetensors", dtype=torch.float32)
     factor, scores = choose.choose_factor(initial, tuned, passages)
-    print(f"factor of the tuned weights: {factor:g}")
+    print(f"factor of the tuned weights: {factor:g}", flush=True)
     network = choose.interpolated(initial, tuned, factor)
     settings = choose.choose_settings(network, passages)
     if options.rendered:
@@ -185,7 +185,7 @@ def _trainer(
         batch_size=16,
         distillation=DistillationConfig(options.model, TEACHER_SHARE),
     )
-    own = [at_concert_pitch(one) for one in parts.train]
+    own = [one.taught for one in parts.train]
     rendered = options.rendered is not None
     task = FineTuneTask(config, own, collection.unlabelled, passages, options.kept_share, rendered)
     assert isinstance(task.network, TranscriptionModel)

@@ -39,7 +39,7 @@ def write_labels(path: Path, notes: list[tuple[int, float, float]], shift_s: flo
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     audio = play(PLAYED, LENGTH_S, RATE_HZ)
-    for name in ("late", "score", "wrong"):
+    for name in ("hand", "late", "score", "wrong"):
         soundfile.write(tmp_path / f"{name}.flac", audio, RATE_HZ)
     soundfile.write(tmp_path / "fits.mp3", audio, RATE_HZ)
     soundfile.write(tmp_path / "clipped.wav", np.clip(100 * audio, -1, 1), RATE_HZ)
@@ -49,6 +49,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "broken.m4a").write_bytes(b"no audio")
     for name in ("fits", "clipped", "silent", "short", "broken"):
         write_labels(tmp_path / f"{name}.tsv", PLAYED)
+    by_hand = np.random.default_rng(4).uniform(-0.035, 0.035, len(PLAYED))
+    hand = [(p, on + late, off) for (p, on, off), late in zip(PLAYED, by_hand, strict=True)]
+    write_labels(tmp_path / "hand.tsv", hand)
     write_labels(tmp_path / "late.csv", PLAYED, shift_s=0.3)
     # The written rhythm is even and 1.5 times faster.
     even = [(0.3 * i, 0.3 * i + 0.2, pitch, 64) for i, (pitch, _, _) in enumerate(PLAYED)]
@@ -61,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 def test_labels_of_performances_and_scores_are_told_apart(folder: Path) -> None:
     with LocalEngine(FakeTranscriber()) as computer:
         collection = read_own(folder, computer)
-    fits, late, score = collection.recordings
+    fits, hand, late, score = collection.recordings
     assert [own.kind for own in (fits, late, score)] == ["performance", "performance", "score"]
     played_s = np.array([onset for _, onset, _ in PLAYED])
     for own in (fits, late, score):
@@ -69,7 +72,13 @@ def test_labels_of_performances_and_scores_are_told_apart(folder: Path) -> None:
         assert len(own.recording.audio) == pytest.approx(LENGTH_S * SAMPLE_RATE, abs=2000)
         assert own.support > 0.9
         assert not own.recording.notes.velocity.any()  # none in the labels
-    assert fits.shift_s == 0
+    assert fits.shift_s == hand.shift_s == 0
+    assert fits.taught is not hand.taught
+    assert np.array_equal(fits.taught.notes.onset, fits.recording.notes.onset)
+    # Labels by hand are inexact: training uses the detected onsets, tests the labels.
+    assert hand.kind == "performance"
+    assert np.abs(hand.recording.notes.onset - played_s).max() > 0.03
+    assert hand.taught.notes.onset == pytest.approx(played_s, abs=0.02)
     assert late.shift_s == pytest.approx(-0.3, abs=0.02)
     assert len(score.recording.unknown)
     assert len(collection.unlabelled) == 1
@@ -92,9 +101,8 @@ def own(name: str, seconds: float, pitch: float = 69) -> Own:
     audio = np.rint(32767 * play([(pitch, 0, seconds)], seconds, SAMPLE_RATE)).astype(np.int16)
     onset = np.arange(0.5, seconds - 0.5)
     notes = notes_of(onset, onset + 0.8, np.full(len(onset), round(pitch)))
-    cents = tuning_cents(audio)
     recording = RealRecording(name, audio, notes, np.zeros((0, 4)))
-    return Own(recording, "performance", 1.0, 0.0, cents)
+    return Own(recording, recording, "performance", 1.0, 0.0, tuning_cents(audio))
 
 
 def test_recordings_are_in_one_part_of_the_split() -> None:
@@ -122,11 +130,11 @@ def test_one_recording_is_split_by_time() -> None:
 def test_recordings_in_another_tuning_are_retuned() -> None:
     sharp = own("sharp", 8.0, pitch=69.3)
     assert sharp.cents == pytest.approx(30, abs=2)
-    retuned = at_concert_pitch(sharp)
+    retuned = at_concert_pitch(sharp.recording, sharp.cents)
     assert tuning_cents(retuned.audio) == pytest.approx(0, abs=2)
     assert len(retuned.audio) == pytest.approx(8 * 2 ** (0.3 / 12) * SAMPLE_RATE, rel=1e-3)
     assert retuned.notes.onset[-1] == pytest.approx(
         7.5 * 2 ** (0.3 / 12) - 2 ** (0.3 / 12), rel=0.1
     )
     near = own("near", 8.0, pitch=69.1)
-    assert at_concert_pitch(near) is near.recording
+    assert at_concert_pitch(near.recording, near.cents) is near.recording

@@ -179,7 +179,7 @@ def test_predictions_replace_labels(tiny_weights: Path) -> None:
 
 def passage(notes: list[tuple[int, float, float]]) -> Passage:
     one = recording(notes)
-    (cut,) = choose.own_passages([Own(one, "performance", 1, 0, 0)])
+    (cut,) = choose.own_passages([Own(one, one, "performance", 1, 0, 0)])
     return cut
 
 

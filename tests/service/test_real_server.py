@@ -62,14 +62,15 @@ async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) ->
 
 async def test_a_ping_behind_audio_that_waits_is_answered_in_time(server: RunningServer) -> None:
     async with reach(server, "?encoding=pcm_s16le&sample_rate=8000") as socket:
-        sent, start_s = 0, time.monotonic()
+        sent, start_s, message = 0, time.monotonic(), bytes(2 * MIN_READ_BYTES_PER_S)
         with contextlib.suppress(TimeoutError):
             while True:
                 async with asyncio.timeout(1):  # of the two that this takes at the slowest pace
-                    await socket.send(bytes(2 * MIN_READ_BYTES_PER_S))
-                sent += 2 * MIN_READ_BYTES_PER_S
+                    await socket.send(message)
+                sent += len(message)
         # Most clients wait 20 s for what is in front of their ping in the socket.
-        read = MAX_READ_AHEAD_BYTES + (time.monotonic() - start_s) * MIN_READ_BYTES_PER_S
+        read = MAX_READ_AHEAD_BYTES + len(message)
+        read += round((time.monotonic() - start_s) * MIN_READ_BYTES_PER_S)
         assert sent - read <= 20 * MIN_READ_BYTES_PER_S
         socket.transport.abort()
 

@@ -10,7 +10,7 @@ pass the checks are listed with the reason.
 
 The weights are trained on about 60 % of the recordings. The interpolation between initial and tuned
 weights and the settings of the note tracker are chosen on 20 %, and the accuracy before and after
-is reported on the last 20 %. Half of every batch keeps the network from forgetting other music
+is reported on the other 20 %. Half of every batch keeps the network from forgetting other music
 (--kept-share): audio rendered from --rendered FOLDER (training/README.md), or without it, variants
 of your recordings and recordings without labels in FOLDER. Only with --rendered is the accuracy on
 other instruments measured, and a loss prevented.
@@ -116,7 +116,7 @@ def fine_tune(options: argparse.Namespace) -> None:
         collection = read_own(options.folder, computer, options.labels)
     print(collection.table(), flush=True)
     parts = split(collection.recordings, options.seed)
-    print(_described(parts), flush=True)
+    print(f"split: {parts.description}", flush=True)
     families: dict[str, list[Passage]] = {}
     synth = SynthConfig(options.rendered or Path("none"), CACHE)
     if options.rendered:
@@ -155,20 +155,13 @@ def fine_tune(options: argparse.Namespace) -> None:
             name: [own.recording.name for own in getattr(parts, name)]
             for name in ("train", "choose", "test")
         },
-        "split_by": parts.by,
+        "split": parts.description,
         "left_out": collection.left_out,
         "comparison": rows,
     }
     write_atomically(options.out / REPORT, json.dumps(report, indent=1).encode())
     save_weights(network, {**card, "fine_tuned": report}, path, half=True)
     print(f"{path} holds the weights: rse-transcribe --model {path}, or RSE_MODEL={path}")
-
-
-def _described(parts: Split) -> str:
-    names = [f"{len(part)}" for part in (parts.train, parts.choose, parts.test)]
-    if parts.by == "time":
-        return "split by time: 60 % to train, 20 % to choose, 20 % to test"
-    return f"split by recording: {names[0]} to train, {names[1]} to choose, {names[2]} to test"
 
 
 def _trainer(

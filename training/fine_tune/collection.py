@@ -265,23 +265,33 @@ class Split(NamedTuple):
     train: list[Own]
     choose: list[Own]
     test: list[Own]
-    by: Literal["recording", "time"]
+    description: str
+
+
+FEW = 10  # number of recordings below which no complete ones are set apart to choose
 
 
 def split(recordings: Sequence[Own], seed: int) -> Split:
-    """Split by recording: a fifth each, at least one, to choose and to test. Fewer than three
-    recordings are split by time: 60 %, 20 % and 20 %. Raises ValueError if there are none."""
+    """Split by recording: a fifth to choose, a fifth to test. Of fewer than FEW recordings, the
+    last quarter of those that are not tested chooses, since one or two recordings are no measure.
+    Fewer than three are split by time. Raises ValueError if there are none."""
     if not recordings:
         raise ValueError("no recording with usable labels")
     if len(recordings) < 3:
         spans = (0.0, 0.6), (0.6, 0.8), (0.8, 1.0)
         train, choose, test = ([_cut(own, *span) for own in recordings] for span in spans)
-        return Split(train, choose, test, "time")
-    order = np.random.default_rng(seed).permutation(len(recordings)).tolist()
-    held = max(1, round(len(order) / 5))
-    parts = order[2 * held :], order[:held], order[held : 2 * held]
-    train, choose, test = ([recordings[i] for i in sorted(part)] for part in parts)
-    return Split(train, choose, test, "recording")
+        return Split(train, choose, test, "by time: 60 % to train, 20 % to choose, 20 % to test")
+    order = np.random.default_rng(seed).permutation(len(recordings))
+    held = max(1, round(len(recordings) / 5))
+    test, rest = ([recordings[i] for i in sorted(part)] for part in (order[:held], order[held:]))
+    if len(recordings) < FEW:
+        train, choose = ([_cut(one, *span) for one in rest] for span in ((0, 0.75), (0.75, 1)))
+        what = f"{len(rest)} recordings to train, their last quarters to choose, {held} to test"
+    else:
+        choose = [recordings[i] for i in sorted(order[held : 2 * held])]
+        train = [recordings[i] for i in sorted(order[2 * held :])]
+        what = f"{len(train)} recordings to train, {held} to choose, {held} to test"
+    return Split(train, choose, test, what)
 
 
 def _cut(own: Own, begin: float, end: float) -> Own:

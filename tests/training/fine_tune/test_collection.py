@@ -106,19 +106,30 @@ def own(name: str, seconds: float, pitch: float = 69) -> Own:
 
 
 def test_recordings_are_in_one_part_of_the_split() -> None:
-    recordings = [own(str(i), 6.0) for i in range(7)]
+    recordings = [own(f"{i:02}", 6.0) for i in range(11)]
     parts = split(recordings, seed=1)
-    assert parts.by == "recording"
     names = [[one.recording.name for one in part] for part in parts[:3]]
-    assert list(map(len, names)) == [5, 1, 1]
-    assert sorted(sum(names, [])) == list("0123456")
+    assert list(map(len, names)) == [7, 2, 2]
+    assert sorted(sum(names, [])) == [one.recording.name for one in recordings]
     assert split(recordings, seed=1) == parts
     assert split(recordings, seed=2) != parts
 
 
+def test_the_ends_of_a_few_recordings_choose() -> None:
+    recordings = [own(str(i), 8.0) for i in range(6)]
+    train, choose, test, _ = split(recordings, seed=1)
+    assert len(test) == 1
+    assert [one.recording.name for one in train] == [one.recording.name for one in choose]
+    names = {one.recording.name for one in [*train, *test]}
+    assert names == set("012345")
+    for first, second in zip(train, choose, strict=True):
+        assert len(first.recording.audio) == 3 * len(second.recording.audio)
+        assert len(first.taught.audio) == len(first.recording.audio)
+
+
 def test_one_recording_is_split_by_time() -> None:
     parts = split([own("one", 20.0)], seed=1)
-    assert parts.by == "time"
+    assert parts.description.startswith("by time")
     lengths = [len(part[0].recording.audio) / SAMPLE_RATE for part in parts[:3]]
     assert lengths == pytest.approx([12, 4, 4], abs=0.01)
     # At 12.5 s in the recording a note starts: 0.5 s in its second part.

@@ -78,10 +78,12 @@ def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
     arguments += ["--steps", "2", "--out"]
     assert fine_tune.main([*arguments, str(out)]) == 0
     printed = capsys.readouterr().out
-    assert "split by recording: 1 to train, 1 to choose, 1 to test" in printed
+    assert "split: 2 recordings to train, their last quarters to choose, 1 to test" in printed
     assert "onset_f1" in printed
     report = json.loads((out / "report.json").read_text())
-    assert sorted(sum(report["recordings"].values(), [])) == ["0", "1", "2"]
+    names = report["recordings"]
+    assert names["train"] == names["choose"]
+    assert sorted([*names["train"], *names["test"]]) == ["0", "1", "2"]
     assert {row["group"] for row in report["comparison"]} == {OWN}
     tuned = load(out / "bells.safetensors")
     assert tuned.config.name == "bells"

@@ -78,6 +78,24 @@ class Beats:
         return [(start + skipped, count - skipped), *rest]
 
 
+def smoothest(cost: F64, change: float) -> I64:
+    """Return the column of each row with the least total cost (Viterbi algorithm).
+
+    Args:
+        cost: [rows, columns].
+        change: cost of a change of the column from one row to the next.
+    """
+    total, back = cost[0], []
+    for row in cost[1:]:
+        stays = total <= total.min() + change
+        back.append(np.where(stays, np.arange(len(row)), total.argmin()))
+        total = np.where(stays, total, total.min() + change) + row
+    columns = [int(total.argmin())]
+    for before in back[::-1]:
+        columns.append(int(before[columns[-1]]))
+    return np.array(columns[::-1])
+
+
 class BeatHints(BaseModel):
     """The user's knowledge of the beat: beats a minute; beats of a bar, and in how many parts each
     divides (3 and 4 beats are 12/8); time of the first beat of a bar."""

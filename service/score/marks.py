@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.score.beats import F64, I64
+from service.score.beats import smoothest
 from service.score.voices import Bars, Chord
 
 LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # velocities from the median of the part
@@ -46,24 +46,11 @@ def dynamics(
     _, first, count = np.unique(bar, return_index=True, return_counts=True)
     mean = np.add.reduceat(np.array(velocities, float), first) / count
     centres = np.median(mean) + np.array(list(LEVELS.values()))
-    level = _smoothest(0.5 * ((mean[:, None] - centres) / _SPREAD) ** 2)
+    level = smoothest(0.5 * ((mean[:, None] - centres) / _SPREAD) ** 2, _CHANGE)
     changes = np.flatnonzero(np.diff(level, prepend=-1))
     names = list(LEVELS)
     marks = {onsets[first[change]]: names[level[change]] for change in changes.tolist()}
     return marks if len(marks) > 1 else {}
-
-
-def _smoothest(cost: F64) -> I64:
-    """Return the level of each row with the least cost, that of changes included (Viterbi)."""
-    total, back = cost[0], []
-    for row in cost[1:]:
-        stays = total <= total.min() + _CHANGE
-        back.append(np.where(stays, np.arange(len(row)), total.argmin()))
-        total = np.where(stays, total, total.min() + _CHANGE) + row
-    levels = [int(total.argmin())]
-    for before in back[::-1]:
-        levels.append(int(before[levels[-1]]))
-    return np.array(levels[::-1])
 
 
 def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> list[Press]:

@@ -8,7 +8,7 @@ the one nearest to the tempo that people tap. Bars start where the metre's evide
 import numpy as np
 
 from service.score.beat_tracker import chord_numbers
-from service.score.beats import F64, BeatHints, Beats
+from service.score.beats import F64, BeatHints, Beats, smoothest
 from service.score.metre import METRES, Metre, Units
 
 STRUM_S = 0.06  # onsets within this time are one beat event: a strummed chord
@@ -26,6 +26,8 @@ _SWUNG = (
 )
 _USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
 _STARTS = 4.5  # log likelihood that the first chord starts a bar
+_APART, _SLIP = 0.09, 5.0  # beats from the grid that cost 1 for each chord; cost of a slip
+_MAX_SLIPS = 1
 _JUDGED = 60  # beats judged at once, in complete bars
 
 
@@ -49,7 +51,21 @@ def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
     count, subdivision = _notes_of_beat(time_s, rate_hz, hints)
     if hints.bpm and abs(60 * rate_hz / count / hints.bpm - 1) > 0.08:
         return None
-    return _barred(notes, time_s, count / rate_hz, count, subdivision, hints)
+    beats = _barred(notes, time_s, count / rate_hz, count, subdivision, hints)
+    trusted = subdivision == 3 or hints.fixed_tempo
+    return beats if trusted or _slips(time_s, beats) <= _MAX_SLIPS else None
+
+
+def _slips(time_s: F64, beats: Beats) -> int:
+    """Return how often the chords move from beats and their halves to the quarters between, or
+    back. A pause of a quarter of a beat does so, which the phase of shorter notes does not show."""
+    position = beats.position(time_s)
+    beat = np.floor(position + 1 / 8).astype(int).clip(0, len(beats.time_s) - 1)
+    cost = np.zeros((len(beats.time_s), 3))
+    for column, shift in enumerate((-0.25, 0.0, 0.25)):
+        apart = np.abs((position - shift + 0.25) % 0.5 - 0.25)
+        np.add.at(cost[:, column], beat, np.minimum(apart / _APART, 2.0))
+    return int(np.count_nonzero(np.diff(smoothest(cost, _SLIP))))
 
 
 def _resultant(time_s: F64, rate_hz: float) -> complex:

@@ -75,6 +75,17 @@ def test_rubato_and_free_playing_are_not_steady() -> None:
     assert find_steady_beats(free(waits_s), NO_BEAT_HINTS) is None
 
 
+def test_music_that_pauses_for_part_of_a_beat_is_not_steady() -> None:
+    beats_s = 0.6 + np.arange(96) * 0.5
+    steady = tune(beats_s, 4)
+    assert find_steady_beats(steady, NO_BEAT_HINTS) is not None
+    paused = steady.copy()
+    for bar in (6, 12, 18):
+        paused[steady[:, 0] > 0.55 + 2 * bar, :2] += 0.125
+    assert find_steady_beats(paused, NO_BEAT_HINTS) is None
+    assert find_steady_beats(paused, BeatHints(fixed_tempo=True)) is not None
+
+
 def test_hints_override_the_estimate() -> None:
     notes = tune(0.6 + np.arange(48) * 0.5, 4)
     slow = find_steady_beats(notes, BeatHints(bpm=60))

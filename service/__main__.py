@@ -1,4 +1,4 @@
-"""`python -m service`: starts the service and prints where to go."""
+"""`python -m service`: start the service and print its address."""
 
 import argparse
 import asyncio
@@ -16,7 +16,8 @@ from service.settings import Settings
 
 
 def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
-    """Settings of the environment, overridden by the command line; exits with 2 if impossible."""
+    """Return the settings of the environment, overridden by the command line. Exit with 2 if they
+    are invalid."""
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
@@ -27,46 +28,46 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     parser.add_argument("--port", help="TCP port to listen on (RSE_PORT, else 8000)")
     parser.add_argument("--model", help="auto, shipped weights by name, or a .safetensors file")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (RSE_DEVICE, else auto)")
-    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
+    options = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
     try:
-        return Settings.model_validate(given)
+        return Settings.model_validate(options)
     except ValidationError as error:
-        complaints = [f"  {format_error(one, str(*one['loc'][:1]))}" for one in error.errors()]
-        print("The settings cannot be used:", *complaints, sep="\n", file=sys.stderr)
+        messages = [f"  {format_error(one, str(*one['loc'][:1]))}" for one in error.errors()]
+        print("invalid settings (see service/SETTINGS.md):", *messages, sep="\n", file=sys.stderr)
         raise SystemExit(2) from None
 
 
 def address_to_open(host: str, port: int) -> str:
-    """Where a browser on this machine finds the page. A wildcard address cannot be opened, and
-    browsers allow the microphone on localhost."""
+    """Return the URL of the page for a browser on this machine. A wildcard address becomes the
+    loopback address, at which browsers allow the microphone."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m service") -> int:
-    """Runs the service until a signal ends it; returns the exit status."""
+    """Run the service until a signal. Return the exit status."""
     settings = read_settings(arguments, prog)
-    if settings.model != "auto":  # which is in the package
-        from model import storage  # with torch, which takes a second
+    if settings.model != "auto":  # shipped weights need no check
+        from model import storage  # imports torch, which takes a second
 
         try:
             storage.read_card(storage.resolve(settings.model))
         except storage.WeightsError as error:
-            print(f"The model cannot be used: {error}", file=sys.stderr)
+            print(f"invalid model: {error}", file=sys.stderr)
             return 2
     logs.configure(settings.log_format)
     try:
         app = create_app(settings)
     except KeysError as error:
-        print(f"The API keys cannot be used: {error}", file=sys.stderr)
+        print(f"invalid API keys: {error}", file=sys.stderr)
         return 2
     server = DrainingServer(server_config(app, settings), app.state.service)
     address = address_to_open(settings.host, settings.port)
-    print(f"rse-transcribe: open {address} (Ctrl+C ends it)", flush=True)
+    print(f"rse-transcribe: open {address} (Ctrl+C to stop)", flush=True)
     try:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve())
-    except SystemExit as end:  # of uvicorn, which has said why: the port is taken, for one
+    except SystemExit as end:  # uvicorn has logged the reason, such as a port that is in use
         return end.code if isinstance(end.code, int) else 1
     return 1 if app.state.service.load_error else 0
 

@@ -1,6 +1,6 @@
-"""The application: `create_app(settings)` assembles it, its lifespan starts the workers.
+"""The ASGI application: endpoints, access control and page. Its lifespan starts the workers.
 
-The page is at / and beside it, with headers that let it load nothing from elsewhere.
+The page's files are served at / with headers that forbid loading anything from other sites.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ STATIC = Path(__file__).parent / "static"
 KEYS_POLL_S = 1.0
 
 PAGE_HEADERS = {
-    "Cache-Control": "no-cache",  # kept, but compared by ETag
+    "Cache-Control": "no-cache",  # cached, but validated by ETag
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
     "media-src 'self' blob:; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -57,12 +57,19 @@ def create_app(
     processes: bool = PROCESSES,
     piano_model: str | None = PIANO_MODEL,
 ) -> FastAPI:
-    """The service as an ASGI application, which is ready once its workers have loaded the weights;
-    if that fails, /readyz says so. `load_model` is called in each worker; without `processes` there
-    is one, a thread. `piano_model` names the weights for recordings of pianos, used unless the
-    settings name a model. Raises `service.access.keys.KeysError` if the API keys cannot be read."""
+    """Return the service as an ASGI application. /readyz reports whether its workers have loaded
+    the weights.
+
+    Args:
+        load_model: called in each worker.
+        processes: False for one worker, which is a thread.
+        piano_model: weights for recordings of pianos, used unless the settings name a model.
+
+    Raises:
+        service.access.keys.KeysError: the API keys cannot be read.
+    """
     for name in unknown_variables(os.environ):
-        logger.warning("the variable %s is not a setting of the service", name)
+        logger.warning("unknown setting: variable=%s", name)
     numbers = Metrics()
     piano = piano_model if settings.model == "auto" else None
     pool = WorkerPool(
@@ -113,7 +120,7 @@ def create_app(
 
 
 async def load(state: ServiceState) -> None:
-    """Start the workers, then declare the service ready."""
+    """Start the workers, then mark the service as ready."""
     settings, pool = state.settings, state.pool
     try:
         await pool.start()
@@ -141,8 +148,8 @@ class PageFiles(StaticFiles):
 
 
 def serve_page(app: FastAPI) -> None:
-    """Serves the page at every address that no endpoint has. As the router's fallback, not as a
-    mount at /: that would also answer for endpoints that are asked with the wrong method."""
+    """Serve the page at every path without an endpoint. It is the router's fallback, because a
+    mount at / would also match requests to endpoints with a wrong method."""
     files = PageFiles(directory=STATIC, html=True)
     not_found = app.router.not_found
 
@@ -150,8 +157,8 @@ def serve_page(app: FastAPI) -> None:
         if scope["type"] == "http":
             await files(scope, receive, send)
         elif scope["type"] == "websocket":
-            fault = ProtocolError(ErrorCode.NOT_FOUND, "there is no websocket at this address")
-            await WebSocket(scope, receive, send).send_denial_response(problem_response(fault))
+            error = ProtocolError(ErrorCode.NOT_FOUND, "no websocket at this path")
+            await WebSocket(scope, receive, send).send_denial_response(problem_response(error))
         else:
             await not_found(scope, receive, send)
 

@@ -1,7 +1,7 @@
 """The service on Ray Serve: `serve run service.cluster:app`, or docker/serve.yaml (CLUSTER.md).
 
-Each replica is the whole application with workers of its own. Serve routes, scales and restarts;
-sessions that lose their replica are resumed by their clients at another.
+Each replica is a complete application with its own workers. Serve routes, scales and restarts.
+Clients resume the sessions of a lost replica at another.
 """
 
 import asyncio
@@ -16,42 +16,46 @@ from service.ops import logs
 from service.settings import Settings
 from service.state import ServiceState
 
-MOST_REQUESTS = 1024
-"""Under way in a replica: with room to spare the service itself refuses, and gives a reason."""
+MAX_REQUESTS = 1024
+"""Maximum number of requests in progress in a replica. It is above the service's own limits, whose
+rejections state a reason."""
 
-_states: list[ServiceState] = []  # of this replica
+_states: list[ServiceState] = []  # state of this replica, once it is built
 
 
 def build() -> ASGIApp:
-    """The application, built on a replica's event loop; settings come from its environment."""
+    """Return the application with the settings of the environment. Runs in the replica's event
+    loop."""
     settings = Settings()
     logs.configure(settings.log_format)
     app: Any = create_app(settings)
     _states.append(app.state.service)
-    trusted = ["127.0.0.1", *settings.trusted_proxies]  # Serve's own proxy
+    trusted = ["127.0.0.1", *settings.trusted_proxies]  # 127.0.0.1 is Serve's proxy
     return cast(ASGIApp, ProxyHeadersMiddleware(app, trusted))
 
 
 class Replica:
-    """One replica; by itself, since Serve copies what it decorates, with copies of its globals."""
+    """Health check of a replica. It is not the decorated class itself, because Serve copies that
+    together with its globals."""
 
     async def check_health(self) -> None:
-        """Serve sends clients to a replica after its first check, and replaces one that fails."""
+        """Wait until the model is loaded. Raises RuntimeError if that fails or a worker is
+        unresponsive; Serve then replaces the replica."""
         for state in _states:
             while not (state.loaded or state.load_error):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if state.load_error or state.pool.is_unresponsive:
-                raise RuntimeError(state.load_error or "a worker hangs")
+                raise RuntimeError(state.load_error or "a worker is unresponsive")
 
 
 Transcription = cast(Any, serve.deployment)(
     name="Transcription",
-    ray_actor_options={"num_cpus": 1},  # as many workers as that
-    max_ongoing_requests=MOST_REQUESTS,
-    # A session is a request for as long as it lasts.
+    ray_actor_options={"num_cpus": 1},  # also the number of workers
+    max_ongoing_requests=MAX_REQUESTS,
+    # A session counts as one request until it ends.
     autoscaling_config={"min_replicas": 1, "max_replicas": 16, "target_ongoing_requests": 6},
     health_check_period_s=5,
-    graceful_shutdown_timeout_s=20,  # then the sessions that are left resume elsewhere
+    graceful_shutdown_timeout_s=20,  # afterwards open sessions resume at another replica
     graceful_shutdown_wait_loop_s=0.5,
 )(serve.ingress(build)(Replica))
 

@@ -1,4 +1,4 @@
-"""Liveness, readiness, versions and metrics: /healthz, /readyz, /info, /metrics."""
+"""Status endpoints: /healthz, /readyz, /info and /metrics."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -10,7 +10,7 @@ from model.instruments import distinguished_by
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
-# Not shown to clients: addresses, paths and keys.
+# Clients do not see addresses, paths and keys.
 HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "secret", "trusted_proxies"}
 
 router = APIRouter()
@@ -19,13 +19,13 @@ router = APIRouter()
 def installed_version() -> str:
     try:
         return version("rse-transcribe")
-    except PackageNotFoundError:  # the code runs without being installed
+    except PackageNotFoundError:  # the package is not installed
         return "unknown"
 
 
 @router.get("/healthz")
 async def healthz(request: Request) -> dict[str, str]:
-    """200 while the event loop runs and no worker hangs that cannot be replaced."""
+    """Respond with 200, or 503 if a worker is unresponsive and cannot be replaced."""
     state: ServiceState = request.app.state.service
     if state.pool.is_unresponsive:
         raise ProtocolError(ErrorCode.NOT_READY, "the worker is unresponsive: restart the service")
@@ -34,8 +34,8 @@ async def healthz(request: Request) -> dict[str, str]:
 
 @router.get("/readyz")
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
-    """200 once the weights are loaded; 503 before, while shutting down, and while there is no
-    worker."""
+    """Respond with 200 once the weights are loaded; 503 before, during shutdown, and while no
+    worker is running."""
     state: ServiceState = request.app.state.service
     state.check_ready()
     response.headers["Cache-Control"] = "no-store"
@@ -45,8 +45,7 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
 
 @router.get("/info")
 async def info(request: Request) -> dict[str, Any]:
-    """Version, model card, effective settings, and capacity in windows per second: of the workers,
-    and the limit and present sum of the sessions."""
+    """Respond with version, model card, effective settings, and capacity in windows per second."""
     state: ServiceState = request.app.state.service
     sessions, pool, loaded = state.sessions, state.pool, state.loaded
     capacity = None

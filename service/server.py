@@ -1,9 +1,9 @@
 """A uvicorn server that ends open sessions before it closes their sockets.
 
-By itself uvicorn closes every websocket before it notifies the application, so sessions could not
-send their last notes. Here SIGTERM first sets `draining`: new work is refused, and sessions send
-their last notes and `done`. When they have finished, or most of `drain_timeout_s` has passed,
-uvicorn shuts down as usual. A second signal skips the wait.
+uvicorn closes every websocket before it notifies the application, so sessions could not send their
+last notes. This server first sets `draining` at SIGTERM: the service rejects new work, and sessions
+send their last notes and `done`. When they have finished, or shortly before `drain_timeout_s` has
+passed, uvicorn shuts down as usual. A second signal skips the wait.
 """
 
 import asyncio
@@ -27,24 +27,26 @@ from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
-UNREAD_MS = 30_000  # how long the system keeps what a client does not read
-AHEAD_BYTES = 128 * 1024  # that wait in the system: a ping behind them is answered within 20 s
+UNREAD_MS = 30_000
+"""Time after which the system drops a connection whose client does not read."""
+RECEIVE_BUFFER_BYTES = 128 * 1024
+"""Receive buffer of a socket: small, so that a ping behind the audio is answered within 20 s."""
 
 
 class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """One that asks for nothing, or half of a request, ends after a while."""
+    """HTTP connection with an idle timeout also before the first request, and within one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._end_later()
+        self._restart_timeout()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         answered = self.cycle is None or self.cycle.response_complete
-        if self in self.connections and answered:  # else it is a websocket's now
-            self._end_later()
+        if self in self.connections and answered:  # not upgraded to a websocket
+            self._restart_timeout()
 
-    def _end_later(self) -> None:
+    def _restart_timeout(self) -> None:
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -52,7 +54,7 @@ class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """Without uvicorn's error in the log after each handshake that was answered with a status."""
+    """Websocket protocol that does not log an error for each handshake rejected with a status."""
 
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)
@@ -66,14 +68,14 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         port=settings.port,
         http=HttpConnection,
         ws=SocketConnection,
-        # The application answers a message above MAX_MESSAGE_BYTES with an error; the websocket
-        # library closes with 1009 on one too large to hold in memory.
+        # The application rejects a message above MAX_MESSAGE_BYTES with an error. The websocket
+        # library closes the socket with 1009 if a message exceeds this limit.
         ws_max_size=4 * MAX_MESSAGE_BYTES,
         ws_max_queue=4,
         # PCM does not compress; deflate would only cost time and memory.
         ws_per_message_deflate=False,
-        # Pings keep proxies from closing a quiet socket. The pong queues behind unread audio, so it
-        # has no timeout; idle_timeout_s and send_timeout_s apply instead.
+        # Pings keep proxies from closing a quiet socket. They have no timeout, because the pong
+        # queues behind unread audio; idle_timeout_s and SEND_TIMEOUT_S apply instead.
         ws_ping_interval=20.0,
         ws_ping_timeout=None,
         timeout_keep_alive=round(settings.idle_timeout_s),
@@ -86,7 +88,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 class DrainingServer(uvicorn.Server):
-    """Runs one application until a signal, then drains it."""
+    """Server that runs one application until a signal, then drains it."""
 
     def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
         super().__init__(config)
@@ -94,8 +96,8 @@ class DrainingServer(uvicorn.Server):
         self._drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accepted sockets inherit that the system drops a client which reads nothing. SIGHUP
-        reloads the keys."""
+        """Set the options of listening sockets, which accepted sockets inherit, and the handler of
+        SIGHUP, which reloads the keys."""
         await super().startup(sockets)
         main_thread = threading.current_thread() is threading.main_thread()
         if main_thread and hasattr(signal, "SIGHUP"):  # not on Windows
@@ -104,14 +106,14 @@ class DrainingServer(uvicorn.Server):
         for listening in (one for server in self.servers for one in server.sockets):
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, AHEAD_BYTES)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to end: also if the model cannot be loaded."""
+        """Return True to exit, also if the model cannot be loaded."""
         return await super().on_tick(counter) or self._state.load_error is not None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The signal handler. It does not re-raise the signal: a drained server exits with 0."""
+        """Handle a signal. Does not re-raise it: a drained server exits with 0."""
         if not self.started or self._state.draining.is_set():
             self.force_exit = self.should_exit
             self.should_exit = True
@@ -128,9 +130,9 @@ class DrainingServer(uvicorn.Server):
     async def _wait_for_sessions(self) -> None:
         began_s = monotonic()
         sessions, uploads = self._state.sessions, self._state.uploads
-        logger.info("draining: %d sessions are open", sessions.count)
+        logger.info("draining: sessions=%d uploads=%d", sessions.count, uploads.count)
         timeout_s = self._state.settings.drain_timeout_s
-        rest_s = min(2.0, timeout_s / 4)  # half for closing sockets, half for ending the worker
+        rest_s = min(2.0, timeout_s / 4)  # half to close sockets, half to stop the workers
         # typed as int, but any number works
         self.config.timeout_graceful_shutdown = rest_s / 2  # type: ignore[assignment]
         try:
@@ -138,6 +140,8 @@ class DrainingServer(uvicorn.Server):
                 while sessions.count or uploads.count:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            logger.warning("gave up on %d sessions and %d uploads", sessions.count, uploads.count)
+            logger.warning(
+                "timed out waiting for sessions=%d uploads=%d", sessions.count, uploads.count
+            )
         logger.info("drained in %.2f s", monotonic() - began_s)
         self.should_exit = True

@@ -9,20 +9,20 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-_OF_CLIENTS = {"RSE_KEY"}
+_CLIENT_VARIABLES = {"RSE_KEY"}
 _HOST = re.compile(r"(\*\.)?[a-z0-9_-][a-z0-9_.-]*")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach a server on this address."""
+    """True if only this machine can reach a server on this address."""
     with suppress(ValueError):
         return ipaddress.ip_address(address).is_loopback
     return address.lower() == "localhost"
 
 
 def _host(name: str) -> str:
-    """A name in lower case as `Host` has it, without brackets; raises ValueError."""
+    """Return the host name without brackets. Raises ValueError."""
     with suppress(ValueError):
         return str(ipaddress.ip_address(name.strip("[]")))
     if _HOST.fullmatch(name) is None:
@@ -31,7 +31,7 @@ def _host(name: str) -> str:
 
 
 def _origin(origin: str) -> str:
-    """An origin in lower case, without the port that its scheme implies; raises ValueError."""
+    """Return the origin without its scheme's default port. Raises ValueError."""
     if _ORIGIN.fullmatch(origin) is None:
         raise ValueError(f"expected scheme://host[:port], got {origin!r}")
     return origin.removesuffix({"http": ":80", "https": ":443"}.get(origin.partition(":")[0], ""))
@@ -59,9 +59,9 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]  # "a,b" i
 
 
 class Settings(BaseSettings):
-    """Everything that an operator can change; SETTINGS.md says what each does.
+    """Settings of the service; SETTINGS.md describes each.
 
-    Raises `pydantic.ValidationError`, naming each invalid field.
+    Raises `pydantic.ValidationError`, which names each invalid field.
     """
 
     model_config = SettingsConfigDict(env_prefix="RSE_", extra="ignore", frozen=True)
@@ -95,15 +95,16 @@ class Settings(BaseSettings):
         has_keys = self.keys_file or self.keys.get_secret_value()
         if not (is_loopback(self.host) or has_keys or self.allow_open):
             raise ValueError(
-                f"others can reach host {self.host} without API keys: set RSE_KEYS_FILE=keys after "
-                "`rse-transcribe keys new NAME >> keys`, or RSE_ALLOW_OPEN=1 to serve everybody"
+                f"no API keys, and other machines can reach host {self.host}: set "
+                "RSE_KEYS_FILE=keys after `rse-transcribe keys new NAME >> keys`, or "
+                "RSE_ALLOW_OPEN=1 to serve everyone"
             )
         return self
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """Variables `RSE_...` that are no settings. They do not stop the start: some belong to tests,
-    and Kubernetes makes others from the name of a Service."""
-    known = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _OF_CLIENTS
+    """Return the variables `RSE_...` that are not settings. They are no errors, because tests use
+    some, and Kubernetes creates others from the name of a Service."""
+    known = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _CLIENT_VARIABLES
     names = (name for name in environment if name.upper().startswith("RSE_"))
     return sorted(name for name in names if name.upper() not in known)

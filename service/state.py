@@ -21,7 +21,7 @@ from service.workers.pool import WorkerPool
 
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
-MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests that are received, wait or are rendered
+MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests in progress, also those that wait
 
 
 class LiveConnection(Protocol):
@@ -38,11 +38,11 @@ class LiveConnection(Protocol):
 
 
 class ServiceState:
-    """One per application, made at its start; used only from its event loop.
+    """State of one application. Used only from its event loop.
 
     Attributes:
-        pool: the workers; their model is known once ``loaded``.
-        load_error: why there will be no model.
+        pool: the workers. Their model is available once ``loaded``.
+        load_error: reason for which the model could not be loaded.
     """
 
     def __init__(self, settings: Settings, pool: WorkerPool, metrics: Metrics) -> None:
@@ -57,8 +57,9 @@ class ServiceState:
         self.scores = anyio.CapacityLimiter(1)  # scores rendered at the same time
         self.score_requests = AdmissionControl(MAX_SCORES)
         self.connections: dict[str, LiveConnection] = {}  # by session id
-        self.ghost_sockets = 0  # accepted without a slot, as they may resume a session that has one
-        # Set once, at the first SIGTERM; sessions watch it to end with their last notes.
+        # Sockets accepted without a slot, because they may resume a session that has one.
+        self.ghost_sockets = 0
+        # Set once, at the first SIGTERM. Sessions then send their last notes.
         self.draining = asyncio.Event()
         self.loaded = False
         self.load_error: str | None = None
@@ -70,11 +71,11 @@ class ServiceState:
 
     @property
     def running(self) -> bool:
-        """Whether the weights are loaded and a worker is there."""
+        """True if the weights are loaded and a worker is running."""
         return self.loaded and self.pool.is_ready
 
     def check_ready(self) -> None:
-        """Raises ProtocolError unless new work is accepted."""
+        """Raise ProtocolError unless new work is accepted."""
         if self.draining.is_set():
             raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
         if not self.running:
@@ -82,22 +83,22 @@ class ServiceState:
             raise ProtocolError(ErrorCode.NOT_READY, why)
 
     def check_model(self, model: str | None) -> None:
-        """Raises ProtocolError unless this is the model that is loaded here; None asks for any."""
-        loaded = self.pool.config.name  # not the path that it may come from
+        """Raise ProtocolError if another model is loaded. None accepts any model."""
+        loaded = self.pool.config.name  # not the path, if the setting is one
         if model not in (None, self.settings.model, loaded):
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 
     def piano_engine(self, model: str | None) -> Callable[[], InferenceEngine] | None:
-        """Return a function that returns the model for pianos; None if a request for this model
-        excludes it, or there is none."""
+        """Return a function that returns the engine for pianos. Return None if the request names
+        another model, or there is no such engine."""
         piano = self.pool.piano
         return None if piano is None or model not in (None, "auto") else lambda: piano
 
     def reserve_session(self, client: str) -> AbstractContextManager[Reservation]:
         """Reserve a session slot for a client. Raises ProtocolError if none is free."""
-        wanted = self.settings.max_sessions_per_client
+        setting = self.settings.max_sessions_per_client
         half = max(1, min(MAX_SESSIONS_PER_CLIENT, self.sessions.limit // 2))
-        max_count = self.keys.limit(client, "sessions") or (half if wanted == "auto" else wanted)
+        max_count = self.keys.limit(client, "sessions") or (half if setting == "auto" else setting)
         self.check_ready()
         return self.sessions.reserve(client, max_count, self.sessions.size(StreamOptions()))
 
@@ -113,8 +114,9 @@ class ServiceState:
 
     def reserve_score(self, client: str) -> AbstractContextManager[Reservation]:
         """Reserve a slot for a score while the block runs. Raises ProtocolError."""
-        most = max(MAX_SCORES_PER_CLIENT, self._max_uploads(client))  # a class has as many of both
-        return self._reserve(self.score_requests, client, most)
+        # A school class that shares a key may render as many scores as it may upload recordings.
+        max_count = max(MAX_SCORES_PER_CLIENT, self._max_uploads(client))
+        return self._reserve(self.score_requests, client, max_count)
 
     @contextmanager
     def _reserve(

@@ -1,1 +1,1 @@
-"""Who may use the service: decided before any endpoint, without knowing of audio or notes."""
+"""Access control before any endpoint: hosts, origins, API keys, tokens and rejections."""

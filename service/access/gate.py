@@ -1,11 +1,11 @@
-"""The gate before every endpoint: `Host`, `Origin`, key or token.
+"""Access control before every endpoint: `Host`, `Origin`, key or token.
 
 A page of any site may open a websocket to any address, and a site whose name resolves to 127.0.0.1
-(DNS rebinding) even has the same origin as a service there. So a service on loopback without keys
-answers only to known names, and any refuses sockets and uploads from pages of other sites. These
-headers are untrusted: what cannot be parsed is not allowed.
+(DNS rebinding) even has the same origin as a service there. A service on loopback without keys
+therefore accepts only known host names, and every service rejects sockets and uploads from pages of
+other sites. These headers are untrusted: values that cannot be parsed are rejected.
 
-Plain ASGI, since framework middleware skips websockets. The page's files are open to everyone.
+Plain ASGI, since framework middleware skips websockets. The page's files need no key.
 """
 
 import ipaddress
@@ -31,16 +31,16 @@ from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
 
-# Polled by machines under any host name; the answers reveal next to nothing.
+# Polled by machines under any host name. The responses contain no private data.
 PROBES = frozenset({"/healthz", "/readyz"})
 DESCRIPTIONS = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
-# Any page can make a browser send these, but cannot read the answers.
+# Any page can make a browser send these, but cannot read the responses.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 TOKEN_SUBPROTOCOL = "rse.token."
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# RFC 3986, section 3.2, without users and escapes, which neither header may have.
+# RFC 3986, section 3.2, without user names and escapes, which neither header may have.
 _AUTHORITY = re.compile(
     r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:(?P<port>[0-9]{1,5}))?", re.IGNORECASE
 )
@@ -48,11 +48,11 @@ _AUTHORITY = re.compile(
 
 @dataclass
 class Gate:
-    """Passes a request on, or refuses it with a reason that its client sees.
+    """ASGI application that forwards a request, or rejects it with an error for its client.
 
     Attributes:
-        routes: of the application, to tell its endpoints from the page.
-        refused: counts refusals by their code.
+        routes: router of the application, which distinguishes its endpoints from the page.
+        refused: counter of rejections by error code.
     """
 
     app: ASGIApp
@@ -67,10 +67,10 @@ class Gate:
         if self.keys:
             return
         host = self.settings.host
-        if is_loopback(host):  # DNS rebinding would give any page access: restrict the host names
+        if is_loopback(host):  # otherwise DNS rebinding would give any page access
             self._hosts += LOOPBACK_HOSTS
         else:
-            logger.warning("without API keys anyone who can reach %s may use the service", host)
+            logger.warning("no API keys: anyone who can reach %s may use the service", host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A proxy may serve the application below a path, which is then part of the request's path.
@@ -80,20 +80,20 @@ class Gate:
             return
         headers = Headers(scope=scope)
         scope[SCOPE_KEY] = client_name_for(scope.get("client"))
-        fault = self._check_host_and_origin(scope, headers) or self._authenticate(
+        error = self._check_host_and_origin(scope, headers) or self._authenticate(
             scope, path, headers
         )
-        if fault is None:
+        if error is None:
             await self.app(scope, receive, send)
             return
-        record_rejection(self.refused, fault, scope[SCOPE_KEY])
+        record_rejection(self.refused, error, scope[SCOPE_KEY])
         if scope["type"] == "http":
-            await problem_response(fault)(scope, receive, send)
+            await problem_response(error)(scope, receive, send)
         else:
-            await reject_websocket(WebSocket(scope, receive, send), fault)
+            await reject_websocket(WebSocket(scope, receive, send), error)
 
     def _check_host_and_origin(self, scope: Scope, headers: Headers) -> ProtocolError | None:
-        """A fault if the request is meant for another server or comes from a foreign page."""
+        """Return an error if the host or the origin is not allowed."""
         host = headers.get("host")
         if len(headers.getlist("host")) > 1:  # a proxy may have checked the other one
             return ProtocolError(ErrorCode.HOST_NOT_ALLOWED, "the request has several Host headers")
@@ -109,8 +109,9 @@ class Gate:
         return None
 
     def _authenticate(self, scope: Scope, path: str, headers: Headers) -> ProtocolError | None:
-        """Names the client by its key or token, if endpoints need one; a fault if it is invalid."""
-        # Everything that no route matches is the page.
+        """Set the client's name from its key or token, if the path requires one. Return an error if
+        it is missing or invalid."""
+        # Every path that matches no route belongs to the page.
         is_open = path in DESCRIPTIONS or all(
             route.matches(scope)[0] is Match.NONE for route in self.routes.routes
         )
@@ -124,33 +125,34 @@ class Gate:
             for offered in scope.get("subprotocols", ()):
                 if offered.startswith(TOKEN_SUBPROTOCOL):
                     client = self.tokens.owner(offered.removeprefix(TOKEN_SUBPROTOCOL))
-        # A token may be that of a key removed since.
+        # The key may have been removed after the token was issued.
         if client is None or not self.keys.has_client(client):
-            return ProtocolError(ErrorCode.UNAUTHORIZED, "a valid API key or token is needed")
+            return ProtocolError(ErrorCode.UNAUTHORIZED, "no valid API key or token")
         scope[SCOPE_KEY] = client
         return None
 
 
 def client_name_for(peer: Sequence[Any] | None) -> str:
-    """Names a client by its address; an IPv6 /64 network has one owner, so it is one client."""
+    """Return the name of the client at an address. An IPv6 /64 network is one client, because it
+    has one owner."""
     address = peer[0] if peer else "unknown"
     with suppress(ValueError):
-        mapped = ipaddress.IPv6Address(address).ipv4_mapped  # of a socket for both versions
+        mapped = ipaddress.IPv6Address(address).ipv4_mapped  # a dual-stack socket maps IPv4
         address = mapped or ipaddress.IPv6Network((address, 64), strict=False)
     return f"address {address}"
 
 
 def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
-    """Whether a `Host` header, with any port, is allowed; `*.example.org` matches subdomains. An
+    """True if a `Host` header, with any port, is allowed. `*.example.org` matches subdomains. An
     empty list allows every name."""
     name, _ = _split(host)
     return not allowed or any(fnmatchcase(name, entry) for entry in allowed)
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
-    """Whether a request with this `Origin` comes from a program, its own page or an allowed one.
-    Programs send no origin. The service's own page has the origin that `Host` names; the scheme is
-    not compared, since a proxy in front may terminate TLS."""
+    """True if a request with this `Origin` comes from a program, the service's page or an allowed
+    page. Programs send no origin. The origin of the service's page is its `Host`; the scheme is not
+    compared, because a proxy may terminate TLS."""
     if origin is None or origin in allowed:
         return True
     scheme, _, authority = origin.partition("://")
@@ -161,7 +163,8 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str
 
 
 def _split(authority: str | None) -> tuple[str, int]:
-    """Host name in lower case, without brackets, and port or 0; no name if it cannot be parsed."""
+    """Return the host name in lower case without brackets, and the port or 0. The name is empty if
+    the authority cannot be parsed."""
     match = _AUTHORITY.fullmatch(authority or "")
     port = int(match["port"] or 0) if match else 0
     if match is None or port > 65535:

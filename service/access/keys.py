@@ -1,13 +1,13 @@
 """API keys.
 
-`rse-transcribe keys new NAME` makes a key; the server stores only hashes. A line of the keys file,
-or an entry of `RSE_KEYS`, is `NAME:SHA256`, with limits of this client if they differ from those of
-the settings:
+`rse-transcribe keys new NAME` creates a key. The server stores only hashes. A line of the keys file
+and an entry of `RSE_KEYS` have the form `NAME:SHA256`, optionally followed by limits that replace
+those of the settings for this client:
 
     alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
     school:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08:sessions=30:uploads=8
 
-A key has 256 random bits, so a plain hash is safe; slow hashes are for passwords.
+A key has 256 random bits, so a fast hash is safe.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "rse_"  # recognised by scanners for leaked secrets
-SCOPE_KEY = "rse.client"  # the name of a request's client, set by the gate
+PREFIX = "rse_"  # so that scanners recognise leaked keys
+SCOPE_KEY = "rse.client"  # key of the client's name in the ASGI scope; set by the gate
 
 _ENTRY = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([0-9a-f]{64})((?::(?:sessions|uploads)=[1-9][0-9]{0,5})*)"
@@ -32,7 +32,7 @@ _ENTRY = re.compile(
 
 
 class KeysError(ValueError):
-    """The keys file or setting is invalid; names the place, never a key."""
+    """The keys file or setting is invalid. The message names the line or entry, never a key."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def hash_key(secret: str) -> bytes:
 
 
 class Keys:
-    """The clients by the SHA-256 of their keys; False if there are no keys."""
+    """API keys: clients by the SHA-256 of their keys. False if there are no keys."""
 
     def __init__(self, text: str = "", path: str = "") -> None:
         """Read the keys of a setting (separated by spaces) and of a file (one per line, `#`
@@ -82,7 +82,7 @@ class Keys:
             self.reload()
 
     def reload(self) -> None:
-        """Read the keys again. If they are invalid, the keys so far stay in force."""
+        """Read the keys again. Preserve the current keys if the new ones are invalid."""
         self._version = self._file_version()
         try:
             self._owners = _read_keys(self._text, self._path)
@@ -105,7 +105,7 @@ def _read_keys(text: str, path: str) -> dict[bytes, KeyOwner]:
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise KeysError(f"the keys file cannot be read: {error}") from None
+            raise KeysError(f"cannot read the keys file: {error}") from None
         stripped = ((n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1))
         entries += [(f"line {n} of the keys file", entry) for n, entry in stripped if entry]
     owners: dict[bytes, KeyOwner] = {}
@@ -124,24 +124,25 @@ def _read_keys(text: str, path: str) -> dict[bytes, KeyOwner]:
         limits = {kind: int(number) for kind, number in pairs}
         owners[bytes.fromhex(match[2])] = KeyOwner(f"key {match[1]}", limits)
     if (text or path) and not owners:
-        raise KeysError("there are no keys in it, so every client would be rejected")
+        raise KeysError(
+            "no keys in RSE_KEYS_FILE or RSE_KEYS, so every client would be rejected; "
+            "add one with `rse-transcribe keys new NAME >> FILE`"
+        )
     return owners
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe keys") -> int:
-    """Make a key; return the exit status."""
-    about = f"`{prog} new NAME >> keys` shows the key and appends its hash to the file."
+    """Create a key. Return the exit status."""
+    about = f"`{prog} new NAME >> keys` prints the key and appends its hash to the file."
     parser = argparse.ArgumentParser(prog=prog, description=about)
     parser.add_argument("command", choices=["new"])
-    parser.add_argument("name", help="name of its owner; shown in logs")
+    parser.add_argument("name", help="name of the key's owner, as shown in logs")
     name = parser.parse_args(arguments).name
     secret = PREFIX + secrets.token_urlsafe(32)
     line = f"{name}:{hash_key(secret).hex()}"
     if _ENTRY.fullmatch(line) is None:
-        print(
-            f"a name is up to 64 letters, digits, '.', '_' and '-', not {name!r}", file=sys.stderr
-        )
+        print(f"a name has 1 to 64 letters, digits, '.', '_' or '-', not {name!r}", file=sys.stderr)
         return 2
     print(line)
-    print(f"The key of {name}, shown only once: {secret}", file=sys.stderr)
+    print(f"API key of {name} (shown only once): {secret}", file=sys.stderr)
     return 0

@@ -1,5 +1,5 @@
-"""Refusals: HTTP errors as problem details (RFC 9457, `application/problem+json`), and refused
-websockets, with a reason that the client sees."""
+"""Rejections: HTTP errors as problem details (RFC 9457, `application/problem+json`), and rejected
+websockets."""
 
 import contextlib
 import logging
@@ -24,11 +24,11 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 SUBPROTOCOL = "rse.v1"
 
-_OF_FRAMEWORK = (ErrorCode.BAD_UPLOAD, ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED)
+_FRAMEWORK_CODES = (ErrorCode.BAD_UPLOAD, ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED)
 
 
 def problem_response(error: ProtocolError, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem document, which says when to try again if that may help."""
+    """Return a problem document, with `Retry-After` if the error is retryable."""
     code, fields = error.code, dict(headers or {})
     if code.retryable:
         fields["Retry-After"] = str(RETRY_AFTER_S)
@@ -46,25 +46,25 @@ def problem_response(error: ProtocolError, headers: Mapping[str, str] | None = N
 
 
 async def handle_exception(request: Request, error: Exception) -> Response:
-    """The answer to what an endpoint or the framework raised."""
+    """Return the response to an exception of an endpoint or the framework."""
     match error:
         case ProtocolError():
             return problem_response(error)
         case HTTPException():
-            known = (code for code in _OF_FRAMEWORK if code.status == error.status_code)
-            code = next(known, ErrorCode.INTERNAL)
+            codes = (code for code in _FRAMEWORK_CODES if code.status == error.status_code)
+            code = next(codes, ErrorCode.INTERNAL)
             return problem_response(ProtocolError(code, str(error.detail)), error.headers)
         case RequestValidationError():
-            complaints = [format_error({**one, "loc": one["loc"][1:]}) for one in error.errors()]
-            return problem_response(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(complaints)))
-        case _:  # its text may name files and settings: it is logged, not sent
+            messages = [format_error({**e, "loc": e["loc"][1:]}) for e in error.errors()]
+            return problem_response(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(messages)))
+        case _:  # its message may name files and settings: the log has it, the client does not
             return problem_response(server_error(error))
 
 
 HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
     (ProtocolError, HTTPException, RequestValidationError, Exception), handle_exception
 )
-"""Make every HTTP error of an application a problem document."""
+"""Exception handlers that turn every HTTP error of an application into a problem document."""
 
 
 def record_rejection(refused: Counter, error: ProtocolError, client: str) -> None:
@@ -73,11 +73,11 @@ def record_rejection(refused: Counter, error: ProtocolError, client: str) -> Non
 
 
 async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
-    """Refuses before the upgrade, or for a browser on an accepted socket. Browsers hide the HTTP
-    answer to a handshake from the page; only they send `Origin`. A proxy that can try another
-    server asks for a status (docker/nginx.conf)."""
+    """Reject a websocket: before the upgrade, or for a browser on an accepted socket. Browsers hide
+    the HTTP response to a handshake from the page; only they send `Origin`. A proxy that can try
+    another server requests a status (docker/nginx.conf)."""
     code, headers = error.code, websocket.headers
-    foreign = code.close_code == CloseCode.FORBIDDEN  # no socket opens to tell its page the reason
+    foreign = code.close_code == CloseCode.FORBIDDEN  # a foreign page gets no open socket
     full = code.status == HTTPStatus.SERVICE_UNAVAILABLE
     for_proxy = full and headers.get("x-refuse-with") == "status"
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
@@ -90,5 +90,6 @@ async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
 
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:
-    """The subprotocol to accept: a browser that offers any requires one; never its token."""
+    """Return the subprotocol to accept. A browser that offers any requires one. Never return the
+    token, which is offered too."""
     return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None

@@ -1,4 +1,4 @@
-"""Short-lived tokens with which pages open websockets.
+"""Short-lived tokens that let pages open websockets.
 
 A page cannot set headers of a websocket's handshake, and URLs end up in logs. So it sends its key
 to `POST /token` and offers the token as a subprotocol. Tokens are signed with a random secret:
@@ -24,8 +24,8 @@ MIN_SECRET_CHARACTERS = 32
 
 
 def read_secret(setting: str, keys_file: str) -> str:
-    """Return the secret of the setting, else of the file KEYS_FILE.secret, which is made with mode
-    600 if it does not exist. Without a file that can be made, the secret is one of this process.
+    """Return the secret of the setting, else of the file KEYS_FILE.secret, which is created with
+    mode 600 if it does not exist. Without either, return a random secret for this process.
 
     Raises:
         KeysError: the secret is too short, or its file cannot be read.
@@ -36,19 +36,19 @@ def read_secret(setting: str, keys_file: str) -> str:
             with suppress(OSError):
                 _make_secret(path)
         if not keys_file or not path.exists():
-            logger.info("tokens are valid at this process alone: there is no RSE_SECRET")
+            logger.info("no RSE_SECRET: tokens are valid at this process only")
             return secrets.token_hex()
         try:
             secret = path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise KeysError(f"the secret of tokens cannot be read: {error}") from None
+            raise KeysError(f"cannot read the secret of tokens: {error}") from None
     if len(secret) < MIN_SECRET_CHARACTERS:
         raise KeysError(f"the secret of tokens has fewer than {MIN_SECRET_CHARACTERS} characters")
     return secret
 
 
 def _make_secret(path: Path) -> None:
-    """Make the file if it does not exist; of several processes that do so, one succeeds. Raises
+    """Create the file if it does not exist. If several processes try, one succeeds. Raises
     OSError."""
     if path.exists():
         return
@@ -68,7 +68,7 @@ class Tokens:
         self._signer = URLSafeTimedSerializer(secret, salt="token")
 
     def issue(self, client: str) -> str:
-        # A subprotocol may hold no "=", which the serializer does not use.
+        # A subprotocol must not contain "=", which the serializer does not use.
         return str(self._signer.dumps(client))
 
     def owner(self, token: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Windows of samples to probabilities of notes: batching, threads and processes, CPUs and GPUs.
+"""Inference: windows of samples to probabilities, in batches, on CPUs and GPUs.
 
-Nothing here knows of clients, sessions or how notes are read off the probabilities.
+Independent of clients and sessions, and of how probabilities become notes.
 """

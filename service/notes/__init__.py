@@ -1,1 +1,1 @@
-"""Probabilities to notes: the causal trackers, their events, the score of a performance."""
+"""Probabilities to notes: causal trackers, their events, and the notes of a performance."""

@@ -1,1 +1,1 @@
-"""Operations: health, metrics, logs and the machine's measured capacity."""
+"""Operations: metrics, logs and admission control."""

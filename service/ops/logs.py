@@ -1,7 +1,7 @@
 """Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
-Lines logged while serving a session carry its id. Keys and tokens are never logged, nor the queries
-of URLs, where some clients put them. No text of a client begins a line of its own.
+Lines logged for a session carry its id. Keys and tokens are never logged, nor the queries of URLs,
+where some clients put them. Line breaks in a client's text are escaped.
 """
 
 import json
@@ -13,11 +13,11 @@ from typing import Any, Literal
 from service.protocol.command_line import one_line
 
 session_id: ContextVar[str] = ContextVar("session_id", default="")
-"""The session that the current task serves; tasks that it starts inherit it."""
+"""Session id of the current task and the tasks that it starts."""
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, module, message, session and the fields of `extra={"fields": ...}`."""
+    """Lines of text: time, level, module, message, session, fields of `extra={"fields": ...}`."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line = f"{record.asctime} {record.levelname} {record.name}: {record.message}"
@@ -34,7 +34,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object: time (RFC 3339, UTC), level, logger, message, session_id, fields, exception."""
+    """JSON objects: time (RFC 3339, UTC), level, logger, message, session_id, fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -51,9 +51,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(log_format: Literal["text", "json"]) -> None:
-    """Logs to standard error from INFO; for the command, not the library."""
+    """Log to standard error from INFO on. For the command, not the library."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # uvicorn logs every handshake with its query; the service logs refusals and sessions itself.
+    # uvicorn logs every handshake with its query. The service logs rejections and sessions itself.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

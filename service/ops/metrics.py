@@ -1,4 +1,4 @@
-"""What `GET /metrics` tells Prometheus: counters, histograms and gauges."""
+"""Prometheus metrics of `GET /metrics`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from service.workers.messages import BatchTiming
 
-# Around 46 ms, the deadline of a block of four frames of the shipped model.
+# Buckets around 46 ms, the duration of a block of four frames of the shipped model.
 STEP_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.046, 0.07, 0.1, 0.2, 0.5, 1, 5, 30)
 LATENESS_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
@@ -22,31 +22,31 @@ class Metrics:
         spread = partial(Histogram, namespace="rse", registry=self.registry)
         self.opened = count("sessions_opened", "Live sessions admitted")
         self.closed = count("sessions_closed", "Live sessions ended, by reason", ["reason"])
-        self.refused = count("refused", "Requests and sessions refused, by code", ["code"])
+        self.refused = count("refused", "Requests and sessions rejected, by code", ["code"])
         self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", ["outcome"])
         self.audio_s = count("audio_seconds", "Audio received, by way", ["way"])
         self.notes = count("notes", "Notes sent in live sessions")
-        self.worker_restarts = count("worker_restarts", "Workers that ended and were replaced")
-        self.batch_failures = count("batch_failures", "Batches of the model that failed", ["way"])
+        self.worker_restarts = count("worker_restarts", "Workers that exited and were replaced")
+        self.batch_failures = count("batch_failures", "Batches in which the model failed", ["way"])
         self.event_lateness_s = spread(
             "event_lateness_seconds",
-            "Time of a note's message beyond its sound and the stated delay",
+            "Time by which an event was sent after its sound and the stated delay",
             buckets=LATENESS_BUCKETS_S,
         )
         self.behind_s = spread(
             "behind_seconds",
-            "Audio received and not transcribed, in each session as it says something",
+            "Audio received but not yet transcribed, observed at each output of a session",
             buckets=LATENESS_BUCKETS_S,
         )
         self.step_s = spread(
-            "step_seconds", "Time of a batch in the model", ["way"], buckets=STEP_BUCKETS_S
+            "step_seconds", "Computing time of a batch", ["way"], buckets=STEP_BUCKETS_S
         )
         for metric in (self.audio_s, self.batch_failures, self.step_s):
             for way in ("live", "file"):
-                metric.labels(way)  # rates need a first value
+                metric.labels(way)  # start at 0, which rate() in Prometheus needs
 
     def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
-        """A gauge that is evaluated on each scrape."""
+        """Add a gauge that is evaluated on each scrape."""
         Gauge(name, meaning, namespace="rse", registry=self.registry).set_function(value)
 
     def on_batch(self, timing: BatchTiming) -> None:

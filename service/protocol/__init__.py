@@ -1,1 +1,2 @@
-"""The messages of the live protocol (PROTOCOL.md), MIDI files; no torch, sockets or HTTP."""
+"""Messages of the live protocol (PROTOCOL.md), errors and MIDI files. Imports no torch and opens no
+sockets."""

@@ -1,4 +1,4 @@
-"""Messages of the client in the live protocol (PROTOCOL.md), and their parsing."""
+"""Client messages of the live protocol (PROTOCOL.md) and their parsers."""
 
 import json
 from collections.abc import Iterable
@@ -34,12 +34,12 @@ from service.protocol.options import (
 
 
 class _ClientMessage(BaseModel):
-    # A misspelt field is an error: if ignored, a client would wonder why its setting has no effect.
+    # Reject unknown fields, so that a misspelt option does not go unnoticed.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _split(value: object) -> object:
-    """Splits names that a query gives comma-separated."""
+    """Split comma-separated names, as in a query."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, (list, tuple)) or not all(isinstance(v, str) for v in values):
         return value
@@ -52,7 +52,7 @@ _Names = Annotated[
 
 
 class RequestOptions(_ClientMessage):
-    """Options of a transcription; the server chooses those left out."""
+    """Options of a transcription. None means the server's default."""
 
     mode: Mode | None = None
     lookahead_ms: LookaheadMs | None = None
@@ -64,27 +64,26 @@ class RequestOptions(_ClientMessage):
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
-        """The choices made, over `defaults`; another mode comes with its own block.
-
-        Raises ProtocolError if they do not go together.
+        """Return ``defaults`` with the options that are set. A mode other than the default's has
+        its own default of ``block_frames``. Raises ProtocolError if the options conflict.
         """
-        of_stream = set(StreamOptions.__dataclass_fields__)
-        made = self.model_dump(include=of_stream, exclude_none=True)
+        names = set(StreamOptions.__dataclass_fields__)
+        changes = self.model_dump(include=names, exclude_none=True)
         if self.mode not in (None, defaults.mode):
-            made.setdefault("block_frames", None)
+            changes.setdefault("block_frames", None)
         try:
-            return replace(defaults, **made)
+            return replace(defaults, **changes)
         except ValueError as error:
             raise ProtocolError(ErrorCode.BAD_START, str(error)) from None
 
 
 class _State(_ClientMessage):
-    # Passed from server to server, possibly with fields of a newer version.
+    # The client passes it from server to server, which may have a newer version with more fields.
     model_config = ConfigDict(extra="allow")
 
 
 class SoundingNote(_State):
-    """A note that has begun and not ended."""
+    """A note at a checkpoint that has started and not ended."""
 
     note_id: Count
     pitch: int = Field(ge=0, le=127)
@@ -97,8 +96,8 @@ class SoundingNote(_State):
 
 
 class Checkpoint(_State):
-    """A resume point: any server with the same model can continue from it. Only servers read the
-    rest of its state (``service.notes.resume``)."""
+    """State from which any server with the same model can resume. The other fields are for servers
+    only (``service.notes.resume.ResumePoint``)."""
 
     session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     from_sample: Count
@@ -108,13 +107,13 @@ class Checkpoint(_State):
 
 
 class Resume(Checkpoint):
-    """A checkpoint from the server, and the number of events received after it."""
+    """A checkpoint of the server, and the number of events that the client received after it."""
 
     known_events: Count = 0
 
 
 class Start(RequestOptions):
-    """The first message of a session: format of the audio, and options."""
+    """First message of a session: audio format and options."""
 
     type: Literal["start"] = "start"
     encoding: Encoding
@@ -135,19 +134,19 @@ class Start(RequestOptions):
 
 
 class Stop(_ClientMessage):
-    """The end of the audio: transcribe the rest, then send `done`."""
+    """End of the audio. The server transcribes the rest and sends `done`."""
 
     type: Literal["stop"] = "stop"
 
 
 class Keepalive(_ClientMessage):
-    """Nothing to send, but the client is alive."""
+    """Resets the idle timeout while the client has no audio."""
 
     type: Literal["keepalive"] = "keepalive"
 
 
 class Flush(_ClientMessage):
-    """Answered by `flushed` with the same id once all earlier audio is transcribed."""
+    """Request for `flushed` with the same id once all earlier audio is transcribed."""
 
     type: Literal["flush"] = "flush"
     id: str = Field(max_length=128)
@@ -161,13 +160,13 @@ _CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
 
 
 def to_json(message: ClientMessage) -> str:
-    """A message as JSON, without fields left to the server."""
+    """Return a message as JSON, without fields that have their default."""
     fields = message.model_dump(mode="json", exclude_defaults=True)
     return json.dumps({"type": message.type, **fields})
 
 
 def parse_message(text: str) -> ClientMessage:
-    """Parses a text message of a client; raises `ProtocolError`."""
+    """Parse a text message of a client. Raises ProtocolError."""
     try:
         return _CLIENT.validate_json(text)
     except ValidationError as error:
@@ -175,8 +174,8 @@ def parse_message(text: str) -> ClientMessage:
 
 
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
-    """Parses a start from the query of the websocket's address: the fields of `Start` except
-    `resume`. None if there is no query; raises `ProtocolError`."""
+    """Parse a `start` from the query of the websocket's URL, which has the fields of `Start` except
+    `resume`. Return None if the query is empty. Raises ProtocolError."""
     fields = dict(parameters)
     if not fields:
         return None
@@ -187,7 +186,10 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
 
 
 def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
-    """A code and a sentence from the first error of pydantic; ``starting``: of a ``Start``."""
+    """Return the error that the client sees for a validation error of pydantic.
+
+    starting: True if a ``Start`` was parsed outside of the union ``ClientMessage``.
+    """
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
     if not starting:
@@ -196,5 +198,5 @@ def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolEr
     code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
     if starting and path[:1] == ["resume"]:
         code = ErrorCode.BAD_RESUME
-    # It may quote the client's own text: keep the answer short.
+    # The message may quote the client's text, so its length is limited.
     return ProtocolError(code, format_error({**first, "loc": path})[:300])

@@ -1,5 +1,4 @@
-"""What the command lines that write notes have in common: options, and files that are never half
-written."""
+"""Options and file handling shared by the commands that write notes."""
 
 import errno
 import io
@@ -13,12 +12,13 @@ from model import commands
 
 
 def add_result_options(parser: ArgumentParser) -> None:
-    """What they let one choose of their notes and files."""
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
-    names, hz = "only these instruments", "of A4 (default: the performance's)"
-    bends = "vibrato and glides: pitch bends (MPE), also in JSON"
-    parser.add_argument("--instruments", type=_names, metavar="violin,cello", help=names)
-    parser.add_argument("--tuning-hz", type=float, metavar="HZ", help=hz)
+    """Add the options of notes and their files."""
+    parser.add_argument("--force", action="store_true", help="replace existing files")
+    instruments = "assign notes to these instruments only"
+    tuning = "frequency of A4 in Hz (default: estimated from the audio)"
+    bends = "write vibrato and glides as pitch bends (MPE), also in JSON"
+    parser.add_argument("--instruments", type=_names, metavar="violin,cello", help=instruments)
+    parser.add_argument("--tuning-hz", type=float, metavar="HZ", help=tuning)
     parser.add_argument("--bends", action="store_true", help=bends)
 
 
@@ -27,39 +27,38 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def escape_names() -> None:
-    """From now on standard output takes file names that its encoding lacks, escaped."""
+    """Make standard output escape characters that its encoding lacks, as in file names."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def one_line(words: object) -> str:
-    """For a terminal or a log: names may have line breaks and control characters."""
+def one_line(text: object) -> str:
+    """Return the text with line breaks and control characters escaped, for a terminal or log."""
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in str(words)
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text)
     )
 
 
 def refuse_existing(files: Iterable[Path], force: bool) -> None:
-    """Raises FileExistsError if one of the files is not to be replaced."""
+    """Raise FileExistsError if a file is a folder, or exists and ``force`` is False."""
     for file in files:
         if file.is_dir():
             raise FileExistsError(f"{file} is a folder")
         if file.exists() and not force:
-            raise FileExistsError(f"{file} exists; --force replaces it")
+            raise FileExistsError(f"{file} exists; use --force to replace it")
 
 
 def write_atomically(file: Path, data: bytes) -> None:
-    """Write a file, or leave everything as it was; a link stays one. Raises OSError."""
+    """Write a file atomically. A symbolic link stays a link. Raises OSError."""
     try:
         commands.write_atomically(file.resolve(), data)
-    except OSError as error:  # of a file aside, whose name would tell nobody anything
+    except OSError as error:  # names a temporary file, which is meaningless to the user
         raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def check_writable(file: Path) -> None:
-    """Raises OSError if the file could not be written."""
-    file.exists()  # its name may be too long
+    """Raise OSError if the file could not be written."""
+    file.exists()  # raises OSError if the name is too long
     folder = file.resolve().parent
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

@@ -1,4 +1,4 @@
-"""Errors of sessions and requests: a code for programs, a sentence for people."""
+"""Errors of sessions and requests: a code for programs and a message for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class CloseCode:
-    """Numbers in the websocket's close frame."""
+    """Status codes of the websocket's close frame."""
 
     NORMAL = 1000
     GOING_AWAY = 1001
@@ -22,12 +22,12 @@ class CloseCode:
 
 
 class ErrorCode(StrEnum):
-    """Why a session or request was refused or ended.
+    """Reason for which a session or request was rejected or ended.
 
     Attributes:
-        close_code: of the websocket; 0 for errors of HTTP alone.
-        status: of HTTP; 0 for errors of the websocket alone.
-        retryable: whether the same client may succeed later with the same audio.
+        close_code: close code of the websocket; 0 for errors that occur over HTTP only.
+        status: HTTP status; 0 for errors that occur on a websocket only.
+        retryable: True if the client may succeed later with the same audio.
     """
 
     close_code: int
@@ -54,7 +54,7 @@ class ErrorCode(StrEnum):
     BAD_AUDIO = "bad_audio", CloseCode.BAD_REQUEST, 422
     ODD_BYTES = "odd_bytes", CloseCode.BAD_REQUEST
     TOO_MANY_NOTES = "too_many_notes", CloseCode.TOO_BIG, 413
-    # limits of time and place
+    # limits of time and capacity
     IDLE_TIMEOUT = "idle_timeout", CloseCode.TIMEOUT, 408, True
     SESSION_TOO_LONG = "session_too_long", CloseCode.TIMEOUT, 0, True
     REPLACED = "replaced", CloseCode.REPLACED
@@ -66,7 +66,7 @@ class ErrorCode(StrEnum):
     ORIGIN_NOT_ALLOWED = "origin_not_allowed", CloseCode.FORBIDDEN, 403
     CLIENT_LIMIT = "client_limit", CloseCode.BUSY, 429, True
     TOO_SLOW = "too_slow", CloseCode.BUSY
-    # the server's own state
+    # state of the server
     NOT_READY = "not_ready", CloseCode.BUSY, 503, True
     DRAINING = "draining", CloseCode.GOING_AWAY, 503, True
     INTERNAL = "internal", CloseCode.INTERNAL, 500, True
@@ -87,10 +87,10 @@ class ErrorCode(StrEnum):
 
 
 class ProtocolError(ValueError):
-    """A fault that ends a session or request: a code for programs and a sentence for people.
+    """An error that ends a session or request: a code for programs and a message for people.
 
     Attributes:
-        extra: further members of the body of an HTTP answer.
+        extra: further members of an HTTP problem document.
     """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -111,4 +111,4 @@ def server_error(error: Exception) -> ProtocolError:
 
 def internal_error() -> ProtocolError:
     """Return the error that a client sees for a server error; the log has the details."""
-    return ProtocolError(ErrorCode.INTERNAL, "the server failed; this was logged")
+    return ProtocolError(ErrorCode.INTERNAL, "internal server error; the server log has details")

@@ -1,4 +1,4 @@
-"""Options of a stream: its audio format, and when its notes are decided."""
+"""Options of a stream: audio format, mode, look-ahead and block size."""
 
 import math
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from service.protocol.errors import ErrorCode, ProtocolError
 MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32, to the middle of the window
 _ROUNDING_HOPS = 1e-3  # 12 us
-MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits whatever the look-ahead becomes
-MAX_ANYTIME_BLOCK_FRAMES = 8  # fits beside the frames that are read again
+MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits with any look-ahead
+MAX_ANYTIME_BLOCK_FRAMES = 8  # fits in addition to the repeated frames
 
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 4_000, 384_000
 MAX_CHANNELS = 2
@@ -25,16 +25,20 @@ MAX_CHANNELS = 2
 LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
 Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
-TuningHz = Annotated[float, Field(ge=380, le=480)]  # of A4, from Baroque France to Venice
+TuningHz = Annotated[float, Field(ge=380, le=480)]  # historical A4: 392 Hz (France) to 466 Hz
 
 _FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3"}
 
 
 class Mode(StrEnum):
-    """When notes are decided."""
+    """Rule for the time at which notes are decided.
 
-    BLOCK = "block"  # one window yields the block_frames newest frames that have look-ahead
-    ANYTIME = "anytime"  # notes are sent as soon as they are certain enough
+    ``block``: one window yields the ``block_frames`` newest frames that have their look-ahead.
+    ``anytime``: a note is sent as soon as its confidence passes a threshold.
+    """
+
+    BLOCK = "block"
+    ANYTIME = "anytime"
 
 
 DEFAULT_BLOCK_FRAMES = {Mode.BLOCK: 4, Mode.ANYTIME: 2}
@@ -52,7 +56,7 @@ class Encoding(StrEnum):
 
 
 class Mix(StrEnum):
-    """What becomes of two channels; `left` and `right` if the two cancel each other."""
+    """Mix of two channels. `left` and `right` are used if the channels cancel each other."""
 
     MEAN = "mean"
     SUM = "sum"
@@ -62,7 +66,7 @@ class Mix(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioFormat:
-    """The PCM that a client sends. Raises ProtocolError if its rate is not one of those taken."""
+    """PCM format of a client. Raises ProtocolError if the sample rate is out of range."""
 
     encoding: Encoding
     sample_rate_hz: int
@@ -71,60 +75,61 @@ class AudioFormat:
     def __post_init__(self) -> None:
         rate_hz, lowest, highest = self.sample_rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ
         if not isinstance(rate_hz, Integral) or not lowest <= rate_hz <= highest:
-            message = f"sample_rate must be a whole number from {lowest} to {highest} Hz"
+            message = f"sample_rate must be an integer from {lowest} to {highest} Hz"
             raise ProtocolError(ErrorCode.BAD_SAMPLE_RATE, f"{message}, not {rate_hz!r}")
 
     @property
     def pcm_frame_bytes(self) -> int:
+        """Bytes of one sample of all channels."""
         return self.encoding.sample_bytes * self.channels
 
     @property
     def byte_rate(self) -> int:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.pcm_frame_bytes * self.sample_rate_hz
 
 
 def file_format(data: bytes) -> str | None:
-    """The format of a file that begins so; None for what may be PCM, which a WAV nearly is."""
+    """Return the name of the file format that starts with these bytes, or None if they may be PCM.
+    Never detects WAV, because its samples are PCM after a short header."""
     if data[4:8] == b"ftyp":
         return "MP4 or M4A"
     return next((name for magic, name in _FORMATS.items() if data.startswith(magic)), None)
 
 
-def check_instruments(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raises ProtocolError unless all wanted names are known."""
-    unknown = [name for name in wanted if name not in known]
+def check_instruments(requested: tuple[str, ...], available: tuple[str, ...]) -> None:
+    """Raise ProtocolError unless all requested instruments are available."""
+    unknown = [name for name in requested if name not in available]
     if unknown:
-        among = f"instruments must be among {', '.join(known) or 'none'}"
+        among = f"instruments must be among {', '.join(available) or 'none'}"
         raise ProtocolError(ErrorCode.BAD_START, f"{among}, not {', '.join(unknown)}")
 
 
-def _known(name: str) -> str:
+def _instrument(name: str) -> str:
     name = LABELS_TO_INSTRUMENTS.get(name, name)
     check_instruments((name,), INSTRUMENTS)
     return name
 
 
-Instrument = Annotated[str, AfterValidator(_known)]
+Instrument = Annotated[str, AfterValidator(_instrument)]
 
 
 @validated_dataclass(slots=True, kw_only=True)
 class StreamOptions:
-    """How a stream is transcribed.
+    """Transcription options of a stream.
 
     Attributes:
-        mode: ``block`` or ``anytime``.
-        lookahead_ms: audio after a frame that the model sees, in anytime mode at most; rounded to
-            whole hops of the model from 4 to 32 (about 50 to 370 ms) by ``lookahead_hops``.
-        block_frames: hops from window to window, and new frames that one yields; more save
-            computing and add delay. None: that of DEFAULT_BLOCK_FRAMES.
-        instruments: those of ``model.config.INSTRUMENTS`` to consider; empty: all that the model
-            distinguishes.
-        tuning_hz: frequency of the performance's A4; None: it is followed.
-        bends: also report the pitch of sounding notes from frame to frame.
+        lookahead_ms: duration of the audio after a frame that the model uses (in anytime mode the
+            maximum). ``lookahead_hops`` rounds it to 4 to 32 hops (46 to 372 ms at 11,025 Hz).
+        block_frames: hops between windows, and new frames that a window yields. Larger values need
+            less computing and add delay. None means DEFAULT_BLOCK_FRAMES of the mode.
+        instruments: instruments to consider, of ``model.config.INSTRUMENTS``. Empty means all that
+            the model distinguishes.
+        tuning_hz: frequency of A4. None means that it is estimated and followed.
+        bends: True to report the pitch of sounding notes for each frame.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: a field is out of range; the message names it.
     """
 
     mode: Mode = Mode.BLOCK
@@ -135,24 +140,27 @@ class StreamOptions:
     bends: bool = False
 
     def __post_init__(self) -> None:
-        most = MAX_ANYTIME_BLOCK_FRAMES
-        if self.mode is Mode.ANYTIME and self.frames_per_window > most:
-            raise ValueError(f"block_frames must be from 1 to {most}, not {self.block_frames}")
+        max_frames = MAX_ANYTIME_BLOCK_FRAMES
+        if self.mode is Mode.ANYTIME and self.frames_per_window > max_frames:
+            limit = f"block_frames must be from 1 to {max_frames} in anytime mode"
+            raise ValueError(f"{limit}, not {self.block_frames}")
 
     @property
     def frames_per_window(self) -> int:
-        """New frames that one window yields."""
+        """Number of new frames that a window yields."""
         return self.block_frames or DEFAULT_BLOCK_FRAMES[self.mode]
 
     def lookahead_hops(self, model_rate_hz: int) -> int:
-        """Look-ahead in hops at the model's rate: at 11,025 Hz 50 ms -> 4, 100 -> 8, 200 -> 17."""
+        """Return the look-ahead in hops. At 11,025 Hz 50 ms are 4 hops, 100 ms 8, 200 ms 17."""
         hops = min(MAX_LOOKAHEAD_HOPS, self.lookahead_ms * model_rate_hz / 1000 / HOP)
-        # `ready` states the look-ahead to the microsecond: asked for again, it must not lose a hop.
+        # `ready` rounds the look-ahead to microseconds. A resumed `start` with that value must not
+        # lose a hop.
         return max(MIN_LOOKAHEAD_HOPS, math.floor(hops + _ROUNDING_HOPS))
 
     def actual_lookahead_ms(self, model_rate_hz: int) -> float:
-        """``lookahead_ms`` in whole hops."""
+        """Return the look-ahead in ms after rounding to hops."""
         return self.lookahead_hops(model_rate_hz) * 1000.0 * HOP / model_rate_hz
 
 
-FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=32)  # nobody waits for a frame
+FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=32)
+"""Default options of recordings, in which delay does not matter."""

@@ -1,4 +1,4 @@
-"""Messages of the server in the live protocol (PROTOCOL.md)."""
+"""Server messages of the live protocol (PROTOCOL.md) and their parser."""
 
 import base64
 from typing import Annotated, Any, Literal, Self, get_args
@@ -18,7 +18,7 @@ class _ServerMessage(BaseModel):
 
 
 class Limits(BaseModel):
-    """What the server accepts in this session."""
+    """Limits of a session."""
 
     max_message_bytes: int
     max_session_s: float
@@ -58,7 +58,7 @@ class NoteOn(_ServerMessage):
 
 
 class NoteUpdate(_ServerMessage):
-    """Corrects the instrument of a sounding note."""
+    """Corrected instrument of a sounding note."""
 
     type: Literal["note_update"] = "note_update"
     note_id: int
@@ -76,7 +76,7 @@ class NoteOff(_ServerMessage):
 
 
 class NoteBend(_ServerMessage):
-    """The pitch of a sounding note, cents above ``pitch``, in the frames from ``frame`` on."""
+    """Pitch of a sounding note, in cents above ``pitch``, one per frame from ``frame`` on."""
 
     type: Literal["note_bend"] = "note_bend"
     note_id: int
@@ -87,7 +87,7 @@ class NoteBend(_ServerMessage):
 
 
 class Pedal(_ServerMessage):
-    """The sustain pedal goes down or comes up."""
+    """Press or release of the sustain pedal."""
 
     type: Literal["pedal"] = "pedal"
     down: bool
@@ -96,7 +96,7 @@ class Pedal(_ServerMessage):
 
 
 class Beat(_ServerMessage):
-    """A beat of the notes, some seconds ago; ``place`` in its bar counts from 0."""
+    """A beat, sent some seconds after it sounded. ``place``: position in its bar, from 0."""
 
     type: Literal["beat"] = "beat"
     time_s: float
@@ -116,7 +116,7 @@ class Progress(_ServerMessage):
 
 
 class Frames(_ServerMessage):
-    """Probabilities of frames, for a client that asked for them: bytes, frame by frame."""
+    """Frame probabilities, if `frames` was requested: bytes [count, pitches], 255 is 1."""
 
     type: Literal["frames"] = "frames"
     frame: int
@@ -127,7 +127,7 @@ class Frames(_ServerMessage):
 
 
 class Draining(_ServerMessage):
-    """The server is shutting down: the last messages of this session follow."""
+    """Notice that the server is shutting down. The last messages of the session follow."""
 
     type: Literal["draining"] = "draining"
 
@@ -146,14 +146,22 @@ class InputWarning(_ServerMessage):
 
 
 class Totals(BaseModel):
-    """Counts of a session; samples are per channel, at the sent rate."""
+    """Counts of a session or recording. Samples are per channel, at the sent rate.
 
-    notes: int  # begun
-    frames: int  # that have been heard
-    audio_s: float  # received
-    received_samples: int  # taken
-    dropped_samples: int  # a bad one and the rest of its chunk
-    mix: Mix = Mix.MEAN  # of two channels
+    Attributes:
+        notes: started notes.
+        frames: processed frames.
+        audio_s: duration of the received audio.
+        dropped_samples: samples of rejected chunks, from the first invalid sample on.
+        mix: mix of two channels.
+    """
+
+    notes: int
+    frames: int
+    audio_s: float
+    received_samples: int
+    dropped_samples: int
+    mix: Mix = Mix.MEAN
 
 
 DoneReason = Literal["stop", "draining", "error"]
@@ -184,7 +192,7 @@ class Error(_ServerMessage):
 
 EventMessage = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal
 SessionEvent = EventMessage | Beat | Progress | InputWarning
-"""What a session says while it runs, beside frames."""
+"""Message of a running session, except `frames`."""
 ServerMessage = Ready | SessionEvent | Frames | Draining | Flushed | Done | Error
 
 _EVENTS = {kind.model_fields["type"].default: kind for kind in get_args(EventMessage)}
@@ -194,19 +202,19 @@ _SERVER: TypeAdapter[ServerMessage] = TypeAdapter(
 
 
 def event_message(event: Any) -> EventMessage:
-    """The message of an event (``service.notes.events``)."""
+    """Return the message of an event of ``service.notes.events``."""
     message: EventMessage = _EVENTS[event.kind].model_validate(event, from_attributes=True)
     return message
 
 
 class Unknown(_ServerMessage):
-    """A message of a newer protocol, to be ignored."""
+    """Message of a newer protocol. Clients ignore it."""
 
     type: str
 
 
 def parse_server_message(text: str | bytes) -> ServerMessage | Unknown:
-    """Read one text message of the server; raises `pydantic.ValidationError`."""
+    """Parse a text message of the server. Raises `pydantic.ValidationError`."""
     try:
         return _SERVER.validate_json(text, strict=True)
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""Music on paper: beats, bars and key of a performance, its notes on their grid, and scores.
+"""Sheet music: beats, bars and key of a performance, quantised notes, and scores.
 
-Pure functions of notes; what writes and engraves scores is imported only when asked for.
+Pure functions of notes. The libraries that write and engrave scores are imported on first use.
 """
 
-SCORES = (".musicxml", ".pdf")  # endings of files that hold a score
+SCORES = (".musicxml", ".pdf")  # suffixes of score files

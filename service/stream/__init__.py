@@ -1,1 +1,1 @@
-"""One performance, from bytes to note events, as plain objects without I/O, clocks or threads."""
+"""Pipeline of one performance, from bytes to note events, without I/O, clocks or threads."""

@@ -1,4 +1,4 @@
-"""`POST /transcribe` and `POST /score`: forms in, answers out.
+"""HTTP endpoints `POST /transcribe` and `POST /score`: request bodies, limits and responses.
 
-What a recording computes is in `service.stream.recording`; this package speaks HTTP.
+`service.stream.recording` transcribes the recordings.
 """

@@ -1,4 +1,4 @@
-"""The answers of `POST /transcribe`: MIDI, MusicXML, a JSON object, or JSON lines as it goes on."""
+"""Streamed responses of `POST /transcribe`, the log of an upload, and file names."""
 
 import asyncio
 import base64
@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 NDJSON = "application/x-ndjson"
 MUSICXML = "application/vnd.recordare.musicxml+xml"
 
-SEND_TIMEOUT_S = 10.0  # for a part of an answer that its client does not read
+SEND_TIMEOUT_S = 10.0
+"""Maximum time for sending a part of a response that the client does not read."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,24 @@ UploadItem = RecordingItem | UploadMidi
 
 @dataclass
 class UploadLog:
-    """What becomes of an upload."""
+    """State of an upload for its log line and metrics.
 
-    outcome: str = "vanished"  # its client left or does not read; else `done`, or a problem's code
-    received: int = 0  # bytes of the request's body
-    audio_s: float = 0.0  # transcribed
-    config: ModelConfig | None = None  # of the model that transcribes it
+    Attributes:
+        outcome: `done`, the code of a problem, or `vanished` if the client disconnected or does not
+            read.
+        received: bytes of the request body.
+        audio_s: duration of the transcribed audio.
+        config: configuration of the model that transcribes it.
+    """
+
+    outcome: str = "vanished"
+    received: int = 0
+    audio_s: float = 0.0
+    config: ModelConfig | None = None
     performance: TranscriptionResult | None = None
     midi: UploadMidi | None = None
 
-    def take(self, step: list[UploadItem]) -> None:
+    def record(self, step: list[UploadItem]) -> None:
         for item in step:
             if isinstance(item, FileProgress):
                 self.audio_s = item.time_s
@@ -68,8 +77,8 @@ class UploadLog:
 
 @contextmanager
 def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
-    """Counts and logs an upload, however it ends; a fault becomes a problem that holds the result
-    so far."""
+    """Count and log an upload when the block ends. An exception becomes a ProtocolError, with the
+    notes so far in ``extra``."""
     log, began_s = UploadLog(), monotonic()
     try:
         yield log
@@ -93,10 +102,10 @@ def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
 
 
 class NdjsonResponse(StreamingResponse):
-    """A stream that releases its resources when it ends, even if it never began."""
+    """NDJSON response that releases its resources when it ends, even if it never started."""
 
     def __init__(self, lines: AsyncIterator[str], held: AsyncExitStack) -> None:
-        # A buffering proxy would hold back the notes until the end.
+        # A proxy that buffers would delay the notes until the end.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(lines, media_type=NDJSON, headers=headers)
         self._held = held
@@ -110,7 +119,7 @@ class NdjsonResponse(StreamingResponse):
             try:
                 await super().__call__(scope, receive, send_in_time)
             except TimeoutError:
-                logger.info("dropped an answer that its client does not read")
+                logger.info("response aborted: the client does not read")
 
 
 async def write_lines(
@@ -121,15 +130,15 @@ async def write_lines(
     options: StreamOptions,
     updates: bool,
 ) -> AsyncIterator[str]:
-    """The lines of an NDJSON answer; the last is `done` unless the server itself failed. The
-    upload's place is freed before it, so its client may send the next at once."""
+    """Yield the lines of an NDJSON response. The last is `done`, unless the server failed. The
+    upload's slot is released before it, so that the client can send the next at once."""
     step: list[UploadItem] | None = first
     problem: ProtocolError | None = None
-    log.take(first)
+    log.record(first)
     assert log.config is not None
     yield json.dumps({"type": "started", **describe_options(options, log.config)}) + "\n"
     while step is not None:
-        log.take(step)
+        log.record(step)
         for item in step:
             if isinstance(item, FileProgress):
                 yield item.model_dump_json() + "\n"
@@ -156,15 +165,15 @@ async def write_lines(
 
 
 def file_name(uploaded: str | None, ending: str) -> dict[str, str]:
-    """Suggests the recording's name with another suffix (RFC 6266)."""
+    """Return the header that suggests the recording's name with another suffix (RFC 6266)."""
     stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
     name = quote(f"{stem[:100]}{ending}", safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
 
 
 def as_problem(error: Exception) -> ProtocolError:
-    """The problem that a client sees for a fault of the recording or the server."""
-    if isinstance(error, ProtocolError) and error.code.status:  # 0: of the websocket alone
+    """Return the error that a client sees for an exception of the recording or the server."""
+    if isinstance(error, ProtocolError) and error.code.status:
         return error
     problem = server_error(error)
     if problem.code is ErrorCode.DISK_FULL:

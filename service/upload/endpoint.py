@@ -1,7 +1,7 @@
-"""`POST /transcribe`: a recording in, notes out (PROTOCOL.md).
+"""`POST /transcribe`: transcribe a recording (PROTOCOL.md).
 
-The body is counted as it arrives, spooled to disk, then decoded and transcribed block by block;
-only the notes of the whole recording are kept in memory.
+The body is limited as it arrives and spooled to disk, then decoded and transcribed block by block.
+Memory holds only the notes of the complete recording.
 """
 
 from collections.abc import AsyncGenerator, Generator
@@ -47,7 +47,7 @@ from service.upload.score import render_score
 
 router = APIRouter()
 
-# Fields other than the file are ignored; a few small ones do no harm.
+# Other form fields are ignored, within these limits.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
 # What the interface's description at /docs cannot tell from the function.
@@ -75,14 +75,14 @@ EXPECTED = "expected a multipart form with the recording in the field file"
 
 
 class UploadQuery(RequestOptions, BeatHints):
-    """The query of an upload."""
+    """Query parameters of an upload."""
 
     answer: Literal["midi", "json", "ndjson", "musicxml"] = "midi"
 
 
 @router.post("/transcribe", openapi_extra=_BODY, responses=_ANSWERS, response_class=Response)
-async def answer_upload(request: Request, choices: Annotated[UploadQuery, Query()]) -> Response:
-    """Transcribes the file in the multipart field `file`."""
+async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Query()]) -> Response:
+    """Transcribe the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
     client, settings, pool = request.scope[SCOPE_KEY], state.settings, state.pool
     async with AsyncExitStack() as stack:
@@ -108,15 +108,15 @@ async def answer_upload(request: Request, choices: Annotated[UploadQuery, Query(
         items = with_midi(recording, choices)
         steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
         if choices.answer == "ndjson":
-            # Bad files usually fail at once, while the answer can still have an error status.
+            # Invalid files usually fail at once, while the response can still have an error status.
             first = await anext(steps)
             held = stack.pop_all()
             lines = write_lines(first, steps, log, held, options, choices.updates)
             return NdjsonResponse(lines, held)
         async for step in steps:
-            log.take(step)
+            log.record(step)
             if await request.is_disconnected():
-                return Response()  # to nobody
+                return Response()
         performance, midi = log.performance, log.midi
         assert performance is not None
         assert midi is not None
@@ -137,7 +137,7 @@ async def answer_upload(request: Request, choices: Annotated[UploadQuery, Query(
 async def receive_file(
     request: Request, state: ServiceState, stack: AsyncExitStack, log: UploadLog
 ) -> UploadFile:
-    """The file of the form, spooled; it lives as long as the stack."""
+    """Receive the file of the form and spool it to disk. It is closed with the stack."""
     body = LimitedBody(request, state, state.settings.max_upload_bytes, stack)
     stack.callback(lambda: setattr(log, "received", body.received))
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -148,7 +148,7 @@ async def receive_file(
             bounded.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         )
     except ClientDisconnect:
-        raise ProtocolError(ErrorCode.BAD_UPLOAD, "the upload broke off") from None
+        raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected") from None
     except HTTPException as error:  # the form is malformed
         raise ProtocolError(ErrorCode.BAD_UPLOAD, error.detail) from None
     upload = form.get("file")
@@ -172,13 +172,13 @@ def with_midi(
 async def iterate_in_thread(
     items: Generator[UploadItem, None, None],
 ) -> AsyncGenerator[list[UploadItem], None]:
-    """The items of a recording, decoded and tracked in another thread, up to each progress."""
+    """Yield the items of a recording, which a thread computes, in groups up to each progress."""
     steps = group_by_progress(items)
     try:
         async for step in iterate_in_threadpool(steps):
             yield step
     finally:
-        # ValueError: a step is under way in a server that no longer waits for its uploads.
+        # ValueError: a step is still running, because the server stopped waiting for its uploads.
         with anyio.CancelScope(shield=True), suppress(ValueError):
             await run_in_threadpool(steps.close)
 
@@ -186,7 +186,7 @@ async def iterate_in_thread(
 def group_by_progress(
     items: Generator[UploadItem, None, None],
 ) -> Generator[list[UploadItem], None, None]:
-    """The items up to each progress, to the last, or to the fault that they end with."""
+    """Yield groups of items, each up to a progress, the last item, or an exception."""
     step: list[UploadItem] = []
     with closing(items):
         try:

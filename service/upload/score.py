@@ -1,4 +1,4 @@
-"""`POST /score`: notes in, a score out: engraved, or as a file (PROTOCOL.md).
+"""`POST /score`: render notes as a score (PROTOCOL.md).
 
 Rendering a score keeps a processor busy for seconds. A separate process renders one score at a
 time, so that live streams do not wait for it. The process is killed after RENDER_TIMEOUT_S, when
@@ -31,7 +31,7 @@ from service.upload.body import LimitedBody
 router = APIRouter()
 
 _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
-MAX_NOTES = 20_000  # of one score: half an hour of dense piano music
+MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20
 RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
 
@@ -43,7 +43,7 @@ def _known_instrument(name: str | None) -> str | None:
 
 
 class ScoreNote(BaseModel):
-    """A note as the JSON answer of an upload has it; other fields are ignored."""
+    """A note in the form of an upload's JSON. Other fields are ignored."""
 
     onset_s: float = Field(ge=0, le=86_400)
     offset_s: float = Field(ge=0, le=86_400)
@@ -53,14 +53,14 @@ class ScoreNote(BaseModel):
 
 
 class ScorePress(BaseModel):
-    """Time in which the sustain pedal is down, as the JSON answer of an upload has it."""
+    """Time in which the sustain pedal is down, in the form of an upload's JSON."""
 
     onset_s: float = Field(ge=0, le=86_400)
     offset_s: float = Field(ge=0, le=86_400)
 
 
 class ScoreRequest(BeatHints):
-    """Notes, pedal presses and the user's beat hints; ``beats`` are kept as they are."""
+    """Notes, pedal presses and the user's beat hints. ``beats``, if any, are used unchanged."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
     pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES)
@@ -69,7 +69,7 @@ class ScoreRequest(BeatHints):
 
 
 class ScoreQuery(BaseModel):
-    """The query: a form, and for `svg` the width of the page in tenths of a millimetre."""
+    """Query parameters: the output format, and for `svg` the page width in tenths of a mm."""
 
     form: Literal["svg", "musicxml", "pdf"] = "svg"
     width: int = Field(default=2100, ge=500, le=10_000)
@@ -87,7 +87,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @router.post("/score", openapi_extra=_BODY, responses=_ANSWERS, response_class=Response)
 async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()]) -> Response:
-    """`svg` answers with JSON: the engraved score, its beats and its bars."""
+    """Render a score. The response to `svg` is JSON: the engraved score, its beats and its bars."""
     state: ServiceState = request.app.state.service
     async with AsyncExitStack() as stack:
         stack.enter_context(state.reserve_score(request.scope[SCOPE_KEY]))
@@ -96,8 +96,8 @@ async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()])
         try:
             body = ScoreRequest.model_validate_json(received)
         except ValidationError as error:
-            faults = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-            raise RequestValidationError(faults) from None
+            errors = [{**e, "loc": ("body", *e["loc"])} for e in error.errors()]
+            raise RequestValidationError(errors) from None
         score = partial(ScoreDocument, body.notes, body, body.title, body.beats, body.pedal)
         rendered = await render_score(request, state, score, choices.form, choices.width)
     if isinstance(rendered, dict):
@@ -113,8 +113,8 @@ async def render_score(
     form: str,
     width: int = 0,
 ) -> bytes | dict[str, Any]:
-    """Render a score in a separate process. Raises ProtocolError, also if it takes longer than
-    RENDER_TIMEOUT_S, and if the client disconnects or the server drains before it is done."""
+    """Render a score in a separate process. Raises ProtocolError if it takes longer than
+    RENDER_TIMEOUT_S, the client disconnects, or the server drains."""
     run = partial(to_process.run_sync, cancellable=True, limiter=state.scores)
     rendering = asyncio.create_task(run(_write, score, form, width))
     draining = asyncio.create_task(state.draining.wait())

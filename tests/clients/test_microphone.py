@@ -186,7 +186,7 @@ def test_an_earlier_take_is_kept(
     take.write_bytes(b"earlier")
     with pytest.raises(SystemExit):
         main([option, str(take)])
-    assert "take exists; --force replaces it" in capsys.readouterr().err
+    assert "take exists; use --force to replace it" in capsys.readouterr().err
     assert main([option, str(take), "--force", "--midi-port", "no such port"]) == 1
     assert "no such port" in capsys.readouterr().err
     assert take.read_bytes() == b"earlier"

@@ -169,7 +169,7 @@ async def test_the_log_has_no_queries_and_no_errors_of_refusals(start_server: St
     assert key not in server.log
     assert not [line for line in lines if line["level"] == "error"]
     assert [line["message"] for line in lines if line.get("code") == "unauthorized"] == [
-        "refused: a valid API key or token is needed"
+        "refused: no valid API key or token"
     ]
 
 

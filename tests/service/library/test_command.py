@@ -70,7 +70,10 @@ def test_files_that_exist_are_kept_unless_forced(
     assert command.main([str(album)]) == 1
     assert (album / "two.mid").exists()
     assert kept.read_text() == "of yesterday"
-    assert capsys.readouterr().err == f"{album / 'one.wav'}: {kept} exists; --force replaces it\n"
+    assert (
+        capsys.readouterr().err
+        == f"{album / 'one.wav'}: {kept} exists; use --force to replace it\n"
+    )
     assert command.main([str(album), "--force"]) == 0
     assert pitches_of(kept.read_bytes()) == PITCHES
 
@@ -161,7 +164,7 @@ def test_a_batch_survives_each_of_its_files(
         f"{album / 'gone.wav'}: No such file or directory",
         f"{album / 'two.wav'}: {out / 'two.mid'} is a folder",
         f"{album / long}: {out / long}.mid: File name too long",
-        f"{album / 'low.wav'}: sample_rate must be a whole number from 4000 to 384000 Hz, not 3000",
+        f"{album / 'low.wav'}: sample_rate must be an integer from 4000 to 384000 Hz, not 3000",
         f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
         "others are)",
         f"left out, as no recordings: {album / 'Sonata No. 5 in C'}, {album / long}, "

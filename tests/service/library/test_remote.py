@@ -58,7 +58,7 @@ def test_a_refusal_and_a_service_that_is_not_there(
     monkeypatch.setenv("RSE_KEY", "wrong")
     assert command.main([str(song), "--force", "--server", url]) == 1
     said = capsys.readouterr().err
-    assert said == f"{song}: a valid API key or token is needed (unauthorized)\n"
+    assert said == f"{song}: no valid API key or token (unauthorized)\n"
     with nobody() as empty:
         assert command.main([str(song), "--force", "--server", empty]) == 1
     said = capsys.readouterr().err

@@ -116,8 +116,8 @@ async def ask(
 @pytest.mark.parametrize(
     ("trickle_s", "idle_timeout_s", "detail"),
     [
-        (None, 0.3, "no data of the body for 0.3 s"),
-        (0.01, 0.2, "the body arrived more slowly than 2 kB/s"),
+        (None, 0.3, "no data for 0.3 s"),
+        (0.01, 0.2, "the body arrives at less than 2 kB/s"),
     ],
 )
 def test_an_upload_that_stands_still_or_is_too_slow_is_given_up(

@@ -1,8 +1,8 @@
-"""The sound of an audio file or a film, frame by frame: FFmpeg, by PyAV.
+"""Audio of a sound or video file, frame by frame, decoded by FFmpeg (PyAV).
 
-Containers and codecs are those of recordings, and of films that have sound; FFmpeg's playlists,
-devices and video decoders are never opened, nor any file but the one given. FFmpeg drops what
-encoders add before the sound if the container states it; if not, it is dropped here.
+Only containers and codecs of recordings are allowed. FFmpeg opens no playlists, devices, video
+decoders or other files. Encoders add samples before the sound: FFmpeg drops them if the container
+states their number, otherwise this module does.
 """
 
 import ctypes
@@ -39,34 +39,34 @@ _CODECS = frozenset(
     + "8svx_exp 8svx_fib adpcm_yamaha shorten tak mpc7 mpc8 atrac3 atrac3p cook real_144".split()
     + "real_288 sipr truehd mlp mace3 mace6 qdm2".split()
 )
-# Samples before the sound by codec: LAME's delay and the decoder's; a frame of AAC.
+# Samples before the sound, by codec: delay of LAME and of the MP3 decoder; one frame of AAC.
 _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
-# Where a time that is missing is no damage, or has been reported as such.
+# Containers in which a gap between timestamps is not an error, or is reported by another check.
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
 _TAGS = (b"ID3", b"TAG", b"APETAGEX")
-_HEAD_BYTES = 1 << 12  # where a WAV states its format
+_HEAD_BYTES = 1 << 12  # contains the format chunk of a WAV
 _AFTER_TAG = (b"RIFF", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"OggS")
 """First bytes of containers that FFmpeg does not find behind an ID3 tag."""
 _EXTENSIBLE = 0xFFFE
 _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
-_UNKNOWN_BYTES = 0x7F000000  # a WAV's length from here on: written to a pipe
-_TOLERANCE_S = 0.1  # lengths that are a little wrong are not damage
+_UNKNOWN_BYTES = 0x7F000000  # minimum stated size of a WAV that was written to a pipe
+_TOLERANCE_S = 0.1  # maximum error of a stated duration
 MAX_ALLOCATION_BYTES = 128 << 20
-"""Largest block of memory that FFmpeg may allocate. Recordings need far less; tables of crafted
+"""Maximum block of memory that FFmpeg may allocate. Recordings need far less; tables of crafted
 files claim gigabytes."""
-# Jumps of the timestamps that are filled with silence.
-_LEAST_GAP_S, _LONGEST_GAP_S = 0.02, 10.0
+# Gaps between timestamps that are filled with silence.
+_MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
 
 
 class Container:
-    """The sound of a file.
+    """Decoder of the audio stream of a file.
 
     Attributes:
-        rate_hz: of the first frame.
-        header_duration_s: the length that its header states or implies; None if there is none.
-        fault: what is damaged first, with its time; None so far.
+        rate_hz: sample rate of the first frame.
+        header_duration_s: duration that the header states or implies; None if there is none.
+        fault: first corrupt part so far, with its time; None if there is none.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -80,7 +80,7 @@ class Container:
             first = self._begin(head)
             name = self._container.format.name.partition(",")[0]
             if name == "mov" and self._stream.duration == (self._stream.start_time or 0):
-                # FFmpeg takes an edit of 0 s, which means all of the sound, at its word.
+                # An edit of 0 s means the complete sound, but FFmpeg would play nothing.
                 self._container.close()
                 self._container = _open(source, head, advanced_editlist="0")
                 first = self._begin(head)
@@ -90,13 +90,13 @@ class Container:
         stream = self._stream
         self.rate_hz: int = stream.rate
         unstated = name in _NO_DELAY_STATED or (name == "mp3" and not stream.start_time)
-        if name == "mov" and first is not None and first.pts == 0:  # if FFmpeg skips nothing
+        if name == "mov" and first is not None and first.pts == 0:  # FFmpeg may skip nothing
             unstated = not first.get_sidedata("skip_samples").data_size
         self._unwanted = _DELAYS.get(self._codec.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
-        self._read = 0  # samples, per channel
-        # The time of the next frame, by its container's clock: sound may begin after a film does,
-        # or after an empty edit.
+        self._read = 0  # samples per channel
+        # Time of the next frame in the container. Sound may start later than the video, or after an
+        # empty edit.
         begin_us, streams = self._container.start_time, self._container.streams
         self._due_s = None if begin_us is None else begin_us / 1e6
         if len(streams) == 1:
@@ -107,29 +107,29 @@ class Container:
         self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
-        """float32 [n, channels] and its rate, n a few thousand at most, to the end. What cannot be
-        decoded, or is missing, is silent; ``fault`` says so."""
+        """Yield samples, float32 [n, channels] with n of at most a few thousand, and their rate.
+        Corrupt and missing parts are silent, and set ``fault``."""
         for packet in self._packets:
             try:
                 decoded = self._codec.decode(packet)
             except av.FFmpegError:
                 if not any(tag in bytes(packet) for tag in _TAGS):
-                    self._damage("it cannot be decoded there")
+                    self._report_corruption("cannot be decoded")
                 continue
             for frame in decoded:
                 values = _values(frame)
                 if gap := self._gap(frame):
                     if not self._may_pause:
-                        self._damage(f"{gap / frame.rate:.1f} s are missing")
+                        self._report_corruption(f"{gap / frame.rate:.1f} s are missing")
                     yield np.zeros((gap, values.shape[1]), np.float32), frame.rate
-                    self._unwanted = 0  # times that begin later count what the encoder adds
+                    self._unwanted = 0  # the timestamps already count the encoder's samples
                 self._read += gap + len(values)
                 drop = min(self._unwanted, len(values))
                 self._unwanted -= drop
                 if drop < len(values):
                     yield values[drop:], frame.rate
         if self._promised_s > self._read / self.rate_hz + _TOLERANCE_S:
-            self._damage(f"its header states {self._promised_s:.1f} s")
+            self._report_corruption(f"the header states {self._promised_s:.1f} s")
 
     def close(self) -> None:
         self._container.close()
@@ -140,14 +140,14 @@ class Container:
         return str(self._codec.name).startswith(("pcm_f32", "pcm_f64"))
 
     def _begin(self, head: bytes) -> Any:
-        """Set the stream, its decoder and packets; the first of them, None if there is none."""
+        """Set the stream, its decoder and packets. Return the first packet, or None."""
         stream = self._container.streams.best("audio")
         if stream is None:
             raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
         name = stream.codec_context.name if stream.codec_context else "an unknown codec"
         actual = _actual_codec(name, head)
         if actual not in _CODECS:
-            message = f"not a readable audio file: its sound is coded with {actual}"
+            message = f"not a readable audio file: unsupported codec {actual}"
             raise ProtocolError(ErrorCode.UNDECODABLE, message)
         self._codec: Any = stream.codec_context
         if actual != name:
@@ -165,42 +165,43 @@ class Container:
                 yield from self._container.demux(stream)
                 return
             except IndexError:
-                pass  # PyAV does not know a stream that begins in the middle
+                pass  # PyAV raises it for a stream that starts later in the file
             except av.FFmpegError:
-                return  # what is promised and not there is a fault
+                return  # `frames` reports the missing audio
 
-    def _damage(self, reason: str) -> None:
+    def _report_corruption(self, reason: str) -> None:
         at_s = self._read / self.rate_hz
-        self.fault = self.fault or f"the file is damaged after {at_s:.1f} s: {reason}"
+        self.fault = self.fault or f"the file is corrupt after {at_s:.1f} s: {reason}"
 
     def _gap(self, frame: AudioFrame) -> int:
-        """Samples that are missing before a frame, by its time."""
+        """Return the number of samples that are missing before a frame, by its timestamp."""
         length_s, due_s = frame.samples / frame.rate, self._due_s
         if frame.pts is None or frame.time_base is None:
             self._due_s = None if due_s is None else due_s + length_s
             return 0
         time_s = float(frame.pts * frame.time_base)
         self._due_s = time_s + length_s
-        # A negative one is the next of several streams.
+        # A chained stream starts at 0 again: its gap is negative.
         gap_s = 0.0 if due_s is None else time_s - due_s
-        return round(gap_s * frame.rate) if _LEAST_GAP_S < gap_s < _LONGEST_GAP_S else 0
+        return round(gap_s * frame.rate) if _MIN_GAP_S < gap_s < _MAX_GAP_S else 0
 
     def _length_s(self) -> float | None:
         stream, container = self._stream, self._container
         if stream.duration is not None and stream.time_base is not None:
-            in_24_bits = stream.codec_context.name == "pcm_f24le"  # of 32
+            # FFmpeg counts 24 bits per sample, but each has 32.
+            in_24_bits = stream.codec_context.name == "pcm_f24le"
             return float(stream.duration * stream.time_base) * (0.75 if in_24_bits else 1)
         if container.duration is not None and len(container.streams) == 1:
             return container.duration / 1e6
         return None
 
     def _expected_duration_s(self, head: bytes, size: int) -> float:
-        """Seconds that the header promises; 0 if its length may be a guess from the file's size."""
+        """Return the duration that the header states; 0 if it may be estimated from the size."""
         rate = self._stream.codec_context.bit_rate
-        if head[:4] == b"RIFF":  # FFmpeg shortens what it states to what is there
+        if head[:4] == b"RIFF":  # FFmpeg reduces the stated size to the actual size
             stated = int.from_bytes(head[4:8], "little") + 8
             return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
-        # An OGG's is that of its last link, if its number is that of the first.
+        # The duration of an OGG file may be that of its last chained stream only.
         header_duration_s = 0.0 if head[:4] == b"OggS" else self.header_duration_s or 0.0
         return header_duration_s if not rate or header_duration_s * rate / 8 > size else 0.0
 
@@ -264,23 +265,23 @@ def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
 
 
 def _actual_codec(name: str, head: bytes) -> str:
-    """What the sound of a WAV is coded with, if FFmpeg takes it for something else."""
+    """Return the codec of a file, which FFmpeg mistakes for another in some WAV files."""
     if head[:4] == b"RIFX":
         return f"big-endian {name}"
     tag = head.find(b"fmt ") + 8
     extensible = int.from_bytes(head[tag : tag + 2], "little") == _EXTENSIBLE
-    # 24 bits of 32 are floats in the first version of Audition's files alone.
+    # 24 bits in 32 are floats only in files of the first version of Adobe Audition.
     return "pcm_s32le" if name == "pcm_f24le" and extensible else name
 
 
 def _values(frame: AudioFrame) -> NDArray[np.float32]:
-    """[n, channels] at full scale 1. Integers of up to 24 bits are exact."""
+    """Return samples [n, channels] with full scale 1. Integers of up to 24 bits are exact."""
     values: NDArray[Any] = frame.to_ndarray()
     planar = frame.format.is_planar
     values = values.T if planar else values.reshape(-1, frame.layout.nb_channels)
     kind = frame.format.packed.name if planar else frame.format.name
     if kind not in _SCALES:
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # the decoder replaces them
             return values.astype(np.float32, copy=False)
     whole = values.astype(np.float32)
     return (whole - np.float32(_ZERO.get(kind, 0))) / np.float32(_SCALES[kind])

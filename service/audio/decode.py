@@ -1,6 +1,6 @@
 """Audio files to mono samples, block by block.
 
-Memory is bounded by what FFmpeg needs for a block, regardless of the length in the header.
+Memory use is limited to what FFmpeg needs for a block, regardless of the duration.
 """
 
 import io
@@ -20,24 +20,23 @@ from service.protocol.options import AudioFormat, Encoding, Mix
 
 
 class AudioDecoder:
-    """Mono float32 samples of a recording: iterate once over its blocks, shape [n].
+    """Mono float32 samples of a recording. Iterate once over its blocks, shape [n].
 
-    Damaged parts are silent, and so are samples that are not finite or far beyond full scale. If a
-    float file exceeds full scale, its peak becomes full scale. After the last block the iteration
-    raises ProtocolError if the limit is passed, or if a part was damaged or a sample was replaced.
+    Corrupt parts and invalid samples (not finite, or far beyond full scale) are silent. If a float
+    file exceeds full scale, its peak becomes full scale. The iteration raises ProtocolError if the
+    duration exceeds its limit, and after the last block if a part was corrupt or a sample invalid.
     """
 
     def __init__(
         self, recording: BinaryIO | SampleArray, max_duration_s: float | None = None
     ) -> None:
         """Args:
-            recording: samples, or a file, seekable and at its beginning; it is not closed.
-            max_duration_s: seconds of audio that are accepted; more are an error, at once if the
-                file's header says so, else when they have been read.
+            recording: samples, or a seekable file at its start, which is not closed.
+            max_duration_s: maximum duration. A longer recording is an error: at once if the file's
+                header states the duration, else when it has been exceeded.
 
         Raises:
-            ProtocolError: not an audio file of a known kind, or one without a sample.
-            ProtocolError: a sample rate that the resampler is not made for.
+            ProtocolError: unsupported format, no audio, or unsupported sample rate.
         """
         self._max_duration_s = max_duration_s
         self._container = _open(recording)
@@ -48,16 +47,16 @@ class AudioDecoder:
             self._container = _open(recording)
         try:
             self.header_duration_s = self._container.header_duration_s
-            """Length by the header, None if not stated; a damaged file may give less."""
+            """Duration in the header; None if not stated. A corrupt file may have less audio."""
             self.audio = AudioFormat(
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=self._container.rate_hz, channels=1
             )
             self._check_duration((self.header_duration_s or 0.0) * self.audio.sample_rate_hz)
             self._downmix = Downmix(self.audio.sample_rate_hz, recording=True)
             blocks = self._blocks()
-            block = next(blocks, None)  # what cannot be decoded at all is known at once
+            block = next(blocks, None)  # fails at once if nothing can be decoded
             if block is None:
-                raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file holds no audio")
+                raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file has no audio")
             self._rest = chain([block], blocks)
         except BaseException:
             self.close()
@@ -65,7 +64,7 @@ class AudioDecoder:
 
     @property
     def mix(self) -> Mix:
-        """How two channels were mixed (``Downmix.reported_mix``)."""
+        """Mix of two channels (``Downmix.reported_mix``)."""
         return self._downmix.reported_mix
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
@@ -82,22 +81,22 @@ class AudioDecoder:
         self.close()
 
     def _blocks(self) -> Iterator[NDArray[np.float32]]:
-        given = 0
+        samples = 0
         for block in self._mono():
-            given += len(block)
-            self._check_duration(given)
+            samples += len(block)
+            self._check_duration(samples)
             if len(block):
                 yield block
 
     def _mono(self) -> Iterator[NDArray[np.float32]]:
-        """The mixed frames, at the rate of the first. Raises ProtocolError, after the last if the
-        file was damaged."""
+        """Yield mono samples at the rate of the first frame. Raises ProtocolError after the last if
+        a part was corrupt or a sample invalid."""
         rate_hz = self.audio.sample_rate_hz
         read_s, replaced, first_s = 0.0, 0, 0.0
         resampler = Resampler(rate_hz, rate_hz)
         for values, frame_rate_hz in self._container.frames():
             if frame_rate_hz != resampler.input_rate_hz:
-                yield self._rest_of(resampler)
+                yield self._flush(resampler)
                 resampler = Resampler(frame_rate_hz, rate_hz)
             valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN as well
             if not valid.all():
@@ -107,20 +106,20 @@ class AudioDecoder:
                 values = np.where(valid, values, np.float32(0))
             yield resampler.process(self._downmix(self._gain * values))
             read_s += len(values) / frame_rate_hz
-        yield self._rest_of(resampler)
+        yield self._flush(resampler)
         if self._container.fault is not None:
             raise ProtocolError(ErrorCode.UNDECODABLE, self._container.fault)
         if replaced:
-            detail = f"{replaced} invalid samples from {first_s:.1f} s on were replaced by silence"
+            detail = f"{replaced} invalid samples replaced by silence, the first at {first_s:.1f} s"
             raise ProtocolError(ErrorCode.BAD_AUDIO, detail)
 
-    def _rest_of(self, resampler: Resampler) -> NDArray[np.float32]:
+    def _flush(self, resampler: Resampler) -> NDArray[np.float32]:
         return np.concatenate([resampler.process(self._downmix.finish()), resampler.finish()])
 
     def _check_duration(self, samples: float) -> None:
-        most_s = self._max_duration_s
-        if most_s is not None and samples > most_s * self.audio.sample_rate_hz:
-            message = f"the recording is longer than {most_s / 60:g} minutes"
+        max_s = self._max_duration_s
+        if max_s is not None and samples > max_s * self.audio.sample_rate_hz:
+            message = f"the recording is longer than {max_s / 60:g} minutes"
             raise ProtocolError(ErrorCode.AUDIO_TOO_LONG, message)
 
 
@@ -133,7 +132,7 @@ def _open(recording: BinaryIO | SampleArray) -> Container | SampleArray:
 
 
 def _peak(container: Container | SampleArray) -> float:
-    """Return the largest valid sample."""
+    """Return the maximum magnitude of the valid samples."""
     peak = 0.0
     for values, _ in container.frames():
         levels = np.abs(values)

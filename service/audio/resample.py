@@ -1,16 +1,16 @@
 """Streaming resampling to the model's rate, with sample 0 at input time 0.
 
-A linear-phase low-pass filter h (a sinc under a Kaiser window), evaluated at the output's times:
+A linear-phase low-pass filter h (a Kaiser-windowed sinc), evaluated at the times of the output:
 
     y[i] = sum over n of h(n / f_in - i / f_out) x[n],    |n - i f_in / f_out| <= reach
 
-Towards 11,025 Hz it is flat to 4.5 kHz, above the highest note of a piano, and 70 dB down from
-6.5 kHz: what aliases lands above 4.5 kHz, or lies 70 dB below its level. Half of the filter's
-length is what it holds back: 1.1 ms.
+For an output rate of 11,025 Hz it is flat to 4.5 kHz, above the highest note of a piano, and 70 dB
+down from 6.5 kHz. Aliases fall above 4.5 kHz or are 70 dB down. The delay is half of the filter's
+length: 1.1 ms.
 
-Each output sample is the same sum in the same order however the input is cut and wherever the
-resampler begins, bit for bit. (soxr's usual quality holds back 68 ms; its bits depend on where it
-began.)
+Each output sample is the same sum in the same order, bit for bit, regardless of the chunks and of
+the first sample. (soxr at its default quality has a delay of 68 ms, and its output depends on the
+first sample.)
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from numpy.typing import NDArray
 
 from model.low_pass import kaiser, low_pass
 
-PASS, STOP = 0.82, 1.18  # edges of the filter's transition, as parts of half the lower rate
+PASS, STOP = 0.82, 1.18  # edges of the transition band, relative to half the lower rate
 REJECTION_DB = 70.0
-# Where the ratio of the rates needs more phases than these (44,101 Hz), the nearest is taken: its
-# jitter of 1/2048 of an input sample lies 70 dB below a tone of 4 kHz.
 MAX_PHASES = 1024
-_PIECE = 1024  # output samples computed at once, so that their products stay in the cache
+"""Maximum number of filter phases. If the ratio of the rates requires more (44,101 Hz), the nearest
+is used. Its jitter of 1/2048 of an input sample is 70 dB below a tone of 4 kHz."""
+_BATCH = 1024  # output samples computed at once, so that their products fit the CPU cache
 
 
 @dataclass(frozen=True, slots=True)
 class RateRatio:
-    """Which input samples an output sample is made of.
+    """Ratio of two sample rates, and the input samples that each output sample uses.
 
     Attributes:
-        up, down: output sample i lies at input position i * down / up.
-        reach: input samples on either side of that position that the filter covers, and most that
-            it holds back; 0 if the rates are equal and samples pass through.
+        up, down: output sample i is at input position i * down / up.
+        reach: half of the filter's length in input samples, which is also its delay; 0 if the rates
+            are equal.
     """
 
     up: int
@@ -56,91 +56,96 @@ class RateRatio:
         return cls(up, down, taps // 2)
 
     def first_input(self, output: int) -> int:
-        """The first input sample that an output sample is made of."""
+        """Return the first input sample that an output sample uses."""
         return max(0, output * self.down // self.up - max(0, self.reach - 1))
 
     def inputs(self, outputs: int) -> int:
-        """Input samples from the beginning that the first ``outputs`` samples (at least 1) need."""
+        """Return the number of input samples that the first ``outputs`` (1 or more) need."""
         return (outputs - 1) * self.down // self.up + self.reach + 1
 
     def outputs(self, inputs: int) -> int:
-        """Number of output samples that this many input samples complete."""
+        """Return the number of output samples that the first ``inputs`` input samples complete."""
         return max(0, -((self.reach - inputs) * self.up // self.down))
 
 
 class Resampler:
-    """float32 samples at one rate to another, chunk by chunk. Output sample i is the sound at i /
-    output_rate_hz seconds: the filter's delay is compensated."""
+    """Resampler of float32 samples, chunk by chunk. Output sample i is at i / output_rate_hz
+    seconds of the input, because the filter's delay is compensated."""
 
     def __init__(self, input_rate_hz: int, output_rate_hz: int, first_output: int = 0) -> None:
         """Args:
-        first_output: index of the first output sample; the first input sample is then
+        first_output: index of the first output sample. The first input sample must be
             ``ratio.first_input(first_output)``.
         """
         self.input_rate_hz = input_rate_hz
         self.output_rate_hz = output_rate_hz
         self.ratio = RateRatio.of(input_rate_hz, output_rate_hz)
-        self._taken = self.ratio.first_input(first_output)
-        self._given = first_output
-        # Inputs still needed. Before the stream there was silence.
-        self._kept = np.zeros(self._taken - self._first_needed, np.float32)
+        self._received = self.ratio.first_input(first_output)
+        self._returned = first_output
+        # Input samples that later outputs use. Silence precedes the stream.
+        self._buffer = np.zeros(self._received - self._first_needed, np.float32)
 
     def output_length(self, input_length: int) -> int:
-        """Samples that ``input_length`` samples become in all: the nearest whole number."""
+        """Return the total number of output samples of an input, rounded to the nearest integer."""
         scaled = 2 * input_length * self.output_rate_hz + self.input_rate_hz
         return scaled // (2 * self.input_rate_hz)
 
     def process(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Output samples, shape [m], that the next input samples, shape [n], complete."""
+        """Return the output samples [m] that the next input samples [n] complete."""
         if not self.ratio.reach:
-            self._taken += len(samples)
-            self._given += len(samples)
+            self._received += len(samples)
+            self._returned += len(samples)
             return samples
-        heard = np.concatenate([self._kept, samples.astype(np.float32, copy=False)])
-        begin = self._taken - len(self._kept)
-        self._taken += len(samples)
-        stop = max(self._given, self.ratio.outputs(self._taken))
-        output = np.empty(stop - self._given, np.float32)
-        for first in range(self._given, stop, _PIECE):
-            last = min(first + _PIECE, stop)
-            made = self._filter(heard, begin, np.arange(first, last))
-            output[first - self._given : last - self._given] = made
-        self._given = stop
-        self._kept = heard[self._first_needed - begin :].copy()
+        inputs = np.concatenate([self._buffer, samples.astype(np.float32, copy=False)])
+        begin = self._received - len(self._buffer)
+        self._received += len(samples)
+        stop = max(self._returned, self.ratio.outputs(self._received))
+        output = np.empty(stop - self._returned, np.float32)
+        for first in range(self._returned, stop, _BATCH):
+            last = min(first + _BATCH, stop)
+            filtered = self._filter(inputs, begin, np.arange(first, last))
+            output[first - self._returned : last - self._returned] = filtered
+        self._returned = stop
+        self._buffer = inputs[self._first_needed - begin :].copy()
         return output
 
     def finish(self) -> NDArray[np.float32]:
-        """The last output samples, so that ``output_length`` of the input is reached exactly."""
-        missing = max(0, self.output_length(self._taken) - self._given)
+        """Return the last output samples, so that the total is ``output_length`` of the input."""
+        missing = max(0, self.output_length(self._received) - self._returned)
         return self.process(np.zeros(self.ratio.reach, np.float32))[:missing]
 
     @property
     def _first_needed(self) -> int:
-        """The first input sample of the next output sample's sum, before the stream perhaps."""
-        return self._given * self.ratio.down // self.ratio.up - max(0, self.ratio.reach - 1)
+        """First input sample that the next output sample uses. It may precede the stream."""
+        return self._returned * self.ratio.down // self.ratio.up - max(0, self.ratio.reach - 1)
 
     def _filter(
-        self, heard: NDArray[np.float32], begin: int, outputs: NDArray[np.int64]
+        self, inputs: NDArray[np.float32], begin: int, outputs: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """heard: input samples from index ``begin`` on; outputs: indexes [m] -> samples [m]."""
+        """Return output samples [m].
+
+        Args:
+            inputs: input samples from index ``begin`` on.
+            outputs: [m] indexes of the output samples, ascending.
+        """
         ratio, taps = self.ratio, filter_taps(self.ratio)
-        whole, part = np.divmod(outputs * ratio.down, ratio.up)
-        width, step = taps.shape[1], heard.itemsize
-        # Every run of `width` inputs; numpy's sliding_window_view, at a tenth of its cost.
-        every = np.ndarray((len(heard) - width + 1, width), np.float32, heard, 0, (step, step))
-        first = whole[0] - (ratio.reach - 1) - begin
-        # Each row's sum has the same order, regardless of the number of rows.
-        if ratio.up == 1:  # every output in the same phase
-            windows = every[first : first + len(whole) * ratio.down : ratio.down]
+        position, phase = np.divmod(outputs * ratio.down, ratio.up)
+        width, step = taps.shape[1], inputs.itemsize
+        # All windows of `width` inputs, like sliding_window_view of numpy at a tenth of its cost.
+        every = np.ndarray((len(inputs) - width + 1, width), np.float32, inputs, 0, (step, step))
+        first = position[0] - (ratio.reach - 1) - begin
+        # einsum adds each row in the same order, regardless of the number of rows.
+        if ratio.up == 1:  # all outputs have the same phase
+            windows = every[first : first + len(position) * ratio.down : ratio.down]
             return np.einsum("ij,j->i", windows, taps[0])
-        windows = every[whole - whole[0] + first]
-        return np.einsum("ij,ij->i", windows, taps[part * len(taps) // ratio.up])
+        windows = every[position - position[0] + first]
+        return np.einsum("ij,ij->i", windows, taps[phase * len(taps) // ratio.up])
 
 
 @lru_cache(maxsize=16)
 def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
-    """The filter at each phase of the output between two inputs: [phases, 2 * reach]. Column k
-    weighs input sample floor(i * down / up) + 1 - reach + k."""
+    """Return the filter [phases, 2 * reach] at each phase of an output sample between two inputs.
+    Column k is the weight of input sample floor(i * down / up) + 1 - reach + k."""
     phases = min(ratio.up, MAX_PHASES)
     edge = (PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down)
     _, beta = kaiser(REJECTION_DB, STOP - PASS)

@@ -48,7 +48,7 @@ def test_what_is_there_twice_or_not_there(
 ) -> None:
     with pytest.raises(KeysError, match="alice"):
         Keys(2 * f"alice:{DIGEST} ", "")
-    with pytest.raises(KeysError, match="cannot be read"):
+    with pytest.raises(KeysError, match="cannot read"):
         Keys("", str(tmp_path / "none"))
     with pytest.raises(KeysError, match="no keys"):
         Keys(" ", "")

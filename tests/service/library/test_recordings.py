@@ -142,7 +142,7 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     data = song.read_bytes()
     torn = data[: len(data) * 2 // 3] + bytes(1000) + data[-200:]
     with pytest.raises(
-        IncompleteError, match="the file is damaged after 1.1 s: .*; incomplete: 3 notes"
+        IncompleteError, match="the file is corrupt after 1.1 s: .*; incomplete: 3 notes"
     ) as caught:
         transcribe(io.BytesIO(torn))
     assert pitches(caught.value.transcription)[:2] == PITCHES[:2]

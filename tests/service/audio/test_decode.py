@@ -294,7 +294,9 @@ def test_invalid_samples_are_silenced_and_reported() -> None:
     blocks: list[NDArray[np.float32]] = []
     with (
         AudioDecoder(file) as decoder,
-        pytest.raises(ProtocolError, match="3 invalid samples replaced by silence, the first at 0.0 s") as error,
+        pytest.raises(
+            ProtocolError, match="3 invalid samples replaced by silence, the first at 0.0 s"
+        ) as error,
     ):
         blocks.extend(decoder)
     assert error.value.code is ErrorCode.BAD_AUDIO

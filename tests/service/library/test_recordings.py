@@ -157,7 +157,11 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
         (np.zeros(100), None, "samples need their sample_rate in Hz"),
         (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
         ([1000] * 100, 8_000, "int16, int32 or uint8, not int64: of a list of ints, make"),
-        (np.full(100, np.nan), 8_000, "100 invalid samples replaced by silence, the first at 0.0 s"),
+        (
+            np.full(100, np.nan),
+            8_000,
+            "100 invalid samples replaced by silence",
+        ),
         (np.zeros(100), 44_100.5, "sample_rate must be .*, not 44100.5"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Dataclasses that check their fields: pydantic's, with errors of one line."""
+"""Validated dataclasses (pydantic) with error messages of one line."""
 
 import reprlib
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-# Strict: a misplaced string or truth value in a card is an error, not a number.
+# Strict: a string or a Boolean in place of a number is an error.
 Count = Annotated[int, Field(ge=1, strict=True)]
 FromZero = Annotated[int, Field(ge=0, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True)]
@@ -22,12 +22,13 @@ _Kind = TypeVar("_Kind", bound=type)
 
 @dataclass_transform(frozen_default=True)
 def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
-    """A frozen dataclass whose fields must be as annotated; `options`: of dataclasses. Its
-    ValueError names the first wrong field, what it must be and its value."""
+    """Decorate a frozen dataclass so that its constructor validates the annotated fields. Its
+    ValueError names the first invalid field, its value and the constraint. options: as of
+    ``dataclasses.dataclass``."""
 
     def decorate(kind: _Kind) -> _Kind:
-        made: Any = dataclass(kind, frozen=True, config=_CONFIG, **options)
-        validate = made.__init__
+        validated: Any = dataclass(kind, frozen=True, config=_CONFIG, **options)
+        validate = validated.__init__
 
         @wraps(validate)
         def init(self: object, *args: object, **fields: object) -> None:
@@ -38,20 +39,21 @@ def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
                 name = ".".join(map(str, first["loc"]))
                 raise ValueError(format_error(first, name)) from None
 
-        made.__init__ = init
-        return made
+        validated.__init__ = init
+        return validated
 
     return decorate
 
 
 def format_error(error: Mapping[str, Any], name: str | None = None) -> str:
-    """One of pydantic's errors as a sentence about ``name``, by default the path of the field; with
-    the field's value if the error has its ``input``. What a validator of ours says follows ``name``
-    only if that is given: usually it names the field itself."""
-    kind, said = error["type"], str(error["msg"])
+    """Return the message of a pydantic error about the field ``name``, by default its path. It has
+    the field's value if the error has its ``input``. Messages of our own validators are preceded by
+    ``name`` only if it is set and they do not start with the field's name."""
+    kind, message = error["type"], str(error["msg"])
     if kind == "value_error":
-        said = said.removeprefix("Value error, ")
-        return f"{name}: {said}" if name else said
+        message = message.removeprefix("Value error, ")
+        has_name = not name or message.startswith(name.partition(".")[0])
+        return message if has_name else f"{name}: {message}"
     if name is None:
         name = ".".join(map(str, error["loc"]))
     if kind == "missing":
@@ -62,10 +64,10 @@ def format_error(error: Mapping[str, Any], name: str | None = None) -> str:
         return "the message has no type"
     if kind == "union_tag_invalid":
         return f"type must be one of {error['ctx']['expected_tags']}, not {error['ctx']['tag']!r}"
-    _, should, what = said.partition(" should ")
+    _, should, constraint = message.partition(" should ")
     if not should:
-        return f"{name}: {said}" if name else said
-    what = what.partition(", unable ")[0]
+        return f"{name}: {message}" if name else message
+    constraint = constraint.partition(", unable ")[0]
     if "input" in error:
-        what = f"{what.partition(', not ')[0]}, not {reprlib.repr(error['input'])}"
-    return f"{name or 'the message'} must {what}"
+        constraint = f"{constraint.partition(', not ')[0]}, not {reprlib.repr(error['input'])}"
+    return f"{name or 'the message'} must {constraint}"

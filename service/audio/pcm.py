@@ -1,15 +1,16 @@
-"""PCM bytes of any chunking, of one or several channels, to mono float32 samples.
+"""PCM bytes to mono float32 samples: decoding and downmix.
 
-The mean of the channels suits most recordings. It loses level beside dead channels, and is silent
-if a cable or a plug-in has inverted one of two. So each block of 100 ms is measured:
+The mean of the channels suits most recordings. It is too quiet if some channels are silent, and
+cancels out if one of two channels has inverted polarity (cable or plug-in). Each block of 100 ms is
+therefore measured:
 
-    their sum has less than a sixteenth of their power    the loudest channel alone
-    else                                                  the sum / the number of those that sound
+    power of the sum < 1/16 of the channels' power    use the loudest channel alone
+    otherwise                                         use the sum / number of active channels
 
-The sum includes silent channels: what enters is heard at once. Thresholds have hysteresis, and a
-silent block changes nothing. The weights move evenly over a block, so that a change makes no sound
-of its own: live over the block after the measured one; in a recording, which can be held back, over
-the one before it, so that no beginning is lost.
+The sum includes silent channels, so that a channel is audible as soon as it becomes active. The
+thresholds have hysteresis, and a silent block changes nothing. The weights are interpolated over a
+block to avoid clicks. A stream does so in the block after the measured one. A recording is delayed
+and does so in the block before, so that no onset is lost.
 
 The page's ``audio/downmix.js`` does the same to a microphone's channels.
 """
@@ -28,13 +29,17 @@ from service.protocol.options import AudioFormat, Encoding, Mix
 MAX_AMPLITUDE = 64.0
 
 BLOCKS_PER_S = 10
-MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # most that ``restart_position`` goes back
-_KEPT_BLOCKS = 40 * BLOCKS_PER_S  # whose mix ``restart_position`` knows
-# Powers relative to full scale: of the loudest channel of a block that is judged, and of a channel
-# that certainly sounds.
+MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # maximum distance of ``restart_position``
+_HISTORY_BLOCKS = 40 * BLOCKS_PER_S  # blocks whose mix is remembered
+# Minimum power, relative to full scale, of a block that may change the mix, and of a channel that
+# is active in any case.
 _JUDGED, _AUDIBLE = 1e-8, 1e-6
-_DEAD, _ALIVE = 1e-5, 1e-4  # relative to the loudest channel
-_CANCELLED, _PRESENT = 0.06, 0.3  # of the sum, relative to all channels
+# Power relative to the loudest channel: below the first a channel becomes inactive, above the
+# second it becomes active.
+_DEAD, _ALIVE = 1e-5, 1e-4
+# Power of the sum relative to all channels: below the first they cancel each other, above the
+# second they do not.
+_CANCELLED, _PRESENT = 0.06, 0.3
 
 _Weights = tuple[float, ...]
 _WEIGHTS: dict[Mix, _Weights] = {
@@ -51,8 +56,8 @@ class BadAudioError(ProtocolError):
     """An invalid sample: NaN, infinite, or far beyond full scale.
 
     Attributes:
-        samples: the mono samples of the chunk that lie before it.
-        dropped: samples of the chunk from it on, per channel.
+        samples: mono samples of the chunk before the invalid one.
+        dropped: number of dropped samples per channel: the invalid one and the rest of the chunk.
     """
 
     def __init__(
@@ -72,11 +77,11 @@ def check_and_mix(
     position: int,
     mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda mono: mono[:, 0],
 ) -> NDArray[np.float32]:
-    """Mono samples of floats, [n, channels]. Raises BadAudioError.
+    """Return mono samples [n] of float samples [n, channels]. Raises BadAudioError.
 
-    position: index of the first of them in the stream, for the message of an error.
+    position: index of the first sample in the stream, for error messages.
     """
-    good = np.abs(values) <= MAX_AMPLITUDE  # False for NaN too
+    good = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
     if good.all():
         return mix(values)
     index, channel = np.argwhere(~good)[0]
@@ -86,15 +91,16 @@ def check_and_mix(
 
 
 class PcmDecoder:
-    """Mono samples of a PCM byte stream; partial samples wait for the next chunk.
+    """Decoder of a PCM byte stream to mono samples. An incomplete sample waits for the next chunk.
 
-    downmix: how its channels are mixed.
+    Attributes:
+        downmix: mixer of the channels.
     """
 
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """Args:
-        position: index of the first sample in the stream.
-        mix: of two channels there; both from ``restart_position``.
+        position: index of the first sample in the stream, from ``restart_position``.
+        mix: mix of two channels there, also from ``restart_position``.
         """
         self.downmix = Downmix(audio.sample_rate_hz, position, mix)
         self._audio = audio
@@ -103,20 +109,22 @@ class PcmDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a sample that is not complete yet."""
+        """Number of bytes of an incomplete sample."""
         return len(self._carry)
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
-        """Where another decoder can begin, to give the same from ``sample`` on."""
+        """Return position and mix at which another decoder can start, so that it returns the same
+        samples from ``sample`` on."""
         if self._audio.channels != 2:
             return sample, Mix.MEAN
         return self.downmix.restart_position(sample)
 
     def decode(self, data: bytes) -> NDArray[np.float32]:
-        """Mono float32 samples, shape [n], that ``data`` completes; full scale is 1.0.
+        """Return the mono float32 samples [n] that ``data`` completes. Full scale is 1.0.
 
         Raises:
-            BadAudioError: with the samples before the bad one; the rest of ``data`` is dropped.
+            BadAudioError: a sample is invalid. The error has the samples before it; the rest of
+                ``data`` is dropped.
         """
         data = self._carry + data
         whole = len(data) - len(data) % self._audio.pcm_frame_bytes
@@ -133,12 +141,12 @@ class PcmDecoder:
 
 
 class Downmix:
-    """Mono samples, bit for bit the same for any chunks. Of a recording, two blocks are held back
-    until ``finish``.
+    """Mixer of channels to mono. The result does not depend on the chunks, bit for bit. In a
+    recording it is delayed by two blocks, until ``finish``.
 
     Attributes:
         position: index of the next sample.
-        mix: of two channels at present; ``mean`` of any other number.
+        mix: present mix of two channels; ``mean`` for any other number of channels.
         reported_mix: the mix reported to the user: `left` or `right` if the channels have ever
             cancelled each other, else the present mix.
     """
@@ -146,26 +154,27 @@ class Downmix:
     def __init__(
         self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN, recording: bool = False
     ) -> None:
-        """position, mix: of two channels, where ``restart_position`` allows another to begin."""
+        """position, mix: start of two channels, from ``restart_position``."""
         self.position = position
         self.mix = self.reported_mix = mix
         self._block = rate_hz // BLOCKS_PER_S  # samples per channel
         self._within = position % self._block
         self._delay = 2 * self._block if recording else 0
         self._before = self._weights = _WEIGHTS[mix]
-        self._held = self._measured = np.empty((0, 2), np.float32)  # held back; of this block
-        self._chosen = deque([mix], _KEPT_BLOCKS)  # up to the present block
+        self._delayed = self._measured = np.empty((0, 2), np.float32)  # _measured: present block
+        self._mixes = deque([mix], _HISTORY_BLOCKS)  # up to the present block
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
-        """Where another can begin, to give the same from ``sample`` on, up to 40 s back."""
-        begin = max(0, sample // self._block - 1) * self._block
-        back = (self.position - begin) // self._block
-        return begin, self._chosen[max(-len(self._chosen), -1 - back)]
+        """Return position and mix at which another mixer can start, so that it returns the same
+        samples from ``sample`` on. ``sample`` is at most 40 s ago."""
+        start = max(0, sample // self._block - 1) * self._block
+        back = (self.position - start) // self._block
+        return start, self._mixes[max(-len(self._mixes), -1 - back)]
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """[n, channels] -> [n], or less of a recording."""
+        """Mix samples [n, channels] to [n]; in a recording possibly fewer, because of the delay."""
         mono = [_NOTHING]
-        if values.shape[1] != self._held.shape[1]:
+        if values.shape[1] != self._delayed.shape[1]:
             mono.append(self.finish())
             self._restart(values[:0])
         self.position += len(values)
@@ -173,50 +182,51 @@ class Downmix:
             return np.concatenate([*mono, values[:, 0]])
         while len(values):
             part, values = np.split(values, [self._block - self._within])
-            held = np.concatenate([self._held, part])
-            ready = max(0, len(held) - self._delay)
-            mono.append(self._mixed(held[:ready], self._before, self._within))
-            self._held = held[ready:]
+            delayed = np.concatenate([self._delayed, part])
+            ready = max(0, len(delayed) - self._delay)
+            mono.append(self._mix(delayed[:ready], self._before, self._within))
+            self._delayed = delayed[ready:]
             self._measured = np.concatenate([self._measured, part])
             self._within += len(part)
             if self._within == self._block:
                 self._before = self._weights
-                self._judge(self._measured)
+                self._update_weights(self._measured)
                 self._measured, self._within = self._measured[:0], 0
         return np.concatenate(mono)
 
     def finish(self) -> NDArray[np.float32]:
-        """What is held back."""
-        held = self._held
-        if 0 < len(held) < self._block:
-            self._judge(held)
-        moving, rest = np.split(held, [max(0, len(held) - self._block - self._within)])
-        mono = self._mixed(moving, self._before, self._within), self._mixed(rest, self._weights)
-        self._restart(held[:0])
+        """Return the delayed samples."""
+        delayed = self._delayed
+        if 0 < len(delayed) < self._block:
+            self._update_weights(delayed)
+        moving, rest = np.split(delayed, [max(0, len(delayed) - self._block - self._within)])
+        mono = self._mix(moving, self._before, self._within), self._mix(rest, self._weights)
+        self._restart(delayed[:0])
         return np.concatenate(mono)
 
-    def _restart(self, none: NDArray[np.float32]) -> None:
-        self._before = self._weights = _mean(none.shape[1])
-        self._held = self._measured = none
+    def _restart(self, empty: NDArray[np.float32]) -> None:
+        self._before = self._weights = _mean(empty.shape[1])
+        self._delayed = self._measured = empty
         self._within = 0
 
-    def _judge(self, block: NDArray[np.float32]) -> None:
+    def _update_weights(self, block: NDArray[np.float32]) -> None:
         self._weights = _next(self._weights, block)
         self.mix = _MIXES.get(self._weights, Mix.MEAN)
         if self.reported_mix not in (Mix.LEFT, Mix.RIGHT):
             self.reported_mix = self.mix
-        self._chosen.append(self.mix)
+        self._mixes.append(self.mix)
 
-    def _mixed(
-        self, values: NDArray[np.float32], there: _Weights, within: int = 0
+    def _mix(
+        self, values: NDArray[np.float32], start: _Weights, within: int = 0
     ) -> NDArray[np.float32]:
-        """Part of a block, from sample ``within`` of it on, over which weights move from some."""
-        here = self._weights
-        if there == here == _mean(values.shape[1]):
+        """Mix part of a block with weights that move from ``start`` to the present weights over the
+        block. within: index of the part's first sample in the block."""
+        end = self._weights
+        if start == end == _mean(values.shape[1]):
             return values.mean(axis=1, dtype=np.float32)
         moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
         mono = np.zeros(len(values), np.float32)
-        for channel, (first, last) in enumerate(zip(there, here, strict=True)):
+        for channel, (first, last) in enumerate(zip(start, end, strict=True)):
             mono += values[:, channel] * (np.float32(first) + moved * np.float32(last - first))
         return mono
 
@@ -226,19 +236,19 @@ def _mean(channels: int) -> _Weights:
 
 
 def _next(weights: _Weights, block: NDArray[np.float32]) -> _Weights:
-    """The weights that a block, [n, channels], calls for after these."""
+    """Return the weights after a block [n, channels], given the weights before it."""
     channels = len(weights)
-    powers = block.var(axis=0, dtype=np.float64)  # an offset, as of an open input, is no sound
+    powers = block.var(axis=0, dtype=np.float64)  # without the DC offset, as of an open input
     loudest = powers.max()
     if loudest < _JUDGED:
         return weights
     alone = 0.0 in weights
-    least_power = (_PRESENT if alone else _CANCELLED) * powers.sum()
-    if block.sum(axis=1, dtype=np.float64).var() < least_power:
+    min_power = (_PRESENT if alone else _CANCELLED) * powers.sum()
+    if block.sum(axis=1, dtype=np.float64).var() < min_power:
         if alone:
             return weights
         return tuple(float(channel == powers.argmax()) for channel in range(channels))
-    least = np.sum((powers >= _AUDIBLE) & (powers >= _ALIVE * loudest))
-    most = np.sum((powers >= _AUDIBLE) | (powers >= _DEAD * loudest))
-    sounding = channels if alone else round(1 / weights[0])
-    return (1 / int(np.clip(sounding, max(1, least), most)),) * channels
+    min_active = np.sum((powers >= _AUDIBLE) & (powers >= _ALIVE * loudest))
+    max_active = np.sum((powers >= _AUDIBLE) | (powers >= _DEAD * loudest))
+    active = channels if alone else round(1 / weights[0])
+    return (1 / int(np.clip(active, max(1, min_active), max_active)),) * channels

@@ -1,19 +1,20 @@
-"""How far a performance is from A4 = 440 Hz, and the shift of the filterbank that follows it.
+"""Estimates how far a performance is from A4 = 440 Hz, and shifts the filterbank to follow it.
 
-A performance in another tuning has its notes between the network's pitches, and its spectral peaks
-are equally far from the nearest pitches, on average. So each block of audio gives a vector, the
-mean of exp(2 pi i deviation / 100 cents) over its peaks. The sum of these vectors, which slowly
-forgets, points to the deviation; the more they agree, the longer it is. The network then reads its
-filters so many bins higher that what is left is less than half of one (33 cents apart, with three
-in a semitone)::
+In another tuning the notes lie between the network's pitches, and the spectral peaks deviate from
+the nearest pitches by the same number of cents on average. Each block of audio yields a vector, the
+mean of exp(2 pi i deviation / 100 cents) over its peaks. The leaky sum of these vectors points to
+the deviation, and is longer if they agree. The network then uses filters that are ``shift`` bins
+higher, so that the remaining deviation is less than half a bin (33 cents, with three bins per
+semitone)::
 
     deviation   -50        -33        -17         0         17         33         50 cents
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
 
-A whole semitone cannot be told from none: who drifts by more than a half is heard a semitone off
-from there on. A peak counts if it stays where it was in the spectrum before: glides, vibrato and
-noise do not. So singers are hardly followed, which suits them: alone they keep no pitch, and their
-listeners name the nearest one. The rule is causal, and live streams and recordings follow it alike.
+The estimate cannot distinguish a deviation of a semitone from none: a performance that drifts by
+more than half a semitone is transcribed a semitone off from there on. Only peaks that stay in place
+from one spectrum to the next count, which excludes glides, vibrato and noise. Singers are therefore
+rarely followed. This suits them: without accompaniment they drift, and a listener assigns each note
+to the nearest pitch. The rule is causal, and the same for live streams and recordings.
 """
 
 from __future__ import annotations
@@ -27,38 +28,38 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 CONCERT_HZ = 440.0
-BLOCK = 4096  # samples at the model's rate from one look to the next; 372 ms at 11,025 Hz
-TOLERANCE_CENTS = 17.0  # deviation that is not followed: half a bin
+BLOCK = 4096  # samples at the model's rate per estimate; 372 ms at 11,025 Hz
+TOLERANCE_CENTS = 17.0  # maximum deviation that is not followed: half a bin
 WRAP_TOLERANCE_CENTS = 24.0
-"""Deviation that is not followed if notes would then be named by the other of two pitches. A
-performance halfway between them keeps its names until it drifts by 7 cents more."""
-_KEPT = 0.97  # of the vectors so far, from block to block: half of the sum is 8.5 s old or newer
-# Length of the sum, and of the sum per block, below which nothing follows: instruments reach 0.3 to
-# 0.9 per block, and are followed after 1 to 4 s; singers alone 0.1 to 0.3, noise next to none.
-_LEAST_SUM, _LEAST_AGREEMENT = 3.0, 0.15
+"""Maximum deviation that is not followed if the notes would change to the other of two pitches. A
+performance halfway between them keeps its pitches until it drifts by 7 cents more."""
+_DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s old
+# Minimum length of the sum, in total and per block, at which the shift changes. Instruments reach
+# 0.3 to 0.9 per block and are followed after 1 to 4 s; singers reach 0.1 to 0.3, noise almost 0.
+_MIN_SUM, _MIN_AGREEMENT = 3.0, 0.15
 _DIGITS = 6
 _Sum = Annotated[float, Field(ge=-100, le=100)]
-_REMEMBERED = 2048  # boundaries, 13 min: more than the segments of a recording under way
+_REMEMBERED = 2048  # boundaries, 13 min: more than a recording has segments in flight
 
 _SPAN = 2048  # samples of a spectrum
-_STEP = 1024  # from one to the next
-_BINS = 4096  # of a spectrum's transform
+_STEP = 1024  # samples between spectra
+_BINS = 4096  # length of the Fourier transform
 _LOWEST_HZ, _HIGHEST_HZ = 150.0, 2500.0
-_PEAKS = 12  # of each spectrum, the highest
-_FAINT = 10 ** (-30 / 20)  # relative to the highest
-_SILENT = 1e-4  # amplitude of a sine
-_STEADY_CENTS = 8.0  # that a peak may move between two spectra
+_PEAKS = 12  # maximum number of peaks per spectrum
+_FAINT = 10 ** (-30 / 20)  # minimum amplitude of a peak relative to the highest
+_SILENT = 1e-4  # minimum amplitude of a peak, as that of a sine
+_STEADY_CENTS = 8.0  # maximum movement of a peak between two spectra
 _WINDOW = np.hanning(_SPAN).astype(np.float32) * np.float32(4 / _SPAN)
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What is known of a performance's tuning at one moment.
+    """Tuning estimate at one moment.
 
     Attributes:
-        along, across: the sum of the blocks' vectors.
-        blocks: how many blocks with sound it remembers, older ones less.
-        shift: bins by which the filterbank is read higher.
+        along, across: real and imaginary part of the leaky sum of the blocks' vectors.
+        blocks: leaky number of blocks with sound.
+        shift: number of bins by which the filters are higher.
     """
 
     along: _Sum = 0.0
@@ -67,11 +68,11 @@ class Tuning:
     shift: Annotated[int, Field(ge=-2, le=2)] = 0
 
     def after(self, vector: complex, bins_per_semitone: int) -> Tuning:
-        """With one more block, which had sound."""
-        total = _KEPT * complex(self.along, self.across) + vector
-        blocks = _KEPT * self.blocks + 1
+        """Return the estimate after one more block with sound."""
+        total = _DECAY * complex(self.along, self.across) + vector
+        blocks = _DECAY * self.blocks + 1
         shift = self.shift
-        if abs(total) >= max(_LEAST_SUM, _LEAST_AGREEMENT * blocks):
+        if abs(total) >= max(_MIN_SUM, _MIN_AGREEMENT * blocks):
             bin_cents = 100.0 / bins_per_semitone
             deviation = 100 * math.atan2(total.imag, total.real) / math.tau
             left = (deviation - bin_cents * shift + 50) % 100 - 50
@@ -88,8 +89,7 @@ UNKNOWN = Tuning()
 
 
 class Tuner:
-    """How the filterbank is read for one stream of samples at the model's rate: as the performance
-    is followed, or at a fixed shift if the tuning is given."""
+    """Tuning of one stream of samples at the model's rate: estimated and followed, or fixed."""
 
     def __init__(
         self,
@@ -101,11 +101,11 @@ class Tuner:
         tuning: Tuning = UNKNOWN,
     ) -> None:
         """Args:
-        tuning_hz: of A4; None to follow it.
+        tuning_hz: fixed frequency of A4; None to estimate it.
         first_sample: index in the performance of the first sample written.
-        known_at: the first sample at which the tuning is asked for, at least BLOCK - 1 after
+        known_at: first sample at which the tuning is required, at least BLOCK - 1 after
             first_sample unless both are 0.
-        tuning: what is known there.
+        tuning: estimate at ``known_at``.
         """
         self._bin_hz = rate_hz / _BINS
         self._bins = bins_per_semitone
@@ -120,7 +120,7 @@ class Tuner:
         self._known = {self._boundary: tuning}
 
     def write(self, samples: NDArray[np.float32]) -> None:
-        """The next samples."""
+        """Process the next samples."""
         if self._fixed is not None:
             return
         unneeded = min(self._skip_samples, len(samples))
@@ -138,18 +138,19 @@ class Tuner:
         self._audio = audio[whole:]
 
     def at(self, sample: int) -> Tuning:
-        """What is known at the last boundary up to this sample, or at the first boundary there is;
-        all before have been written. Windows that end before the sample are read with its shift."""
+        """Return the estimate at the last boundary up to this sample, or at the first boundary.
+        Windows that end before the sample use its shift. Write all earlier samples before."""
         return self._fixed or self._known[max(self._first, sample - sample % BLOCK)]
 
     def offset_cents(self, end: int) -> float:
-        """By how much the pitches of the window that ends before this sample lie above A4 = 440 Hz,
-        or above the tuning that was given."""
+        """Return the offset of the filters' pitches in the window that ends before this sample, in
+        cents above A4 = 440 Hz or above the fixed tuning."""
         above = 1200 * math.log2(self._hz / CONCERT_HZ)
         return 100 / self._bins * self.at(end).shift - above
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """The block's vector, short if few of its peaks are steady; None if none is."""
+        """Return the block's vector, which is short if few of its peaks are steady, or None if
+        there is no steady peak."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]
@@ -167,8 +168,8 @@ class Tuner:
 def _peaks(
     height: NDArray[np.float64], first: int, bin_hz: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cents above concert pitch, and amplitudes, of the highest peaks of a spectrum's bins from the
-    one before ``first`` on."""
+    """Return the highest peaks of a spectrum in cents above concert pitch, and their amplitudes.
+    height: bins from the one before ``first`` on."""
     inner = height[1:-1]
     at = np.flatnonzero((inner > height[:-2]) & (inner >= height[2:]) & (inner > _SILENT))
     if len(at):

@@ -15,8 +15,8 @@ def add_result_options(parser: ArgumentParser) -> None:
     """Add the options of notes and their files."""
     parser.add_argument("--force", action="store_true", help="replace existing files")
     instruments = "assign notes to these instruments only"
-    tuning = "frequency of A4 (default: estimated from the audio)"
-    bends = "vibrato and glides as pitch bends (MPE), also in JSON"
+    tuning = "frequency of A4 (default: estimated)"
+    bends = "vibrato and glides as pitch bends (MPE)"
     parser.add_argument("--instruments", type=_names, metavar="violin,cello", help=instruments)
     parser.add_argument("--tuning-hz", type=float, metavar="HZ", help=tuning)
     parser.add_argument("--bends", action="store_true", help=bends)

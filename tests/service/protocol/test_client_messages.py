@@ -78,7 +78,9 @@ def test_bad_queries(query: str) -> None:
 def test_options_that_do_not_go_together_are_refused() -> None:
     start = parse_message(start_with(mode="anytime", block_frames=9))
     assert isinstance(start, Start)
-    with pytest.raises(ProtocolError, match="block_frames must be from 1 to 8, not 9"):
+    with pytest.raises(
+        ProtocolError, match="block_frames must be from 1 to 8 in anytime mode, not 9"
+    ):
         start.options(StreamOptions())
 
 

@@ -133,7 +133,7 @@ def check_problem(answer: Any, status: int, code: str) -> dict[str, Any]:
         (b"", "empty_audio"),
         (b"This is a text, not a tune.\n" * 100, "undecodable"),
         (sound_file(np.zeros(0, np.float32)), "empty_audio"),
-        (sound_file(np.zeros(900, np.float32), rate_hz=4000), "bad_sample_rate"),
+        (sound_file(np.zeros(900, np.float32), rate_hz=3000), "bad_sample_rate"),
         (sound_file(np.full(900, np.nan, np.float32), subtype="FLOAT"), "bad_audio"),
     ],
 )

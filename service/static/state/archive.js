@@ -139,7 +139,13 @@ export class Archive extends EventTarget {
         this.#trouble(`The sound of “${take.name}” is not kept: ${megabytes} MB are full. Delete takes.`);
         return;
       }
-      await finished((await this.#store("audio", "readwrite")).put(parts[part], [id, part]));
+      try {
+        await finished((await this.#store("audio", "readwrite")).put(parts[part], [id, part]));
+      } catch (error) {
+        if (error?.name === "QuotaExceededError") throw error;
+        this.#trouble(`This window keeps the notes of “${take.name}”, not its sound.`); // Safari's private one
+        return;
+      }
       this.#bytes += size;
       this.#parts.set(id, part + 1);
     }

@@ -80,7 +80,8 @@ export class Microphone extends EventTarget {
   get processing() {
     const settings = this.#stream?.getAudioTracks()[0]?.getSettings() ?? {};
     const names = Object.keys(HELPERS).filter((name) => settings[name]);
-    return names.map((name) => HELPERS[name]).join(" and ");
+    const applied = names.map((name) => HELPERS[name]).join(" and ");
+    return applied && `The browser applies ${applied}, which distorts music. Try another input or browser.`;
   }
 
   set gain(decibels) {

@@ -22,8 +22,7 @@ export const colourOf = (instrument, lightness) =>
   `oklch(${lightness} 0.15 ${HUES[instrument] ?? UNKNOWN_HUE})`;
 
 /** Of a note whose colour is its instrument: loudness, never so faint that it cannot be seen. */
-export const loudness = (velocity) =>
-  0.3 + 0.7 * force(velocity);
+export const loudness = (velocity) => 0.3 + 0.7 * force(velocity);
 
 /** 0 to 1 within the velocities that players seldom leave: colours and opacity are spent there. */
 export const force = (velocity) => Math.max(0, Math.min(1, (velocity - SOFT) / (LOUD - SOFT)));

@@ -1,10 +1,9 @@
 /**
  * A Standard MIDI File from notes, in the beats of their take.
  *
- * The server sends the file of each finished session; this one is for takes that no single
- * session covers, after a reconnect or when the connection was lost before the end, and for notes
- * that were chosen here. As there, notes with instruments have a track, a program and a channel
- * for each of them; others make a file of one track.
+ * The server sends the file of each finished session; this one is for takes of several sessions, and for
+ * notes that were chosen or edited here. As there, notes with instruments have a track, a program and a
+ * channel for each of them; others make a file of one track.
  */
 
 import { countInstruments, hasPedal, labelOf } from "./instruments.js";

@@ -24,6 +24,7 @@ export class Take extends EventTarget {
     this.programs = {}; // instrument -> program of General MIDI, if the server distinguishes instruments
     this.beats = []; // {time_s, place, beats_per_bar, subdivision}: as they are found, or of its score
     this.key = null; // as MIDI names it, such as "F#m", once a score was written
+    this.chords = null; // {revision, names: [{time_s, name}]} of its score
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
     this.saved = false; // in any format
     this.history = new History(); // of edits

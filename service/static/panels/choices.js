@@ -4,7 +4,7 @@ import { labelOf } from "../notes/instruments.js";
 import { $ } from "../page.js";
 import { authorization } from "../service/access.js";
 
-const FAST_LOOKAHEAD_MS = 200; // longest wait of a doubtful note
+const LOOKAHEAD_MS = 200; // of accurate notes; of fast ones, the longest wait of a doubtful one
 const HINTS = {
   fast: "Each note once it is certain: to play along.",
   accurate: "A moment later, with fewer wrong notes.",
@@ -15,7 +15,6 @@ export class RequestOptions {
 
   constructor() {
     $("pace").addEventListener("change", () => this.#show());
-    $("lookahead").addEventListener("input", () => this.#show());
     this.#show();
     fetchInstruments().then(
       (names) => this.offer(names),
@@ -45,13 +44,11 @@ export class RequestOptions {
 
   /** For a live take. */
   get options() {
-    return this.fast
-      ? { mode: "anytime", lookaheadMs: FAST_LOOKAHEAD_MS, ...this.wishes }
-      : { lookaheadMs: Number($("lookahead").value), ...this.wishes };
+    return { mode: this.fast && "anytime", lookaheadMs: LOOKAHEAD_MS, ...this.wishes };
   }
 
   set enabled(value) {
-    $("pace").disabled = $("lookahead").disabled = $("bends").disabled = !value;
+    $("pace").disabled = $("bends").disabled = !value;
     for (const button of this.#buttons.values()) button.disabled = !value;
   }
 
@@ -78,7 +75,6 @@ export class RequestOptions {
 
   #show() {
     $("pace-hint").textContent = HINTS[this.fast ? "fast" : "accurate"];
-    $("lookahead-value").textContent = `${$("lookahead").value} ms`;
     $("players-chosen").textContent = this.instruments.map(labelOf).join(", ") || "all";
   }
 }

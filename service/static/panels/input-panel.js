@@ -52,13 +52,8 @@ export class InputPanel {
     this.#meter.push(peak);
     this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
     this.#listChannels(channels);
-    this.#say(why ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : this.#processing());
+    this.#say(why ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : this.#source.processing);
     return this.#silentS >= SILENT_S ? NO_SOUND : "";
-  }
-
-  #processing() {
-    const { processing } = this.#source;
-    return processing && `The browser applies ${processing}, which distorts music. Try another input or browser.`;
   }
 
   /** Names are known only after a microphone was allowed. */

@@ -51,8 +51,8 @@ export class Legend extends TakeView {
     const template = $("instrument-row");
     const item = template.content.firstElementChild.cloneNode(true);
     item.querySelector(".swatch").style.background = colourOf(name, "var(--instrument-lightness)");
-    item.querySelector(".instrument-name").textContent = labelOf(name);
     const all = item.querySelector(".instrument-name");
+    all.textContent = labelOf(name);
     all.addEventListener("click", () => {
       const own = this.#filter.notesOf(this.take).filter(({ instrument }) => instrument === name);
       if (store.get("editing")) store.set({ selection: new Set(own) });

@@ -4,6 +4,7 @@
  */
 
 import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
+import { drawChords } from "./chords.js";
 import { drawKeyboard, soundingAt } from "./keyboard.js";
 import { Palette } from "./palette.js";
 
@@ -81,6 +82,7 @@ export class Painter {
     if (take.beats.length) this.#beats(layout, take.beats);
     const drawn = this.#notes(layout, take, head, filter, selection);
     if (marquee) this.#marquee(layout, marquee);
+    drawChords(this.#context, { ...layout, top: RULER_HEIGHT }, take, palette);
     this.#pedal(layout, take, head);
     if (head !== null) this.#line(layout, head, { opacity: 0.45, width: 1 });
     else if (take.notes.length) this.#line(layout, cursor, { opacity: 1, width: 2, flag: true });

@@ -26,9 +26,7 @@ export class Palette {
     this.lightness = read("instrument-lightness");
     this.font = style.fontFamily;
     const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));
-    this.velocities = Array.from({ length: 128 }, (_, velocity) =>
-      ramp(stops, force(velocity)),
-    );
+    this.velocities = Array.from({ length: 128 }, (_, velocity) => ramp(stops, force(velocity)));
   }
 
   /** Colour and opacity of a note: of its instrument and loudness, else of loudness and confidence. */

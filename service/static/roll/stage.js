@@ -169,7 +169,7 @@ export class Stage {
     dragOut($("save-midi"), () => this.take, this.#filter);
     press("save-midi", () => this.#save("mid", midiOf(this.take, this.#filter)));
     press("save-json", () => this.#save("json", jsonOf(this.take, this.#filter)));
-    press("save-wav", () => this.#saveSound());
+    press("save-wav", () => this.#save("wav", this.take.recording.wav(this.take.duration)));
     $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
     roll.addEventListener("seek", ({ detail }) => !this.take.live && this.#seek(detail));
     roll.addEventListener("passage", ({ detail }) => this.#loop(detail));
@@ -183,17 +183,15 @@ export class Stage {
     this.#filter.addEventListener("change", this.#counts.soon);
   }
 
-  async #saveSound() {
+  /** `blob` may be a promise. */
+  async #save(ending, blob) {
+    const { take } = this;
     try {
-      this.#save("wav", await this.take.recording.wav(this.take.duration));
+      save(await blob, `${stemOf(take)}.${ending}`);
+      take.wasSaved();
     } catch ({ message }) {
       this.player.dispatchEvent(new CustomEvent("trouble", { detail: message }));
     }
-  }
-
-  #save(ending, blob) {
-    save(blob, `${stemOf(this.take)}.${ending}`);
-    this.take.wasSaved();
   }
 
   #toggleLoop() {
@@ -220,8 +218,6 @@ export class Stage {
   #balance() {
     const share = Number($("balance").value);
     this.player.balance = share;
-    const words = { 0: "recording alone", 0.5: "both", 1: "notes alone" };
-    const mostly = share < 0.5 ? "mostly the recording" : "mostly the notes";
-    $("balance").setAttribute("aria-valuetext", words[share] ?? mostly);
+    $("balance").setAttribute("aria-valuetext", `${100 * share} % notes, the rest recording`);
   }
 }

@@ -115,6 +115,7 @@ export class ScoreView {
     this.#page.replaceChildren(documentElement);
     if (!this.#take.live && !this.#take.edited) this.#take.beats = score.beats;
     this.#take.key = score.key;
+    this.#take.chords = { revision: this.#take.revision, names: score.chords ?? [] };
     this.#stage.roll.redraw();
     this.#tell(score.steady ? aboutText(score) : "No steady beat: notes stand where they sound.");
     this.#enable();

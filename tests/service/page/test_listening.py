@@ -5,7 +5,6 @@ import re
 import signal
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.benchmarks.machine import family
@@ -107,23 +106,22 @@ def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
     tab.stop()
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
+def test_microphone_that_cannot_be_had(tab: Tab) -> None:
+    for fault, words in (
         ("NotAllowedError", "blocks the microphone"),
         ("NotReadableError", "in use by another program"),
-    ],
-)
-def test_microphone_that_cannot_be_had(tab: Tab, fault: str, words: str) -> None:
-    tab.run(
-        """(name) => {
-          navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('', name); };
-        }""",
-        fault,
-    )
-    tab.press("Listen")
-    expect(tab.page.locator("#status.trouble")).to_contain_text(words)
-    expect(tab.page.get_by_role("button", name="Listen")).to_be_enabled()
+    ):
+        tab.run(
+            """(name) => {
+              navigator.mediaDevices.getUserMedia = async () => {
+                throw new DOMException('', name);
+              };
+            }""",
+            fault,
+        )
+        tab.press("Listen")
+        expect(tab.page.locator("#status.trouble")).to_contain_text(words)
+        expect(tab.page.get_by_role("button", name="Listen")).to_be_enabled()
 
 
 def test_stop_before_the_microphone_is_allowed_lets_go_of_it(tab: Tab) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.fakes import play
 from tests.service.page.browser import Tab, saved
@@ -30,6 +30,21 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     page = tab.page
     take = "async () => (await import('./app.js')).stage.take.beats.length"
     assert page.evaluate(take) > 10  # in the roll at once
+    tab.run("""() => {
+      window.drawn = [];
+      const fillText = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+        drawn.push(text);
+        fillText.call(this, text, ...rest);
+      };
+    }""")
+
+    def with_chords(route: Route) -> None:
+        answer = route.fetch()
+        chords = [{"time_s": 1.2, "name": "Am7"}, {"time_s": 6.0, "name": "D/F♯"}]
+        route.fulfill(response=answer, json=answer.json() | {"chords": chords})
+
+    page.route("**/score?form=svg*", with_chords)
     page.get_by_role("tab", name="Roll").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="Score")).to_be_focused()
@@ -48,6 +63,7 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     page.get_by_role("tab", name="Roll").click()
     expect(page.locator("#score")).to_be_hidden()
     expect(page.locator("#roll")).to_be_visible()
+    page.wait_for_function("() => ['Am7', 'D/F♯'].every((name) => drawn.includes(name))")
     assert not tab.complaints
 
 

@@ -1,6 +1,6 @@
-"""The cores of this machine, and weights on the device that a worker uses.
+"""Number of available cores, and loading of weights on a worker's device.
 
-torch is imported by the workers alone: it takes a second and 0.2 GB.
+Only workers import torch, which takes a second and 0.2 GB.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def available_cores() -> int:
-    """Cores that this process may use: ``OMP_NUM_THREADS`` if set, else those of its affinity and,
-    rounded down, of its CPU quota."""
+    """Return the number of cores that this process may use: ``OMP_NUM_THREADS`` if set, else the
+    minimum of its affinity and its CPU quota, rounded down."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
@@ -31,7 +31,7 @@ def available_cores() -> int:
 
 
 def _quota() -> float:
-    """Cores that the control group allows (version 2), as set for a container."""
+    """Return the number of cores that the control group (version 2) of a container allows."""
     try:
         group = _OWN_GROUP.read_text().rpartition("::")[2].strip()
         limit, period = Path(f"{_GROUPS}{group}", "cpu.max").read_text().split()
@@ -41,8 +41,8 @@ def _quota() -> float:
 
 
 def load_network(model: str, device: str) -> EngineModel:
-    """Weights by name or path, either of which may be `auto`. Raises `model.storage.WeightsError`,
-    or what torch raises if there is no such device."""
+    """Load weights by name or path. model and device may be `auto`. Raises
+    `model.storage.WeightsError`, or an error of torch if the device does not exist."""
     from model import storage
 
     device = pick_device(device)
@@ -50,7 +50,7 @@ def load_network(model: str, device: str) -> EngineModel:
 
 
 def pick_device(device: str) -> str:
-    """`auto` is CUDA if available, else the CPU."""
+    """Return the device. `auto` means CUDA if available, else the CPU."""
     import torch
 
     if device != "auto":
@@ -59,7 +59,8 @@ def pick_device(device: str) -> str:
 
 
 def pick_model(model: str, device: str) -> str:
-    """`auto` is the best weights if the device multiplies bfloat16, else those of half the cost."""
+    """Return the name of the weights. `auto` means `live` if the device multiplies bfloat16, else
+    `light`, which costs half as much."""
     import torch
 
     from model.storage import fastest_dtype

@@ -1,4 +1,4 @@
-"""A model computed in threads of this process, for the library, evaluation and the command line."""
+"""Inference in threads of this process, for the library, evaluation and the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LocalEngine:
             raise EngineError("the engine is closed") from error
 
     def close(self) -> None:
-        """End the threads; what waits is cancelled."""
+        """Stop the threads and cancel queued segments."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> Self:
@@ -50,11 +50,11 @@ class LocalEngine:
         self.close()
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """For ``compute``: the state of a live stream."""
+        """Return the state of a live stream for ``compute``."""
         return self._runner.open_stream(positions)
 
     def compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
-        """The probabilities of a live stream's windows. Raises EngineError."""
+        """Return the probabilities of a live stream's windows. Raises EngineError."""
         return self._pool.submit(self._compute, stream, due).result()
 
     def _compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:

@@ -1,7 +1,7 @@
-"""A model on its device, computing windows of many streams: any model, a CPU's core, a GPU.
+"""Runners: a model on its device, which computes windows of many streams.
 
-Cores that each compute alone beat all cores sharing each small product. A window's result does not
-depend on the windows that it is computed with, bit for bit.
+One thread per core is faster than all cores sharing each small product. The result of a window does
+not depend on the other windows of its batch, bit for bit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _setting = threading.Lock()
 
 
 class EngineModel(Protocol):
-    """What a runner needs from ``model.transcriber.TranscriptionModel``."""
+    """Interface of ``model.transcriber.TranscriptionModel`` that runners use."""
 
     @property
     def config(self) -> ModelConfig: ...
@@ -49,27 +49,29 @@ class Runner(Protocol):
     """A model on its device.
 
     Attributes:
-        batch_windows: windows worth computing at once.
+        batch_windows: number of windows per batch above which throughput hardly increases.
     """
 
     @property
     def batch_windows(self) -> int: ...
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Front-end state of a new stream read at these positions."""
+        """Return the front-end state of a new stream whose windows are used at these positions."""
         ...
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        """The stream's next rows for ``predict``, one for each of its windows, preroll included."""
+        """Return the next rows for ``predict``, one for each window of the stream, including the
+        pre-roll."""
         ...
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Rows to probabilities [rows, heads, positions, PITCHES], float32."""
+        """Return float32 probabilities [rows, heads, positions, PITCHES]."""
         ...
 
 
 class PlainRunner:
-    """Any transcriber: all positions, each row alone, so that company changes no bit."""
+    """Runner of any transcriber. It computes each row alone, so that results do not depend on the
+    batch."""
 
     batch_windows = 1
 
@@ -81,10 +83,10 @@ class PlainRunner:
         return self._transcriber.open_stream()
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        given = [
+        windows = [
             (torch.from_numpy(view).to(self._device), shift) for view, shift in due.iter_windows()
         ]
-        return [stream.advance(window, due.new_hops, shift) for window, shift in given]
+        return [stream.advance(window, due.new_hops, shift) for window, shift in windows]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         alone = [self._transcriber.predict_features(row[None]) for row in rows]
@@ -92,21 +94,22 @@ class PlainRunner:
 
 
 class CpuRunner:
-    """A network on one core of a CPU, arranged for inference."""
+    """Runner of a network that is optimised for inference, on one core of a CPU."""
 
-    batch_windows = MAX_WINDOWS_PER_BATCH  # more gain little
+    batch_windows = MAX_WINDOWS_PER_BATCH
 
     def __init__(self, fast: FastNetwork) -> None:
         self._fast = fast
-        # By rows and positions: whether a batch gives the same bits as each row alone.
+        # True if a batch has the same bits as each row alone, by number of rows and positions.
         self._exact: dict[tuple[int, int, int], bool] = {}
-        self._agreeing: dict[tuple[int, int], bool] = {}  # by windows and the hops between them
+        # The same for windows of the front-end, by number of windows and the hops between them.
+        self._agreeing: dict[tuple[int, int], bool] = {}
 
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._fast.open_stream(positions)
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        """Computes windows together only if each then has the same bits as alone."""
+        """Compute windows together only if each has the same bits as alone."""
         rows: list[Tensor] = []
         for shift, alike in groupby(due.iter_windows(), key=lambda one: one[1]):
             windows = [torch.from_numpy(view) for view, _ in alike]
@@ -124,7 +127,8 @@ class CpuRunner:
         return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
 
     def _agree(self, windows: int, new_hops: int) -> bool:
-        """Whether this many windows give the same bits together as alone; tried once, on noise."""
+        """Return True if this number of windows has the same bits together as alone. Tested once,
+        on noise."""
         key = (windows, new_hops)
         if key not in self._agreeing:
             own = torch.Generator().manual_seed(0)
@@ -140,8 +144,8 @@ class CpuRunner:
         return self._agreeing[key]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Batches rows only if the CPU's kernels give the same bits as each row alone. That depends
-        on the shapes, so it is tested on the first rows of each shape."""
+        """Batch rows only if the CPU's kernels compute the same bits as for each row alone. This
+        depends on the shapes, so it is tested on the first rows of each shape."""
         shape = (len(rows), positions.start, positions.stop)
         exact = self._exact.get(shape)
         if len(rows) == 1 or exact is False:
@@ -158,14 +162,14 @@ class CpuRunner:
 
 
 def device_of(transcriber: EngineModel) -> torch.device:
-    """Where its weights are."""
+    """Return the device of a transcriber's weights."""
     if isinstance(transcriber, torch.nn.Module):
         return next(transcriber.parameters(), torch.empty(0)).device
     return torch.device("cpu")
 
 
 def make_runner(transcriber: EngineModel) -> Runner:
-    """The fastest runner for a transcriber on the device of its weights."""
+    """Return the fastest runner for a transcriber on the device of its weights."""
     if isinstance(transcriber, Network):
         device = device_of(transcriber)
         fast = fast_network(transcriber)
@@ -179,7 +183,7 @@ def make_runner(transcriber: EngineModel) -> Runner:
 
 
 def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Probabilities:
-    """The probabilities of a stream's next windows, [due.windows, heads, positions, PITCHES]."""
+    """Return the probabilities [due.windows, heads, positions, PITCHES] of pending windows."""
     rows = runner.rows(stream, due)[due.preroll :]
     if not rows:
         return np.zeros((0, 0, 0, 0), np.float32)
@@ -187,8 +191,8 @@ def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Proba
 
 
 def window_ms(runner: Runner, clock: Callable[[], float], positions: slice = _TRIED) -> float:
-    """Time of a window read at these positions, by default those of a usual live stream; the
-    shortest of several runs, as the machine may be shared."""
+    """Return the computing time of a window in ms: the minimum of several runs, because the machine
+    may be shared. positions: by default those of a live stream."""
     stream, hops = runner.open_stream(positions), positions.stop - positions.start
     due = PendingWindows(np.zeros(WINDOW, np.float32), 1, hops, positions)
     runs = timeit.repeat(
@@ -198,13 +202,13 @@ def window_ms(runner: Runner, clock: Callable[[], float], positions: slice = _TR
 
 
 def configure_torch_thread() -> None:
-    """For a thread that computes: a single core, and tiny numbers rounded to zero. Audio that fades
-    out below 1e-38 would make the front-end fifty times slower, since x86 handles denormal numbers
-    in microcode."""
-    torch.set_flush_denormal(True)  # of this thread
-    torch.get_num_threads()  # takes the default now; later it would replace the count
+    """Configure torch in the calling thread: one core, and denormal numbers rounded to zero. Audio
+    that fades out below 1e-38 would make the front-end 50 times slower, because x86 handles
+    denormal numbers in microcode."""
+    torch.set_flush_denormal(True)  # affects this thread only
+    torch.get_num_threads()  # initialises the default, which would later replace the count
     with _setting, ThreadPoolExecutor(1) as another:
-        # Torch sets the default of threads to come as well, which belongs to the caller's program.
+        # torch also changes the default of later threads, which belongs to the caller's program.
         usual = another.submit(torch.get_num_threads).result()
         torch.set_num_threads(1)
         another.submit(torch.set_num_threads, usual).result()

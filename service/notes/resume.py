@@ -1,5 +1,5 @@
-"""What is known of a performance beside its latest audio: how loud it is, which makes velocities,
-and the whole state at a moment, from which another session can continue."""
+"""State of a performance in addition to its latest audio: its loudness, to which velocities are
+relative, and the resume point at which another session can continue."""
 
 from __future__ import annotations
 
@@ -21,74 +21,74 @@ from service.protocol.options import Count, Mix
 
 MEAN_VELOCITY = 75
 """Geometric mean of the velocities of rendered performances (77 in validation pieces)."""
-LOWEST_LEVEL = math.log(0.02)  # 40 dB below the usual
-_KEPT = 0.99
-"""Of the weight of earlier notes, from note to note: half of it is 69 notes old or newer. The
+MIN_LEVEL = math.log(0.02)  # 40 dB below the usual level
+_DECAY = 0.99
+"""Factor of the weight of earlier notes per note: half of the weight is at most 69 notes old. The
 correlation with played velocities is the same from 0.98 to 1 and lower below."""
-_SOFTEST = 1e-4  # of the head, so that its logarithm exists
+_MIN_LOUDNESS = 1e-4  # minimum output of the velocity head, so that its logarithm exists
 _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Dynamics:
-    """How loud a performance is, to which the velocity of a note is relative.
+    """Loudness of a performance, to which the velocities of its notes are relative.
 
-    The velocity head hears how loud a note arrives, which depends on microphone and gain as much as
-    on the player. With h what it says of a note, 0 to 1, and w the number of recent notes, older
-    ones counting less,
+    The velocity head predicts the loudness of a note in the recording, which depends on microphone
+    and gain as much as on the player. Let h be its output for a note, 0 to 1, and w the number of
+    recent notes, in which older notes count less:
 
-        w'        kept w + 1
-        level'    (kept w level + log h) / w'
+        w'        decay w + 1
+        level'    (decay w level + log h) / w'
         velocity  MEAN_VELOCITY h / exp(level')
 
-    The first note of a performance is thus of mean velocity, whatever the gain, and a crescendo
-    over many notes shows. The level has a lower bound, so that faint noise stays soft, and is
-    rounded, so that a resume point carries all of it.
+    The first note of a performance thus has the mean velocity, regardless of the gain, and a
+    crescendo over many notes is visible. The level has a lower bound, so that faint noise stays
+    soft. It is rounded, so that a resume point contains all of it.
 
     Attributes:
-        level: mean logarithm of what the velocity head said of the recent notes.
-        notes: how many recent notes that is, at most 1 / (1 - _KEPT).
+        level: mean logarithm of the velocity head's output for the recent notes.
+        notes: number of recent notes, at most 1 / (1 - _DECAY).
     """
 
     level: Annotated[float, Field(ge=-20, le=0)] = 0.0
-    notes: Annotated[float, Field(ge=0, le=1 / (1 - _KEPT) + 1)] = 0.0
+    notes: Annotated[float, Field(ge=0, le=1 / (1 - _DECAY) + 1)] = 0.0
 
     def after(self, loudness: float) -> Dynamics:
-        """With one more note, of this output of the velocity head."""
-        kept = _KEPT * self.notes
-        level = (kept * self.level + math.log(max(loudness, _SOFTEST))) / (kept + 1)
-        return Dynamics(round(level, _DIGITS), round(kept + 1, _DIGITS))
+        """Return the state after one more note. loudness: output of the velocity head."""
+        weight = _DECAY * self.notes
+        level = (weight * self.level + math.log(max(loudness, _MIN_LOUDNESS))) / (weight + 1)
+        return Dynamics(round(level, _DIGITS), round(weight + 1, _DIGITS))
 
     def velocity(self, loudness: float) -> int:
-        """MIDI velocity, 1 to 127, of a note that is part of the level."""
-        relative = loudness / math.exp(max(self.level, LOWEST_LEVEL))
+        """Return the MIDI velocity, 1 to 127, of a note that the level already includes."""
+        relative = loudness / math.exp(max(self.level, MIN_LEVEL))
         return max(1, min(MAX_VELOCITY, math.floor(MEAN_VELOCITY * relative + 0.5)))
 
 
 def bad_resume_error(message: str) -> ProtocolError:
-    """A performance cannot continue from the given point."""
+    """Return the error for a point from which a performance cannot continue."""
     return ProtocolError(ErrorCode.BAD_RESUME, message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePoint:
-    """A moment of a performance.
+    """State from which another session can continue a performance.
 
     Attributes:
         from_sample: first sample to be sent again, per channel, at the sent rate.
-        frames: frames whose events the client has.
-        notes: notes that began in these frames.
-        sounding: the ``note_on`` events of those that had not ended, with their latest instruments.
-        belief: about the instruments.
-        dynamics: the level that velocities are relative to.
-        pedal: whether the sustain pedal was down.
-        tuning: what is known of it where another session must begin to read.
-        curves: of the sounding notes, if bends were asked for.
+        frames: number of frames whose events the client has.
+        notes: number of notes that started in these frames.
+        sounding: ``note_on`` events of the notes that had not ended, with their latest instruments.
+        belief: recent instruments.
+        dynamics: loudness of the recent notes.
+        pedal: True if the sustain pedal was down.
+        tuning: tuning estimate at the start of the replay.
+        curves: pitch curves of the sounding notes, if bends were requested.
         free: in anytime mode, the ``earliest_onset_frames`` of the tracker.
-        mix: of two channels at ``from_sample``.
+        mix: mix of two channels at ``from_sample``.
 
     Raises:
-        ProtocolError: these notes are impossible.
+        ProtocolError: the notes contradict each other.
     """
 
     from_sample: int = 0

@@ -1,8 +1,8 @@
-"""Continuing a performance whose connection broke, on this server or any other.
+"""Resumes a performance whose connection broke, on this server or another.
 
-A session is a function of its last seconds of audio and of the notes that sound. A `ResumePoint`
-holds the notes; the client resends the audio from the point's sample on. From that audio the
-session reconstructs the state of the lost one, bit for bit:
+The state of a session is a function of its last seconds of audio and of the sounding notes. A
+`ResumePoint` holds the notes; the client sends the audio again from the point's sample on. From it
+the session reconstructs the state of the lost session, bit for bit:
 
     audio     from_sample --------------------------- lost connection --->
               | filter's lead | window of 8192 | ...
@@ -31,7 +31,7 @@ _POINT = TypeAdapter(ResumePoint)
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What must be received and computed again before a frame can have events.
+    """Audio and windows to receive and compute again before a frame can have events.
 
     Attributes:
         first_sample: first sample, at the model's rate.
@@ -56,7 +56,7 @@ class Replay:
         history_frames: int,
         preroll_hops: int,
     ) -> Replay:
-        """The replay that restores the state after ``frames`` frames.
+        """Return the replay that restores the state after ``frames`` frames.
 
         Args:
             history_frames: earlier frames that the tracker still uses.
@@ -75,7 +75,7 @@ class Replay:
         )
 
     def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:
-        """Raises ProtocolError if the point does not allow this replay or its notes come later."""
+        """Raise ProtocolError if this replay is not possible from the point."""
         for note in point.sounding:
             if note.time_s > (point.frames + 1) * frame_s:
                 raise bad_resume_error(
@@ -95,19 +95,19 @@ class Replay:
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
-    given = {field.name: getattr(point, field.name) for field in fields(point)}
-    given["belief"] = point.belief if point.belief.weights else None
-    given["dynamics"] = point.dynamics if point.dynamics.notes else None
-    given["tuning"] = point.tuning if point.tuning.blocks else None
-    return Checkpoint.model_validate({"session_id": session_id, **given}, from_attributes=True)
+    state = {field.name: getattr(point, field.name) for field in fields(point)}
+    state["belief"] = point.belief if point.belief.weights else None
+    state["dynamics"] = point.dynamics if point.dynamics.notes else None
+    state["tuning"] = point.tuning if point.tuning.blocks else None
+    return Checkpoint.model_validate({"session_id": session_id, **state}, from_attributes=True)
 
 
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
-    """The resume point of a client's message; raises ProtocolError if it is impossible."""
-    given = checkpoint.model_dump(exclude_none=True)
-    given["sounding"] = [{**note, "kind": "note_on"} for note in given["sounding"]]
+    """Return the resume point of a client's checkpoint. Raises ProtocolError if it is invalid."""
+    state = checkpoint.model_dump(exclude_none=True)
+    state["sounding"] = [{**note, "kind": "note_on"} for note in state["sounding"]]
     try:
-        return _POINT.validate_python(given)
+        return _POINT.validate_python(state)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise bad_resume_error(format_error(first)[:300]) from None

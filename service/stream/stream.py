@@ -1,12 +1,12 @@
-"""A performance as a plain object: PCM in, windows out; their probabilities in, events out.
+"""The pipeline of one performance: PCM in, windows out; their probabilities in, events out.
 
     stream.feed(data)
     while (due := stream.next_windows()) is not None:
         events += stream.process_predictions(compute(runner, features, due))
 
-There is no I/O in it, no clock, thread or lock: whoever owns the stream decides when its windows
-are computed, with which others, and where. The events depend on the audio and the options alone,
-not on the sizes of chunks, on the pace, or on how many windows are taken at once.
+It has no I/O, clock, thread or lock: the owner of the stream decides when, where and in which batch
+its windows are computed. The events depend only on the audio and the options, not on the sizes of
+chunks, the pace or the number of windows per call.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from service.stream.windows import (
 )
 
 MAX_NOTES = 200_000
-"""Of a session or a recording in the service: as many as its clients can make it keep."""
+"""Maximum number of notes of a session or recording in the service, which bounds its memory."""
 
 
 class Stream:
     """Transcribes one performance.
 
     Attributes:
-        config: of the model.
-        delay: the stated delay of both kinds of events, for ``ready``.
-        score: the notes and presses of the pedal that have ended.
-        frame_s: seconds from frame to frame.
-        fault: why the audio ended early; what came before it can still be heard.
+        config: configuration of the model.
+        delay: stated delays of note_on and note_off, for ``ready``.
+        score: completed notes and pedal presses.
+        frame_s: seconds per frame.
+        fault: error that ended the audio early. The audio before it is still transcribed.
     """
 
     def __init__(
@@ -73,19 +73,21 @@ class Stream:
         resume: ResumePoint | None = None,
     ) -> None:
         """Args:
-            settings: of the note tracker, from the model's card.
-            audio: format of the bytes given to ``feed``.
-            max_notes: that may end; more are a fault.
-            segments: its windows are taken by segments.
+            settings: settings of the note tracker, from the model's card.
+            audio: format of the bytes passed to ``feed``.
+            max_notes: maximum number of completed notes; more are a ``fault``.
+            segments: True if the windows are computed in segments.
             on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
-                every block, in anytime mode with their full look-ahead; views.
-            resume: where to continue a performance of another stream; ``feed`` then gets its audio
-                from ``resume.from_sample`` on. Samples, frames, times and notes count from the
-                beginning of the performance; ``score`` has what ends in this stream.
+                each block; in anytime mode once they have their full look-ahead. The arrays are
+                views.
+            resume: point at which to continue the performance of another stream. ``feed`` then
+                receives the audio from ``resume.from_sample`` on. Samples, frames, times and notes
+                count from the start of the performance; ``score`` has only the notes of this
+                stream.
 
         Raises:
-            ProtocolError: the model does not distinguish the instruments of the options, or a
-                stream with these options cannot continue from this point.
+            ProtocolError: the model does not distinguish the requested instruments, or a stream
+                with these options cannot continue from this point.
         """
         self.config = config
         self._audio = audio
@@ -102,8 +104,8 @@ class Stream:
         self._skip_samples = replay.from_sample - self._point.from_sample  # samples to skip
         self._decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
         self._resampler = Resampler(audio.sample_rate_hz, rate_hz, replay.first_sample)
-        self._first_block = self._blocks = replay.first_block  # blocks taken
-        self._frames = self._schedule.first_frame(replay.first_block)  # frames heard
+        self._first_block = self._blocks = replay.first_block  # next block to compute
+        self._frames = self._schedule.first_frame(replay.first_block)  # next frame to process
         self._end_frame: int | None = None  # set at the end: frames from here on are dropped
         self._end_blocks = 0
         self._first_detected_frame = self._schedule.first_frame(replay.first_detected_block)
@@ -111,12 +113,14 @@ class Stream:
         self._resampler_ms = held_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
         self.delay: Delay = stated_delay(options, config, settings, self._detector, held_ms)
         self._received = self._point.from_sample
-        self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is due
-        most = self.segment_windows + self.preroll_windows if segments else MAX_WINDOWS_PER_BATCH
-        kept = WINDOW + (most - 1) * self._schedule.block_frames * HOP
-        self._buffer = SampleBuffer(replay.first_sample, kept)
+        self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is pending
+        max_windows = MAX_WINDOWS_PER_BATCH
+        if segments:
+            max_windows = self.segment_windows + self.preroll_windows
+        buffered_samples = WINDOW + (max_windows - 1) * self._schedule.block_frames * HOP
+        self._buffer = SampleBuffer(replay.first_sample, buffered_samples)
         self._tuner = build_tuner(config, options, replay, self._point)
-        self._shifts: deque[int] = deque(maxlen=most)  # of the windows taken
+        self._shifts: deque[int] = deque(maxlen=max_windows)  # filterbank shifts of recent windows
         self.score = NoteCollector(self._point.notes, self._point.sounding)
         self._dropped = 0
         self.fault: ProtocolError | None = None
@@ -125,8 +129,8 @@ class Stream:
     # -- audio in ---------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Take any number of PCM bytes; after the audio has ended they are ignored. A sample that
-        is NaN, infinite or far beyond full scale is a ``fault``, and ends the audio."""
+        """Process PCM bytes of any length. Ignores them after the end of the audio. A sample that
+        is NaN, infinite or far beyond full scale sets ``fault`` and ends the audio."""
         if self._end_frame is not None:
             return
         try:
@@ -135,9 +139,9 @@ class Stream:
             self._stop_at(error)
 
     def feed_samples(self, samples: NDArray[np.float32]) -> None:
-        """Take mono samples, shape [n], at the format's rate. Raises BadAudioError if one is NaN,
-        infinite or far beyond full scale; those before it have been taken, and the audio has
-        ended."""
+        """Process mono samples [n] at the format's rate. Raises BadAudioError if a sample is NaN,
+        infinite or far beyond full scale. The samples before it have then been processed, and the
+        audio has ended."""
         values = samples.astype(np.float32, copy=False)[:, None]
         try:
             self._keep(check_and_mix(values, self._received))
@@ -146,7 +150,7 @@ class Stream:
             raise
 
     def end(self) -> None:
-        """No more audio comes: what is left becomes due, padded with silence. Idempotent."""
+        """End the audio: the remaining windows become pending, padded with silence. Idempotent."""
         if self._end_frame is not None:
             return
         self._resample()
@@ -161,31 +165,30 @@ class Stream:
 
     @property
     def pending_windows(self) -> int:
-        """Windows whose samples have arrived."""
+        """Number of windows whose samples have arrived."""
         if self._end_frame is not None:
             return self._end_blocks - self._blocks
         return max(0, self._complete(self._received) - self._blocks)
 
     @property
     def positions(self) -> slice:
-        """Those read of each window, among the network's FRAMES."""
+        """Positions of a window that are used, among the network's FRAMES."""
         return self._schedule.positions
 
     @property
     def segment_windows(self) -> int:
-        """Windows of a segment."""
-        read = self.positions.stop - self.positions.start
-        return max(1, SEGMENT_FRAMES // read)
+        """Number of windows in a segment."""
+        return max(1, SEGMENT_FRAMES // (self.positions.stop - self.positions.start))
 
     def next_windows(
-        self, most: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
+        self, max_count: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
     ) -> PendingWindows | None:
-        """Return the next pending windows, at most ``most``; None if there are none. Pass their
-        predictions to ``process_predictions`` in order.
+        """Return the next pending windows, at most ``max_count``; None if there are none. Pass
+        their predictions to ``process_predictions`` in order.
 
-        preroll: windows before them, computed only to restore streaming state.
+        preroll: number of earlier windows, computed only to restore streaming state.
         """
-        count = min(most, self.pending_windows)
+        count = min(max_count, self.pending_windows)
         if not count:
             return None
         self._resample()
@@ -203,8 +206,10 @@ class Stream:
     # -- probabilities in, events out -------------------------------------------------------------
 
     def process_predictions(self, probabilities: NDArray[np.float32]) -> list[Event]:
-        """The events that the probabilities of the next windows that were taken make known, float32
-        [windows, heads, positions, 128]."""
+        """Process the predictions of the next windows and return the events decided by them.
+
+        probabilities: float32 [windows, heads, positions, 128].
+        """
         events: list[Event] = []
         for block in probabilities:
             frames = block  # [heads, repeated_frames + block_frames, PITCHES]
@@ -213,7 +218,7 @@ class Stream:
                 frames = block[:, : max(0, self._end_frame - oldest)]
             if self._on_frames is not None:
                 self._on_frames(self._frames, frames)
-            # The shift with which the block's first frame was read when it was new.
+            # Offset of the filters when the block's first frame was new.
             raised = self._tuner.offset_cents(HOP * (self._frames + self.config.min_lookahead_hops))
             block_frames = self._schedule.block_frames
             if self._frames >= self._first_detected_frame:
@@ -222,21 +227,22 @@ class Stream:
         return self._noted(events)
 
     def finish(self) -> list[Event]:
-        """End all notes, once everything after ``end`` has been heard; then the stream is over."""
-        heard = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
-        if self._closed or heard < self._point.frames or self.pending_windows:
+        """Return the last events, which end all notes. Call it after ``end``, once all windows have
+        been processed."""
+        frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
+        if self._closed or frames < self._point.frames or self.pending_windows:
             return self.close()
         events = self._noted(self._detector.finish(self.frames))
         return events + self.close()
 
     def close(self) -> list[Event]:
-        """End the open notes where they stand; idempotent."""
+        """End the sounding notes at the last decided frame. Idempotent."""
         self._closed = True
         return self._noted(self._detector.close())
 
     @property
     def incomplete(self) -> ProtocolError | None:
-        """The fault of audio that ended within a sample."""
+        """Error of audio that ended in the middle of a sample."""
         if not (pending := self._decoder.pending_bytes):
             return None
         of = f"{pending} of the {self._audio.pcm_frame_bytes} bytes of its last sample"
@@ -244,12 +250,12 @@ class Stream:
 
     @property
     def late_frames(self) -> int:
-        """How many frames after its own may still decide a frame."""
+        """Number of later frames that may still change the decision on a frame."""
         return self._schedule.late_frames
 
     @property
     def preroll_windows(self) -> int:
-        """Windows that prepare a network for this stream's next one."""
+        """Number of windows before the next one that restore the network's streaming state."""
         return -(-self.config.preroll_hops // self._schedule.block_frames)
 
     @property
@@ -272,26 +278,26 @@ class Stream:
 
     @property
     def frames(self) -> int:
-        """Frames that have been heard, here or before the performance was resumed."""
+        """Number of processed frames, including those before the performance was resumed."""
         frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         return max(frames, self._point.frames)
 
     @property
     def frames_after_pending(self) -> int:
-        """What ``frames`` will be once all windows that are due have been heard."""
+        """Value of ``frames`` after all pending windows have been processed."""
         pending = self._schedule.first_frame(self._blocks + self.pending_windows)
         return max(pending, self._point.frames)
 
     @property
     def processed_samples(self) -> int:
-        """Samples at the sent rate, from the beginning, that what has been heard needed."""
+        """Number of samples, at the sent rate, that the processed frames required."""
         block = self._frames // self._schedule.block_frames - 1
         needed = self._ratio.inputs(self._schedule.end_sample(block)) if block >= 0 else 0
         return min(self._received, needed)
 
     @property
     def point(self) -> ResumePoint:
-        """Where another stream can continue, given the events that this one has returned."""
+        """Point at which another stream can continue after the events that this one returned."""
         if self._frames <= self._point.frames:
             return self._point
         replay = self._replay_before(self._frames)
@@ -308,13 +314,13 @@ class Stream:
 
     @property
     def behind_ms(self) -> float:
-        """Audio received but not yet heard, in ms, beyond what the stated delay holds back."""
+        """Audio received but not yet processed, in ms, in addition to the stated delay."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz
         return max(0.0, received_ms - 1000.0 * self._frames * self.frame_s - self._held_ms)
 
     @property
     def _held_ms(self) -> float:
-        """Audio held back before it reaches the tracker, in ms."""
+        """Delay before the audio reaches the tracker, in ms."""
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
         return 1000.0 * held_frames * self.frame_s + self._resampler_ms
 

@@ -1,11 +1,11 @@
-"""Music transcription in three lines: recordings and live audio become notes.
+"""Music transcription: recordings and live audio to notes.
 
     import rse_transcribe
 
     transcription = rse_transcribe.transcribe("song.mp3")
     transcription.save("song.mid")
 
-The names below are imported as they are used, so that ``import rse_transcribe`` costs nothing.
+The names below are imported on first use, so that ``import rse_transcribe`` is fast.
 """
 
 import sys as _sys
@@ -42,7 +42,7 @@ __all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> object:
-    if name == "__version__":  # a checkout that is not installed has none
+    if name == "__version__":  # fails if the package is not installed
         return _import_module("importlib.metadata").version("rse-transcribe")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> object:
         package = (error.name or "").partition(".")[0]
         if package not in ("model", "service"):
             raise
-        # A user's own model.py or service/ comes first on the path.
+        # A model.py or service/ of the user may come first on the path.
         hiding = getattr(_sys.modules.get(package), "__file__", None) or "something on sys.path"
         raise ImportError(
             f"{hiding} hides the package {package!r} of rse-transcribe: rename it, "

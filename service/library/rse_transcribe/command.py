@@ -1,8 +1,8 @@
-"""The command ``rse-transcribe``: recordings to notes, here or through a service, and the other
-programs.
+"""The command ``rse-transcribe``: transcribe recordings, locally or by a service, or run another
+program.
 
-Exit status: 0 everything is transcribed; 1 something is missing, or the output's reader has gone;
-2 wrong usage; 130 interrupted.
+Exit status: 0 if everything was transcribed; 1 if a recording failed or the output was closed;
+2 for wrong usage; 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     Transcribe = Callable[[Path | BinaryIO, Callable[[object], None]], Transcription]
 
 EXIT_OK, EXIT_INCOMPLETE, USAGE, INTERRUPTED = 0, 1, 2, 130
-MAX_SKIPPED_LISTED = 5  # of the files that are left out
-PROGRAMS = {  # module, and the extra that it needs
+MAX_SKIPPED_LISTED = 5  # maximum number of skipped files in the message
+PROGRAMS = {  # module, and the extra that it requires
     "serve": ("service.__main__", ""),
     "live": ("clients.microphone", "[clients]"),
     "keys": ("service.access.keys", ""),
@@ -43,7 +43,7 @@ PROGRAMS = {  # module, and the extra that it needs
     "evaluate": ("training.evaluate", "[training]"),
 }
 DESCRIPTION = """\
-Writes the notes of recordings, and of films, as MIDI.
+Transcribes recordings and videos to MIDI.
 
   rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .musicxml
   rse-transcribe album/ take.wav -o midi/    folders and files
@@ -54,7 +54,7 @@ Writes the notes of recordings, and of films, as MIDI.
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line; the usage is in --help."""
+        """Exit with a message of one line, without the usage."""
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
@@ -83,16 +83,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the command line. Return the exit status."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
-            return _run(*given) if given and given[0] in PROGRAMS else _transcribe(given)
+            return _run(*args) if args and args[0] in PROGRAMS else _transcribe(args)
         finally:
-            sys.stdout.flush()  # here, and not while Python ends
+            sys.stdout.flush()  # raises BrokenPipeError here, and not while Python exits
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `| head`, for one: what is still in the buffer goes nowhere
+    except BrokenPipeError:  # for example `| head`; discard the rest of the buffer
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INCOMPLETE
 
@@ -102,13 +102,13 @@ def _run(program: str, *arguments: str) -> int:
     try:
         status: int = import_module(module).main(arguments, prog=f"rse-transcribe {program}")
     except ModuleNotFoundError as missing:
-        _say(f"{missing.name} is missing: pip install 'rse-transcribe{extra}'")
+        _report(f"{missing.name} is missing: pip install 'rse-transcribe{extra}'")
         return EXIT_INCOMPLETE
     return status
 
 
-def _say(words: object) -> None:
-    print(one_line(words), file=sys.stderr)
+def _report(message: object) -> None:
+    print(one_line(message), file=sys.stderr)
 
 
 def _transcribe(arguments: list[str]) -> int:
@@ -120,7 +120,7 @@ def _transcribe(arguments: list[str]) -> int:
     escape_names()
     inputs = find_recordings(args.recordings)
     for problem in inputs.errors:
-        _say(problem)
+        _report(problem)
     if not inputs.recordings and not inputs.errors:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
     wanted = {"instruments": args.instruments or (), "tuning_hz": args.tuning_hz}
@@ -131,12 +131,12 @@ def _transcribe(arguments: list[str]) -> int:
         _check_libraries({target.suffix.lower() for target in work.values()})
     except (ValueError, ImportError) as error:
         parser.error(str(error))
-    # What is known without the seconds that torch takes to load.
+    # Report these errors before torch is imported, which takes seconds.
     first = {target: path for path, target in reversed(work.items())}
     ready: dict[Path, Path] = {}
     for path, target in work.items():
         if first[target] != path:
-            _say(f"{path}: {target} is that of {first[target]}")
+            _report(f"{path}: skipped, because {first[target]} also writes to {target}; rename one")
         elif _is_ready(path, target, args.force):
             ready[path] = target
     complete = len(ready) == len(work) and not inputs.errors
@@ -148,12 +148,12 @@ def _transcribe(arguments: list[str]) -> int:
     if inputs.skipped:
         names = ", ".join(map(str, inputs.skipped[:MAX_SKIPPED_LISTED]))
         more = len(inputs.skipped) - MAX_SKIPPED_LISTED
-        _say(f"left out, as no recordings: {names}{f' and {more} more' if more > 0 else ''}")
+        _report(f"skipped, not audio or video: {names}{f' and {more} more' if more > 0 else ''}")
     return EXIT_OK if complete else EXIT_INCOMPLETE
 
 
 def _check_libraries(endings: set[str]) -> None:
-    """Raises ScoreExtraMissing before the work and not after it."""
+    """Raise ScoreExtraMissing before the work, not after it."""
     if not endings.isdisjoint(SCORES):
         from service.score.sheet import load
 
@@ -168,7 +168,7 @@ def _is_ready(path: Path, target: Path, force: bool) -> bool:
             check_writable(target)
             refuse_existing([target], force)
     except OSError as error:
-        _say(_fault(path, error))
+        _report(_fault(path, error))
         return False
     return True
 
@@ -185,56 +185,56 @@ def _fault(path: Path, error: Exception) -> str:
 def _transcribing(
     parser: argparse.ArgumentParser, args: argparse.Namespace, options: dict[str, Any], many: bool
 ) -> Iterator[Transcribe]:
-    """By a service, or by one transcriber for all recordings."""
+    """Yield a function that transcribes a recording: by a service, or by one Transcriber."""
     from rse_transcribe import remote
     from rse_transcribe.recordings import Transcriber
     from service.stream.windows import EngineError
     from service.workers.pool import MAX_WORKERS
 
     if args.server is not None:
-        asked = {"model": args.model, **options}
-        yield lambda recording, say: remote.transcribe(recording, args.server, asked, say)
+        query = {"model": args.model, **options}
+        yield lambda recording, report: remote.transcribe(recording, args.server, query, report)
         return
-    # Processes take seconds to start, about as long as a single piece of music.
+    # Processes take seconds to start, about as long as the transcription of one piece.
     processes, model = MAX_WORKERS if many else 0, args.model or "auto"
     try:
-        made = Transcriber(model=model, device=args.device, worker_processes=processes)
+        transcriber = Transcriber(model=model, device=args.device, worker_processes=processes)
     except ValueError as error:
         parser.error(str(error))
     except (EngineError, OSError) as error:  # a worker that does not start
         parser.exit(EXIT_INCOMPLETE, f"{parser.prog}: {one_line(error)}\n")
-    with made as transcriber:
+    with transcriber:
         yield lambda recording, _: transcriber.transcribe(recording, **options)
 
 
 def _transcribe_one(
     path: Path, target: Path, args: argparse.Namespace, transcribe: Transcribe
 ) -> bool:
-    """One recording; what goes wrong is said in a line. Returns whether it is whole."""
+    """Transcribe a recording. Report errors in one line. Return True if it is complete."""
     from rse_transcribe.recordings import IncompleteError
 
-    def say(words: object) -> None:
-        _say(f"{path}: {words}")
+    def report(message: object) -> None:
+        _report(f"{path}: {message}")
 
-    fault: IncompleteError | None = None
+    incomplete: IncompleteError | None = None
     try:
         try:
-            transcription = transcribe(sys.stdin.buffer if path == STDIO else path, say)
+            transcription = transcribe(sys.stdin.buffer if path == STDIO else path, report)
         except IncompleteError as error:
-            transcription, fault = error.transcription, error
-        if fault is not None:
-            say(fault)
-        # What broke off before its first note replaces no earlier file.
-        if fault is None or transcription.notes:
-            _save(transcription, target, args, say)
+            transcription, incomplete = error.transcription, error
+        if incomplete is not None:
+            report(incomplete)
+        # An incomplete result without notes must not replace an existing file.
+        if incomplete is None or transcription.notes:
+            _save(transcription, target, args, report)
             if target != STDIO:
                 notes = len(transcription.notes)
                 print(one_line(f"{path}: {notes} notes -> {target}"), flush=True)
-        return fault is None
+        return incomplete is None
     except BrokenPipeError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        _say(_fault(path, error))
+        _report(_fault(path, error))
     return False
 
 
@@ -242,7 +242,7 @@ def _save(
     transcription: Transcription,
     target: Path,
     args: argparse.Namespace,
-    say: Callable[[object], None],
+    report: Callable[[object], None],
 ) -> None:
     from rse_transcribe.transcription import write_csv
     from service.score.analysis import analyse, beat_hints_from
@@ -253,7 +253,7 @@ def _save(
     elif ending in SCORES:
         score = transcription.score(target.stem, hints)
         if not score.analysis.steady:
-            say("no steady beat: written in free rhythm")
+            report("no steady beat: written in free rhythm")
         score.save(target)
     else:
         tempo = analyse(transcription.notes, hints).tempo if ending in MIDI else None

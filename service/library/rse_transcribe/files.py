@@ -1,4 +1,4 @@
-"""Recordings inputs by the names that a command line gives, and the names of their results."""
+"""Input files of the command line, and the files of their results."""
 
 import os
 import re
@@ -28,12 +28,12 @@ _ENDING = re.compile(r"\.\w+")  # unlike ". 5 in C"
 
 @dataclass
 class Inputs:
-    """What arguments name.
+    """Input files.
 
     Attributes:
-        recordings: for each file its path within the folder that was named, or its bare name.
+        recordings: for each file, its path within the folder argument, or its name.
         skipped: other files in the folders.
-        errors: what is not there to be transcribed, and why.
+        errors: messages about inputs that do not exist or cannot be read.
     """
 
     recordings: dict[Path, Path] = field(default_factory=dict)
@@ -42,13 +42,13 @@ class Inputs:
 
 
 def find_recordings(arguments: Iterable[str]) -> Inputs:
-    """The files that arguments name: files, folders (searched recursively; each once, linked ones
-    too), and "-"."""
+    """Return the input files of the arguments: files, folders, and "-". Folders are searched
+    recursively; linked folders too, and each once."""
     inputs = Inputs()
     for argument in arguments:
         path = Path(argument)
         if "://" in argument:
-            inputs.errors.append(f"{argument}: a URL is not read: download the recording first")
+            inputs.errors.append(f"{argument}: not a file; download the recording first")
         elif path == STDIO:
             inputs.recordings[path] = Path("stdin")
         elif os.path.isdir(path):
@@ -89,15 +89,15 @@ def _search(folder: Path, inputs: Inputs) -> None:
 
 
 def targets(inputs: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
-    """Where the result of each recording goes.
+    """Return the output file of each recording.
 
     Args:
         inputs: recordings, from ``find_recordings``.
-        output: a file that ends in one of ``RESULTS``; a folder, which is made, and
-            keeps the folders of the recordings; "-"; None: beside each.
+        output: file with a suffix of ``RESULTS``; folder, which is created and preserves the
+            folders of the recordings; "-"; or None for files next to the recordings.
 
     Raises:
-        ValueError: no such place.
+        ValueError: invalid output.
     """
     if output is None:
         return _named({path: path.with_name(name.name) for path, name in inputs.items()})

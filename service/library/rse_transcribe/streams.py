@@ -1,4 +1,4 @@
-"""``Stream``: live audio to notes, block by block, without a server."""
+"""``Stream``: transcription of live audio, block by block, without a server."""
 
 import weakref
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _DEFAULTS = StreamOptions()
 
 
 class Stream:
-    """Transcribes audio as it comes; the events are those of the websocket.
+    """Transcribes audio as it arrives. The events are those of the websocket.
 
         with Stream(sample_rate=48_000) as stream:
             for block in microphone:
@@ -35,8 +35,8 @@ class Stream:
                     print(event.kind, event.pitch, event.time_s)
             last = stream.finish()
 
-    The events depend on the audio alone, not on the lengths of the blocks. Call it from one thread
-    at a time; ``gc.freeze()`` after opening spares a live program pauses of 0.1 s.
+    The events depend only on the audio, not on the lengths of the blocks. Call it from one thread
+    at a time. ``gc.freeze()`` after opening avoids pauses of 0.1 s in a live program.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Stream:
         updates: bool = False,
     ) -> None:
         """Args:
-            sample_rate: of the blocks, a whole number of Hz from 4,000 to 384,000.
-            model, device, instruments, tuning_hz: see ``transcribe``.
-            lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
-                ``note_on_delay_ms`` is the whole delay.
-            block_frames: frames computed at once, 1 to 32; more take less time in all and add
-                delay.
-            bends: also return ``BendEvent``s, the pitch of sounding notes from frame to frame.
-            updates: also return pedal events and corrected instruments.
+            sample_rate: sample rate of the blocks, an integer from 4,000 to 384,000 Hz.
+            model, device, instruments, tuning_hz: as in ``transcribe``.
+            lookahead_ms: audio after each frame that the model uses, 46 to 372 ms.
+                ``note_on_delay_ms`` is the total delay.
+            block_frames: frames computed at once, 1 to 32. Larger blocks need less computing and
+                add delay.
+            bends: True to return ``BendEvent``s, which have the pitch of sounding notes per frame.
+            updates: True to return pedal events and corrected instruments.
 
         Raises:
             ValueError: unknown weights or instruments, or a number out of range.
@@ -77,7 +77,7 @@ class Stream:
         self._updates = updates
         self._downmix = Downmix(audio.sample_rate_hz)
         self._engine = LocalEngine(transcriber, workers=1)
-        weakref.finalize(self, self._engine.close)  # of a forgotten stream
+        weakref.finalize(self, self._engine.close)  # if the caller does not close the stream
         settings = TrackerSettings.from_card(transcriber.card)
         self._stream = stream.Stream(transcriber.config, settings, audio, options)
         self._features = self._engine.open_stream(self._stream.positions)
@@ -85,33 +85,33 @@ class Stream:
 
     @property
     def note_on_delay_ms(self) -> float:
-        """From a sound to its event, before any computing."""
+        """Maximum delay from a sound to its event in ms, without computing time."""
         return self._stream.delay.note_on_ms
 
     @property
     def notes(self) -> list[Note]:
-        """The notes that have ended, by onset, then pitch."""
+        """Completed notes, sorted by onset, then pitch."""
         return self._stream.score.notes
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
-        """Take the next samples, [n] or [n, channels], of the types that ``transcribe`` takes;
-        returns the events that they make known.
+        """Process the next samples, [n] or [n, channels], of the types that ``transcribe`` accepts.
+        Return the events decided by them.
 
         Raises:
-            ValueError: no samples, or one that is invalid (NaN, infinite, far above full scale);
-                the stream can then only be finished.
-            RuntimeError: the stream has been finished or closed, or this process was forked.
+            ValueError: not samples, or an invalid sample (NaN, infinite, far above full scale).
+                Afterwards the stream can only be finished.
+            RuntimeError: the stream was finished or closed, or this process was forked.
         """
         self._check("push")
         samples = as_float(block)
-        self._state = "failed"  # unless all goes well
+        self._state = "failed"  # in case of an exception
         self._stream.feed_samples(samples if samples.ndim == 1 else self._downmix(samples))
-        events = self._heard()
+        events = self._process_pending()
         self._state = "open"
         return events
 
     def finish(self) -> list[Event]:
-        """Transcribe to the last sample and end all notes; nothing if already finished.
+        """Transcribe the rest of the audio and end all notes. Return no events if already finished.
 
         Raises:
             RuntimeError: the stream was closed before, or this process was forked.
@@ -120,17 +120,17 @@ class Stream:
             return []
         self._check("finish")
         self._stream.end()
-        events = self._heard(finish=True)
+        events = self._process_pending(finish=True)
         self._state = "finished"
         return events
 
     def close(self) -> None:
-        """End the stream; may be called twice. Sounding notes are lost: ``finish`` first."""
+        """Close the stream. Call ``finish`` first, or sounding notes are lost. Idempotent."""
         if self._state != "finished":
             self._state = "closed"
         self._engine.close()
 
-    def _heard(self, finish: bool = False) -> list[Event]:
+    def _process_pending(self, finish: bool = False) -> list[Event]:
         events: list[Event] = []
         while (due := self._stream.next_windows()) is not None:
             events += self._stream.process_predictions(self._engine.compute(self._features, due))

@@ -1,4 +1,4 @@
-"""A transcribed recording: notes and files."""
+"""Result of a recording: notes, MIDI, CSV, JSON and scores."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ CSV_FIELDS = ("onset_s", "offset_s", "pitch", "velocity", "confidence", "instrum
 
 
 def write_csv(notes: Iterable[Note], file: TextIO) -> None:
-    """A line with the names of the fields, then one for every note."""
+    """Write a header line, then one line for each note."""
     rows = (tuple(getattr(note, field) for field in CSV_FIELDS) for note in notes)
     csv.writer(file, lineterminator="\n").writerows([CSV_FIELDS, *rows])
 
@@ -36,11 +36,11 @@ class Transcription:
     """A transcribed recording.
 
     Attributes:
-        performance: notes, pedal, totals and MIDI file as the service gives them.
-        frame_probabilities: float32 [frames, 128], how probable it is that a pitch sounds; 44 kB
-            for a second of audio.
-        frame_rate_hz: frames a second; frame f describes the sound at ``f / frame_rate_hz``.
-        description: model, mode, look-ahead in ms, block of frames, instruments it may name.
+        performance: notes, pedal and totals, as in the service.
+        frame_probabilities: float32 [frames, 128], the probability that each pitch sounds; 44 kB
+            per second of audio.
+        frame_rate_hz: frames per second. Frame f is at ``f / frame_rate_hz`` seconds.
+        description: model, mode, look-ahead in ms, block size in frames, possible instruments.
     """
 
     performance: TranscriptionResult
@@ -50,23 +50,23 @@ class Transcription:
 
     @property
     def notes(self) -> list[Note]:
-        """The notes by onset, then pitch."""
+        """Notes, sorted by onset, then pitch."""
         return self.performance.notes
 
     @property
     def duration_s(self) -> float:
-        """Seconds of audio."""
+        """Duration of the audio in seconds."""
         return self.performance.totals.audio_s
 
     def __repr__(self) -> str:
         return f"<Transcription: {len(self.notes)} notes in {self.duration_s:.1f} s>"
 
     def midi(self, tempo: float | Tempo | None = None) -> bytes:
-        """A Standard MIDI File.
+        """Return a Standard MIDI File.
 
         Args:
-            tempo: beats a minute; None takes the beats, bars and key that the notes suggest. The
-                notes' times are the same with any.
+            tempo: beats per minute. None uses the beats, bars and key that the notes suggest. The
+                times of the notes do not depend on it.
 
         Raises:
             ValueError: a tempo below 20 or above 400.
@@ -78,18 +78,18 @@ class Transcription:
         return self.performance.midi(tempo)
 
     def score(self, title: str = "", hints: BeatHints = NO_BEAT_HINTS) -> ScoreDocument:
-        """The score: ``save`` it as .musicxml or .pdf. Needs the extra "score"."""
+        """Return the score, which can be saved as .musicxml or .pdf. Requires the extra "score"."""
         return ScoreDocument(self.notes, hints, title, pedal=self.performance.pedal)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
-        """Write ``.mid``, ``.json`` (as ``POST /transcribe`` answers), ``.csv``, or a score:
-        ``.musicxml`` or ``.pdf``.
+        """Write a file: ``.mid``, ``.json`` (as in the response of ``POST /transcribe``), ``.csv``,
+        or a score, ``.musicxml`` or ``.pdf``.
 
         Args:
-            tempo: of a MIDI file, see ``midi``.
+            tempo: tempo of a MIDI file, as in ``midi``.
 
         Raises:
-            ValueError: another ending, or an impossible tempo.
+            ValueError: another suffix, or a tempo out of range.
             OSError: the file cannot be written.
         """
         path = Path(path)
@@ -110,5 +110,5 @@ class Transcription:
                 raise ValueError(f"save to {known}, not {ending or 'no ending'}")
 
     def to_pretty_midi(self) -> PrettyMIDI:
-        """The MIDI file as a ``pretty_midi.PrettyMIDI``."""
+        """Return the MIDI file as a ``pretty_midi.PrettyMIDI``."""
         return PrettyMIDI(io.BytesIO(self.midi()))

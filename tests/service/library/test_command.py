@@ -160,14 +160,14 @@ def test_a_batch_survives_each_of_its_files(
     assert capsys.readouterr().err.splitlines() == [
         f"{album / 'locked'}: Permission denied",
         f"{'b' * 300}: File name too long",
-        "https://a.org/b.wav: a URL is not read: download the recording first",
+        "https://a.org/b.wav: not a file; download the recording first",
         f"{album / 'gone.wav'}: No such file or directory",
         f"{album / 'two.wav'}: {out / 'two.mid'} is a folder",
         f"{album / long}: {out / long}.mid: File name too long",
         f"{album / 'low.wav'}: sample_rate must be an integer from 4000 to 384000 Hz, not 3000",
         f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
         "others are)",
-        f"left out, as no recordings: {album / 'Sonata No. 5 in C'}, {album / long}, "
+        f"skipped, not audio or video: {album / 'Sonata No. 5 in C'}, {album / long}, "
         f"{album}/cover\\n.jpg, {album}/pipe.wav, {album}/z0.txt and 2 more",
     ]
 
@@ -198,7 +198,8 @@ def test_of_two_recordings_with_one_name_the_second_fails(
     assert command.main([*map(str, given), "-o", f"{out}/"]) == 1
     assert sorted(path.name for path in out.iterdir()) == ["one.wav.mid", "two.mid"]
     said = capsys.readouterr().err
-    assert said == f"{other}: {out / 'one.wav.mid'} is that of {album / 'one.wav'}\n"
+    also = f"skipped, because {album / 'one.wav'} also writes to {out / 'one.wav.mid'}"
+    assert said == f"{other}: {also}; rename one\n"
 
 
 @pytest.mark.parametrize("fault", [EngineError("the worker\ndied"), OSError(11, "no process")])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.notes.resume import LOWEST_LEVEL, MEAN_VELOCITY, Dynamics
+from service.notes.resume import MEAN_VELOCITY, MIN_LEVEL, Dynamics
 
 LOUDNESS = st.lists(st.floats(0.08, 0.5), min_size=1, max_size=300)
 
@@ -38,6 +38,6 @@ def test_velocities_follow_the_player_and_the_level_follows_slowly() -> None:
 
 
 def test_faint_noise_stays_soft() -> None:
-    faint = math.exp(LOWEST_LEVEL) / 8
+    faint = math.exp(MIN_LEVEL) / 8
     assert velocities([faint] * 100) == [round(MEAN_VELOCITY / 8)] * 100
     assert velocities([0.0]) == [1]

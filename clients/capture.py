@@ -32,14 +32,18 @@ def load_sounddevice() -> ModuleType:
 
 
 class Microphone:
-    """An input device, given away as 16-bit PCM of so many ``channels`` while it is open."""
+    """Input device that delivers 16-bit PCM with ``channels`` channels while it is open."""
 
     def __init__(
         self, sounddevice: ModuleType, device: int | str | None, channel: int | None
     ) -> None:
-        """device: number or a part of the name; None for the system's default. channel: the only
-        one to hear, 1 for the first; None: the first two, interleaved. Raises DeviceError if there
-        is no such device or channel."""
+        """Args:
+            device: number or part of the name; None for the system's default.
+            channel: the only channel to record, from 1; None for the first two, interleaved.
+
+        Raises:
+            DeviceError: no such device or channel.
+        """
         self._sounddevice = sounddevice
         self._device = device
         try:
@@ -52,13 +56,13 @@ class Microphone:
         there = found["max_input_channels"]
         if channel is not None and not 1 <= channel <= there:
             raise DeviceError(f"{self.name} has {there} input channels")
-        # Of a device that is opened with one channel, sound systems mix them all.
+        # If a device is opened with one channel, sound systems mix all of its channels.
         self._opened = min(there, max(2, channel or 0))
         self._chosen = slice(0, 2) if channel is None else slice(channel - 1, channel)
         self.channels = min(2, there) if channel is None else 1
         self._stream: Any = None
         self._closing = False
-        self.stopped = False  # of itself
+        self.stopped = False  # True if the device stopped without being closed
         self.overflows = 0
         self._peak = 0
 

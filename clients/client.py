@@ -1,4 +1,4 @@
-"""Transcribe audio as it comes, over connections that may break.
+"""Transcribe live audio over connections that may break.
 
 The client reconnects automatically, to this or another server, without gaps in the notes. Each
 ``NoteOn`` is always followed by one ``NoteOff``, and the press of a pedal by its release.
@@ -38,20 +38,20 @@ MAX_ATTEMPTS_WITHOUT_PROGRESS = 5
 
 
 class TranscriptionClient:
-    """A performance, transcribed in one session or, if connections break, in several. The API key,
-    if the service asks for one, is that of ``$RSE_KEY``.
+    """Client that transcribes a performance in one session or, if connections break, in several. If
+    the service requires an API key, set ``$RSE_KEY``.
 
     Args:
-        url: any address of the service (``clients.session.websocket_url``).
-        options: format of the audio, and transcription options. Corrected instruments and the
-            pedal are asked for unless ``updates`` is set to False.
-        give_up_s: time without a connection after which the client gives up; None: never, while
-            audio arrives.
-        stall_timeout_s: silence of the server, while it owes an answer, that ends a session.
+        url: address of the service (``clients.session.websocket_url``).
+        options: audio format and transcription options. The client requests corrected instruments
+            and the pedal unless ``updates`` is set to False.
+        give_up_s: time without a connection after which the client stops retrying; None to retry
+            as long as audio arrives.
+        stall_timeout_s: maximum time without a message while the server owes one.
 
     Attributes:
-        notes: what has been heard so far.
-        performance: its sessions and what was lost.
+        notes: notes so far.
+        performance: sessions and gaps.
 
     An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;
     another task may iterate.
@@ -87,7 +87,7 @@ class TranscriptionClient:
 
     @property
     def behind_s(self) -> float:
-        """Audio that was given and is not yet transcribed."""
+        """Duration of the audio that was passed in and is not yet transcribed."""
         return (self._audio.end - self.performance.decided) / self.options.sample_rate
 
     async def connect(self) -> Ready:
@@ -107,7 +107,7 @@ class TranscriptionClient:
         self._performing.add_done_callback(lambda _: self._notifier.notify())
 
     async def close(self) -> None:
-        """Drop the session in any state; open notes get their ``NoteOff``."""
+        """Close the session in any state. Sounding notes get their ``NoteOff``."""
         if self._performing is not None:
             self._performing.cancel()
             await asyncio.gather(self._performing, return_exceptions=True)
@@ -115,7 +115,7 @@ class TranscriptionClient:
     async def __aenter__(self) -> TranscriptionClient:
         try:
             await self.connect()
-        except BaseException:  # cancelled too: the session would go on with nobody to close it
+        except BaseException:  # also if cancelled: otherwise the session would stay open
             await self.close()
             raise
         return self
@@ -125,7 +125,7 @@ class TranscriptionClient:
 
     @property
     def sent_samples(self) -> int:
-        """Whole samples per channel given to ``send`` or ``put``."""
+        """Complete samples per channel passed to ``send`` or ``put``."""
         return self._audio.end
 
     def put(self, pcm: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a caller of the client hears beside the service's events, and how a session can fail."""
+"""Events of the client in addition to those of the service, and its exceptions."""
 
 from dataclasses import dataclass
 

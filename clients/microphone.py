@@ -1,4 +1,4 @@
-"""Transcribe what an input device hears, live: ``python -m clients.microphone``.
+"""Transcribe the audio of an input device live: ``python -m clients.microphone``.
 
 Notes in the terminal, and on a MIDI port with ``--midi-port``; Ctrl-C ends. If the service requires
 an API key, set $RSE_KEY.
@@ -129,7 +129,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 return
             try:
                 file.buffer_write(pcm, dtype="int16")
-            except (soundfile.LibsndfileError, AssertionError) as error:  # such as a full disk
+            except (soundfile.LibsndfileError, AssertionError) as error:  # the disk may be full
                 incomplete = error
 
         microphone.open(put, client.finish)
@@ -165,7 +165,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 await follow()
             except asyncio.CancelledError:  # Ctrl-C: the last notes still come, until a second one
                 microphone.close()
-                await asyncio.sleep(0)  # for the blocks that the device has handed over
+                await asyncio.sleep(0)  # lets the blocks that the device has delivered arrive
                 client.finish()
                 await follow()
         finally:
@@ -195,7 +195,7 @@ def _end_on_signals(task: asyncio.Task[Any]) -> None:
 
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
             loop.add_signal_handler(signal.SIGHUP, hang_up)
 
 

@@ -51,7 +51,7 @@ class ReceivedNotes:
     def __init__(self) -> None:
         self.notes: list[Note] = []
         self.pedal: list[Pedal] = []
-        self.programs: Mapping[str, int] = {}  # of General MIDI, by instrument
+        self.programs: Mapping[str, int] = {}  # General MIDI program by instrument
         self._sounding: dict[int, Note] = {}
 
     @property
@@ -123,8 +123,8 @@ def open_port(name: str) -> Any:
 
 
 class MidiOut:
-    """Sends events to a mido output port, on a channel for each instrument in the order in which
-    they are first heard; from the 16th on they share. ``close`` ends every sounding note."""
+    """Sends events to a mido output port. Each instrument has a channel, in the order of their
+    first notes; from the 16th instrument on, channels are shared. ``close`` ends every note."""
 
     def __init__(self, port: Any) -> None:
         self._port = port

@@ -89,11 +89,11 @@ class AudioBuffer:
 
 
 class ResumablePerformance:
-    """Follows successive sessions, reports their events and knows where the next continues.
+    """Performance of one or more sessions: reports their events, and where the next one continues.
 
-    Sessions that resume one another are a part of it, counted from its beginning; only lost audio
-    makes a performance of several parts. Each ``NoteOn`` is always followed by one ``NoteOff``, and
-    the press of the pedal by its release.
+    Sessions that resume one another form one part, whose times count from its start. Lost audio
+    starts a new part. Each ``NoteOn`` is always followed by one ``NoteOff``, and each press of the
+    pedal by its release.
 
     Attributes:
         events: those that the caller has yet to read.

@@ -31,7 +31,7 @@ from service.protocol.server_messages import (
 WEBSOCKET_PATH = "/ws/transcribe"
 # Unlike arguments, the environment is hidden from other users' lists of processes.
 KEY_VARIABLE = "RSE_KEY"
-OPEN_TIMEOUT_S = 10.0  # for the connection, and for the server's ``ready``
+OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
 # Closing waits for the server's half of the closing handshake this long, then drops the socket.
 CLOSE_TIMEOUT_S = 2.0
 # ``done`` carries the MIDI file of the whole session: a note takes about 12 bytes of base64.

@@ -1,4 +1,4 @@
-"""What command lines have in common: help, and files that are replaced whole."""
+"""Help and atomic file writes, shared by all command lines."""
 
 import argparse
 import os
@@ -9,22 +9,22 @@ from typing import BinaryIO
 
 
 def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """A parser whose help shows a module's docstring as it stands."""
+    """Return a parser whose help shows a module's docstring unchanged."""
     return argparse.ArgumentParser(
         prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces a file's content atomically."""
+    """Replace the content of a file atomically."""
     replace_file(path, lambda file: file.write(data))
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replaces a file by what ``write`` writes; several processes may do so at once. Readers see
-    the old content or the new, never a part."""
+    """Replace a file atomically by the output of ``write``. Several processes may do so at once.
+    Readers see the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not named after the file, whose name may be as long as names can be.
+    # The file's name may already have the maximum length, so it is not part of this one.
     temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.partial")
     try:
         with temporary.open("wb") as file:

@@ -181,9 +181,9 @@ class ModelConfig:
 
     @property
     def preroll_hops(self) -> int:
-        """Hops after which a front-end that started in mid-stream matches one that heard the stream
-        from its start, bit for bit: every column, and every window whose results are kept, is newer
-        than the start."""
+        """Number of hops after which a front-end that started in mid-stream matches one that
+        started with the stream, bit for bit. All columns and cached results are then newer than
+        the start."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP

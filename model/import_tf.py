@@ -199,8 +199,8 @@ def _released_name(name: str, convolutions: int) -> str:
 def from_released(
     network: nn.Module, variables: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """A state dict for `network` from the released code's variables, whose shapes are those of
-    :func:`released_shapes`. Raises KeyError for a missing variable."""
+    """Return a state dict for `network` from the variables of the released code, which have the
+    shapes of :func:`released_shapes`. Raises KeyError for a missing variable."""
     state = {}
     for name, theirs in released_names(network).items():
         value = torch.as_tensor(variables[theirs])

@@ -1,6 +1,6 @@
 """Linear-phase low-pass filters: a sinc under a Kaiser window.
 
-The figures are those of ``scipy.signal.firwin``, which takes half a second to import.
+The results equal those of ``scipy.signal.firwin``, which takes half a second to import.
 """
 
 import math

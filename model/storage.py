@@ -1,8 +1,8 @@
-"""Weights on disk: tensors in ``NAME.safetensors``, a card in ``NAME.json`` beside them.
+"""Weights on disk: tensors in ``NAME.safetensors``, and a card in ``NAME.json`` next to them.
 
-The card holds the configuration under "config" and what training recorded: data, licences,
-metrics, note tracker settings. Nothing here unpickles. Files are written under a temporary name,
-flushed and renamed, so a full disk or a kill leaves the old ones intact.
+The card has the configuration under "config", and records of the training: data, licences, metrics,
+note tracker settings. Nothing is unpickled. Files are written under a temporary name, flushed and
+renamed, so a full disk or a kill leaves the old ones intact.
 """
 
 import json
@@ -53,7 +53,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The JSON beside a safetensors file. Raises WeightsError if it cannot be read."""
+    """Return the JSON next to a safetensors file. Raises WeightsError if it cannot be read."""
     try:
         card = json.loads(path.with_suffix(".json").read_text())
     except (OSError, ValueError) as error:

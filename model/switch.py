@@ -174,7 +174,7 @@ def interleave(x: Tensor) -> Tensor:
 
 
 def shuffles(config: RSEConfig) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """What follows each switch layer in the two halves of a Beneš block."""
+    """Return the shuffles after each switch layer, in the two halves of a Beneš block."""
     return (
         (deinterleave, interleave) if config.shuffle == "released" else (interleave, deinterleave)
     )

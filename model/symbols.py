@@ -78,8 +78,8 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """A symbol network in evaluation mode. Raises WeightsError. A card may name under "vectors" a
-    file beside it with the frozen embedding, so several weights can share one."""
+    """Load a symbol network in evaluation mode. The card may name under "vectors" a file next to it
+    with the frozen embedding, which several weights can share. Raises WeightsError."""
     path = resolve(path)
     card = read_card(path)
     try:

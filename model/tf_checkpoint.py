@@ -55,7 +55,7 @@ def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
     if struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise ValueError("the magic number is missing")
     footer = data[-FOOTER_BYTES:]
-    _, position = _handle(footer, 0)  # of the block of filters, which is empty
+    _, position = _handle(footer, 0)  # handle of the empty filter block
     index, _ = _handle(footer, position)
     for _, handle in _block_entries(data, *index):
         for key, record in _block_entries(data, *_handle(handle, 0)[0]):

@@ -40,13 +40,18 @@ MASKED_LOGIT = -30.0  # logit of notes outside a network's range
 
 
 class FeatureStream(Protocol):
-    """What is kept of one stream of audio; used by one thread. Before the first window there is
-    silence."""
+    """Streaming state of one stream of audio. Used by one thread. Silence precedes the first
+    window."""
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """The row of a window (WINDOW samples), which moved by `new_hops` since the last call, for
-        ``predict_features`` or the ``predict_rows`` of a ``FastNetwork``. shift: bins by which the
-        filters read what is new higher, of a performance that is not tuned to 440 Hz."""
+        """Return the row of a window for ``predict_features``, or for ``predict_rows`` of a
+        ``FastNetwork``.
+
+        Args:
+            window: WINDOW samples.
+            new_hops: hops by which the window moved since the last call.
+            shift: bins by which the filters of the new hops are higher (see ``Tuning``).
+        """
 
 
 class StridedNetwork(nn.Module):
@@ -78,13 +83,13 @@ class StridedNetwork(nn.Module):
         return pool_pedal(out.unflatten(2, (-1, PITCHES)).transpose(1, 2), self.heads)
 
     def crop(self, window: Tensor) -> Tensor:
-        """(batch, samples) -> the middle that a network with a smaller window hears."""
+        """Crop (batch, samples) to the middle, which a network with a smaller window uses."""
         outside = max(0, window.shape[1] - self.window) // 2
         return window if self.window == WINDOW else window[:, outside : outside + self.window]
 
     def forward(self, window: Tensor) -> Tensor:
-        """(batch, samples) -> (batch, heads, samples / HOP - 1, PITCHES) logits. Frames that a
-        smaller window does not hear are impossible."""
+        """Map (batch, samples) to logits (batch, heads, samples / HOP - 1, PITCHES). Frames outside
+        a smaller window are MASKED_LOGIT."""
         out = self.frames(self.raw(self.crop(window)))
         outside = (window.shape[1] // HOP - 1 - out.shape[2]) // 2
         return F.pad(out, (0, 0, outside, outside), value=MASKED_LOGIT) if outside > 0 else out

@@ -117,9 +117,9 @@ class MusicTask:
             self.score = "families"
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
-        """An endless stream, rendered in worker processes or read by threads. Rendered music
-        depends on seed and first step, so a resumed run hears other music; windows of the archive
-        depend only on seed and step."""
+        """Yield batches without end, rendered in worker processes or read by threads. Rendered
+        music depends on the seed and the first step, so a resumed run trains on other music.
+        Windows of the archive depend only on the seed and the step."""
         config = self.config
         if self.archive:
             return self.archive.batches(config.batch_size, seed, step, config.workers)
@@ -164,7 +164,7 @@ class MusicTask:
         several = zip(*(batch.targets for batch in self._validation.values()), strict=True)
         targets = Targets(*map(np.concatenate, several))
 
-        def row(head: str) -> F32:  # of one at a time, since together they are large
+        def row(head: str) -> F32:  # one head at a time saves memory
             return np.concatenate([one[:, config.heads.index(head)] for one in heard.values()])
 
         metrics = {"ap_middle": precision(row("frame"), "frame", targets, CENTRE_FRAME)}
@@ -229,8 +229,8 @@ def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
 
 
 def usable_frames(model: ModelConfig) -> slice:
-    """Frames of a window with complete filters, up to FARTHEST_HOPS from its end; all that a
-    network without filters hears."""
+    """Return the frames of a window with complete filters, up to FARTHEST_HOPS from its end. For a
+    network without filters, return all frames of its window."""
     if not isinstance(model.front_end, FilterbankConfig):
         outside = CENTRE_FRAME - (model.front_end.window // HOP - 1) // 2
         return slice(outside, FRAMES - outside)

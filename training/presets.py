@@ -34,7 +34,7 @@ from training.musicnet.objective import TEXT_TERMS
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What the training runs of all tasks have."""
+    """Options shared by the training runs of all tasks."""
 
     loop: LoopConfig = field(default_factory=LoopConfig)
     out: Path = Path("runs/latest")

@@ -188,7 +188,7 @@ def train(run: Run) -> dict[str, float]:
     reads = {option: path for option, path in run.reads().items() if path}
     if missing := [f"{path} ({option})" for option, path in reads.items() if not path.exists()]:
         raise FileNotFoundError(f"missing: {', '.join(missing)}; set the options to the data")
-    torch.manual_seed(run.loop.seed)  # for the initial weights
+    torch.manual_seed(run.loop.seed)  # determines the initial weights
     task = run.make_task()
     earlier = []
     if isinstance(run, MusicRun) and run.init and not run.resume:

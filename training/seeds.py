@@ -1,9 +1,9 @@
 """Train with several seeds: ``python -m training.seeds COUNT --out DIR TASK OPTION...``.
 
-TASK and OPTION are those of ``training.run``. Seed i trains into DIR/seed-i; a run that is already
-finished or interrupted there is resumed. Prints mean, standard deviation and range of every metric
-of the last validations, and writes them to DIR/seeds.json. Two settings whose ranges overlap are
-not ranked by such a result.
+TASK and OPTION are as in ``training.run``. Seed i trains in DIR/seed-i, and resumes a run that was
+finished or interrupted there. Prints mean, standard deviation and range of each metric of the last
+validations, and writes them to DIR/seeds.json. Settings whose ranges overlap cannot be ranked by
+such a result.
 """
 
 import json

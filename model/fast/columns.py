@@ -125,13 +125,13 @@ class ColumnNetwork:
 
 
 def _columns(column: Tensor, count: int) -> Tensor:
-    """The same column several times."""
+    """Repeat a column ``count`` times."""
     return column.repeat(1, count, 1, 1)
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
-    """A convolution of (windows, columns, pitches, channels) with this stride and padding over
-    pitches, none over time."""
+    """Return the convolution of (windows, columns, pitches, channels). Stride and padding apply to
+    pitches; time has none."""
     x = x.permute(0, 3, 1, 2)  # channels last in memory
     if x.dtype is torch.float32 and torch.backends.mkldnn.is_available():
         # What conv2d calls too, except for small inputs, which it computes a slower way.

@@ -1,12 +1,12 @@
-"""The streaming Beneš network: computes only what a moving window changes.
+"""Streaming Beneš network: computes only the activations that a moving window changes.
 
 In the first half of a Beneš block, layer i pairs the positions whose addresses differ in bit i. The
 octave is in the lowest bits of an address, the patch, in order of time, above it. Moving the window
 by s patches moves every position by s patches. If s is a multiple of the patches that a layer's
-pairs span, pairs stay pairs and the layer's outputs remain valid, except those that a new position
-reaches. So each layer reuses its outputs from the latest window that is such a multiple back. For
+pairs span, pairs stay pairs, and the layer's outputs remain valid unless a new position reaches
+them. Each layer therefore reuses its outputs of the latest window that is such a multiple back. For
 8 octaves, 32 patches and a window that moves by one patch (two columns), which also changes the
-five columns left of the new ones (``#`` computed, ``.`` kept)::
+five columns left of the new ones (``#`` computed, ``.`` reused)::
 
                                       window        outputs by patch, oldest first
     bit 0, 1, 2  octaves of a patch   the last      ...........................#####
@@ -15,8 +15,8 @@ five columns left of the new ones (``#`` computed, ``.`` kept)::
     bit 5        patches 4 apart      8 windows ago ................################
     bit 6        patches 8 apart      none          ################################
 
-The middle of the block depends on all positions and is computed in full; the second half is
-computed for the positions that are read (``model.fast.pruning``).
+The middle of the block depends on all positions and is computed in full. The second half is
+computed only for the positions that are used (``model.fast.pruning``).
 """
 
 from collections.abc import Callable, Sequence
@@ -74,8 +74,8 @@ class FirstHalf:
         return [{} for _ in self._spans]
 
     def together(self, new_hops: int) -> bool:
-        """Whether :meth:`advance` takes several windows that move by so many hops: what one reuses
-        is among what the one before computed."""
+        """True if :meth:`advance` accepts several windows that move by ``new_hops``: each reuses
+        only outputs that the window before computed."""
         return all(
             new_hops % (span * self._frames) == 0
             and self._reusable(span, new_hops)
@@ -105,23 +105,28 @@ class FirstHalf:
         return out.index_select(1, self._leave)
 
     def _reusable(self, span: int, age: int) -> bool:
-        """Whether anything is left of a layer's outputs after so many hops."""
+        """True if some of a layer's outputs are still valid after ``age`` hops."""
         return age <= min(GRID - self._reach - span * self._frames, MAX_CACHED_HOPS)
 
     def _first(self, span: int, age: int) -> int:
-        """The first patch of a layer's outputs that is not as it was so many hops ago."""
+        """Return the first patch of a layer's outputs that has changed in ``age`` hops."""
         return (GRID - self._reach - age) // self._frames // span * span
 
     def _layer(self, x: Tensor, layer: int, first: int) -> Tensor:
-        """A layer's outputs from patch `first` on, (windows, positions, m); x: all its inputs."""
+        """Return a layer's outputs from patch ``first`` on, (windows, positions, m). x: all its
+        inputs."""
         pairs = x.index_select(1, self._gathers[layer][first])
         return self._unit.units(pairs.view(-1, 2 * x.shape[2])).view(pairs.shape)
 
 
 def whole_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> Tensor:
-    """(windows, rows, ...): windows of rows in order of time, each moved by `moved` rows. new:
-    (windows, newest rows, ...), those that change. The others are taken from the window before:
-    from `before`, (rows, ...), then from the newest rows of each."""
+    """Return complete windows (windows, rows, ...) in order of time, each moved by ``moved`` rows.
+
+    Args:
+        before: (rows, ...) the window before the first.
+        new: (windows, newest rows, ...) the rows that change. The other rows come from the window
+            before.
+    """
     stay = rows - new.shape[1]
     if not stay:
         return new

@@ -1,17 +1,17 @@
-"""The filterbank's newest frames, the long filters on decimated audio.
+"""Computes the filterbank's newest frames, with long filters on decimated audio.
 
-Most of a filterbank's multiplications, and nearly all of its weights, are those of filters for low
-notes, which hear nothing above a few hundred hertz. They need no 11,025 samples a second: with h a
-low-pass filter, z the audio after h at every fourth sample, and k a filter,
+Filters for low notes need most of a filterbank's multiplications and nearly all of its weights, but
+respond to nothing above a few hundred hertz. They do not need 11,025 samples per second. Let h be a
+low-pass filter, z the audio after h at every fourth sample, and k a filter:
 
     sum over t of k[t] x[t]  =  sum over n of c[n] z[n]  +  sum over the newest hop of r[t] x[t],
     c[n] = 4 sum over t of k[t] h[t - 4n],    r = k - (c at every fourth sample, after h)
 
-h is symmetric and would reach beyond the end of the filter, so r gives the newest hop exactly.
-Before it the right side lacks what k hears above a few hundred hertz: in trained filters noise, at
-least ``ERROR_DB`` below the filter; filters that hear more stay as they are.
+h is symmetric and would reach beyond the end of the filter, so r computes the newest hop exactly.
+Before it the right side lacks the response of k above a few hundred hertz. In trained filters this
+is noise, at least ``ERROR_DB`` below the filter. Filters with a greater response are not decimated.
 
-Everything is computed from the window alone, so nothing depends on the stream's history.
+The frames depend only on the window, not on the stream's history.
 """
 
 import torch
@@ -63,14 +63,14 @@ class NewestFrames:
         for reduced, size, few, many in self._groups:
             weights = few if frames <= FEW_FRAMES else many
             if reduced:
-                heard = low[:, low.shape[1] - weights.shape[1] :]
+                inputs = low[:, low.shape[1] - weights.shape[1] :]
             else:
-                heard = audio[REACH + self._longest - size : -REACH].unfold(0, size, HOP)
-            waves.append(F.linear(heard, weights))
+                inputs = audio[REACH + self._longest - size : -REACH].unfold(0, size, HOP)
+            waves.append(F.linear(inputs, weights))
         return torch.cat(waves, dim=1).square_().view(frames, -1, 2).sum(2)
 
     def _low(self, audio: Tensor, frames: int) -> Tensor:
-        """What the decimated filters read, (frames, samples of z and the newest hop)."""
+        """Return the input of the decimated filters, (frames, samples of z and the newest hop)."""
         length = self._longest // DECIMATION - _UNREAD
         z = torch.mm(audio.unfold(0, HOP + 2 * REACH, HOP), self._blocks).flatten()
         newest = audio[REACH + self._longest - HOP : -REACH].view(frames, HOP)

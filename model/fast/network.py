@@ -183,12 +183,12 @@ class FastNetwork:
 
 
 class NetworkStream:
-    """What one window of a stream leaves to the next, on a processor: its columns and, for a few
-    windows, the layers of the first half of the first Beneš block, one to four megabytes. Used by
-    one thread (see ``model.transcriber.FeatureStream``).
+    """Streaming state on a CPU (a ``model.transcriber.FeatureStream``): the columns of the latest
+    window and, for a few windows, the layers of the first half of the first Beneš block, 1 to 4 MB.
+    Used by one thread.
 
-    The first window is computed as if preceded by silence; so is a window that moved farther than
-    the filterbank can slide."""
+    Silence precedes the first window, and any window that moved farther than the filterbank can
+    slide."""
 
     def __init__(self, columns: ColumnNetwork, first_half: FirstHalf, frames: range) -> None:
         """frames: those read from each window."""

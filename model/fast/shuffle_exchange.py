@@ -55,8 +55,8 @@ class FastSwitch:
         return out
 
     def half(self, second: bool) -> FastSwitch:
-        """The same unit, which computes one output of a pair: (batch, n, m) -> (batch, n / 2, m)
-        in the order of the pairs."""
+        """Return a unit that computes only one output of each pair: (batch, n, m) -> (batch, n / 2,
+        m), in the order of the pairs."""
         maps = len(self.residual) // 2
         part = slice(maps, 2 * maps) if second else slice(maps)
         half = copy(self)
@@ -86,8 +86,8 @@ class FastSwitch:
 
 
 def by_input(weight: Tensor) -> Tensor:
-    """The same matrix, its columns side by side in memory: float32 products of few rows would
-    spend most of their time on transposing it."""
+    """Return the matrix with contiguous columns if it is float32. Otherwise products of few rows
+    would spend most of their time on transposing it."""
     return weight.t().contiguous().t() if weight.dtype is torch.float32 else weight
 
 
@@ -141,7 +141,7 @@ class FastShuffleExchange:
                 plan.append((unit, layer.shuffle, None))
                 continue
             gather = torch.tensor(layer.gather, device=device)
-            outputs = {place % 2 for place in layer.gather}  # of each pair
+            outputs = {place % 2 for place in layer.gather}  # outputs of a pair that are needed
             if len(outputs) == 1:
                 unit, gather = unit.half(outputs == {1}), gather // 2
             plan.append((unit, "none", gather))

@@ -11,11 +11,11 @@ low and high filters peak at the same time::
       treble          ...##|#    1024
                             |<-->| lookahead
 
-A performance that is not tuned to A4 = 440 Hz is followed by reading the filters a few bins higher
-or lower (``shift``): the network then hears it as if it were, to half a bin.
+If a performance is not tuned to A4 = 440 Hz, the network uses filters that are a few bins higher or
+lower (``shift``). Its input is then in tune to half a bin.
 
-Kernels reach back past the window's left edge, and `halo` columns before the window are computed
-too, for the convolutions. Kernels that end after the window yield silence.
+Kernels reach back past the left edge of the window, and `halo` columns before the window are
+computed in addition, for the convolutions. Kernels that end after the window yield silence.
 """
 
 import math
@@ -137,8 +137,8 @@ def bin_frequencies(config: FilterbankConfig) -> list[float]:
 
 
 def places(filters: Tensor, shift: int, order: Tensor) -> Tensor:
-    """Where the filters that are ``shift`` bins higher stand among features in this order, (bins,),
-    which one of silence follows: it stands for all that are not there, or would not be."""
+    """Return the indexes (bins,) of the filters ``shift`` bins higher among features in this order.
+    A feature of silence follows the last bin, and replaces filters that do not exist."""
     bins = len(order)
     there = (filters >= 0) & (filters < bins)
     wanted = filters + shift
@@ -162,13 +162,13 @@ def constant_q_kernel(
 
 
 class SpectralPeaks:
-    """How far from each pitch the sound is, as the row CENTS.
+    """Distance of the sound from each pitch, as the row CENTS.
 
-    A filter hears a tone of another frequency by some decibels less, nearly a parabola about its
-    own, so the vertex of the parabola through a peak and its two neighbours is the tone's
-    frequency, to a cent. The filters about the first few harmonics are averaged first: those of a
-    low fundamental are slow, and would smooth a vibrato away. Where harmonics are no multiples
-    (bells) or other notes sound, the peak is that of the mixture. Nothing is trained.
+    The response of a filter in decibels is nearly a parabola around its own frequency. The vertex
+    of the parabola through a peak and its two neighbours is therefore the frequency of the tone,
+    to a cent. The filters around the first few harmonics are averaged first, because filters of a
+    low fundamental are slow and would smooth vibrato. If partials are not harmonic (bells), or
+    other notes sound, the peak belongs to the mixture. Nothing is trained.
     """
 
     def __init__(self, config: FilterbankConfig, order: Tensor) -> None:
@@ -194,13 +194,13 @@ class SpectralPeaks:
         if index is None:
             index = places(self._filters, shift, self._order.cpu()).to(self._order.device)
             self._index[shift] = index
-        heard = features.index_select(1, index)
-        heard = heard.view(-1, PITCHES, len(HARMONICS), 2 * NEAR + 1)
-        strongest = heard.amax((2, 3), keepdim=True)
-        heard = torch.maximum(heard, strongest - self._weak)
-        level = heard[:, :, 0]
+        levels = features.index_select(1, index)
+        levels = levels.view(-1, PITCHES, len(HARMONICS), 2 * NEAR + 1)
+        strongest = levels.amax((2, 3), keepdim=True)
+        levels = torch.maximum(levels, strongest - self._weak)
+        level = levels[:, :, 0]
         for harmonic in range(1, len(HARMONICS)):
-            level = level + heard[:, :, harmonic]
+            level = level + levels[:, :, harmonic]
         top = level[..., 1:-1].argmax(-1, keepdim=True)  # counted from the second filter
         left, peak, right = (level.gather(-1, top + step) for step in range(3))
         curve = (left - 2 * peak + right).clamp(max=-_FLAT)

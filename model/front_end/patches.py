@@ -41,8 +41,8 @@ class PitchConvolutions(nn.Module):
     """Harmonic stack to features of every pitch and frame.
 
     The first convolution strides over the bins of a semitone; the others are residual. Columns
-    before the window (``FilterbankConfig.halo``) are dropped at the end, so those that remain have
-    seen all their left neighbours. Zeros pad the end of the window.
+    before the window (``FilterbankConfig.halo``) are dropped at the end, so that the remaining
+    columns have all their left neighbours. Zeros pad the end of the window.
     """
 
     def __init__(self, config: FilterbankConfig) -> None:

@@ -1,5 +1,4 @@
-"""Standard MIDI Files, by pretty_midi, for the service and its clients: the same notes give the
-same bytes."""
+"""Standard MIDI Files for the service and its clients. The same notes give the same bytes."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from model.config import HOP, SAMPLE_RATE
 from model.instruments import LABELS
 
 TICKS_PER_BEAT = 480
-"""1.04 ms per tick at 120 BPM; halved until a long file has fewer ticks than readers take."""
+"""1.04 ms per tick at 120 BPM. Halved until a long file has no more ticks than readers accept."""
 PEDAL_INSTRUMENTS = ("piano", "electric piano")
 CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percussion's
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
-FASTEST_BPM = 400.0  # that may be asked for, or that a file has before its first beat
+FASTEST_BPM = 400.0  # also the limit of the tempo before the first beat
 
 # MIDI Polyphonic Expression (MPE): a bend moves all notes of its channel, so notes that sound at
 # once are spread over the members of a zone; its master has what concerns all, such as the pedal.
@@ -32,7 +31,7 @@ MASTER = 0
 MEMBERS = CHANNELS[1:]
 RANGE_SEMITONES = 48  # MPE's usual
 _UNITS = 8192 / (100 * RANGE_SEMITONES)  # of pitch bend, in a cent
-_LEAST_CENTS = 1.0  # a smaller change is not written
+_MIN_CENTS = 1.0  # smaller changes are not written
 FRAME_S = HOP / SAMPLE_RATE
 _ENDS, _SETS, _BEGINS = range(3)  # the order of messages in a tick
 
@@ -41,7 +40,7 @@ TimedMessage = tuple[int, int, Any]
 
 
 class FileNote(Protocol):
-    """A note; those without an end are left out."""
+    """A note of a file. Notes without an offset are omitted."""
 
     @property
     def pitch(self) -> int: ...
@@ -57,7 +56,7 @@ class FileNote(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    """The beats that a file is written in; the notes' times are the same with any.
+    """Beats, bars and key of a file. The times of the notes do not depend on them.
 
     Attributes:
         beats_s: at least two, ascending; tempo goes on after the last as before it.
@@ -82,7 +81,7 @@ class Tempo:
 
 
 DEFAULT_TEMPO = Tempo()
-"""120 beats a minute: for files whose beat is unknown."""
+"""120 beats per minute, for files without a known beat."""
 
 
 class TempoMap:
@@ -107,7 +106,8 @@ class TempoMap:
         if beats_s[0] > 0:
             early, beats_s = early + 1, [0.0, *beats_s]
         self._per_beat = round(ticks_per_beat * tempo.quarters)
-        self._grid_us = [0.0]  # of the file's beats: what is rounded off one is made up in the next
+        # Times of the file's beats. The rounding error of a beat is corrected in the next.
+        self._grid_us = [0.0]
         self.changes: list[tuple[int, int]] = []
         for place, beat_s in enumerate(beats_s[1:]):
             us = round((1e6 * beat_s - self._grid_us[-1]) / tempo.quarters)
@@ -246,7 +246,7 @@ def _bent_tracks(
         track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
         last = cents[0]
         for frame, value in enumerate(cents):
-            if abs(value - last) >= _LEAST_CENTS:
+            if abs(value - last) >= _MIN_CENTS:
                 at = max(begin, tick_of(note.start + frame * FRAME_S))
                 track.append((at, _SETS, bend(channel, value)))
                 last = value

@@ -35,7 +35,7 @@ Symbols = NDArray[np.uint8]
 PADDING = 0
 DIGIT = 1  # symbol of the digit 0; the digit 1 follows
 PLUS, TIMES = 11, 12
-MAX_KEY = 11  # of the numbers to sort; the smallest is 1
+MAX_KEY = 11  # maximum of the numbers to sort; the minimum is 1
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examp
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
 
-VALIDATION_STREAM = 1  # of the seed; the training set takes 0
+VALIDATION_STREAM = 1  # random stream of the seed; the training set uses 0
 
 
 @validated_dataclass()

@@ -63,9 +63,9 @@ def tokenise(text: str) -> list[str]:
 
 
 def sentence_starts(tokens: list[str]) -> list[int]:
-    """Where the sentences of a paragraph begin, the first at 0. One ends with a full stop, question
-    or exclamation mark and the quotation marks that close behind it, unless the next word is in
-    lower case ("What?" he said)."""
+    """Return the indexes of the first tokens of a paragraph's sentences, starting with 0. A
+    sentence ends with a full stop, question or exclamation mark and the closing quotation marks
+    after it, unless the next word is in lower case ("What?" he asked)."""
     starts = [0]
     for at in range(1, len(tokens)):
         before = at - 1

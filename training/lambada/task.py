@@ -117,8 +117,9 @@ class LambadaTask:
     score = "accuracy"
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
-        """folder: of the run, which keeps vocabulary and vectors beside the weights; `resume` reads
-        them from there. Raises OSError or TextError, or WeightsError for damaged vectors.
+        """folder: folder of the run, which stores vocabulary and vectors next to the weights.
+        resume: True to read them from there. Raises OSError or TextError, or WeightsError for
+        corrupt vectors.
         """
         if config.made_up:
             paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]

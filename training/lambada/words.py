@@ -32,7 +32,7 @@ class Vocabulary:
 
     @cached_property
     def symbols(self) -> dict[str, int]:
-        """Of each word."""
+        """Symbol of each word."""
         return {word: at for at, word in enumerate(self.words, start=FIRST)}
 
     def __len__(self) -> int:
@@ -45,12 +45,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """As it was saved. Raises OSError."""
+        """Load a saved vocabulary. Raises OSError."""
         data = json.loads(path.read_text(encoding="utf-8"))
         return cls(tuple(data["words"]), frozenset(data["names"]))
 
 
-SEED = 0  # of the vectors of special symbols, which no file has
+SEED = 0  # seed of the vectors of special symbols, which are in no file
 CORPUS_SEED = 1
 EPOCHS = 2
 WINDOW = 5  # words predicted on either side

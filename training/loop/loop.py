@@ -117,7 +117,7 @@ class Trainer:
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
         self.step = 0
-        self.seconds = 0.0  # of training so far, over all slices
+        self.seconds = 0.0  # duration of the training, over all slices
         self.best = -math.inf
 
     @property
@@ -186,7 +186,7 @@ class Trainer:
             except FloatingPointError:
                 raise  # the weights are of no use: what was saved before stays
             except Exception:
-                if not received:  # else the signal may have stopped a process that loads data
+                if not received:  # a signal may have stopped a process that loads data
                     logger.error("training failed at step %d; saving", self.step)
                     self.save()
                     raise

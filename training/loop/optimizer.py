@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from model.rse import ResidualShuffleExchange
 from model.storage import fastest_dtype
 
-CLIP_FACTOR = 3.0  # of the running root of the squared gradient
+CLIP_FACTOR = 3.0  # maximum norm relative to the running root mean square of the gradient
 CLIP_FLOOR = 0.01  # norm that is never clipped; the limit for the first gradient
 RECTIFIABLE = 5.0  # minimum length of the moving average for a tractable variance
 
@@ -91,7 +91,8 @@ def rectification(step: int, beta2: float) -> float | None:
 MOMENTUM = 0.95
 ADAM_SIZE = 0.2  # root mean square of a typical Adam step at rate 1
 ITERATIONS = 5
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the odd polynomial that drives singular values to 1
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the odd polynomial that moves the singular values towards 1."""
 
 
 class Muon(torch.optim.RAdam):

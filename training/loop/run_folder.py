@@ -71,7 +71,7 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
         raise WeightsError("only residual switch units can start as the identity")
     own = network.state_dict()  # shares its storage with the network
     for name, tensor in origin.state_dict().items():
-        if own[name].shape == tensor.shape:  # else it is of the heads, which follow
+        if own[name].shape == tensor.shape:  # the others belong to the heads, which follow
             own[name].copy_(tensor)
     rows = [ours.heads.index(head) for head in theirs.heads]
     for new, old in zip(network.network.by_head(), origin.network.by_head(), strict=True):

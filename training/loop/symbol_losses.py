@@ -1,4 +1,4 @@
-"""What the tasks over symbols share: losses, as in the authors' released code, and batches."""
+"""Losses (as in the authors' released code) and batches of the tasks over symbols."""
 
 import math
 from functools import lru_cache
@@ -24,7 +24,7 @@ def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -
     prediction.
     """
     classes = logits.shape[-1]
-    rest = smoothing / (classes - 1)  # of the probability, for each wrong class
+    rest = smoothing / (classes - 1)  # target probability of each wrong class
     logarithms = F.log_softmax(_precise(logits), dim=-1)  # (batch, length, classes)
     right = logarithms.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     wrong = logarithms.sum(dim=-1) - right

@@ -14,7 +14,7 @@ from training.arrays import F64, I64
 from training.music.notes import Notes, notes_of_rows
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
-VELOCITY_FIGURE = "onset_velocity_f1"  # for labels with velocities
+VELOCITY_FIGURE = "onset_velocity_f1"  # only if the labels have velocities
 INSTRUMENT_FIGURE = "instrument_accuracy"  # for labels and networks with instruments
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
 """Figures of transcriptions that record how much audio each onset needed."""
@@ -30,7 +30,7 @@ DEFINITIONS = {
     DELAY_FIGURES[1]: f"{_NEEDED}note_on needed, 95th percentile of matched notes",
 }
 ONSET_TOLERANCE_S = 0.05
-UNKNOWN_VELOCITY = 64  # for labels without velocities
+UNKNOWN_VELOCITY = 64  # MIDI velocity if the labels have none
 
 
 def estimated_notes(notes: list[Note]) -> Notes:

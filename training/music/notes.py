@@ -100,7 +100,7 @@ def joined(groups: Sequence[Notes]) -> Notes:
 
 
 def merged(intervals: F64) -> F64:
-    """Sort [n, 2] intervals and join those that overlap."""
+    """Sort [n, 2] intervals and merge overlapping ones."""
     if len(intervals) < 2:
         return intervals
     intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]

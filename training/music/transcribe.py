@@ -19,7 +19,7 @@ class ArrayTranscription(NamedTuple):
     heads: tuple[str, ...]
     probabilities: NDArray[np.float32]  # [heads, frames, 128]
     pedal: list[PedalPress]
-    known_s: NDArray[np.float64]  # for each note, seconds of audio needed to decide its onset
+    known_s: NDArray[np.float64]  # [notes] duration of the audio that decides each onset
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:

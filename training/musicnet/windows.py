@@ -135,7 +135,7 @@ class Archive:
             logger.warning("%s lacks the recordings %s", root, missing)
 
     def windows(self, use: Use, stride: int) -> Windows:
-        """Of recordings that are resampled on first use."""
+        """Return the windows of a split. Its recordings are resampled on first use."""
         cache = self.root / f"resampled-{self.rate}"
         tracks = open_tracks(self.split[use], self.rate, cache)
         return Windows(tracks, self.rate, stride, self.context)

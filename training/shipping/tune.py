@@ -32,13 +32,14 @@ from training.shipping.evidence import (
 
 logger = logging.getLogger(__name__)
 
-SEED = 11  # of the passages; training is validated on others
+SEED = 11  # seed of the passages; validation in training uses others
 
 Grid = Mapping[str, Sequence[Any]]
 _PROBABILITIES = tuple(i / 20 for i in range(1, 20))
 _BIASES = tuple(i / 2 for i in range(-6, 9))
 BY_CLASS: Grid = {
-    "onset_thresholds": _PROBABILITIES[:12],  # where single lines are all there is, any seems right
+    # Limited, because monophonic passages alone would accept any threshold.
+    "onset_thresholds": _PROBABILITIES[:12],
     "end_biases": _BIASES,
 }
 GRID: Grid = {
@@ -80,8 +81,8 @@ MIN_GAIN = 0.002  # by which a value must be better on real recordings and rende
 MAX_LOSS = 0.005
 """By which no group of passages, rendered or half of the recordings, may get worse."""
 PEDAL_WEIGHT = 0.5
-WIDE_STEP = 4  # of the first pass along a grid
-REACH = 2  # steps from the best that are tried
+WIDE_STEP = 4  # step of the first pass along a grid
+REACH = 2  # maximum number of steps from the best value in later passes
 ROUNDS = 3
 MAX_CORRECTION = 0.4  # frames
 
@@ -101,7 +102,8 @@ def tuned_settings(
     start = replace(start, early_odds=(), line=start.line or LineSettings())
 
     def mean_score(settings: TrackerSettings, knob: str) -> float:
-        """A family alone judges what is its own, so that it is given up for no other."""
+        """Return the mean score of the settings. Only the passages of a family count for its own
+        entries, so that they do not suffer for another family."""
         name, _, family = knob.partition(".")
         judges = [pieces[family]] if name in BY_CLASS and family in pieces else pieces.values()
         return float(np.mean([np.mean([one.score(settings) for one in some]) for some in judges]))
@@ -176,7 +178,7 @@ def tune(
     """Search along each coordinate of a grid; skip invalid combinations. ``objective`` receives the
     entry of the grid as well and need only judge what that entry changes."""
     best, seen = start, [start]
-    standing: dict[str, float] = {}  # of the best, by entry
+    standing: dict[str, float] = {}  # score of the best settings, by entry
 
     def improves(name: str, value: Any) -> bool:
         nonlocal best, standing
@@ -209,13 +211,14 @@ def tune(
 
 
 def near(values: Sequence[Any], here: Any) -> Sequence[Any]:
-    """Those at most REACH steps from the present one."""
+    """Return the values at most REACH steps from the present one."""
     at = min(range(len(values)), key=lambda i: abs(values[i] - here))
     return values[max(0, at - REACH) : at + REACH + 1]
 
 
 def value_of(settings: TrackerSettings, knob: str) -> Any:
-    """What an entry of a grid is; of classes without a value of their own, the shared one."""
+    """Return the present value of an entry of a grid. A class without its own value has the shared
+    value."""
     name, _, family = knob.partition(".")
     if name == "line":
         return getattr(settings.line or LineSettings(), family)

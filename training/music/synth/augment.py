@@ -42,7 +42,7 @@ def suppressed(audio: F32, over_db: float, lowest_db: float) -> F32:
     level = np.abs(spectrum)
     noise_level = np.percentile(level, 20, axis=1, keepdims=True) * 10 ** (over_db / 20)
     gain = np.clip((level / np.maximum(noise_level, 1e-9)) ** 2, 10 ** (lowest_db / 20), 1)
-    gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # as fast as a syllable
+    gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # time constant of a syllable
     _, out = signal.istft(spectrum * gain, SAMPLE_RATE, nperseg=length)
     return np.asarray(np.pad(out, (0, length))[: len(audio)], np.float32)
 
@@ -62,7 +62,7 @@ def mp3(audio: F32, compression: float) -> F32:
 
 @dataclass(frozen=True)
 class Degradation:
-    """What happens to a sound on its way to the file: probabilities per excerpt."""
+    """Probabilities, per excerpt, of the degradations between a sound and its recording."""
 
     room: float = 0.75  # early reflections and a diffuse tail, simulated (0.1 to 1.5 s) or measured
     equaliser: float = 1.0  # shelves, peaks and band edges of microphones and loudspeakers
@@ -178,7 +178,7 @@ def _with_noise(audio: F32, rng: Rng, config: Degradation, sounds: noise.Backgro
     return audio
 
 
-TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # of the equaliser
+TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # equaliser: filter length, bands, lowest frequency
 IMPULSE_LEAST = int(0.1 * SAMPLE_RATE)  # samples for the ringing of the equaliser
 
 

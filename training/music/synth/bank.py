@@ -156,8 +156,8 @@ def _make_seamless(sound: F32, start: int, end: int) -> None:
 
 
 def _onset(sound: F32, indexed_s: float) -> int:
-    """Sample of the onset: the index's, or where a bowed or blown note is first heard, up to 25 ms
-    earlier."""
+    """Return the sample of the onset: that of the index, or the first audible sample of a bowed or
+    blown note, up to 25 ms earlier."""
     attack = np.abs(sound[: int(0.15 * STORED_RATE)])
     heard = int(np.argmax(attack >= 0.2 * attack.max(initial=0))) if len(attack) else 0
     return min(heard, round(indexed_s * STORED_RATE))

@@ -30,25 +30,25 @@ _BLOCK = int(0.1 * SAMPLE_RATE)
 
 
 def relative_velocities(audio: F32, velocity: F32) -> F32:
-    """Velocities, [notes], 1 to 127, of an excerpt as they are heard; 0, unknown, stays 0. Since
-    the gain of a recording is unknown, a short window does not show the velocity that was played,
-    but how loud a note arrives. So labels shift all velocities of an excerpt by its level; the
-    differences between its notes stay as played."""
+    """Return the relative velocities [notes] of an excerpt, 1 to 127; 0, unknown, stays 0. The gain
+    of a recording is unknown, so a short window shows only how loud a note is in the recording, not
+    the velocity that was played. The labels therefore shift all velocities of an excerpt by its
+    level, which preserves the differences between notes."""
     known = velocity > 0
     count = len(audio) // _BLOCK
     if not known.any() or not count:
         return velocity
     power = np.square(audio[: count * _BLOCK].reshape(count, _BLOCK)).mean(axis=1)
-    loud = float(np.percentile(power, 90))  # for music has rests
+    loud = float(np.percentile(power, 90))  # not the mean, because music has rests
     level_db = 10 * np.log10(max(loud, 1e-12))
     played_db = DYNAMIC_DB * np.log10(float(velocity[known].mean()) / REFERENCE_VELOCITY)
     factor = 10 ** ((level_db - played_db - TYPICAL_DB) / DYNAMIC_DB)
-    heard = np.clip(velocity * factor, 1, VELOCITY_SCALE)
-    return np.where(known, heard, 0).astype(np.float32)
+    relative = np.clip(velocity * factor, 1, VELOCITY_SCALE)
+    return np.where(known, relative, 0).astype(np.float32)
 
 
 class Batch(NamedTuple):
-    """Windows of audio and what is to be heard in them."""
+    """Windows of audio and their targets."""
 
     audio: F32  # [B, context + WINDOW], -1..1
     targets: Targets[NDArray[np.uint8]]  # [B, FRAMES, ...]

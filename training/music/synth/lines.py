@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Phrasing:
-    """What a line does with each of its n notes; arrays of shape [n]."""
+    """Articulation of each of the n notes of a line; arrays of shape [n]."""
 
     connected: Bools  # notes that last until the next one begins
     slurred: Bools  # notes without an attack

@@ -57,7 +57,7 @@ class Backgrounds:
         names = list(self.voices)
         seconds = [sum(map(len, self.voices[name])) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
-        pace = float(rng.uniform(0.85, 1.2))  # which changes pitch and timbre
+        pace = float(rng.uniform(0.85, 1.2))  # playback speed; changes pitch and timbre too
         at = -int(rng.uniform(0, 0.5) * len(voice[0]))
         while at < length:
             sound = _sound(voice[rng.integers(len(voice))])

@@ -304,4 +304,4 @@ def _weight(entry: Instrument) -> float:
     share = (1 + layers) * min(1, len(entry.midi) / 12)
     if entry.name.startswith("sharc_"):  # made from measured spectra, without attacks and noise
         return 0.1 * share
-    return share if entry.recorded else 0.35 * share  # of a sound font
+    return share if entry.recorded else 0.35 * share  # else from a sound font

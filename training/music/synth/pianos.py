@@ -1,7 +1,7 @@
-"""What pianos do beyond recorded notes: dampers, the sustain pedal, keys, strings in sympathy.
+"""Pianos beyond recorded notes: dampers, sustain pedal, key noise and sympathetic strings.
 
-How far a sound is damped depends on how long and how firmly its damper has rested on the strings,
-which :func:`contact_time` integrates. This covers half pedals, late pedals and quick changes.
+The damping of a sound depends on the time and the pressure of its damper on the strings, which
+:func:`contact_time` integrates. This models half pedals, late pedals and quick changes.
 """
 
 import json

@@ -34,9 +34,7 @@ class Voice:
     dynamic_db: float = 35.0  # gain between velocity 10 and 100, by its logarithm
     balance: float = 0.5  # how much of recorded differences in loudness is kept, 0 to 1
     release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
-    dampers: pianos.Dampers | None = (
-        None  # of a piano, whose notes end by them and not by ``release_s``
-    )
+    dampers: pianos.Dampers | None = None  # for pianos, in place of ``release_s``
     detune_cents: float = 2.0  # standard deviation of each note's tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
@@ -176,7 +174,7 @@ def _play(
     rising = np.sin(np.linspace(0, np.pi / 2, transition, dtype=np.float32))
     for i in range(count):
         n = int(total[i])
-        skip = max(0, -int(first[i]))  # of an attack that begins before the excerpt
+        skip = max(0, -int(first[i]))  # samples of the attack before the excerpt
         if n <= skip:
             continue
         position = ramp[:n] * step[i]

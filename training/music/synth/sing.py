@@ -18,7 +18,7 @@ from training.music.synth.render import REFERENCE_VELOCITY, Rendered
 from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 
 VOICE = INSTRUMENTS.index("voice")
-CHORD_S = 0.03  # of notes that begin within this time of each other, the highest is sung
+CHORD_S = 0.03  # maximum distance of the onsets of a chord, whose highest note is sung
 SHORTEST_S = 0.09  # shorter notes are left out
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
 """Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
@@ -95,7 +95,7 @@ def random_melody(seconds: float, rng: Rng) -> Notes:
 def sing(
     notes: Notes, singer: Singer, habits: Habits, seconds: float, tuning_cents: float, rng: Rng
 ) -> Rendered:
-    """The melody (:func:`line`) as audio of ``seconds`` with the notes as they are heard."""
+    """Render the melody (:func:`line`) as audio of ``seconds``, with the notes as they sound."""
     notes = notes.where((notes.onset >= 0.02) & (notes.onset < seconds - SHORTEST_S))
     notes = notes.ending(np.minimum(notes.offset, seconds))
     out = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
@@ -110,7 +110,7 @@ def sing(
 
 
 class _Frames:
-    """What is sung in each frame: which frame of the recordings, as which note, how loud."""
+    """Plan of a melody by frame: source frame in the recordings, note and gain."""
 
     def __init__(self, count: int) -> None:
         self.source = np.full(count, -1.0)  # -1 where nothing sounds
@@ -122,7 +122,7 @@ class _Frames:
         """First frame of each note, the frame after its last, and whether it slides in."""
 
     def write(self, notes: Notes, singer: Singer, habits: Habits, rng: Rng) -> Notes:
-        """Places the syllables; returns the notes as they are heard."""
+        """Place the syllables. Return the notes as they sound."""
         first = np.rint(notes.onset * FRAMES_S).astype(int)
         last = np.minimum(np.rint(notes.offset * FRAMES_S).astype(int), len(self.source))
         gain_db = 30 * np.log10(notes.velocity / REFERENCE_VELOCITY)
@@ -207,7 +207,7 @@ class _Frames:
     def synthesised(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
         """Resonances move with the rate at which audio is read: frames are spaced, and the pitch is
         lowered, to cancel its other effects."""
-        import pyworld  # which warns as it is imported
+        import pyworld  # its import prints a warning
 
         size, sounding = habits.size, self.source >= 0
         place = np.clip(self.source, 0, len(singer.envelope) - 1)

@@ -43,7 +43,7 @@ class Syllable:
     vowel: int
     release: int
     end: int
-    level_db: float  # of its loudest frame
+    level_db: float  # level of the loudest frame
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def load_singer(
 
 def analysed(file: Path) -> dict[str, NDArray]:
     """f0 in Hz (0 where unvoiced), level in dB, coded envelope and aperiodicity, by frame."""
-    import pyworld  # which warns as it is imported
+    import pyworld  # its import prints a warning
 
     audio, rate = read_audio(file)
     samples = soxr.resample(np.asarray(audio, np.float64), rate, RATE)

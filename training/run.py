@@ -44,6 +44,13 @@ PROG = "python -m training.run"
 # Fields that a resumed run cannot change: they define the task and the shapes of the weights.
 FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
 
+# What the preset `minute` reaches: the figure to look at, its value by chance and in one run.
+MINUTE_FIGURES = {
+    "addition": ("accuracy", 0.5, 0.997),
+    "lambada": ("accuracy", 0.056, 1.0),
+    "musicnet": ("ap_100ms", 0.014, 0.995),
+}
+
 # The options of _parser by whether the task is algorithmic; tyro suggests among the others.
 OWN_OPTIONS = {
     True: ("--preset", "--task", "--out", "--resume"),
@@ -177,6 +184,10 @@ def _command(run: Run) -> str:
     return next(name for name, kind in COMMANDS.items() if isinstance(run, kind))
 
 
+def _task_name(run: Run) -> str:
+    return run.algorithmic.task if isinstance(run, AlgorithmicRun) else _command(run)
+
+
 def train(run: Run) -> dict[str, float]:
     """Start or resume training in the run's folder. Return the metrics of the last validation.
     Raises FileNotFoundError for missing data. Raises WeightsError if the folder already holds a
@@ -198,11 +209,10 @@ def train(run: Run) -> dict[str, float]:
     if run.resume:
         trainer.resume()
     write_run(run)
-    name = run.algorithmic.task if isinstance(run, AlgorithmicRun) else _command(run)
     parameters = sum(p.numel() for p in task.network.parameters() if p.requires_grad)
     logger.info(
         "%s, preset %s: %s parameters on %s in %s; data: %s; %s; %d steps done; writes to %s",
-        *(name, run.preset, f"{parameters:,}", trainer.device),
+        *(_task_name(run), run.preset, f"{parameters:,}", trainer.device),
         "bfloat16" if trainer.bfloat16 else "float32",
         ", ".join(map(str, reads.values())) or "synthetic",
         f"{run.loop.minutes:g} minutes" if run.loop.minutes else f"{run.loop.steps:,} steps",
@@ -226,6 +236,9 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
         return INTERRUPTED
     if metrics:  # unless it was interrupted
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+        if run.preset == DEFAULT_PRESET and _task_name(run) in MINUTE_FIGURES:
+            figure, chance, usual = MINUTE_FIGURES[_task_name(run)]
+            print(f"{figure}: {chance:.3f} by chance, {usual:.3f} after a whole run of this preset")
         print(f"{run.out} holds the weights, best.safetensors and last.safetensors")
     return 0
 

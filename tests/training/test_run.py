@@ -25,7 +25,9 @@ def test_a_run_from_the_command_line_leaves_a_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*TINY, "--out", str(tmp_path / "a")]) == 0
-    assert "accuracy_8" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "accuracy_8" in printed
+    assert "accuracy: 0.500 by chance" in printed
     assert load_symbol_network(tmp_path / "a" / "best.safetensors").config.rse.maps == 4
     card = json.loads((tmp_path / "a" / "best.json").read_text())
     assert card["name"] == "addition"

@@ -76,7 +76,7 @@ export class Microphone extends EventTarget {
     this.#node.connect(this.#gain).connect(this.#worklet).connect(this.#context.destination);
   }
 
-  /** What the browser does to the sound although it was told not to, in words; "" if nothing. */
+  /** A message about processing that the browser applies although it should not; "" if none. */
   get processing() {
     const settings = this.#stream?.getAudioTracks()[0]?.getSettings() ?? {};
     const names = Object.keys(HELPERS).filter((name) => settings[name]);

@@ -13,7 +13,7 @@ const WAV_HZ = 48_000; // of recordings that are no WAV
 const MAX_KEPT_S = 2 * 3600; // 0.7 GB at 48 kHz
 const MAX_DECODED_S = 20 * 60; // of a file: decoded it takes 0.4 MB a second
 
-/** What a microphone heard: 16-bit mono PCM. */
+/** The sound of a live take: 16-bit mono PCM. */
 export class LiveRecording {
   #blobs = [];
   #fresh = []; // ArrayBuffers not yet folded into a blob

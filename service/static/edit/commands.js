@@ -109,10 +109,10 @@ export const restore = (notes, heard, beats) => ({
 /** @returns {Command} */
 export const changeBeats = (label, before, after) => ({ label, pairs: [], beats: [before, after] });
 
-/** Whether a command changes anything. */
+/** True if a command changes anything. */
 export const changes = ({ pairs, beats }) => pairs.length > 0 || Boolean(beats);
 
-/** What was done, and what was undone and can be done again; there is no limit. */
+/** Commands that were run, and commands that were undone and can be run again. Unlimited. */
 export class History {
   done = [];
   undone = [];

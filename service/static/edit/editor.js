@@ -49,7 +49,7 @@ export class Editor {
     return store.get("take");
   }
 
-  /** Those that can be edited: what the filter shows. */
+  /** Notes that can be edited: the filter shows them. */
   get notes() {
     return this.#filter.notesOf(this.#take);
   }

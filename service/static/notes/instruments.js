@@ -1,4 +1,4 @@
-/** How the page names and colours instruments; a take has their General MIDI programs. */
+/** Labels and colours of instruments. A take has their General MIDI programs. */
 
 const HUES = {
   piano: 255, "electric piano": 240, harpsichord: 225, organ: 305, plucked: 180,
@@ -21,7 +21,7 @@ export const instrumentOf = (label) =>
 export const colourOf = (instrument, lightness) =>
   `oklch(${lightness} 0.15 ${HUES[instrument] ?? UNKNOWN_HUE})`;
 
-/** Of a note whose colour is its instrument: loudness, never so faint that it cannot be seen. */
+/** Opacity of a note whose colour is its instrument, from its velocity; high enough to be seen. */
 export const loudness = (velocity) => 0.3 + 0.7 * force(velocity);
 
 /** 0 to 1 within the velocities that players seldom leave: colours and opacity are spent there. */

@@ -25,7 +25,7 @@ export class NoteFilter extends EventTarget {
     return this.#solo.has(instrument);
   }
 
-  /** Whether notes of the instrument count at all. */
+  /** True if notes of the instrument pass. */
   hears(instrument) {
     return this.#solo.size ? this.#solo.has(instrument) : !this.#muted.has(instrument);
   }

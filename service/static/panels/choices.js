@@ -1,4 +1,4 @@
-/** What is chosen for the next take: fast or accurate notes, instruments that may play, bends. */
+/** Options of the next take: fast or accurate notes, instruments that may play, bends. */
 
 import { labelOf } from "../notes/instruments.js";
 import { $ } from "../page.js";
@@ -79,7 +79,7 @@ export class RequestOptions {
   }
 }
 
-/** None if the server wants a key first. */
+/** Return the instruments of the server; none if it requires a key first. */
 async function fetchInstruments() {
   const response = await fetch(new URL("info", document.baseURI), { headers: authorization() });
   if (!response.ok) return [];

@@ -159,7 +159,7 @@ export class Painter {
     }
   }
 
-  /** What is looped: everything else is shaded. */
+  /** Mark the passage that is looped; shade everything else. */
   #passage({ width, height, keys, x }, { start, end }) {
     const context = this.#context;
     const [left, right] = [start, end].map((time) => Math.max(keys, Math.min(width, x(time))));

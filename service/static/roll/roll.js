@@ -119,7 +119,7 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
-  /** What is looped, or null. */
+  /** The passage that is looped, or null. */
   set passage(passage) {
     this.#passage = passage;
     this.redraw();
@@ -135,7 +135,7 @@ export class Roll extends EventTarget {
     return this.#painter.keysWidth;
   }
 
-  /** Where a pointer is: pixels, the time and the pitch there, and the seconds of a pixel. */
+  /** Return the pixels, time and pitch at a pointer, and the seconds of a pixel. */
   pointAt({ clientX, clientY }, { start, span, low, high } = this.view) {
     const box = this.#canvas.getBoundingClientRect();
     const [x, y] = [clientX - box.left, clientY - box.top];

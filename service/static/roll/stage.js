@@ -65,7 +65,7 @@ export class Stage {
     $("empty").hidden = false;
   }
 
-  /** What may be pressed: of a take that still grows, only what looks at it. */
+  /** Enable the controls that apply; of a take that still grows, those that only view it. */
   enable({ busy, following }) {
     const { take } = this;
     $("play").disabled = $("loop").disabled = busy || !take.notes.length;

@@ -1,4 +1,4 @@
-/** What shows a take: draws it soon after it changes, once for all changes of a moment. */
+/** A view of a take. It draws soon after the take changes, once for all changes of a moment. */
 export class TakeView {
   #draw;
   #waitMs;

@@ -53,7 +53,7 @@ export class LiveTake extends EventTarget {
     return this.#socket ? this.#socket.lostSamples / this.#take.recording.rate : 0;
   }
 
-  /** Whether sound was recorded that no server took. */
+  /** True if sound was recorded and no server received it. */
   get untranscribed() {
     return this.#socket.sessions === 0 && this.#captured >= LEAST_S;
   }
@@ -192,7 +192,7 @@ export class LiveTake extends EventTarget {
     on("end", ({ done, words }) => this.#finish(done, words));
   }
 
-  /** What is played elsewhere keeps silent while the notes come too late. */
+  /** Silence MIDI out while the notes come too late. */
   #judgeLateness() {
     const tooLate = this.lag > TOO_LATE_S;
     if (tooLate === this.#tooLate) return;

@@ -1,8 +1,8 @@
 /** Pauses before another attempt at a server that is away, starting or full. */
 
-const POLL_S = 2;
+const POLL_S = 2; // between two requests
 
-/** Whether the server is there and has a free slot for a session. */
+/** Return true if the server responds and has a free slot for a session. */
 async function isFree() {
   const response = await fetch(new URL("readyz", document.baseURI)).catch(() => null);
   if (!response?.ok) return false;

@@ -111,7 +111,7 @@ class Tab:
 
     @property
     def view(self) -> dict[str, float]:
-        """What the roll shows, or glides to: `start` and `span` in seconds, `low` and `high`."""
+        """The view of the roll, or the one it glides to: `start`, `span` (s), `low`, `high`."""
         shown: dict[str, float] = self.page.evaluate(
             "async () => (await import('./app.js')).stage.roll.view"
         )
@@ -176,7 +176,7 @@ class Tab:
         slider.fill(f"{value:g}")
 
     def run(self, script: str, argument: Any = None) -> Any:
-        """What an async function gives that may import the page's modules."""
+        """The result of an async function, which may import the modules of the page."""
         return self.page.evaluate(script, argument)
 
     def until(self, script: str) -> None:

@@ -18,7 +18,7 @@ def notes(tab: Tab) -> list[dict[str, float]]:
 
 
 def point(tab: Tab, seconds: float, pitch: float) -> tuple[float, float]:
-    """Where a time and the middle of a pitch are on the screen, once the roll has come to rest."""
+    """The screen position of a time and the middle of a pitch, once the roll is at rest."""
     tab.page.wait_for_timeout(500)
     x, y = tab.run(
         """async ([seconds, pitch]) => {

@@ -1,4 +1,4 @@
-"""A piece with twenty wrong notes is put right by hand; its files are those of the piece."""
+"""A piece with twenty wrong notes is mended by hand. Its files equal those of the right piece."""
 
 import json
 import re

@@ -6,7 +6,7 @@ from tests.service.page.browser import Tab
 
 
 def sent(bench: Tab, script: str) -> list[Any]:
-    """What a script's `out` sends to a port: [message, ms from the beginning, or 0: at once]."""
+    """The messages that a script's `out` sends to a port: [message, ms from the start or 0]."""
     messages: list[Any] = bench.run(
         f"""async () => {{
           const sent = [];

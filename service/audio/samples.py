@@ -9,7 +9,7 @@ BLOCK_SAMPLES = 1 << 14  # per channel
 
 
 class SampleArray:
-    """What ``service.audio.container.Container`` gives of a file.
+    """Samples with the interface of ``service.audio.container.Container``.
 
     Attributes:
         rate_hz: sample rate.

@@ -110,7 +110,7 @@ class GraphRunner:
         torch.stack(list(rows), out=bucket.inputs[: len(rows)])
         bucket.replay()
         if self._device.type == "cuda":
-            torch.cuda.current_stream().synchronize()  # of this worker thread alone
+            torch.cuda.current_stream().synchronize()  # each worker thread has its own stream
         return bucket.outputs[: len(rows)].numpy().copy()
 
     def warm_up(self) -> None:

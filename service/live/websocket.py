@@ -47,8 +47,8 @@ router = APIRouter()
 MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, after the first 10 s
 # Minimum pace, so that a ping waits for at most 20 s behind the 4 MB that may be in flight.
 MIN_READ_BYTES_PER_S = 256_000
-SEND_TIMEOUT_S = 10.0  # for a message that the client does not read
-MAX_KEEPALIVE_S = 600.0  # without audio
+SEND_TIMEOUT_S = 10.0  # maximum time for sending a message that the client does not read
+MAX_KEEPALIVE_S = 600.0  # maximum time without audio
 CLOSE_TIMEOUT_S = 1.0  # for a client to accept the close frame
 GHOST_IDLE_S = 1.0  # without a message: the connection may be dead (see may_resume_ghost)
 GHOST_START_S = 5.0  # for the `start` of such a socket
@@ -56,7 +56,7 @@ MAX_GHOST_SOCKETS = 8  # at one time
 
 
 class State(Enum):
-    """What ends a session that receives nothing."""
+    """State of the reader, on which the idle timeout depends."""
 
     READING = auto()  # the client must send
     PAUSED = auto()  # the service does not read: the client cannot be idle
@@ -112,7 +112,7 @@ class Connection:
         self._settings = state.settings
         self._loop = asyncio.get_running_loop()
         self._deadline_s = self._loop.time() + state.settings.max_session_s
-        self._message_s = self._audio_s = self._loop.time()  # of the last of each
+        self._message_s = self._audio_s = self._loop.time()  # times of the latest of each
         self._state = State.READING
         self._session: SessionProxy | None = None
 

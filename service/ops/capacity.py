@@ -29,7 +29,7 @@ WARM_UP_FACTOR = 1.3
 MEMORY_WINDOWS = 500
 """Number of windows over which the cost is averaged: 23 s of one default session."""
 
-_ROUNDING = 1e-6  # of sums of sizes
+_ROUNDING = 1e-6  # tolerance of sums of sizes
 
 
 class AdmissionControl:
@@ -37,7 +37,7 @@ class AdmissionControl:
 
     def __init__(self, total: float) -> None:
         self._total = total
-        self.used = 0.0  # of the total
+        self.used = 0.0  # sum of the reserved sizes
         self._clients: Counter[str] = Counter()
 
     @property

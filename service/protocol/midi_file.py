@@ -155,7 +155,7 @@ def midi_file(
     programs: Mapping[str, int],
     tempo: Tempo = DEFAULT_TEMPO,
 ) -> bytes:
-    """A file of type 1: a track of the tempo, then one for each instrument, with its name, its
+    """Return a file of type 1: a tempo track, then one track per instrument, with its name, its
     program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
     one track without a name for notes without an instrument. Notes that bend have channels of their
     own (MPE). Every note lasts a tick, as readers drop those that do not.

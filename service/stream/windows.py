@@ -97,17 +97,16 @@ class WindowSchedule:
 
 @dataclass(frozen=True, slots=True)
 class PendingWindows:
-    """Windows of a stream whose samples have arrived, to be computed and heard in order.
+    """Consecutive windows of a stream whose samples have arrived, but are not computed yet.
 
     Attributes:
-        samples: of all the windows, which overlap; never written to.
-        windows: how many are to be heard.
-        new_hops: hops from each window to the next, and from the stream's last to the first.
-        positions: of the network's FRAMES, those to be read.
-        preroll: further windows before them, which only prepare a network that has not seen what
-            came before.
-        shifts: of each window, the preroll included, the bins by which the filterbank is
-            read higher (``model.transcriber.FeatureStream``); empty: none is.
+        samples: samples of all windows, which overlap. Read-only.
+        windows: number of windows, without the pre-roll.
+        new_hops: hops between windows, and between the stream's previous window and the first.
+        positions: positions that are used, among the network's FRAMES.
+        preroll: number of earlier windows, computed only to restore streaming state.
+        shifts: for each window, including the pre-roll, the number of bins by which the filters
+            are higher (``model.transcriber.FeatureStream``). Empty means 0 for all.
     """
 
     samples: NDArray[np.float32]
@@ -166,13 +165,13 @@ class InferenceEngine(Protocol):
 def complete_windows(
     options: StreamOptions, audio: AudioFormat, config: ModelConfig
 ) -> Callable[[int], int]:
-    """How many windows of a stream so many of its samples complete."""
+    """Return a function that maps a number of samples to the number of windows they complete."""
     schedule = WindowSchedule.of(options, config)
     ratio = RateRatio.of(audio.sample_rate_hz, config.sample_rate)
     return lambda samples: schedule.complete(ratio.outputs(samples))
 
 
 def common_positions(config: ModelConfig) -> list[slice]:
-    """Positions read for streams with default options."""
+    """Return the positions that streams with default options use."""
     options = (StreamOptions(), FILE_OPTIONS)
     return [WindowSchedule.of(choice, config).positions for choice in options]

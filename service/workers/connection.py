@@ -38,7 +38,7 @@ MAX_LOAD_S = 600.0
 """Maximum time for loading the model, which may be compiled for a GPU."""
 MAX_MISSED_PINGS = 8
 """Minimum number of heartbeats without a reply before a worker is unresponsive."""
-_MAX_OUTPUTS = 256  # that a slow client has not read
+_MAX_OUTPUTS = 256  # maximum number of outputs that a slow client has not read
 _MAX_FLUSHES = 64  # of a session that are not acknowledged
 
 WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint"

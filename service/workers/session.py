@@ -42,7 +42,7 @@ from service.workers.messages import OpenSession, SessionOutput
 PROGRESS_S = 0.5  # between `progress` messages, in addition to those that follow notes
 
 LOWEST_PITCH = 21
-PIANO_PITCHES = 88  # of a piano: A0 to C8
+PIANO_PITCHES = 88  # A0 to C8
 _FULL = 255  # the byte of probability 1
 
 

@@ -57,7 +57,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
 
 
 def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
-    """The format of float samples; 44100.0 and numpy's numbers are whole numbers too.
+    """Return the format of float samples. The rate may be 44100.0 or a number of numpy.
 
     Raises ProtocolError, a ValueError.
     """
@@ -66,7 +66,7 @@ def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
 
 
 def names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Of instruments, in a sequence or in one str with commas between."""
+    """Return the names of instruments, given as a sequence or as one comma-separated string."""
     given = instruments or ()
     return tuple(map(str.strip, given.split(","))) if isinstance(given, str) else tuple(given)
 

@@ -120,7 +120,7 @@ def targets(inputs: Mapping[Path, Path], output: str | None) -> dict[Path, Path]
 
 
 def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:
-    """song.wav -> song.mid; if song.mp3 lies beside it, song.wav.mid and song.mp3.mid."""
+    """Name results: song.wav -> song.mid, or song.wav.mid if there is also a song.mp3."""
 
     def short(place: Path) -> Path:
         is_ending = place.suffix.lower() in SUFFIXES

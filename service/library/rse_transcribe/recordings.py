@@ -246,7 +246,8 @@ def transcribe(
 
 
 def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
-    """Of a recording; hidden unless standard error is a terminal or a notebook."""
+    """Return the progress bar of a recording. It is hidden unless standard error is a terminal or a
+    notebook."""
     name = getattr(recording, "name", None)  # without a path a number, or missing
     terminal = sys.stderr is not None and sys.stderr.isatty()  # a windowed program has none
     shown = wanted and (terminal or "ipykernel" in sys.modules)

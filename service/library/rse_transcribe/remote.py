@@ -43,9 +43,9 @@ def transcribe(
     options: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> Transcription:
-    """Send a recording and gather its notes. Its frame probabilities stay with the service.
+    """Send a recording to a service and return its notes, without frame probabilities.
 
-    A service that is busy is asked again, as late as it says.
+    If the service is busy, wait for the time in `Retry-After` and send the recording again.
 
     Args:
         url: any address of the service; ``$RSE_KEY`` is its API key.
@@ -80,7 +80,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
                 started = message
             case "note_on":
                 score.add([NoteEvent("note_on", **message)])
-            case "note_off" | "note_update" as kind:  # which have less than the note_on
+            case "note_off" | "note_update" as kind:  # these have fewer fields than note_on
                 (on,) = (n for n in score.sounding if n.note_id == message["note_id"])
                 score.add([replace(on, kind=kind, **message)])
             case "note_bend":

@@ -204,6 +204,7 @@ def test_the_factor_is_chosen_on_the_own_recordings_unless_others_lose(
     monkeypatch.setattr(choose, "FACTORS", (0.0, 0.25, 0.5, 0.75, 1.0))
     gains = {0.0: 0.3, 0.25: 0.5, 0.5: 0.598, 0.75: 0.6, 1.0: 0.7}
     losses = {0.0: 0.8, 0.25: 0.8, 0.5: 0.797, 0.75: 0.797, 1.0: 0.7}
+    voices = dict.fromkeys(gains, 0.5)
 
     class Scored:
         def __init__(self, value: float) -> None:
@@ -216,11 +217,18 @@ def test_the_factor_is_chosen_on_the_own_recordings_unless_others_lose(
     monkeypatch.setattr(
         choose,
         "predict_passages",
-        lambda factor, _: {OWN: [Scored(gains[factor])], "piano": [Scored(losses[factor])]},
+        lambda factor, _: {
+            OWN: [Scored(gains[factor])],
+            "piano": [Scored(losses[factor])],
+            "voice": [Scored(voices[factor])],
+        },
     )
     factor, table = choose.choose_factor(first, second, {})
     assert factor == 0.5  # .75 gains next to nothing more, and with 1 the piano loses too much
-    assert table[1.0] == {OWN: 0.7, "piano": 0.7}
+    assert table[1.0] == {OWN: 0.7, "piano": 0.7, "voice": 0.5}
+    losses |= {0.5: 0.83, 0.75: 0.83}
+    voices |= {0.5: 0.47, 0.75: 0.47}
+    assert choose.choose_factor(first, second, {})[0] == 0.25  # the mean hides what voices lose
 
 
 def test_figures_leave_out_what_a_cut_hides() -> None:

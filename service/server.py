@@ -14,10 +14,11 @@ import threading
 from contextvars import Context
 from time import monotonic
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn._types import ASGISendEvent
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -31,6 +32,12 @@ UNREAD_MS = 30_000
 """Time after which the system drops a connection whose client does not read."""
 RECEIVE_BUFFER_BYTES = 128 * 1024
 """Receive buffer of a socket: small, so that a ping behind the audio is answered within 20 s."""
+
+
+PARSED_BYTES = 4096
+"""Maximum number of bytes of a websocket that are parsed before other connections are served."""
+MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
+"""Websocket frames of a connection, after those of FRAMES_BURST_S."""
 
 
 class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -54,11 +61,56 @@ class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """Websocket protocol that does not log an error for each handshake rejected with a status."""
+    """Websocket protocol that does not log an error for each handshake rejected with a status.
+
+    Parses little at a time, and at most MAX_FRAMES_PER_S after a burst: a client that sends small
+    frames without end, such as pings, would otherwise occupy the event loop.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._unparsed = b""
+        self._frames_done_s = 0.0  # when the frames so far are done at MAX_FRAMES_PER_S
+        self._parsing: asyncio.TimerHandle | None = None
 
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)
         self.handshake_complete |= self.close_sent
+
+    async def receive(self) -> ASGIReceiveEvent:
+        message = await super().receive()
+        if self._parsing is not None:
+            self.transport.pause_reading()  # the base class may have resumed
+        return message
+
+    def data_received(self, data: bytes) -> None:
+        self._unparsed += data
+        if self._parsing is None:
+            self._parse()
+
+    def handle_events(self) -> None:
+        self._frames_done_s = max(self._frames_done_s, self.loop.time())
+        self._frames_done_s += len(self.conn.events) / MAX_FRAMES_PER_S
+        super().handle_events()
+
+    def _parse(self) -> None:
+        self._parsing = None
+        data, self._unparsed = self._unparsed[:PARSED_BYTES], self._unparsed[PARSED_BYTES:]
+        if data:
+            super().data_received(data)
+        if self.transport.is_closing():
+            return
+        wait_s = self._frames_done_s - self.loop.time() - FRAMES_BURST_S
+        if self._unparsed or wait_s > 0:
+            self.transport.pause_reading()
+            self._parsing = self.loop.call_later(max(0.0, wait_s), self._parse)
+        elif not self.read_paused:
+            self.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._parsing is not None:
+            self._parsing.cancel()
+        super().connection_lost(exc)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:

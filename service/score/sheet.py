@@ -81,6 +81,7 @@ def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) 
         steady: False if no beat was found: a line above the score says so.
     """
     m21 = load("music21")
+    title = "".join(filter(str.isprintable, title))  # XML has no control characters
     score = m21.stream.Score()
     score.metadata = m21.metadata.Metadata(title=title or "Transcription", composer="")
     bars = bars_of(parts, beats)

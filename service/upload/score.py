@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from anyio import to_process
@@ -33,6 +34,7 @@ router = APIRouter()
 _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20
+MIN_PITCH = 12  # C0, 16 Hz: names of lower octaves are not those of music21
 RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
 
 
@@ -47,7 +49,7 @@ class ScoreNote(BaseModel):
 
     onset_s: float = Field(ge=0, le=86_400)
     offset_s: float = Field(ge=0, le=86_400)
-    pitch: int = Field(ge=0, le=127)
+    pitch: int = Field(ge=MIN_PITCH, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
     instrument: Annotated[str | None, AfterValidator(_known_instrument)] = None
 
@@ -59,12 +61,21 @@ class ScorePress(BaseModel):
     offset_s: float = Field(ge=0, le=86_400)
 
 
+def _in_order(beats: list[LiveBeat]) -> list[LiveBeat]:
+    if any(a.time_s >= b.time_s for a, b in pairwise(beats)):
+        raise ValueError("the times of the beats must increase")
+    return beats
+
+
+Beats = Annotated[list[LiveBeat], Field(max_length=MAX_NOTES), AfterValidator(_in_order)]
+
+
 class ScoreRequest(BeatHints):
     """Notes, pedal presses and the user's beat hints. ``beats``, if any, are used unchanged."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
     pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES)
-    beats: list[LiveBeat] | None = Field(default=None, max_length=MAX_NOTES)
+    beats: Beats | None = None
     title: str = Field(default="", max_length=200)
 
 

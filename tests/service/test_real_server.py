@@ -75,6 +75,27 @@ async def test_a_ping_behind_audio_that_waits_is_answered_in_time(server: Runnin
         socket.transport.abort()
 
 
+async def test_a_flood_of_pings_does_not_stop_other_clients(server: RunningServer) -> None:
+    pings = b"\x89\x80\0\0\0\0" * 10_000
+
+    async def flood() -> None:
+        async with reach(server, ping_interval=None) as socket:
+            while True:
+                if not socket.transport.get_write_buffer_size():
+                    socket.transport.write(pings)
+                await asyncio.sleep(0.01)
+
+    floods = [asyncio.create_task(flood()) for _ in range(3)]
+    try:
+        await asyncio.sleep(1)
+        async with asyncio.timeout(60):
+            await transcribes(server)
+    finally:
+        for task in floods:
+            task.cancel()
+        await asyncio.gather(*floods, return_exceptions=True)
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="Windows has no SIGSTOP")
 async def test_pings_are_answered_while_the_server_is_behind(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_WORKERS="2", RSE_HANG_TIMEOUT_S="600")

@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from xml.etree import ElementTree
 
 import httpx
 import numpy as np
@@ -39,12 +40,21 @@ def test_an_engraved_score_with_its_beats(client: TestClient) -> None:
     assert [b["time_s"] for b in kept["beats"]] == [b["time_s"] for b in said]
 
 
+BEAT = {"time_s": 1.0, "place": 0, "beats_per_bar": 4}
+
+
 @pytest.mark.parametrize(("form", "begins"), [("musicxml", b"<?xml"), ("pdf", b"%PDF")])
 def test_files(client: TestClient, form: str, begins: bytes) -> None:
     answer = client.post(f"/score?form={form}", json={"notes": NOTES, "title": "A: B"})
     assert answer.status_code == 200
     assert answer.content.startswith(begins)
     assert answer.headers["Content-Disposition"].endswith(f".{form}")
+
+
+def test_control_characters_of_a_title_are_left_out(client: TestClient) -> None:
+    body = {"notes": NOTES, "title": "A\x00\x0b<&>\ufffe B"}
+    answer = client.post("/score", params={"form": "musicxml"}, json=body)
+    assert ElementTree.fromstring(answer.content).findtext("movement-title") == "A<&> B"
 
 
 def test_an_upload_answers_with_a_score(client: TestClient) -> None:
@@ -61,6 +71,8 @@ def test_an_upload_answers_with_a_score(client: TestClient) -> None:
         ({"notes": NOTES, "bpm": 5}, "bpm"),
         ({"notes": NOTES * 2000}, "4 MiB"),
         ({"notes": [NOTES[0] | {"instrument": "kazoo"}]}, "unknown instrument"),
+        ({"notes": [NOTES[0] | {"pitch": 1}]}, "notes.0.pitch"),
+        ({"notes": NOTES, "beats": [BEAT, BEAT]}, "the times of the beats must increase"),
     ],
 )
 def test_bad_notes_are_refused(client: TestClient, body: dict[str, object], words: str) -> None:

@@ -1,9 +1,8 @@
 """A performance as a score, in the forms that people keep.
 
-verovio engraves MusicXML as SVG, and cairosvg makes a PDF of the pages.
+verovio engraves MusicXML as SVG, and typst makes a PDF of the pages.
 """
 
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -31,6 +30,7 @@ _OPTIONS = {
     "breaks": "auto",
     "justifyVertically": True,
     "svgViewBox": True,
+    "svgFormatRaw": True,  # line breaks between elements would be spaces of a title
 }
 _ENDLESS = 60_000
 
@@ -119,14 +119,12 @@ class ScoreDocument:
 
     def pdf(self) -> bytes:
         """A PDF file of A4 pages."""
-        cairosvg, pypdf = sheet.load("cairosvg"), sheet.load("pypdf")
-        width, height = (mm / 25.4 * 96 for mm in _A4_MM)  # in pixels
-        writer, file = pypdf.PdfWriter(), io.BytesIO()
-        for page in self.svg():
-            one = cairosvg.svg2pdf(page.encode(), output_width=width, output_height=height)
-            writer.append(io.BytesIO(one))
-        writer.write(file)
-        return file.getvalue()
+        pages = {f"{number}.svg": page.encode() for number, page in enumerate(self.svg())}
+        images = "".join(f'#image("{name}", width: 100%)\n' for name in pages)
+        width, height = _A4_MM
+        head = f"#set page(width: {width}mm, height: {height}mm, margin: 0mm)\n"
+        files = {"main.typ": (head + images).encode(), **pages}
+        return bytes(sheet.load("typst").compile(files, ignore_system_fonts=True))
 
     def save(self, path: Path) -> None:
         """Write ``.musicxml`` or ``.pdf``. Raises OSError."""

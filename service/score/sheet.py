@@ -61,8 +61,6 @@ def load(name: str) -> Any:
     except ImportError as missing:
         words = f"a score needs {missing.name}: pip install 'rse-transcribe[score]'"
         raise ScoreExtraMissing(words) from missing
-    except OSError as missing:  # a library of the system
-        raise ScoreExtraMissing(f"a PDF needs libcairo2: {missing}") from missing
 
 
 def bars_of(parts: Parts, beats: Beats) -> Bars:

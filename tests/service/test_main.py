@@ -40,6 +40,6 @@ def test_the_command_refuses_what_cannot_be(
 
 
 def test_starting_imports_neither_networks_nor_decoders() -> None:
-    heavy = "torch scipy av partitura music21 verovio cairosvg".split()
+    heavy = "torch scipy av partitura music21 verovio typst".split()
     code = f"import sys, service.__main__; print(*(sys.modules.keys() & {heavy!r}))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []

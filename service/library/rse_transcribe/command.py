@@ -157,7 +157,7 @@ def _check_libraries(endings: set[str]) -> None:
     if not endings.isdisjoint(SCORES):
         from service.score.sheet import load
 
-        for library in ("music21", *["verovio", "cairosvg"] * (".pdf" in endings)):
+        for library in ("music21", *["verovio", "typst"] * (".pdf" in endings)):
             load(library)
 
 

@@ -122,7 +122,8 @@ class ScoreDocument:
         pages = {f"{number}.svg": page.encode() for number, page in enumerate(self.svg())}
         images = "".join(f'#image("{name}", width: 100%)\n' for name in pages)
         width, height = _A4_MM
-        head = f"#set page(width: {width}mm, height: {height}mm, margin: 0mm)\n"
+        head = "#set document(date: none)\n"  # the same notes give the same file
+        head += f"#set page(width: {width}mm, height: {height}mm, margin: 0mm)\n"
         files = {"main.typ": (head + images).encode(), **pages}
         return bytes(sheet.load("typst").compile(files, ignore_system_fonts=True))
 

@@ -88,6 +88,7 @@ class WorkerPool:
         self._numbers = itertools.count(1)
         self._segments = SegmentQueue(self._workers)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._exits: set[asyncio.Task[None]] = set()  # wait for workers to exit
         self._running = False  # from `start` to `close`
         self.device = setup.device
 
@@ -136,7 +137,7 @@ class WorkerPool:
             task.cancel()
         for worker in list(self._workers):
             self._remove(worker)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._exits, return_exceptions=True)
         self._segments.close()
 
     @property
@@ -200,10 +201,17 @@ class WorkerPool:
         if self.observer is not None:
             self.observer.on_worker_exit()
         self._segments.on_worker_exit(worker)
-        self._spawn(self._replace(worker))
+        self._spawn(self._replace(worker, self._wait_closed(worker)))
 
-    async def _replace(self, worker: WorkerConnection) -> None:
-        await worker.wait_closed()
+    def _wait_closed(self, worker: WorkerConnection) -> asyncio.Task[None]:
+        """Start to wait for a worker's exit, which ``close`` awaits as well."""
+        task = asyncio.create_task(worker.wait_closed())
+        self._exits.add(task)
+        task.add_done_callback(self._exits.discard)
+        return task
+
+    async def _replace(self, worker: WorkerConnection, closed: asyncio.Task[None]) -> None:
+        await asyncio.shield(closed)
         pause_s = MIN_PAUSE_S
         while True:
             try:
@@ -219,7 +227,7 @@ class WorkerPool:
         if worker in self._workers:
             self._workers.remove(worker)
             worker.kill()
-            self._spawn(worker.wait_closed())
+            self._wait_closed(worker)
 
     async def _send_heartbeats(self) -> None:
         interval_s = min(self._hang_timeout_s / MAX_MISSED_PINGS, MAX_PING_INTERVAL_S)

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from service.engine.local import LocalEngine
 from service.protocol.client_messages import Resume
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError
-from service.workers.messages import WorkerConfig
+from service.workers.messages import BatchTiming, WorkerConfig
 from service.workers.pool import BackgroundPool, WorkerPool
 from service.workers.process import PROCESSES
 from tests.benchmarks.machine import family
@@ -43,6 +44,24 @@ async def running(workers: int, **options: Any) -> AsyncIterator[WorkerPool]:
         await pool.close()
 
 
+def worker_processes() -> list[int]:
+    """Process IDs of the workers; other children of this process are not killed."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family(os.getpid())[1:]}
+    return [pid for pid, command in commands.items() if b"service.workers.worker" in command]
+
+
+class Exits:
+    """Counts the workers that have exited."""
+
+    count = 0
+
+    def on_batch(self, timing: BatchTiming) -> None:
+        pass
+
+    def on_worker_exit(self) -> None:
+        self.count += 1
+
+
 async def perform(pool: WorkerPool, resume: Resume | None = None, kill: int = -1) -> list[Any]:
     """Return the messages of a session; before this chunk all workers are killed."""
     session = pool.open_session(replace(opening(RATE_HZ), resume=resume))
@@ -52,7 +71,7 @@ async def perform(pool: WorkerPool, resume: Resume | None = None, kill: int = -1
     for number, chunk in enumerate(chunks(PCM[start:], 3_001)):
         if number == kill:
             await until(lambda: any(m["type"] == "note_off" for m in messages))
-            for process in family(os.getpid())[1:]:
+            for process in worker_processes():
                 os.kill(process, signal.SIGKILL)
         session.send(chunk)
         await asyncio.sleep(0)
@@ -70,6 +89,7 @@ received: list[list[dict[str, Any]]] = []
 
 async def test_a_killed_worker_ends_its_session_and_another_resumes_it() -> None:
     async with running(2) as pool:
+        pool.observer = exits = Exits()
         expected = events(await perform(pool))
         assert [m["type"] for m in expected].count("note_on") > 5
         with pytest.raises(ProtocolError) as error:
@@ -79,7 +99,7 @@ async def test_a_killed_worker_ends_its_session_and_another_resumes_it() -> None
         last = max(n for n, m in enumerate(before) if "checkpoint" in m)
         known = events(before[last:])
         resume = Resume(**before[last]["checkpoint"], known_events=len(known))
-        await until(lambda: pool.is_ready)
+        await until(lambda: exits.count == 2 and pool.is_ready)
         after = await perform(pool, resume)
     assert [*events(before), *events(after)][:-1] == expected[:-1]
 

@@ -86,7 +86,7 @@ def tone(pitch: float, overtones: int = 1, level: float = 0.2) -> np.ndarray:
     return level * np.sum([np.sin(2 * np.pi * h * hz * time_s) / h for h in harmonics], axis=0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.integers(40, 90), st.floats(-45, 45), st.integers(1, 6), st.floats(0.003, 0.5))
 def test_a_tone_is_found_to_a_few_cents(
     pitch: int, off: float, overtones: int, level: float

@@ -106,7 +106,7 @@ def sounds(draw: st.DrawFn) -> NDArray[np.float32]:
     return np.concatenate(parts).astype(np.float32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(sounds(), st.lists(st.integers(0, 2_000), max_size=12), st.integers(0, 7_000))
 def test_neither_chunks_nor_a_new_start_change_a_bit(
     sound: NDArray[np.float32], cuts: list[int], needed: int

@@ -22,7 +22,7 @@ def resample(samples: NDArray[np.float32], rate_hz: int, chunks: list[int]) -> N
     return np.concatenate([*out, resampler.finish()])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     rate_hz=st.sampled_from([*RATES_HZ, 44_101]),
     count=st.integers(0, 60_000),

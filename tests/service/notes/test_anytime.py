@@ -73,7 +73,7 @@ def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
     return tracker, windows_of(probabilities[: len(heads)], tracker, clarity)
 
 
-@settings(max_examples=200)
+@settings(max_examples=30)
 @given(
     tracker_settings,
     st.integers(1, MAX_ANYTIME_BLOCK_FRAMES),
@@ -97,7 +97,7 @@ def test_the_laws_of_events_hold_for_windows_that_disagree(
     check_laws((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(wild_windows)
 def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
     tracker, windows = opened(wild)
@@ -110,7 +110,7 @@ def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
     check_laws(chain(*reported), tracker.settings, wild[0].shape[1])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(wild_windows, st.floats(0, 1), st.integers(0, 3))
 def test_another_tracker_goes_on_where_one_stopped(wild: Wild, part: float, further: int) -> None:
     windows = opened(wild)[1]

@@ -60,7 +60,7 @@ def performances(draw_from: st.DrawFn) -> Probabilities:
     return out
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(performances(), st.data())
 def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
     probabilities: Probabilities, data: st.DataObject
@@ -83,7 +83,7 @@ def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
     assert resumed.finish(frames) == whole.finish(frames)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(performances())
 def test_each_note_has_one_name_and_at_most_one_correction_while_it_sounds(
     probabilities: Probabilities,

@@ -115,7 +115,7 @@ def songs(draw: st.DrawFn) -> Probabilities:
     return out
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(songs(), st.integers(1, 40))
 def test_events_do_not_depend_on_the_size_of_blocks(song: Probabilities, size: int) -> None:
     frames, tracker = song.shape[1], singer()
@@ -125,7 +125,7 @@ def test_events_do_not_depend_on_the_size_of_blocks(song: Probabilities, size: i
     check_laws(events, SETTINGS, frames)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(songs(), st.floats(0, 1), st.integers(0, 3))
 def test_a_resumed_tracker_returns_the_same_events(
     song: Probabilities, part: float, further: int
@@ -135,7 +135,7 @@ def test_a_resumed_tracker_returns_the_same_events(
     same_when_resumed(singer, blocks, int(part * frames), further, frames)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(songs(), st.integers(0, 200))
 def test_events_are_decided_within_the_stated_delay(song: Probabilities, cut: int) -> None:
     cut = min(cut, song.shape[1])

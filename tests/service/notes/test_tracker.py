@@ -280,7 +280,7 @@ def opened(case: Case) -> NoteTracker:
     return NoteTracker(case[1], FRAME_S, ALL_HEADS)
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(cases, st.sampled_from([ALL_HEADS, HEADS, HEADS[:2]]))
 def test_the_laws_of_events(case: Case, heads: tuple[str, ...]) -> None:
     probabilities, chosen = case
@@ -290,13 +290,13 @@ def test_the_laws_of_events(case: Case, heads: tuple[str, ...]) -> None:
     assert begun_s == sorted(begun_s) or chosen.line
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(cases, st.lists(st.integers(0, 9), max_size=30))
 def test_events_do_not_depend_on_how_frames_are_pushed(case: Case, chunks: list[int]) -> None:
     assert track(case[0], case[1], ALL_HEADS, chunks) == hear(opened(case), case[0])
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(cases, st.floats(0, 1), st.integers(0, 3))
 def test_another_tracker_goes_on_where_one_stopped(case: Case, part: float, further: int) -> None:
     frames = case[0].shape[1]
@@ -304,7 +304,7 @@ def test_another_tracker_goes_on_where_one_stopped(case: Case, part: float, furt
     same_when_resumed(lambda: opened(case), blocks, int(part * frames), further, frames)
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(cases, st.integers(0, 120))
 def test_events_are_known_within_the_stated_delay(case: Case, cut: int) -> None:
     """Events neither wait for nor depend on frames beyond the delay of their kind."""
@@ -320,7 +320,7 @@ def test_events_are_known_within_the_stated_delay(case: Case, cut: int) -> None:
     assert kinds.count("note_on") == kinds.count("note_off")
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(lines(), line_settings)
 def test_a_line_has_one_note_at_a_time(drawn: Probabilities, chosen: TrackerSettings) -> None:
     drawn[0] = np.where(drawn[0] == drawn[0].max(axis=1, keepdims=True), drawn[0], 0)

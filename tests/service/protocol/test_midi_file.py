@@ -39,7 +39,7 @@ def performances(draw: st.DrawFn) -> list[Note]:
     return notes
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(performances())
 def test_readers_find_the_same_notes(notes: list[Note]) -> None:
     opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes)))

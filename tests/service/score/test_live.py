@@ -38,7 +38,7 @@ def test_beats_and_bars_of_a_tune() -> None:
     assert all((b - a) % 4 == 1 for a, b in zip(places, places[1:], strict=False))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.floats(0.01, END_S), max_size=12))
 def test_portions_make_no_difference(moments_s: list[float]) -> None:
     assert [beat for beat, _ in heard(TUNE, sorted(moments_s))] == AT_ONCE

@@ -65,7 +65,7 @@ def test_the_notes_of_a_melody_at_their_times(
         assert offset == pytest.approx(offset_s, abs=2.5 * FRAME_S)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_events_depend_on_the_audio_alone(
     listening_computer: LocalEngine, data: st.DataObject

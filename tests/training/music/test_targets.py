@@ -21,7 +21,7 @@ def as_notes(notes: NoteList) -> Notes:
     return notes_of(table[:, 0] / SAMPLE_RATE, table[:, :2].sum(1) / SAMPLE_RATE, *table[:, 2:].T)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(note_lists, st.integers(0, 12_000))
 def test_targets_are_those_of_their_definition(notes: NoteList, start: int) -> None:
     targets = segment_labels(as_notes(notes), SAMPLE_RATE, start)

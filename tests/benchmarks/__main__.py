@@ -19,10 +19,11 @@ PARTS: dict[str, tuple[Part, str]] = {
     "host": (streams.run_host, "what a stream costs a processor beside the model"),
     "gpu": (gpu.run, "batches and streams on a GPU"),
     "many": (streams.run_many, "the numbers of --streams at once"),
+    "bursts": (streams.run_bursts, "8 streams alone, and beside bursts of HTTP requests"),
     "load": (streams.run_load, "the sessions that are admitted, and more"),
     "live": (live.run, "one 48 kHz stream at the pace of a microphone"),
 }
-ALL = [name for name in PARTS if name not in ("many", "load", "live")]
+ALL = [name for name in PARTS if name not in ("many", "bursts", "load", "live")]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,8 +10,11 @@ import json
 import math
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ LATE_MS = 50.0
 MOST = 512
 HOST_STREAMS = 16
 CLIENT_STREAMS = 50  # of one client process
+BURST_STREAMS, BURST_CLIENTS, BURST_REQUESTS, BURST_PAUSE_S = 8, 16, 64, 1.0
 KINDS = {
     "block": StreamOptions(block_frames=8),
     "anytime": StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200.0),
@@ -136,6 +140,37 @@ def run_many(options: argparse.Namespace) -> dict[str, Any]:
             figures[f"{count} streams"] = trial
             print(f"{count} streams: {trial}", file=sys.stderr)
     return figures
+
+
+def run_bursts(options: argparse.Namespace) -> dict[str, Any]:
+    """Live streams alone, and beside bursts of HTTP requests: how late their events are. The
+    requests are for the page, probes, and scores with errors, from BURST_CLIENTS connections."""
+    seconds = 10.0 if options.quick else 30.0
+    with serving(*SERVICE, options.model, **limits(BURST_STREAMS)) as (server, folder):
+        music = folder / "music.wav"
+        write_music(music, seconds, options.audio)
+        alone = measured(server.url, music, BURST_STREAMS, seconds)
+        stop = threading.Event()
+        with ThreadPoolExecutor(BURST_CLIENTS) as clients:
+            bursts = [clients.submit(burst, server.url, stop) for _ in range(BURST_CLIENTS)]
+            beside = measured(server.url, music, BURST_STREAMS, seconds)
+            stop.set()
+        statuses = sum((one.result() for one in bursts), Counter[int]())
+    figures = {"requests_a_second": statuses.total() / seconds, "statuses": dict(statuses)}
+    return {"alone": alone, "beside bursts": beside, **figures}
+
+
+def burst(url: str, stop: threading.Event) -> Counter[int]:
+    """Send BURST_REQUESTS as fast as they are answered, pause, and repeat. Count the statuses."""
+    statuses: Counter[int] = Counter()
+    with httpx.Client(base_url=url, timeout=30.0) as client:
+        while not stop.is_set():
+            for number in range(BURST_REQUESTS):
+                path = ("/", "/healthz", "/readyz", "/info")[number % 4]
+                answer = client.get(path) if number % 8 else client.post("/score", json={})
+                statuses[answer.status_code] += 1
+            stop.wait(BURST_PAUSE_S)
+    return statuses
 
 
 def measured(

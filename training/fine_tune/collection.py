@@ -40,7 +40,7 @@ MAX_SHIFT_S = 2.0  # of the labels of a performance
 MIN_SHIFT_S = 0.04  # smaller shifts may be the detector's
 INEXACT_S = 0.008
 """Median distance of labels from detected onsets above which the labels are inexact. Measured: 3.5
-ms with labels of pickups, 10 to 29 ms with labels by hand."""
+ms with labels of pickups, 7 to 29 ms with labels by hand."""
 NEAR_S = 0.05  # distance from a label within which a detected onset supports it
 MIN_CONTRAST = 0.2
 """Minimum share of supported labels of a performance, above the share at wrong shifts."""

@@ -1,5 +1,6 @@
 """Ray Serve in processes of its own: where warnings are errors, Ray is not imported."""
 
+import hashlib
 import os
 import secrets
 import signal
@@ -18,6 +19,8 @@ from tests.service.servers import reserved_port, wait_for_answer
 
 PATIENCE_S = 280.0  # of a machine that does much else; a deployment takes seconds
 
+KEY = "a key of the tests"
+
 # Ray's own settings: it tells nobody of its use, needs no shared memory, kills nothing where
 # others use up the machine's memory, and gives a slow one time to start its processes.
 ENVIRONMENT = {
@@ -35,6 +38,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "RSE_MODEL": "live",
     "RSE_DEVICE": "cpu",
+    "RSE_ALLOWED_HOSTS": "127.0.0.1",
+    "RSE_KEYS": f"band:{hashlib.sha256(KEY.encode()).hexdigest()}",
     "RSE_MAX_SESSIONS": "4",
     "RSE_IDLE_TIMEOUT_S": "3600",
     "RSE_HANG_TIMEOUT_S": "600",
@@ -43,14 +48,14 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running one; its processes are the session of its driver."""
+    """A running one, below a path; its processes are the session of its driver."""
 
     port: int
     session: int
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}/music"
 
     def processes(self, of: bytes = b"") -> list[int]:
         """Ids of those whose command line has this."""

@@ -12,6 +12,7 @@ from service import cluster
 
 LOGICAL_CPUS = 4
 REPLICAS = 2
+PREFIX = "/music"
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 
 
@@ -28,7 +29,7 @@ def main(port: str, folder: str) -> None:
     deployment = cluster.Transcription.options(
         autoscaling_config=None, num_replicas=REPLICAS, health_check_timeout_s=300
     )
-    serve.run(deployment.bind())
+    serve.run(deployment.bind(), route_prefix=PREFIX)
     sys.stdin.read()
     ray.shutdown()
 

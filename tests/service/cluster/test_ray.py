@@ -24,12 +24,13 @@ from service.settings import Settings
 from tests.fakes import play
 from tests.paths import REPOSITORY
 from tests.service.apps import RATE_HZ, START, chunks, pcm16, perform, serving, sound_file
-from tests.service.cluster.conftest import PATIENCE_S, Cluster
+from tests.service.cluster.conftest import KEY, PATIENCE_S, Cluster
 
 CONFIG = REPOSITORY / "docker" / "serve.yaml"
 CHORDS = [(pitch, 0.5 * n, 0.5 * n + 0.45) for n in range(8) for pitch in (57, 64, 69)]
 SAMPLES = play(CHORDS, 4.1, RATE_HZ, 0.1)
 AUDIO = pcm16(SAMPLES)
+KEYED = {"Authorization": f"Bearer {KEY}"}
 PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 
 pytestmark = pytest.mark.timeout(900)  # of a machine that does much else; a minute of one that not
@@ -69,8 +70,8 @@ def test_the_config_file_is_one_of_serve_and_agrees_with_the_settings(
 def test_the_service_is_that_of_the_single_process(
     cluster: Cluster, expected: list[dict[str, Any]]
 ) -> None:
-    address = f"ws://127.0.0.1:{cluster.port}/ws/transcribe"
-    with connect(address, **PATIENT, compression=None) as socket:
+    address = f"ws{cluster.url.removeprefix('http')}/ws/transcribe"
+    with connect(address, **PATIENT, compression=None, additional_headers=KEYED) as socket:
         socket.send(json.dumps(START))
         for chunk in chunks(AUDIO, 882):
             socket.send(chunk)
@@ -79,6 +80,8 @@ def test_the_service_is_that_of_the_single_process(
     with httpx.Client(base_url=cluster.url, timeout=PATIENCE_S) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         assert client.get("/readyz").json()["max_sessions"] == 4
+        assert client.get("/info").status_code == 401
+        client.headers.update(KEYED)
         assert client.get("/info").json()["model"] == "live"
         assert "rse_sessions " in client.get("/metrics").text
         assert "<html" in client.get("/").text
@@ -91,6 +94,7 @@ async def test_clients_resume_if_their_replica_dies(
     cluster: Cluster, expected: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "OPEN_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setenv("RSE_KEY", KEY)
     client = TranscriptionClient(
         cluster.url,
         Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ),

@@ -8,11 +8,10 @@ from typing import Any, Self
 from service.protocol.errors import ErrorCode, ProtocolError
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
-
-
 MAX_READ_AHEAD_BYTES = 1024 * 1024
 """Maximum size of the messages that wait for a session. They are taken from the socket so that the
 server replies to a ping behind them."""
+OVERHEAD_BYTES = 256  # of each message that waits, also of an empty one
 Message = MutableMapping[str, Any]
 
 
@@ -67,8 +66,8 @@ class ReadAhead:
 
 
 def _size(message: Message) -> int:
-    """Return the bytes of audio, or characters of text."""
-    return len(message.get("bytes") or message.get("text") or "")
+    """Return the bytes of audio, or characters of text, with the overhead of a message."""
+    return OVERHEAD_BYTES + len(message.get("bytes") or message.get("text") or "")
 
 
 def message_payload(message: Message) -> bytes | str:

@@ -8,6 +8,7 @@ The model is the one that hears pure tones, so every note is known.
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
@@ -23,6 +24,7 @@ TONES = [(69, 0.5, 1.0), (81, 1.2, 1.6), (57, 1.8, 2.4), (69, 2.6, 3.0)]
 DURATION_S = 3.4
 LONG_TONES = [(69, 0.5, 20.0), (81, 21.0, 40.0), (57, 41.0, 60.0)]
 LONG_S = 62.0
+BEAT_S = 0.6  # of the tune
 NAMES = ["A4", "A5", "A3", "A4"]
 PITCHES = [pitch for pitch, _, _ in TONES]
 
@@ -33,6 +35,16 @@ expect.set_options(timeout=PATIENCE_MS)
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recordings") / "four tones.wav"
     soundfile.write(path, play(TONES, DURATION_S, RATE_HZ), RATE_HZ, subtype="PCM_16")
+    return path
+
+
+@pytest.fixture(scope="package")
+def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixteen beats."""
+    path = tmp_path_factory.mktemp("tunes") / "tune.wav"
+    pitches = [57, 69, 81, 69] * 4
+    notes = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.9)) for n, p in enumerate(pitches)]
+    soundfile.write(path, play(notes, BEAT_S * 18, RATE_HZ).astype(np.float32), RATE_HZ)
     return path
 
 

@@ -4,26 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 from playwright.sync_api import expect
 
-from tests.fakes import play
 from tests.service.page.browser import Tab
-from tests.service.page.conftest import RATE_HZ
+from tests.service.page.conftest import BEAT_S
 
-BEAT_S = 0.6
 BEATS = """async () => (await import('./app.js')).stage.take.beats.map(
   ({ time_s, place, beats_per_bar }) => [time_s, place, beats_per_bar])"""
 PITCHES = "async () => (await import('./app.js')).stage.take.notes.map((note) => note.pitch)"
-
-
-@pytest.fixture(scope="module")
-def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tunes") / "tune.wav"
-    pitches = [57, 69, 81, 69] * 4
-    notes = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.9)) for n, p in enumerate(pitches)]
-    soundfile.write(path, play(notes, BEAT_S * 18, RATE_HZ).astype(np.float32), RATE_HZ)
-    return path
 
 
 def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:

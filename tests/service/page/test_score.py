@@ -2,27 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 from playwright.sync_api import Route, expect
 
-from tests.fakes import play
 from tests.service.page.browser import Tab, saved
-from tests.service.page.conftest import RATE_HZ
 
 pytest.importorskip("music21", reason="the extra score")
-BEAT_S = 0.6
-
-
-@pytest.fixture(scope="module")
-def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixteen beats."""
-    path = tmp_path_factory.mktemp("tunes") / "tune.wav"
-    pitches = [57, 69, 81, 69] * 4
-    notes = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.9)) for n, p in enumerate(pitches)]
-    soundfile.write(path, play(notes, BEAT_S * 18, RATE_HZ).astype(np.float32), RATE_HZ)
-    return path
 
 
 def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:

@@ -10,6 +10,14 @@ from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved
 from tests.service.page.conftest import PITCHES
 
 
+def raise_all_notes(tab: Tab) -> None:
+    """Edit: every note of the take, by a semitone."""
+    tab.press("Edit")
+    tab.page.locator("#roll").focus()
+    tab.page.keyboard.press("Control+a")
+    tab.page.keyboard.press("ArrowUp")
+
+
 def test_a_take_is_renamed_saved_and_deleted(tab: Tab, recording: Path, tmp_path: Path) -> None:
     page = tab.page
     asked: list[tuple[str, str]] = []
@@ -80,10 +88,7 @@ def test_what_is_saved_goes_without_a_question(tab: Tab, recording: Path, tmp_pa
 def test_takes_survive_a_reload_with_edits_and_sound(tab: Tab, recording: Path) -> None:
     page = tab.page
     tab.upload(recording)
-    tab.press("Edit")
-    page.locator("#roll").focus()
-    page.keyboard.press("Control+a")
-    page.keyboard.press("ArrowUp")
+    raise_all_notes(tab)
     tab.press(f"Rename: {recording.name}")
     page.keyboard.type("Mended")
     page.keyboard.press("Enter")
@@ -121,10 +126,7 @@ def test_a_take_that_listens_survives_a_crash(tab: Tab) -> None:
 def test_saved_takes_and_midi_are_opened_again(tab: Tab, recording: Path, tmp_path: Path) -> None:
     page = tab.page
     tab.upload(recording)
-    tab.press("Edit")
-    page.locator("#roll").focus()
-    page.keyboard.press("Control+a")
-    page.keyboard.press("ArrowUp")
+    raise_all_notes(tab)
     moved = [pitch + 1 for pitch in PITCHES]
     json_file = saved(tab.download("Download JSON"), tmp_path)
     midi = saved(tab.download(), tmp_path)

@@ -197,7 +197,7 @@ class TranscriptionClient:
 
     async def _perform(self) -> Done:
         """Runs session after session until all notes have been received."""
-        performance, attempts, fruitless = self.performance, 0, 0
+        performance, attempts, without_progress = self.performance, 0, 0
         lost_at: float | None = None
         try:
             while True:
@@ -216,14 +216,14 @@ class TranscriptionClient:
                 if connected or lost_at is None:
                     lost_at = time.monotonic()
                 if performance.decided > known:
-                    attempts, fruitless = 0, 0
+                    attempts, without_progress = 0, 0
                 elif connected:
-                    fruitless += 1
+                    without_progress += 1
                 if self._give_up_s is None:
                     impatient = self._audio.ended and not connected
                 else:
                     impatient = time.monotonic() - lost_at >= self._give_up_s
-                if not goes_on or impatient or fruitless >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
+                if not goes_on or impatient or without_progress >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
                     if failure.done is not None:
                         failure.done = performance.merge_done(failure.done)
                     raise failure

@@ -117,7 +117,7 @@ class ResumablePerformance:
         self._known_events = 0  # after the checkpoint
         self._origin = 0  # its first sample in the performance
         self._shifts: dict[str, float] = {}  # from its counts to those of the performance
-        self._samples_a_frame = 0.0
+        self._samples_per_frame = 0.0
         self._frame, self._time_s = 0, 0.0  # the latest of all events
 
     @property
@@ -162,7 +162,7 @@ class ResumablePerformance:
         if isinstance(event, Progress):
             self._checkpoint = event.checkpoint
             self._known_events = 0
-            self.decided = self._origin + round(event.checkpoint.frames * self._samples_a_frame)
+            self.decided = self._origin + round(event.checkpoint.frames * self._samples_per_frame)
             self.acknowledge(event.received_samples)
             self.audio.release(self.next_sample)
             first = self._shifts["note_id"]
@@ -193,7 +193,7 @@ class ResumablePerformance:
         self._checkpoint = ready.checkpoint
         self._known_events = 0
         self._origin = max(self.audio.start, self.decided)
-        self._samples_a_frame = rate / ready.frame_rate_hz
+        self._samples_per_frame = rate / ready.frame_rate_hz
         shift_s = self._origin / rate
         frames = round(shift_s * ready.frame_rate_hz)
         self._shifts = {

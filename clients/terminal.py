@@ -37,14 +37,14 @@ class Terminal(Live):
                 if ready.median_delay_ms:
                     delay = f"delay {ready.median_delay_ms:.0f} ms, at most {ready.delay_ms:.0f} ms"
                 heard = self._microphone.name
-                self._say(f"listening to {heard}, model {ready.model}, {delay}", "green")
+                self._set_status(f"listening to {heard}, model {ready.model}, {delay}", "green")
             case Disconnected(error=error, retry_s=retry_s):
-                self._say(f"{error}; retrying in {retry_s:.1f} s", "red")
+                self._set_status(f"{error}; retrying in {retry_s:.1f} s", "red")
             case Gap():
                 lost_s = event.lost_samples / self._microphone.sample_rate
-                self._say(f"{lost_s:.1f} s of audio were lost", "red")
+                self._set_status(f"{lost_s:.1f} s of audio were lost", "red")
             case InputWarning(message=message):
-                self._say(message, "red")
+                self._set_status(message, "red")
             case NoteOn():
                 self.notes += 1
                 self._sounding[event.note_id] = event
@@ -54,7 +54,7 @@ class Terminal(Live):
                 line = f"{on.time_s:8.2f} s  {name:4} {length_s:5.2f} s  velocity {on.velocity}"
                 self.console.print(line, highlight=False, soft_wrap=True)
 
-    def _say(self, text: str, style: str) -> None:
+    def _set_status(self, text: str, style: str) -> None:
         self._status = Text(text, style=style)
         if not self.console.is_terminal:
             self.console.print(self._status, soft_wrap=True)

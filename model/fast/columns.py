@@ -87,7 +87,7 @@ class ColumnNetwork:
                 after = after.expand(windows, -1, -1, -1)
             rows = torch.cat([kept, x, after], dim=1)
             state[number] = rows[-1:, new_hops : new_hops + kept.shape[1]]
-            x = F.relu_(_convolved(rows, weight, bias, self._strides[number], padding))
+            x = F.relu_(_convolve(rows, weight, bias, self._strides[number], padding))
             if number:
                 x.add_(rows[:, 1:-1])
         return x, peaks
@@ -119,7 +119,7 @@ class ColumnNetwork:
         for number, (weight, bias, padding) in enumerate(self._layers):
             silent.append(x)
             rows = x.repeat(1, weight.shape[2], 1, 1)
-            out = F.relu_(_convolved(rows, weight, bias, self._strides[number], padding))
+            out = F.relu_(_convolve(rows, weight, bias, self._strides[number], padding))
             x = out.add_(x) if number else out
         return silent
 
@@ -129,7 +129,7 @@ def _columns(column: Tensor, count: int) -> Tensor:
     return column.repeat(1, count, 1, 1)
 
 
-def _convolved(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
+def _convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
     """Return the convolution of (windows, columns, pitches, channels). Stride and padding apply to
     pitches; time has none."""
     x = x.permute(0, 3, 1, 2)  # channels last in memory

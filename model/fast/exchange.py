@@ -30,7 +30,7 @@ from model.fast.shuffle_exchange import FastShuffleExchange
 from model.front_end.filterbank import GRID
 from model.front_end.patches import OctavePatches
 
-Kept = dict[int, tuple[int, Tensor]]
+LayerCache = dict[int, tuple[int, Tensor]]
 """One layer's outputs, (positions, m), for the latest windows of a stream, and the hops at which
 these end. By their remainder: one window reuses another's outputs if it has the same."""
 
@@ -65,15 +65,15 @@ class FirstHalf:
         self._spans = [
             max(1, (2 << bit if bit >= 0 else 1) // self._octaves) for bit in range(-1, layers - 1)
         ]  # patches that a layer's pairs span, after those of the input; not of the last layer
-        self._leave = orders[-1].argsort()[
+        self._output_order = orders[-1].argsort()[
             torch.arange(patches.positions).view(2, -1).t().flatten()
         ]
 
-    def open(self) -> list[Kept]:
+    def open(self) -> list[LayerCache]:
         """The state of a new stream: the inputs of every layer."""
         return [{} for _ in self._spans]
 
-    def together(self, new_hops: int) -> bool:
+    def can_batch(self, new_hops: int) -> bool:
         """True if :meth:`advance` accepts several windows that move by ``new_hops``: each reuses
         only outputs that the window before computed."""
         return all(
@@ -83,7 +83,7 @@ class FirstHalf:
             for span in self._spans
         )
 
-    def advance(self, kept: list[Kept], hops: Sequence[int], grid: Tensor) -> Tensor:
+    def advance(self, kept: list[LayerCache], hops: Sequence[int], grid: Tensor) -> Tensor:
         """The half block's output for the windows that end at these hops, (windows, positions, m)
         float32, in the order that the block's shuffles leave. grid: (windows, GRID, pitches,
         channels), their columns."""
@@ -99,10 +99,10 @@ class FirstHalf:
                 new = self._layer(x, layer - 1, first)
             else:
                 new = self._embed(grid[:, first * self._frames :])
-            x = whole_windows(before, new, self._positions, moved)
+            x = merge_windows(before, new, self._positions, moved)
             windows[remainder] = hops[-1], x[-1]
         out = self._layer(x, len(self._gathers) - 1, 0)
-        return out.index_select(1, self._leave)
+        return out.index_select(1, self._output_order)
 
     def _reusable(self, span: int, age: int) -> bool:
         """True if some of a layer's outputs are still valid after ``age`` hops."""
@@ -119,7 +119,7 @@ class FirstHalf:
         return self._unit.units(pairs.view(-1, 2 * x.shape[2])).view(pairs.shape)
 
 
-def whole_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> Tensor:
+def merge_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> Tensor:
     """Return complete windows (windows, rows, ...) in order of time, each moved by ``moved`` rows.
 
     Args:

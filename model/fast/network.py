@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from model.config import FRAMES, HOP, LIVE, LOGIT_OFFSET, PITCHES
 from model.fast.columns import ColumnNetwork
-from model.fast.exchange import FirstHalf, Kept, whole_windows
+from model.fast.exchange import FirstHalf, LayerCache, merge_windows
 from model.fast.shuffle_exchange import FastShuffleExchange
 from model.front_end.filterbank import GRID, SpectralPeaks
 from model.front_end.patches import SEMITONES
@@ -66,18 +66,18 @@ class FastNetwork:
         with torch.inference_mode():
             self._silence = bank.compress(octave.new_zeros(())).to(dtype)
         self._layers = [
-            _folded(layer, norm, dtype)
+            _fold_norm(layer, norm, dtype)
             for layer, norm in zip(
                 (convolutions.stem, *convolutions.layers),
                 (convolutions.stem_norm, *convolutions.norms),
                 strict=True,
             )
         ]
-        self._embed = _copied(network.embed, dtype)
+        self._embed = _copy(network.embed, dtype)
         self._octave = octave.float().repeat(self._patches.columns, 1)  # (positions, m)
         self._rse = FastShuffleExchange(network.rse, dtype)
-        self._unembed = _head_first(_copied(network.unembed, dtype), len(self._heads))
-        skip = _copied(network.skip, dtype)
+        self._unembed = _head_first(_copy(network.unembed, dtype), len(self._heads))
+        skip = _copy(network.skip, dtype)
         self._skip = skip.weight.flatten(1)  # (heads, channels)
         bias = network.pitch_bias.detach().float() + LOGIT_OFFSET
         if skip.bias is not None:
@@ -102,7 +102,7 @@ class FastNetwork:
         frames = range(FRAMES)[positions]
         windows, shift = windows_of(windows, self.context)
         features = self._filterbank.retuned(self._filterbank(windows), shift)
-        x = self._convolved(features)  # (batch, channels, pitches, GRID)
+        x = self._convolve(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
         out = self._rse(sequence, self._read(frames))
         read = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)
@@ -123,9 +123,9 @@ class FastNetwork:
         if self._streamed is None:
             return self.predict(torch.stack(list(rows)), positions)
         frames = range(FRAMES)[positions]
-        together = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
+        stacked = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
         sizes = [self._octave.numel(), -len(frames) * PITCHES]
-        middle, columns, peaks = together.tensor_split(sizes, dim=1)
+        middle, columns, peaks = stacked.tensor_split(sizes, dim=1)
         middle = middle.view(-1, *self._octave.shape).contiguous()
         out = self._rse.finish(middle, self._read(frames))
         pitches = self._patches.octaves * SEMITONES
@@ -171,7 +171,7 @@ class FastNetwork:
         per, octaves = self._patches.frames, self._patches.octaves
         return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
 
-    def _convolved(self, features: Tensor) -> Tensor:
+    def _convolve(self, features: Tensor) -> Tensor:
         """Harmonic stack and convolutions, channels last (see ``PitchConvolutions``)."""
         x = self._stack(features.to(self._dtype), self._silence)
         x = x.contiguous(memory_format=torch.channels_last)
@@ -198,24 +198,24 @@ class NetworkStream:
         self._state: list[Tensor] | None = None
         self._columns: Tensor | None = None  # (GRID, pitches, channels)
         self._peaks: Tensor | None = None  # (complete columns, PITCHES)
-        self._kept: list[Kept] = []
+        self._kept: list[LayerCache] = []
         self._hop = 0  # end of the window, counted from the stream's beginning
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
         """window: (WINDOW,) -> the middle of the first Beneš block, (positions, m) in the order
         of ``FastShuffleExchange.finish``, and of the frames that are read the columns, (frames,
         pitches, channels), and peaks, (frames, PITCHES); flat float32."""
-        return self.advance_together([window], new_hops, shift)[0]
+        return self.advance_batch([window], new_hops, shift)[0]
 
-    def together(self, new_hops: int) -> bool:
-        """Whether :meth:`advance_together` takes several windows that move by ``new_hops`` hops."""
+    def can_batch(self, new_hops: int) -> bool:
+        """Whether :meth:`advance_batch` takes several windows that move by ``new_hops`` hops."""
         started = self._state is not None and new_hops <= self._network.longest_slide
         changed = new_hops + self._network.reach
         enough = GRID - changed <= new_hops and changed <= GRID
-        return started and enough and self._first_half.together(new_hops)
+        return started and enough and self._first_half.can_batch(new_hops)
 
     @torch.inference_mode()
-    def advance_together(
+    def advance_batch(
         self, windows: Sequence[Tensor], new_hops: int, shift: int = 0
     ) -> list[Tensor]:
         """The rows of :meth:`advance` for a stream's next windows."""
@@ -226,9 +226,9 @@ class NetworkStream:
         elif count > 1:
             audio = torch.cat([audio, *(window[-new_hops * HOP :] for window in windows[1:])])
         columns, peaks = self._network.advance(self._state, audio, new, count, shift)
-        grid = whole_windows(self._columns, columns[:, -GRID:], GRID, new_hops)
+        grid = merge_windows(self._columns, columns[:, -GRID:], GRID, new_hops)
         complete = GRID - self._network.edge
-        peaks = whole_windows(self._peaks, peaks[:, -complete:], complete, new_hops)
+        peaks = merge_windows(self._peaks, peaks[:, -complete:], complete, new_hops)
         self._columns, self._peaks = grid[-1], peaks[-1]
         hops = [self._hop + number * new_hops for number in range(1, count + 1)]
         self._hop = hops[-1]
@@ -239,7 +239,7 @@ class NetworkStream:
         return list(torch.cat([middle.flatten(1), read, peaks.flatten(1)], dim=1))
 
 
-def _copied(layer: LayerT, dtype: torch.dtype) -> LayerT:
+def _copy(layer: LayerT, dtype: torch.dtype) -> LayerT:
     """A copy of a layer in this type, without gradients."""
     return deepcopy(layer).to(dtype).requires_grad_(False)
 
@@ -253,7 +253,7 @@ def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
     return unembed
 
 
-def _folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
+def _fold_norm(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
     """A convolution without bias and the batch norm after it, as one convolution."""
     assert norm.running_mean is not None
     assert norm.running_var is not None

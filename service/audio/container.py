@@ -66,7 +66,7 @@ class Container:
     Attributes:
         rate_hz: sample rate of the first frame.
         header_duration_s: duration that the header states or implies; None if there is none.
-        fault: first corrupt part so far, with its time; None if there is none.
+        corruption: first corrupt part so far, with its time; None if there is none.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -101,14 +101,14 @@ class Container:
         self._due_s = None if begin_us is None else begin_us / 1e6
         if len(streams) == 1:
             self._due_s = 0.0 if name == "mov" else None
-        self.fault: str | None = None
+        self.corruption: str | None = None
         self.header_duration_s = self._length_s()
         # ADTS has no header that states a duration: FFmpeg extrapolates it from the first frames.
         self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
         """Yield samples, float32 [n, channels] with n of at most a few thousand, and their rate.
-        Corrupt and missing parts are silent, and set ``fault``."""
+        Corrupt and missing parts are silent, and set ``corruption``."""
         for packet in self._packets:
             try:
                 decoded = self._codec.decode(packet)
@@ -171,7 +171,7 @@ class Container:
 
     def _report_corruption(self, reason: str) -> None:
         at_s = self._read / self.rate_hz
-        self.fault = self.fault or f"the file is corrupt after {at_s:.1f} s: {reason}"
+        self.corruption = self.corruption or f"the file is corrupt after {at_s:.1f} s: {reason}"
 
     def _gap(self, frame: AudioFrame) -> int:
         """Return the number of samples that are missing before a frame, by its timestamp."""

@@ -107,8 +107,8 @@ class AudioDecoder:
             yield resampler.process(self._downmix(self._gain * values))
             read_s += len(values) / frame_rate_hz
         yield self._flush(resampler)
-        if self._container.fault is not None:
-            raise ProtocolError(ErrorCode.UNDECODABLE, self._container.fault)
+        if self._container.corruption is not None:
+            raise ProtocolError(ErrorCode.UNDECODABLE, self._container.corruption)
         if replaced:
             detail = f"{replaced} invalid samples replaced by silence, the first at {first_s:.1f} s"
             raise ProtocolError(ErrorCode.BAD_AUDIO, detail)

@@ -14,11 +14,11 @@ class SampleArray:
     Attributes:
         rate_hz: sample rate.
         header_duration_s: length in seconds.
-        fault: None: nothing is missing.
+        corruption: None: nothing is missing.
     """
 
     may_exceed_full_scale = True
-    fault: str | None = None
+    corruption: str | None = None
 
     def __init__(self, samples: NDArray[np.float32], rate_hz: int) -> None:
         """samples: shape [n] or [n, channels], full scale 1."""

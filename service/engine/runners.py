@@ -121,8 +121,8 @@ class CpuRunner:
     ) -> list[Tensor]:
         rows: list[Tensor] = []
         while len(rest) > 1 and isinstance(stream, NetworkStream):
-            if stream.together(due.new_hops) and self._agree(len(rest), due.new_hops):
-                return rows + stream.advance_together(rest, due.new_hops, shift)
+            if stream.can_batch(due.new_hops) and self._agree(len(rest), due.new_hops):
+                return rows + stream.advance_batch(rest, due.new_hops, shift)
             rows.append(stream.advance(rest.pop(0), due.new_hops, shift))
         return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
 
@@ -139,7 +139,7 @@ class CpuRunner:
             for stream in (alone, together):
                 stream.advance(first, new_hops)
             expected = [alone.advance(window, new_hops) for window in others]
-            rows = together.advance_together(others, new_hops)
+            rows = together.advance_batch(others, new_hops)
             self._agreeing[key] = all(map(torch.equal, rows, expected))
         return self._agreeing[key]
 

@@ -81,7 +81,7 @@ class Probe:
     @property
     def is_piano(self) -> bool:
         """True if most of the notes are a piano's."""
-        notes = self.segments.stream.score.notes
+        notes = self.segments.stream.collector.notes
         piano = sum(note.instrument == "piano" for note in notes)
         return self.error is None and bool(notes) and piano >= MIN_PIANO_SHARE * len(notes)
 

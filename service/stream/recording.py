@@ -63,18 +63,18 @@ class _Blocks:
     """Blocks of a decoder up to its first error.
 
     Attributes:
-        fault: this error.
+        error: this error.
     """
 
     def __init__(self, decoder: Iterable[Samples]) -> None:
         self._decoder = decoder
-        self.fault: ProtocolError | None = None
+        self.error: ProtocolError | None = None
 
     def __iter__(self) -> Iterator[Samples]:
         try:
             yield from self._decoder
         except ProtocolError as error:
-            self.fault = error
+            self.error = error
 
 
 def transcribe_recording(
@@ -116,7 +116,7 @@ def transcribe_recording(
 
         decoded = _Blocks(decoder)
         blocks = iter(decoded)
-        fault: Exception | None = None
+        failure: Exception | None = None
         probe = None
         if piano is None:
             segments = open_stream(engine, on_frames)
@@ -125,7 +125,7 @@ def transcribe_recording(
             probe = Probe(open_stream, engine, start, duration_s)
             if probe.is_piano:
                 probe = probe.repeated_by(piano())
-            segments, fault = probe.segments, probe.error
+            segments, failure = probe.segments, probe.error
         stream = segments.stream
         try:
             yield ChosenModel(segments.config)
@@ -133,30 +133,30 @@ def transcribe_recording(
                 probe.frames.release(on_frames)
                 yield from probe.items
             try:
-                if fault is None:
-                    yield from _transcribed(blocks, segments, duration_s)
+                if failure is None:
+                    yield from _transcribe_blocks(blocks, segments, duration_s)
             except EngineError as error:
-                fault = error
+                failure = error
             yield from stream.finish()
-            score = stream.score
-            score.settle_instruments()
+            collector = stream.collector
+            collector.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
-            yield TranscriptionResult(notes=score.notes, pedal=score.pedal, totals=totals)
-            if fault := fault or decoded.fault or stream.fault:
-                raise fault
+            yield TranscriptionResult(notes=collector.notes, pedal=collector.pedal, totals=totals)
+            if failure := failure or decoded.error or stream.error:
+                raise failure
         finally:
             segments.close()
 
 
-def _transcribed(
+def _transcribe_blocks(
     blocks: Iterator[Samples], segments: SegmentPipeline, duration_s: float | None
 ) -> Iterator[Event | FileProgress]:
-    """Transcribe the blocks up to the last, or to a fault of the stream."""
+    """Transcribe the blocks up to the last, or to an error of the stream."""
     stream = segments.stream
     for block in blocks:
         stream.feed_samples(block)
         yield from segments.items(duration_s)
-        if stream.fault is not None:
+        if stream.error is not None:
             break
     stream.end()
     yield from segments.items(duration_s, flush=True)

@@ -55,9 +55,9 @@ class Stream:
     Attributes:
         config: configuration of the model.
         delay: stated delays of note_on and note_off, for ``ready``.
-        score: completed notes and pedal presses.
+        collector: completed notes and pedal presses.
         frame_s: seconds per frame.
-        fault: error that ended the audio early. The audio before it is still transcribed.
+        error: error that ended the audio early. The audio before it is still transcribed.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Stream:
         """Args:
             settings: settings of the note tracker, from the model's card.
             audio: format of the bytes passed to ``feed``.
-            max_notes: maximum number of completed notes; more are a ``fault``.
+            max_notes: maximum number of completed notes; more are a ``error``.
             segments: True if the windows are computed in segments.
             on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
                 each block; in anytime mode once they have their full look-ahead. The arrays are
                 views.
             resume: point at which to continue the performance of another stream. ``feed`` then
                 receives the audio from ``resume.from_sample`` on. Samples, frames, times and notes
-                count from the start of the performance; ``score`` has only the notes of this
+                count from the start of the performance; ``collector`` has only the notes of this
                 stream.
 
         Raises:
@@ -121,22 +121,22 @@ class Stream:
         self._buffer = SampleBuffer(replay.first_sample, buffered_samples)
         self._tuner = build_tuner(config, options, replay, self._point)
         self._shifts: deque[int] = deque(maxlen=max_windows)  # filterbank shifts of recent windows
-        self.score = NoteCollector(self._point.notes, self._point.sounding)
+        self.collector = NoteCollector(self._point.notes, self._point.sounding)
         self._dropped = 0
-        self.fault: ProtocolError | None = None
+        self.error: ProtocolError | None = None
         self._closed = False
 
     # -- audio in ---------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
         """Process PCM bytes of any length. Ignores them after the end of the audio. A sample that
-        is NaN, infinite or far beyond full scale sets ``fault`` and ends the audio."""
+        is NaN, infinite or far beyond full scale sets ``error`` and ends the audio."""
         if self._end_frame is not None:
             return
         try:
-            self._keep(self._decoder.decode(data))
+            self._append(self._decoder.decode(data))
         except BadAudioError as error:
-            self._stop_at(error)
+            self._end_at_error(error)
 
     def feed_samples(self, samples: NDArray[np.float32]) -> None:
         """Process mono samples [n] at the format's rate. Raises BadAudioError if a sample is NaN,
@@ -144,9 +144,9 @@ class Stream:
         audio has ended."""
         values = samples.astype(np.float32, copy=False)[:, None]
         try:
-            self._keep(check_and_mix(values, self._received))
+            self._append(check_and_mix(values, self._received))
         except BadAudioError as error:
-            self._stop_at(error)
+            self._end_at_error(error)
             raise
 
     def end(self) -> None:
@@ -219,12 +219,14 @@ class Stream:
             if self._on_frames is not None:
                 self._on_frames(self._frames, frames)
             # Offset of the filters when the block's first frame was new.
-            raised = self._tuner.offset_cents(HOP * (self._frames + self.config.min_lookahead_hops))
+            offset_cents = self._tuner.offset_cents(
+                HOP * (self._frames + self.config.min_lookahead_hops)
+            )
             block_frames = self._schedule.block_frames
             if self._frames >= self._first_detected_frame:
-                events += self._detector.push(self._frames, frames, block_frames, raised)
+                events += self._detector.push(self._frames, frames, block_frames, offset_cents)
             self._frames += block_frames
-        return self._noted(events)
+        return self._record(events)
 
     def finish(self) -> list[Event]:
         """Return the last events, which end all notes. Call it after ``end``, once all windows have
@@ -232,13 +234,13 @@ class Stream:
         frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         if self._closed or frames < self._point.frames or self.pending_windows:
             return self.close()
-        events = self._noted(self._detector.finish(self.frames))
+        events = self._record(self._detector.finish(self.frames))
         return events + self.close()
 
     def close(self) -> list[Event]:
         """End the sounding notes at the last decided frame. Idempotent."""
         self._closed = True
-        return self._noted(self._detector.close())
+        return self._record(self._detector.close())
 
     @property
     def incomplete(self) -> ProtocolError | None:
@@ -268,7 +270,7 @@ class Stream:
     @property
     def totals(self) -> Totals:
         return Totals(
-            notes=self.score.started_count,
+            notes=self.collector.started_count,
             frames=self.frames,
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
@@ -307,8 +309,8 @@ class Stream:
             from_sample=from_sample,
             mix=mix,
             frames=self._frames,
-            notes=self.score.started_count,
-            sounding=self.score.sounding,
+            notes=self.collector.started_count,
+            sounding=self.collector.sounding,
             tuning=self._tuner.at(replay.tuning_sample),
         )
 
@@ -328,16 +330,16 @@ class Stream:
         history_frames, preroll_hops = self._detector.history_frames, self.config.preroll_hops
         return Replay.before(frames, self._schedule, self._ratio, history_frames, preroll_hops)
 
-    def _keep(self, samples: NDArray[np.float32]) -> None:
+    def _append(self, samples: NDArray[np.float32]) -> None:
         self._received += len(samples)
         unneeded = min(self._skip_samples, len(samples))
         self._skip_samples -= unneeded
         self._chunks.append(samples[unneeded:])
 
-    def _stop_at(self, error: BadAudioError) -> None:
+    def _end_at_error(self, error: BadAudioError) -> None:
         self._dropped += error.dropped
-        self._keep(error.samples)
-        self.fault = error
+        self._append(error.samples)
+        self.error = error
         self.end()
 
     def _resample(self) -> None:
@@ -347,9 +349,9 @@ class Stream:
             samples = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
             self._buffer.append(self._resampler.process(samples))
 
-    def _noted(self, events: list[Event]) -> list[Event]:
-        self.score.add(events)
-        if self.fault is None and self.score.completed_count > self._max_notes:
+    def _record(self, events: list[Event]) -> list[Event]:
+        self.collector.add(events)
+        if self.error is None and self.collector.completed_count > self._max_notes:
             message = f"more than {self._max_notes:.0f} notes in one session"
-            self.fault = ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
+            self.error = ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
         return events

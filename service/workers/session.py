@@ -102,8 +102,8 @@ class LiveSession:
         if (warning := self._input_check.check(audio)) is not None:
             self._queue(InputWarning(message=warning))
         self.stream.feed(audio)
-        if self.stream.fault is not None:
-            self.end("error", self.stream.fault)
+        if self.stream.error is not None:
+            self.end("error", self.stream.error)
 
     def flush(self, name: str) -> None:
         """Acknowledge with `flushed` once all earlier audio has been transcribed."""
@@ -126,14 +126,14 @@ class LiveSession:
         """Process the probabilities of the stream's next windows."""
         self._send_events(self.stream.process_predictions(probabilities))
         if self._beats is not None and self._decided_s >= self._beats.due_s:
-            notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
+            notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
             self._queue(
                 *(Beat(**asdict(one)) for one in self._beats.update(notes, self._decided_s))
             )
         self._windows += len(probabilities)
         self._acknowledge_flushes()
-        if self.stream.fault is not None:
-            self.end("error", self.stream.fault)
+        if self.stream.error is not None:
+            self.end("error", self.stream.error)
 
     def fail(self) -> None:
         """End the session after an internal error, with the notes that it has."""
@@ -238,7 +238,7 @@ class LiveSession:
         reason, error = self._end
         events = self.stream.finish()
         # Without `stop`, an incomplete last sample is not the client's fault.
-        fault = self.stream.fault or (self.stream.incomplete if reason == "stop" else None)
+        fault = self.stream.error or (self.stream.incomplete if reason == "stop" else None)
         if error is None and fault is not None:
             self._end = "error", fault
             self._queue(Error.of(fault))
@@ -250,7 +250,7 @@ class LiveSession:
         self._finished = True
         self._send_events(events)
         totals = self.stream.totals
-        midi = base64.b64encode(self.stream.score.midi(self._last_beats())).decode()
+        midi = base64.b64encode(self.stream.collector.midi(self._last_beats())).decode()
         self._queue(Done(reason=reason, totals=totals, midi_base64=midi))
         close_code = CloseCode.GOING_AWAY if reason == "draining" else CloseCode.NORMAL
         self._pending.final_state = reason, close_code, totals
@@ -261,9 +261,9 @@ class LiveSession:
         """Queue the last beats; return the tempo of the MIDI file."""
         if self._beats is None:
             return DEFAULT_TEMPO
-        notes = self.stream.score.sounding_since(self._beats.due_s - CONTEXT_S)
+        notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
         self._queue(*(Beat(**asdict(one)) for one in self._beats.finish(notes, self._processed_s)))
-        return analyse(self.stream.score.notes, reported=self._beats.reported).tempo
+        return analyse(self.stream.collector.notes, reported=self._beats.reported).tempo
 
     def _queue(self, *messages: ServerMessage) -> None:
         for message in messages:

@@ -57,6 +57,6 @@ def transcribe_array(
         stream.finish()
     finally:
         segments.close()
-    notes, pedal = stream.score.notes, stream.score.pedal
+    notes, pedal = stream.collector.notes, stream.collector.pedal
     known = np.array([known_s.get(note.note_id, len(samples) / rate) for note in notes])
     return ArrayTranscription(notes, heads, np.concatenate(blocks, axis=1), pedal, known)

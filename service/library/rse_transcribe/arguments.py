@@ -56,7 +56,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     )
 
 
-def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
+def float_format(sample_rate: Rate, channels: int = 1) -> AudioFormat:
     """Return the format of float samples. The rate may be 44100.0 or a number of numpy.
 
     Raises ProtocolError, a ValueError.
@@ -65,7 +65,7 @@ def floats_at(sample_rate: Rate, channels: int = 1) -> AudioFormat:
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
 
 
-def names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:
+def instrument_names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of instruments, given as a sequence or as one comma-separated string."""
     given = instruments or ()
     return tuple(map(str.strip, given.split(","))) if isinstance(given, str) else tuple(given)
@@ -96,7 +96,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
     return storage.load(os.fspath(model), device=device)
 
 
-def loaded(model: Model, device: str) -> EngineModel:
+def as_model(model: Model, device: str) -> EngineModel:
     """The network that ``model=`` and ``device=`` ask for. Raises as ``load`` and
     ``check_not_forked`` do."""
     check_not_forked()

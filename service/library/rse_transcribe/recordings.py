@@ -24,11 +24,11 @@ from rse_transcribe.arguments import (
     Model,
     Rate,
     as_float,
+    as_model,
     check_not_forked,
-    floats_at,
+    float_format,
+    instrument_names,
     load,
-    loaded,
-    names,
 )
 from rse_transcribe.transcription import Transcription
 from service.audio.samples import SampleArray
@@ -102,7 +102,7 @@ class Transcriber:
             ValueError: unknown weights, or another device.
         """
         auto = isinstance(model, str) and model == "auto"
-        network = loaded("live" if auto else model, device)
+        network = as_model("live" if auto else model, device)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
         self._piano: Callable[[], InferenceEngine] | None = None
@@ -137,7 +137,7 @@ class Transcriber:
         options = replace(
             FILE_OPTIONS,
             lookahead_ms=lookahead_ms,
-            instruments=names(instruments),
+            instruments=instrument_names(instruments),
             tuning_hz=tuning_hz,
             bends=bends,
         )
@@ -272,7 +272,7 @@ def open_recording(
     elif sample_rate is None:
         raise ValueError("samples need their sample_rate in Hz")
     else:
-        audio = floats_at(sample_rate)  # checks the rate
+        audio = float_format(sample_rate)  # checks the rate
         yield SampleArray(as_float(recording), audio.sample_rate_hz)
 
 

@@ -26,7 +26,7 @@ PATH = "/transcribe"
 # Live streams are served first: a recording may wait a long time for its first answer.
 SILENCE_TIMEOUT_S = 600.0
 MAX_ATTEMPTS = 20
-_PIECE_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class ServiceError(RuntimeError):
@@ -41,7 +41,7 @@ def transcribe(
     recording: str | os.PathLike[str] | BinaryIO,
     url: str,
     options: Mapping[str, Any],
-    say: Callable[[str], None],
+    on_wait: Callable[[str], None],
 ) -> Transcription:
     """Send a recording to a service and return its notes, without frame probabilities.
 
@@ -50,7 +50,7 @@ def transcribe(
     Args:
         url: any address of the service; ``$RSE_KEY`` is its API key.
         options: parameters of the request; one that is None or false is left to the service.
-        say: called with what there is to wait for.
+        on_wait: called with what there is to wait for.
 
     Raises:
         ServiceError: nothing was transcribed.
@@ -61,18 +61,20 @@ def transcribe(
     with open_file(recording) as file, progress_bar(file) as bar:
         while True:
             try:
-                return _gather(_messages(file, url, options), lambda part: bar.update(part - bar.n))
+                return _collect(_request(file, url, options), lambda part: bar.update(part - bar.n))
             except ServiceError as error:
                 refusals += 1
                 if error.retry_after_s is None or refusals == MAX_ATTEMPTS:
                     raise
                 if refusals == 1:
-                    say(f"{error}; waiting")
+                    on_wait(f"{error}; waiting")
                 time.sleep(error.retry_after_s)
                 file.seek(0)
 
 
-def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None]) -> Transcription:
+def _collect(
+    messages: Iterator[dict[str, Any]], on_progress: Callable[[float], None]
+) -> Transcription:
     score, started, fault = NoteCollector(), dict[str, Any](), None
     for message in messages:
         match message.pop("type"):
@@ -88,7 +90,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
             case "pedal":
                 score.add([PedalEvent(**message)])
             case "progress":
-                progress(message["fraction"] or 0.0)
+                on_progress(message["fraction"] or 0.0)
             case "error":
                 fault = f"{message['message']} ({message['code']})"
             case "done":
@@ -105,7 +107,7 @@ def _gather(messages: Iterator[dict[str, Any]], progress: Callable[[float], None
     raise ServiceError(fault or "the service closed the connection")
 
 
-def _messages(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The lines of the answer."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     kind = {"http": HTTPConnection, "https": HTTPSConnection}.get(parts.scheme)
@@ -124,21 +126,23 @@ def _messages(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[
         hint = "; `rse-transcribe serve` starts a service" if refused else ""
         raise ServiceError(f"cannot connect to {parts.netloc}: {error}{hint}") from error
     try:
-        yield from _answer(connection, f"{parts.path.rstrip('/')}{PATH}?{query}", file)
+        yield from _response_lines(connection, f"{parts.path.rstrip('/')}{PATH}?{query}", file)
     except (OSError, HTTPException, ValueError) as error:
         raise ServiceError(f"the connection was lost: {error}") from error
     finally:
         connection.close()
 
 
-def _answer(connection: HTTPConnection, target: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
+def _response_lines(
+    connection: HTTPConnection, target: str, file: BinaryIO
+) -> Iterator[dict[str, Any]]:
     boundary = uuid4().hex
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
     if key := os.environ.get("RSE_KEY"):
         headers["Authorization"] = f"Bearer {key}"
     disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
     head = f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
-    pieces = iter(partial(file.read, _PIECE_BYTES), b"")
+    pieces = iter(partial(file.read, _CHUNK_BYTES), b"")
     try:  # in chunks
         form = chain([head], pieces, [f"\r\n--{boundary}--\r\n".encode()])
         connection.request("POST", target, form, headers)

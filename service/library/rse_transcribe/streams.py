@@ -11,10 +11,10 @@ from rse_transcribe.arguments import (
     Model,
     Rate,
     as_float,
+    as_model,
     check_not_forked,
-    floats_at,
-    loaded,
-    names,
+    float_format,
+    instrument_names,
 )
 from service.audio.pcm import Downmix
 from service.engine.local import LocalEngine
@@ -65,12 +65,12 @@ class Stream:
         Raises:
             ValueError: unknown weights or instruments, or a number out of range.
         """
-        transcriber = loaded(model, device)
-        audio = floats_at(sample_rate)
+        transcriber = as_model(model, device)
+        audio = float_format(sample_rate)
         options = StreamOptions(
             lookahead_ms=lookahead_ms,
             block_frames=block_frames,
-            instruments=names(instruments),
+            instruments=instrument_names(instruments),
             tuning_hz=tuning_hz,
             bends=bends,
         )
@@ -91,7 +91,7 @@ class Stream:
     @property
     def notes(self) -> list[Note]:
         """Completed notes, sorted by onset, then pitch."""
-        return self._stream.score.notes
+        return self._stream.collector.notes
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
         """Process the next samples, [n] or [n, channels], of the types that ``transcribe`` accepts.

@@ -73,8 +73,8 @@ def test_windows_are_the_same_together(config: ModelConfig, sizes: list[int], st
     rows: list[Tensor] = []
     for size in [*sizes, 1, 1, 1]:
         given, moved = windows[len(rows) :][:size], hops[len(rows)]
-        if size > 1 and isinstance(together, NetworkStream) and together.together(moved):
-            rows += together.advance_together(given, moved)
+        if size > 1 and isinstance(together, NetworkStream) and together.can_batch(moved):
+            rows += together.advance_batch(given, moved)
         else:
             rows += [together.advance(window, moved) for window in given]
     torch.testing.assert_close(rows, expected, atol=1e-5, rtol=0)

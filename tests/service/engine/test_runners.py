@@ -59,7 +59,7 @@ def test_a_streams_windows_have_the_same_bits_together(
     due = PendingWindows(audio, 12, 32, POSITIONS)
     stream = runner.open_stream(POSITIONS)
     alone = [row for n in range(12) for row in runner.rows(stream, due.subset(n, 1))]
-    exact = NetworkStream.advance_together
+    exact = NetworkStream.advance_batch
 
     def advance(
         stream: NetworkStream, given: list[torch.Tensor], hops: int, shift: int = 0
@@ -67,7 +67,7 @@ def test_a_streams_windows_have_the_same_bits_together(
         wrong = 0 if agree or len(given) == 1 else 1e-3  # alone it is what it should be
         return [row + wrong for row in exact(stream, given, hops, shift)]
 
-    monkeypatch.setattr(NetworkStream, "advance_together", advance)
+    monkeypatch.setattr(NetworkStream, "advance_batch", advance)
     for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):
         stream = runner.open_stream(POSITIONS)
         together: list[torch.Tensor] = []

@@ -25,7 +25,7 @@ from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of, sound_file
 
 @pytest.fixture(autouse=True)
 def _tones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_, **__: FakeTranscriber())
+    monkeypatch.setattr("rse_transcribe.recordings.as_model", lambda *_, **__: FakeTranscriber())
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ FAKE = """if True:
     from rse_transcribe import command
     from tests.fakes import FakeTranscriber
 
-    rse_transcribe.recordings.loaded = lambda *_, **__: FakeTranscriber()
+    rse_transcribe.recordings.as_model = lambda *_, **__: FakeTranscriber()
     sys.exit(command.main())
 """
 
@@ -223,7 +223,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_work(
     album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setattr("rse_transcribe.recordings.loaded", pytest.fail)
+    monkeypatch.setattr("rse_transcribe.recordings.as_model", pytest.fail)
     assert command.main([str(album / "one.wav")]) == 1
     assert capsys.readouterr().err == f"{album / 'one.wav'}: {album}: Permission denied\n"
 

@@ -191,7 +191,7 @@ def test_auto_transcribes_pianos_by_their_own_model(
         return transcriber
 
     monkeypatch.setattr(probe, "MAX_PIANO_LOAD", 1000.0)
-    monkeypatch.setattr(recordings, "loaded", load)
+    monkeypatch.setattr(recordings, "as_model", load)
     monkeypatch.setattr(recordings, "load", load)
     transcription = rse_transcribe.transcribe(song, instruments=instrument)
     expected = "accurate" if instrument == "piano" else "live"

@@ -25,7 +25,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("rse_transcribe.recordings.loaded", lambda *_, **__: FakeTranscriber())
+    monkeypatch.setattr("rse_transcribe.recordings.as_model", lambda *_, **__: FakeTranscriber())
     monkeypatch.setenv("RSE_KEY", KEY)
     soundfile.write(tmp_path / "song.flac", melody(), RATE_HZ)
     return tmp_path / "song.flac"
@@ -76,7 +76,10 @@ def test_a_busy_service_is_asked_again(
     refusals: int,
     status: int,
 ) -> None:
-    ask, busy = remote._answer, [remote.ServiceError("all places are taken", 0.0)] * refusals
+    ask, busy = (
+        remote._response_lines,
+        [remote.ServiceError("all places are taken", 0.0)] * refusals,
+    )
 
     def answer(connection: Any, target: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
         if busy:
@@ -84,7 +87,7 @@ def test_a_busy_service_is_asked_again(
             raise busy.pop()
         return ask(connection, target, file)
 
-    monkeypatch.setattr(remote, "_answer", answer)
+    monkeypatch.setattr(remote, "_response_lines", answer)
     assert command.main([str(song), "--server", url]) == status
     assert not busy
     assert capsys.readouterr().err.count("all places are taken") == 1 + status

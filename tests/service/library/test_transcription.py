@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import rse_transcribe
-from rse_transcribe.arguments import loaded
+from rse_transcribe.arguments import as_model
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
 from tests.service.apps import RATE_HZ, melody
@@ -41,14 +41,14 @@ def test_models_and_devices() -> None:
     assert "live" in rse_transcribe.available_models()
     model = rse_transcribe.load("live", device="cpu")
     assert model.config.name == "live"
-    assert loaded(model, "auto") is model
+    assert as_model(model, "auto") is model
     with pytest.raises(ValueError, match="no weights 'nothing'"):
         rse_transcribe.load("nothing")
     for absent in ("abacus", "cuda:99"):
         with pytest.raises(ValueError, match=f"device .{absent}. cannot be used: "):
             rse_transcribe.load("live", device=absent)
     with pytest.raises(ValueError, match=r"a model is a name, a path or what load\(\) returns"):
-        loaded(torch.nn.Linear(1, 1), "auto")  # type: ignore[arg-type]
+        as_model(torch.nn.Linear(1, 1), "auto")  # type: ignore[arg-type]
 
 
 def test_every_public_name_is_there() -> None:

@@ -18,6 +18,7 @@ from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints
 from service.score.live import LiveBeat
 from service.score.marks import presses
+from service.score.part import Part
 from service.score.quantise import quantise_notes
 
 STRAY = 0.02  # share of the notes below which an instrument is taken for a mistake
@@ -45,7 +46,7 @@ class PedalTimes(Protocol):
 
 
 class ScoreDocument:
-    """The score of notes; needs the extra "score" (``sheet.ScoreExtraMissing`` says so).
+    """The score of notes; SVG and PDF need the extra "score".
 
     Attributes:
         analysis: beats, key, and whether there is a beat at all.
@@ -72,7 +73,7 @@ class ScoreDocument:
         main = max(counts, key=lambda name: counts[name], default=None)
         own = [main if counts[name] < STRAY * len(names) else name for name in names]
         beats, steady = self.analysis.beats, self.analysis.steady
-        parts: dict[str | None, sheet.Part] = {}
+        parts: dict[str | None, Part] = {}
         for name in dict.fromkeys(own):
             notes = [note for note, of in zip(self._notes, own, strict=True) if of == name]
             onset_s, offset_s, pitch = (
@@ -80,7 +81,7 @@ class ScoreDocument:
                 for field in ("onset_s", "offset_s", "pitch")
             )
             quantised = quantise_notes(onset_s, offset_s, pitch, beats, plain=not steady)
-            parts[name] = sheet.Part(quantised, [note.velocity for note in notes])
+            parts[name] = Part(quantised, [note.velocity for note in notes])
             if steady and self._pedal and (name in PEDAL_INSTRUMENTS or len(set(own)) == 1):
                 moves_s = np.array([(press.onset_s, press.offset_s) for press in self._pedal])
                 moves = beats.position(moves_s.ravel()).reshape(-1, 2).tolist()

@@ -15,16 +15,29 @@ _SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost
 _AFTER = 0.25  # of a beat: a pedal pressed this long after a chord is written at the chord
 _NEAR = 0.4  # of a beat: a pedal released this close to a chord is written at the chord
 _STEP = 2  # parts of a beat at which other moves of the pedal are written
-CLEFS = {  # sounding MIDI pitches of the lowest and the highest line
-    "Treble": (64, 77),
-    "Treble8vb": (52, 65),
-    "Alto": (53, 67),
-    "Tenor": (50, 64),
-    "Bass": (43, 57),
-    "Bass8vb": (31, 45),
-}
 _ONE_LINE, _THREE_LINES = 4, 12  # semitones beyond a staff that need no more ledger lines
 _INNER = -3  # semitones beyond the staff of the other notes below an octave line, at least
+
+
+class Clef(NamedTuple):
+    """A clef. ``low`` and ``high``: sounding MIDI pitches of the lowest and the highest line."""
+
+    sign: str
+    line: int
+    octave: int
+    low: int
+    high: int
+
+
+CLEFS = {
+    "Treble": Clef("G", 2, 0, 64, 77),
+    "Treble8vb": Clef("G", 2, -1, 52, 65),
+    "Alto": Clef("C", 3, 0, 53, 67),
+    "Tenor": Clef("C", 4, 0, 50, 64),
+    "Bass": Clef("F", 4, 0, 43, 57),
+    "Bass8vb": Clef("F", 4, -1, 31, 45),
+    "Tab": Clef("TAB", 5, 0, 40, 64),
+}
 
 
 class Press(NamedTuple):
@@ -82,7 +95,7 @@ def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
     """Return the clef with the fewest ledger lines, the first of equal ones."""
 
     def beyond(clef: str) -> int:
-        low, high = CLEFS[clef]
+        low, high = CLEFS[clef][3:]
         return sum(max(0, low - pitch, pitch - high) for pitch in pitches)
 
     return min(choices, key=beyond)
@@ -91,7 +104,7 @@ def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
 def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord]]]:
     """Return "8va" or "8vb", and the chords, at least three, below or above such a line: those
     beyond three ledger lines, with neighbours that are beyond one."""
-    low, high = CLEFS[clef]
+    low, high = CLEFS[clef][3:]
     found = []
     for name, sign in (("8va", 1), ("8vb", -1)):
 

@@ -61,7 +61,7 @@ class Rhythm:
     """Writes a line of chords that do not overlap."""
 
     def __init__(self, line: Sequence[Chord], bars: Bars, beats: Beats) -> None:
-        self._line, self._beats = line, beats
+        self._line, self._beats, self._beat_s = line, beats, 60 / beats.bpm
         self._starts = [start for start, _ in bars]
         self._end = bars[-1][0] + bars[-1][1]
         self._half_bar = {4: 2, 6: 3}.get(beats.beats_per_bar, 0)  # in beats; 0: it is not shown
@@ -83,7 +83,7 @@ class Rhythm:
             end = self._written_end(chord, following.onset if following else self._end)
             for begin, stop in self._values(now, chord.onset, rest=True):
                 self._add(out, Value(begin, stop))
-            sounds_s = float(chord.length) * 60 / self._beats.bpm
+            sounds_s = float(chord.length) * self._beat_s
             short = sounds_s < _STACCATO_S and chord.length < _STACCATO * (end - chord.onset)
             for begin, stop in self._values(chord.onset, end):
                 self._add(out, Value(begin, stop, chord, stop == end, short))

@@ -7,10 +7,20 @@ its signature. A chromatic note is named as the raised or lowered note that the 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from service.score.quantise import QuantisedNote
 
-Names = Mapping[tuple[Fraction, int], str]  # of notes by onset and pitch
+
+class Name(NamedTuple):
+    """Name of a pitch: C to B, -1 if flat or 1 if sharp, and the octave of middle C is 4."""
+
+    step: str
+    alter: int
+    octave: int
+
+
+Names = Mapping[tuple[Fraction, int], Name]  # of notes by onset and pitch
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
 _LOWEST = (
@@ -18,8 +28,8 @@ _LOWEST = (
 )  # of the 12 names used without a direction: minor third of the major key to raised fifth
 
 
-def name_of(pitch: int, fifths: int, direction: int = 0) -> str:
-    """Return the name of a MIDI pitch, such as "E-4", in the notation of music21.
+def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:
+    """Return the name of a MIDI pitch.
 
     Args:
         fifths: sharps of the key signature, or flats if negative.
@@ -35,8 +45,7 @@ def name_of(pitch: int, fifths: int, direction: int = 0) -> str:
     if place not in _SINGLE:
         place += 12 if place < 0 else -12
     alter, step = divmod(place + 1, 7)
-    octave = (pitch - alter) // 12 - 1
-    return f"{_STEPS[step]}{'#' * alter}{'-' * -alter}{octave}"
+    return Name(_STEPS[step], alter, (pitch - alter) // 12 - 1)
 
 
 def spelled(notes: Sequence[QuantisedNote], fifths: int) -> Names:

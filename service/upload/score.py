@@ -34,7 +34,7 @@ router = APIRouter()
 _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20
-MIN_PITCH = 12  # C0, 16 Hz: names of lower octaves are not those of music21
+MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
 RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
 
 

@@ -154,10 +154,10 @@ def _transcribe(arguments: list[str]) -> int:
 
 def _check_libraries(endings: set[str]) -> None:
     """Raise ScoreExtraMissing before the work, not after it."""
-    if not endings.isdisjoint(SCORES):
+    if ".pdf" in endings:
         from service.score.sheet import load
 
-        for library in ("music21", *["verovio", "typst"] * (".pdf" in endings)):
+        for library in ("verovio", "typst"):
             load(library)
 
 

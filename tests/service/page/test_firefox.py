@@ -101,7 +101,7 @@ def firefox(executable: str, folder: Path) -> Iterator[Firefox]:
 def test_a_recording_is_transcribed_edited_and_kept(
     server: RunningServer, recording: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("music21", reason="the extra score")
+    pytest.importorskip("verovio", reason="the extra score")
     executable = shutil.which("firefox-esr") or shutil.which("firefox")
     if executable is None:  # continuous integration has Chromium alone
         pytest.skip("firefox is not installed on this machine")

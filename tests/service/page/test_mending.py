@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.service.page.browser import Tab, saved
 from tests.service.servers import RunningServer
 
-pytest.importorskip("music21", reason="the extra score")
+pytest.importorskip("verovio", reason="the extra score")
 BEAT_S = 0.5
 Notes = list[tuple[int, float, float]]  # pitch, onset and offset in beats
 Point = tuple[float, float]

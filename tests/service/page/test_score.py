@@ -7,7 +7,7 @@ from playwright.sync_api import Route, expect
 
 from tests.service.page.browser import Tab, saved
 
-pytest.importorskip("music21", reason="the extra score")
+pytest.importorskip("verovio", reason="the extra score")
 
 
 def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.service.apps import post, sound_file
 from tests.service.score.music import tune
 from tests.service.servers import TONES, server_starter
 
-pytest.importorskip("music21", reason="the extra score")
+pytest.importorskip("verovio", reason="the extra score")
 NOTES = [
     {"onset_s": on, "offset_s": off, "pitch": int(pitch), "velocity": int(velocity)}
     for on, off, pitch, velocity in tune(0.6 + np.arange(33) * 0.5, 4)
@@ -54,7 +54,7 @@ def test_files(client: TestClient, form: str, begins: bytes) -> None:
 def test_control_characters_of_a_title_are_left_out(client: TestClient) -> None:
     body = {"notes": NOTES, "title": "A\x00\x0b<&>\ufffe B"}
     answer = client.post("/score", params={"form": "musicxml"}, json=body)
-    assert ElementTree.fromstring(answer.content).findtext("movement-title") == "A<&> B"
+    assert ElementTree.fromstring(answer.content).findtext("work/work-title") == "A<&> B"
 
 
 def test_an_upload_answers_with_a_score(client: TestClient) -> None:

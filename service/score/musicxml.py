@@ -1,0 +1,228 @@
+"""Elements of MusicXML 4.0: notes, rests, beams, accidentals and directions."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from math import floor
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from service.score.rhythm import Tuplet, Value
+from service.score.spelling import Name, Names
+
+TYPES = ("breve", "whole", "half", "quarter", "eighth", "16th", "32nd", "64th", "128th", "256th")
+_QUARTER, _FLAGGED = TYPES.index("quarter"), TYPES.index("eighth")
+_DOCTYPE = (
+    b"<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE score-partwise PUBLIC "
+    b'"-//Recordare//DTD MusicXML 4.0 Partwise//EN" "http://www.musicxml.org/dtds/partwise.dtd">\n'
+)
+_AFTER_OFFSET = ("staff", "sound")  # children of a direction or harmony that follow its offset
+_ACCIDENTALS = {-2: "flat-flat", -1: "flat", 0: "natural", 1: "sharp", 2: "double-sharp"}
+
+Beams = Mapping[int, Sequence[str]]  # by the index of a value: the beam of each level
+Content = Element | str | int | Fraction | None
+
+
+def element(tag: str, *children: Content, **attributes: str | int) -> Element:
+    """Return an element. A child that is None is omitted; a string or number is the text.
+    Underscores in names of attributes are written as hyphens."""
+    result = Element(tag, {name.replace("_", "-"): str(v) for name, v in attributes.items()})
+    for child in children:
+        if isinstance(child, Element):
+            result.append(child)
+        elif child is not None:
+            result.text = str(child)
+    return result
+
+
+def document(root: Element) -> bytes:
+    """Return a MusicXML file."""
+    return _DOCTYPE + ElementTree.tostring(root, "utf-8")
+
+
+def direction(
+    content: Element, placement: str, staff: int | None = None, sound_bpm: float | None = None
+) -> Element:
+    """Return a direction above or below a staff. ``sound_bpm``: tempo of playback in quarters a
+    minute."""
+    number = None if staff is None else element("staff", staff)
+    sound = None if sound_bpm is None else element("sound", tempo=f"{sound_bpm:.0f}")
+    kind = element("direction-type", content)
+    return element("direction", kind, number, sound, placement=placement)
+
+
+def set_offset(mark: Element, divisions: Fraction) -> Element:
+    """Move a direction or chord symbol later than its position among the notes."""
+    tags = [child.tag for child in mark]
+    index = min((tags.index(tag) for tag in _AFTER_OFFSET if tag in tags), default=len(tags))
+    if divisions:
+        mark.insert(index, element("offset", divisions))
+    return mark
+
+
+def value_type(quarters: Fraction) -> tuple[int, int]:
+    """Return the index in ``TYPES`` and the number of dots of a note value."""
+    dots = quarters.numerator % 3 == 0
+    plain = quarters * 2 / 3 if dots else quarters
+    return _QUARTER - (plain.numerator.bit_length() - plain.denominator.bit_length()), int(dots)
+
+
+def written_quarters(value: Value, quarters: Fraction) -> Fraction:
+    """Return the note value: the length without its tuplet. ``quarters``: length of a beat."""
+    ratio = Fraction(value.tuplet.actual, value.tuplet.normal) if value.tuplet else 1
+    return (value.end - value.begin) * quarters * ratio
+
+
+def beams(values: Sequence[Value], start: Fraction, quarters: Fraction, joined: bool) -> Beams:
+    """Return the beams of a bar of a voice. One beam joins the notes of a beat. If ``joined``, one
+    beam also joins the eighths of two beats without shorter notes, counted from the bar's start."""
+    timed = [index for index, value in enumerate(values) if value.end > value.begin]
+    flags = {
+        index: max(0, value_type(written_quarters(values[index], quarters))[0] - _QUARTER)
+        if values[index].chord
+        else 0
+        for index in timed
+    }
+
+    def beat(index: int) -> int:
+        return floor(values[index].begin - start)
+
+    def is_simple(pair: Iterable[int]) -> bool:
+        return joined and all(flags[index] == 1 and not values[index].tuplet for index in pair)
+
+    out: dict[int, list[str]] = {}
+    for _, two in groupby(timed, key=lambda index: beat(index) // 2):
+        pair = list(two)
+        groups = [pair] if is_simple(pair) else [list(g) for _, g in groupby(pair, key=beat)]
+        for group in groups:
+            for flagged, run in groupby(group, key=lambda index: flags[index] > 0):
+                own = list(run)
+                if flagged and len(own) > 1:
+                    for level in range(1, max(flags[index] for index in own) + 1):
+                        _add_level(out, own, flags, level)
+    return out
+
+
+def _add_level(
+    out: dict[int, list[str]], group: Sequence[int], flags: Mapping[int, int], level: int
+) -> None:
+    for has_beam, run in groupby(group, key=lambda index: flags[index] >= level):
+        own = list(run)
+        if not has_beam:
+            continue
+        kinds = ["begin", *["continue"] * (len(own) - 2), "end"]
+        if len(own) == 1:
+            kinds = ["forward hook" if own[0] == group[0] else "backward hook"]
+        for index, kind in zip(own, kinds, strict=True):
+            out.setdefault(index, []).append(kind)
+
+
+class Accidentals:
+    """Accidentals of a bar of a staff. Call ``needed`` for its notes in order of time."""
+
+    def __init__(self, fifths: int) -> None:
+        """``fifths``: sharps of the key signature, or flats if negative."""
+        self._signature = {step: (fifths + 6 - index) // 7 for index, step in enumerate("FCGDAEB")}
+        self._alters: dict[str, dict[int, int]] = {}
+
+    def needed(self, name: Name) -> str | None:
+        """Return the accidental of a note, or None. A note also needs one if its step has another
+        alteration in another octave."""
+        octaves = self._alters.setdefault(name.step, {})
+        usual = self._signature[name.step]
+        is_clear = name.octave in octaves or all(a == name.alter for a in octaves.values())
+        shown = octaves.get(name.octave, usual) != name.alter or not is_clear
+        octaves[name.octave] = name.alter
+        return _ACCIDENTALS[name.alter] if shown else None
+
+
+@dataclass(frozen=True)
+class NoteWriter:
+    """Writes the notes of a staff.
+
+    Attributes:
+        quarters: length of a beat.
+        divisions: number of units of duration in a quarter.
+        staff: number of the staff in its part; None if the part has one staff.
+        tablature: write frets, and neither ties nor stems; rests are hidden.
+    """
+
+    names: Names
+    quarters: Fraction
+    divisions: int
+    staff: int | None
+    tablature: bool
+
+    def notes(
+        self,
+        value: Value,
+        voice: int,
+        accidentals: Accidentals,
+        beamed: Sequence[str],
+        fills_bar: bool,
+        hide_rest: bool,
+    ) -> Iterator[Element]:
+        """Yield the elements of a value: a rest, or one for each note of the chord."""
+        chord = value.chord
+        if chord is not None and self.tablature and value.begin > chord.onset:
+            chord = None
+        hidden = chord is None and (hide_rest or self.tablature)
+        length = (value.end - value.begin) * self.quarters
+        kind, dots = _FLAGGED, 0
+        if length:
+            kind, dots = value_type(written_quarters(value, self.quarters))
+        tie = None if chord is None or self.tablature else value.tie
+        ties = () if tie is None else ("stop", "start") if tie == "continue" else (tie,)
+        for index, pitch in enumerate((None,) if chord is None else chord.pitches):
+            name = accidental = None
+            if chord is not None and pitch is not None:
+                name = self.names[chord.onset, pitch]
+                if not self.tablature and tie in (None, "start"):
+                    accidental = accidentals.needed(name)
+            note = element(
+                "note",
+                None if length else element("grace", slash="yes"),
+                element("chord") if index else None,
+                _pitch(name) if name else _rest(fills_bar),
+                element("duration", length * self.divisions) if length else None,
+                *(element("tie", type=end) for end in ties),
+                element("voice", voice),
+                None if fills_bar else element("type", TYPES[kind]),
+                element("dot") if dots and not fills_bar else None,
+                element("accidental", accidental) if accidental else None,
+                _time_modification(value.tuplet) if value.tuplet else None,
+                element("stem", "none") if self.tablature else None,
+                element("staff", self.staff) if self.staff else None,
+            )
+            if hidden:
+                note.set("print-object", "no")
+            notations = [element("tied", type=end) for end in ties]
+            if index == 0:
+                note.extend(element("beam", w, number=n) for n, w in enumerate(beamed, 1))
+                if value.mark:
+                    hide = {"bracket": "no", "show_number": "none"} if self.tablature else {}
+                    notations.append(element("tuplet", type=value.mark, **hide))
+                if chord and value.staccato and tie in (None, "start") and not self.tablature:
+                    notations.append(element("articulations", element("staccato")))
+            if chord is not None and self.tablature:
+                string, fret = chord.frets[index]
+                strings = element("string", string), element("fret", fret)
+                notations.append(element("technical", *strings))
+            if notations:
+                note.append(element("notations", *notations))
+            yield note
+
+
+def _rest(fills_bar: bool) -> Element:
+    return element("rest", measure="yes") if fills_bar else element("rest")
+
+
+def _pitch(name: Name) -> Element:
+    alter = element("alter", name.alter) if name.alter else None
+    return element("pitch", element("step", name.step), alter, element("octave", name.octave))
+
+
+def _time_modification(group: Tuplet) -> Element:
+    actual, normal = element("actual-notes", group.actual), element("normal-notes", group.normal)
+    return element("time-modification", actual, normal)

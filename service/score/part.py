@@ -1,0 +1,254 @@
+"""The measures of an instrument in MusicXML: its staves, voices, marks, keys and metres."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import lcm
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from service.score.beats import Beats
+from service.score.marks import CLEFS, Press, best_clef, dynamics, octave_lines
+from service.score.musicxml import Accidentals, NoteWriter, beams, direction, element, set_offset
+from service.score.quantise import QuantisedNote
+from service.score.rhythm import Rhythm, Value
+from service.score.spelling import spelled
+from service.score.staves import OPEN, hands, tab_line
+from service.score.voices import Bars, Chord, voices
+
+KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
+_TREBLE = ("violin", "flute", "oboe", "clarinet", "saxophone", "horn")
+USUAL_CLEFS = {  # the first is preferred; other instruments read treble and bass
+    **dict.fromkeys(_TREBLE, ("Treble",)),
+    "plucked": ("Treble8vb", "Bass8vb"),
+    "viola": ("Alto", "Treble"),
+    "cello": ("Bass", "Tenor"),
+    "contrabass": ("Bass",),
+    "bassoon": ("Bass", "Tenor"),
+    "voice": ("Treble", "Treble8vb", "Bass"),
+}
+_VOICES_PER_STAFF = 4  # readers of MusicXML expect the voices 1 to 4 on the first staff
+_OCTAVE_SHIFTS = {"8va": "down", "8vb": "up"}  # MusicXML: direction from the sound to the notes
+
+
+class Part(NamedTuple):
+    """Notes of an instrument with their velocities, and presses of the pedal."""
+
+    notes: Sequence[QuantisedNote]
+    velocities: Sequence[int]
+    pedal: Sequence[Press] = ()
+
+
+class Grid(NamedTuple):
+    """Bars of a score.
+
+    Attributes:
+        fifths: sharps of the key signature, or flats if negative.
+        steady: False if there is no beat: barlines and metres are hidden.
+    """
+
+    beats: Beats
+    bars: Bars
+    fifths: int
+    steady: bool
+
+
+class Transposition(NamedTuple):
+    """Interval from the sound to the written pitch. ``fifths``: shift of the key signature."""
+
+    semitones: int
+    steps: int
+    fifths: int
+
+
+_CONCERT = Transposition(0, 0, 0)
+TRANSPOSITIONS = {  # in B flat, E flat, F, and an octave
+    "clarinet": Transposition(2, 1, 2),
+    "saxophone": Transposition(9, 5, 3),
+    "horn": Transposition(7, 4, 1),
+    "contrabass": Transposition(12, 7, 0),
+}
+
+
+def staves_of(
+    instrument: str | None, notes: Sequence[QuantisedNote]
+) -> list[tuple[Sequence[QuantisedNote], str]]:
+    """Return the notes and the clef of each staff."""
+    if instrument in KEYBOARDS:
+        staves = zip(hands(notes), (("Treble", "Bass"), ("Bass", "Treble")), strict=True)
+        return [(own, best_clef([note.pitch for note in own], clefs)) for own, clefs in staves]
+    clefs = USUAL_CLEFS.get(instrument or "", ("Treble", "Bass"))
+    clef = best_clef([note.pitch for note in notes], clefs)
+    guitar = instrument == "plucked" and clef == "Treble8vb"
+    return [(notes, clef), (notes, "Tab")] if guitar else [(notes, clef)]
+
+
+class PartWriter:
+    """Writes the measures of an instrument."""
+
+    def __init__(self, instrument: str | None, part: Part, grid: Grid) -> None:
+        self._grid, self._part = grid, part
+        self._transposition = TRANSPOSITIONS.get(instrument or "", _CONCERT)
+        self._fifths = grid.fifths + self._transposition.fifths
+        self._fifths -= 12 * (self._fifths > 6)
+        staves = staves_of(instrument, part.notes)
+        self.clefs = [clef for _, clef in staves]
+        self._chords: list[list[list[Chord]]] = []  # by staff and voice
+        names = []
+        for own, clef in staves:
+            semitones = self._transposition.semitones
+            raised = [note._replace(pitch=note.pitch + semitones) for note in own]
+            names.append(spelled(raised, self._fifths))
+            one_line = instrument not in KEYBOARDS
+            lines = [tab_line(own)] if clef == "Tab" else voices(raised, grid.bars, one_line)
+            self._chords.append(lines)
+        self._values = [  # by staff, voice and bar
+            [Rhythm(line, grid.bars, grid.beats).bars() for line in staff] for staff in self._chords
+        ]
+        q = grid.beats.quarters
+        edges = {value.end for staff in self._values for line in staff for b in line for value in b}
+        edges |= {at for press in part.pedal for at in press}
+        edges |= {note.onset for note in part.notes}
+        self._divisions = lcm(*((q * edge).denominator for edge in edges))
+        self._writers = [
+            NoteWriter(own, q, self._divisions, n if len(staves) > 1 else None, clef == "Tab")
+            for n, (own, clef) in enumerate(zip(names, self.clefs, strict=True), 1)
+        ]
+        # By staff and bar: marks, and the index in the first voice of the value that they precede.
+        self._marks: dict[tuple[int, int], list[tuple[int, Element]]] = {}
+        self._add_dynamics()
+        self._add_pedal()
+        self._add_octave_lines()
+
+    def add_mark(self, staff: int, at: Fraction, mark: Element) -> None:
+        """Add a direction or chord symbol above or below a staff.
+
+        Args:
+            staff: index of the staff.
+            at: position in beats.
+        """
+        bar = max(0, bisect_right(self._grid.bars, at, key=lambda bar: bar[0]) - 1)
+        begins = [value.begin for value in self._values[staff][0][bar]]
+        begin = max((begin for begin in begins if begin <= at), default=begins[0])
+        set_offset(mark, (at - begin) * self._grid.beats.quarters * self._divisions)
+        self._marks.setdefault((staff, bar), []).append((begins.index(begin), mark))
+
+    def _add_dynamics(self) -> None:
+        onsets = [note.onset for note in self._part.notes]
+        levels = dynamics(onsets, self._part.velocities, self._grid.bars)
+        for at, level in levels.items():
+            content = element("dynamics", element(level))
+            self.add_mark(0, at, direction(content, "below", self._writers[0].staff))
+
+    def _add_pedal(self) -> None:
+        (begin, _), (last, count) = self._grid.bars[0], self._grid.bars[-1]
+        staff = len(self.clefs) - 1
+        for press in self._part.pedal:
+            down, up = max(press.down, begin), min(press.up, last + count)
+            for at, kind in ((down, "start"), (up, "stop")) if down < up else ():
+                content = element("pedal", type=kind, line="yes", sign="no")
+                self.add_mark(staff, at, direction(content, "below", self._writers[staff].staff))
+
+    def _add_octave_lines(self) -> None:
+        for staff, (lines, clef) in enumerate(zip(self._chords, self.clefs, strict=True)):
+            if clef == "Tab":
+                continue
+            first: dict[Chord, tuple[int, int]] = {}  # bar and index of a chord's first value
+            after: dict[Chord, tuple[int, int]] = {}
+            for bar, values in enumerate(self._values[staff][0]):
+                for index, value in enumerate(values):
+                    if value.chord:
+                        first.setdefault(value.chord, (bar, index))
+                        after[value.chord] = bar, index + 1
+            for kind, chords in octave_lines(lines[0], clef):
+                if any(chords[0].onset <= other.onset < chords[-1].end for other in lines[1]):
+                    continue
+                placement = "above" if kind == "8va" else "below"
+                ends = (_OCTAVE_SHIFTS[kind], first[chords[0]]), ("stop", after[chords[-1]])
+                for shift, (bar, index) in ends:
+                    content = element("octave-shift", type=shift, size=8)
+                    mark = direction(content, placement, self._writers[staff].staff)
+                    self._marks.setdefault((staff, bar), []).append((index, mark))
+
+    def measures(self) -> Iterator[Element]:
+        """Yield the measures."""
+        beats, bars, _, steady = self._grid
+        nominal, size = beats.beats_per_bar, 0
+        has_pickup = bars[0][1] != nominal
+        for bar, (_, count) in enumerate(bars):
+            measure = element("measure", number=bar + (not has_pickup))
+            if bar == 0 and has_pickup:
+                measure.set("implicit", "yes")
+            attributes = element("attributes")
+            if bar == 0:
+                key = element("key", element("fifths", self._fifths))
+                attributes.extend((element("divisions", self._divisions), key))
+            if size != (size := count if bar else nominal):
+                above, below = beats.signature(size)
+                time = element("time", element("beats", above), element("beat-type", below))
+                if not steady:
+                    time.set("print-object", "no")
+                attributes.append(time)
+            if bar == 0:
+                attributes.extend(self._staff_attributes())
+            if len(attributes):
+                measure.append(attributes)
+            for staff in range(len(self.clefs)):
+                if staff:
+                    measure.append(self._backup(count))
+                measure.extend(self._bar_of_staff(staff, bar))
+            if not steady or bar == len(bars) - 1:
+                style = element("bar-style", "light-heavy" if steady else "none")
+                measure.append(element("barline", style, location="right"))
+            yield measure
+
+    def _staff_attributes(self) -> Iterator[Element]:
+        if len(self.clefs) > 1:
+            yield element("staves", len(self.clefs))
+        numbers = [{"number": n} if len(self.clefs) > 1 else {} for n in (1, 2)]
+        for clef, number in zip(self.clefs, numbers, strict=False):
+            sign, line, octave = CLEFS[clef][:3]
+            change = element("clef-octave-change", octave) if octave else None
+            yield element("clef", element("sign", sign), element("line", line), change, **number)
+        for clef, number in zip(self.clefs, numbers, strict=False):
+            if clef == "Tab":
+                yield element("staff-details", element("staff-lines", len(OPEN)), **number)
+        if self._transposition.semitones:
+            steps = element("diatonic", -self._transposition.steps)
+            semitones = element("chromatic", -self._transposition.semitones)
+            yield element("transpose", steps, semitones)
+
+    def _bar_of_staff(self, staff: int, bar: int) -> Iterator[Element]:
+        """Yield the voices and marks of a bar. The second voice is written if it has notes."""
+        writer, (start, count) = self._writers[staff], self._grid.bars[bar]
+        first, *others = (line[bar] for line in self._values[staff])
+        lines = [first, *(line for line in others if any(value.chord for value in line))]
+        joined = count % 2 == 0 and self._grid.beats.subdivision == 2
+        joins = [
+            {} if writer.tablature else beams(line, start, writer.quarters, joined)
+            for line in lines
+        ]
+        accidentals = Accidentals(self._fifths)  # of both voices, in order of time
+        written: dict[tuple[int, int], list[Element]] = {}
+        for _, voice, index in sorted(
+            (value.begin, voice, index)
+            for voice, line in enumerate(lines)
+            for index, value in enumerate(line)
+        ):
+            value: Value = lines[voice][index]
+            number = _VOICES_PER_STAFF * staff + voice + 1
+            fills_bar = value.chord is None and value.end - value.begin == count
+            join = joins[voice].get(index, ())
+            notes = writer.notes(value, number, accidentals, join, fills_bar, voice > 0)
+            written[voice, index] = list(notes)
+        marks = self._marks.get((staff, bar), ())
+        for voice, line in enumerate(lines):
+            if voice:
+                yield self._backup(count)
+            for index in range(len(line) + 1):
+                yield from (mark for at, mark in marks if at == index and voice == 0)
+                yield from written.get((voice, index), ())
+
+    def _backup(self, beats: int) -> Element:
+        duration = beats * self._grid.beats.quarters * self._divisions
+        return element("backup", element("duration", duration))

@@ -65,12 +65,14 @@ class Tempo:
             another than that of the bar before; empty if no metre is known. The first bar of the
             list is complete; bars of its signature precede it, of which the first is cut at 0 s.
         key: as MIDI names it, such as "Eb" or "F#m"; None if unknown.
+        chords: start of each chord in s, and its name: markers of the file.
     """
 
     beats_s: Sequence[float] = (0.0, 0.5)
     quarters: float = 1.0
     bars: Sequence[tuple[int, int, int]] = ()
     key: str | None = None
+    chords: Sequence[tuple[float, str]] = ()
 
     @classmethod
     def of_bpm(cls, bpm: float) -> Tempo:
@@ -97,6 +99,7 @@ class TempoMap:
 
     def __init__(self, tempo: Tempo, ticks_per_beat: int = TICKS_PER_BEAT) -> None:
         self.ticks_per_beat, self._key = ticks_per_beat, tempo.key
+        self._chords = tempo.chords
         beats_s, period_s = list(tempo.beats_s), tempo.beats_s[1] - tempo.beats_s[0]
         early = max(0, math.ceil(beats_s[0] / period_s) - 1)  # beats at that tempo before the first
         beats_s = [beats_s[0] - period_s * place for place in range(early, 0, -1)] + beats_s
@@ -131,7 +134,7 @@ class TempoMap:
         return round(self._per_beat * (place + (us - begin) / (end - begin)))
 
     def track(self) -> mido.MidiTrack:
-        """Tempo, metre and key."""
+        """Return the track of tempo, metre, key and markers."""
         events = [(tick, 0, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in self.changes]
         events += [
             (tick, 0, mido.MetaMessage("time_signature", numerator=above, denominator=below))
@@ -139,6 +142,10 @@ class TempoMap:
         ]
         if self._key is not None:
             events.append((0, 0, mido.MetaMessage("key_signature", key=self._key)))
+        events += [
+            (self.tick(time_s), 1, mido.MetaMessage("marker", text=name))
+            for time_s, name in self._chords
+        ]
         return _track_of(events)
 
 
@@ -199,6 +206,12 @@ def midi_file(
         plain = PrettyMIDI(mido_object=file)
         plain.instruments = [part for part, _ in parts]
         plain.write(memory)
+        if tempo.chords:  # pretty_midi drops markers
+            memory.seek(0)
+            file = mido.MidiFile(file=memory)
+            file.tracks[0] = ticks.track()
+            memory = io.BytesIO()
+            file.save(file=memory)
     return memory.getvalue()
 
 

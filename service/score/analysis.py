@@ -1,10 +1,10 @@
 """What a performance says of its beats, bars and key, for its MIDI file and its score."""
 
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from service.score.beats import (
     BeatHints,
     Beats,
 )
+from service.score.chord_symbols import ChordSymbol, find_chords
 from service.score.live import LiveBeat, fill_gaps
 from service.score.metre import find_beats
 from service.score.steady import find_steady_beats
@@ -50,17 +51,19 @@ class Analysis:
     """Attributes:
     beats: if not ``steady`` a beat every half second, to write free time with.
     steady: whether the performance keeps to a beat.
+    chords: chord symbols at the beats where the harmony changes.
     """
 
     beats: Beats
     key: Key
     steady: bool
+    chords: Sequence[ChordSymbol] = ()
 
     @property
     def tempo(self) -> Tempo:
         """For a MIDI file; the standard's, without bars, if there is no beat."""
         if not self.steady:
-            return replace(DEFAULT_TEMPO, key=self.key.name)
+            return replace(DEFAULT_TEMPO, key=self.key.name, chords=self.chord_times)
         beats = self.beats
         bars = beats.bars(0, len(beats.time_s))
         if len(bars) > 1 and beats.bar[0]:
@@ -71,7 +74,20 @@ class Analysis:
             quarters=float(beats.quarters),
             bars=[(int(beat), *beats.signature(size)) for beat, size in changes],
             key=self.key.name,
+            chords=self.chord_times,
         )
+
+    @property
+    def chord_times(self) -> list[tuple[float, str]]:
+        """Start of each chord in seconds, and its name."""
+        beats = np.array([chord.beat for chord in self.chords], float)
+        times = np.maximum(self.beats.time(beats), 0).tolist()
+        return [(time_s, chord.name) for time_s, chord in zip(times, self.chords, strict=True)]
+
+    @property
+    def chords_json(self) -> list[dict[str, Any]]:
+        """Chords as JSON."""
+        return [{"time_s": round(time_s, 3), "name": name} for time_s, name in self.chord_times]
 
     @property
     def said(self) -> list[dict[str, float]]:
@@ -87,7 +103,9 @@ def analyse(
     hints: BeatHints = NO_BEAT_HINTS,
     reported: Sequence[LiveBeat] | None = None,
 ) -> Analysis:
-    """Beats and key of the notes that have ended. If the hints name any, there is a beat.
+    """Return beats, key and chords of the notes that have ended.
+
+    If the hints state a beat, there is one.
 
     Args:
         reported: beats that were said while the music went on, to be kept as they are.
@@ -104,14 +122,15 @@ def analyse(
     first_s = hints.first_downbeat_s
     wished = hints.bpm or hints.beats_per_bar or first_s is not None or hints.fixed_tempo
     if beats is not None and (wished or beats.confidence >= MIN_STEADY_CONFIDENCE):
-        return Analysis(beats, key, steady=True)
+        return Analysis(beats, key, True, find_chords(array, beats, *key, hints.chords))
     period_s = 60 / hints.bpm if hints.bpm else _FREE_BEAT_S
     time_s = np.arange(0, end_s + 1 + 2 * period_s, period_s)
     metre = hints.beats_per_bar or 4
     if not hints.bpm:
         time_s = _eventful_bars(time_s, array[:, :2], metre)
     free = Beats(time_s, np.arange(len(time_s)) % metre, metre, 2, 0.0)
-    return Analysis(free, key, steady=hints.bpm is not None)
+    steady = hints.bpm is not None
+    return Analysis(free, key, steady, find_chords(array, free, *key, hints.chords))
 
 
 def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
@@ -142,6 +161,7 @@ def add_beat_options(parser: ArgumentParser) -> None:
     parser.add_argument("--bpm", type=_bpm, help="+ --beats-per-bar, --fixed-tempo")
     parser.add_argument("--beats-per-bar", dest="metre", type=_metre, help=SUPPRESS)
     parser.add_argument("--fixed-tempo", action="store_true", help=SUPPRESS)
+    parser.add_argument("--chords", action=BooleanOptionalAction, help=SUPPRESS)
 
 
 def beat_hints_from(options: Namespace) -> BeatHints:

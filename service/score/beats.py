@@ -78,18 +78,18 @@ class Beats:
         return [(start + skipped, count - skipped), *rest]
 
 
-def smoothest(cost: F64, change: float) -> I64:
+def smoothest(cost: F64, change: float | F64) -> I64:
     """Return the column of each row with the least total cost (Viterbi algorithm).
 
     Args:
         cost: [rows, columns].
-        change: cost of a change of the column from one row to the next.
+        change: cost of a change of the column: of any, or [rows] from the row before to this one.
     """
     total, back = cost[0], []
-    for row in cost[1:]:
-        stays = total <= total.min() + change
+    for row, price in zip(cost[1:], np.broadcast_to(change, len(cost))[1:], strict=True):
+        stays = total <= total.min() + price
         back.append(np.where(stays, np.arange(len(row)), total.argmin()))
-        total = np.where(stays, total, total.min() + change) + row
+        total = np.where(stays, total, total.min() + price) + row
     columns = [int(total.argmin())]
     for before in back[::-1]:
         columns.append(int(before[columns[-1]]))
@@ -98,13 +98,15 @@ def smoothest(cost: F64, change: float) -> I64:
 
 class BeatHints(BaseModel):
     """The user's knowledge of the beat: beats a minute; beats of a bar, and in how many parts each
-    divides (3 and 4 beats are 12/8); time of the first beat of a bar."""
+    divides (3 and 4 beats are 12/8); time of the first beat of a bar. ``chords``: True for chord
+    symbols also of a single line, False for none."""
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
     beats_per_bar: int | None = Field(default=None, ge=2, le=MAX_BEATS_PER_BAR)
     subdivision: Literal[2, 3] | None = None
     first_downbeat_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     fixed_tempo: bool = False
+    chords: bool | None = None
 
 
 NO_BEAT_HINTS = BeatHints()

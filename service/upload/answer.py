@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from time import monotonic
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import StreamingResponse
@@ -35,10 +36,11 @@ SEND_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class UploadMidi:
-    """MIDI file of a result, and its beats as JSON."""
+    """MIDI file of a result, and its beats and chords as JSON."""
 
     data: bytes
     beats: Sequence[dict[str, float]]
+    chords: Sequence[dict[str, Any]] = ()
 
 
 UploadItem = RecordingItem | UploadMidi

@@ -122,7 +122,8 @@ async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Qu
         assert midi is not None
         assert log.config is not None
         if choices.answer == "json":
-            return JSONResponse({**performance.to_json(), **describe_options(options, log.config)})
+            chosen = describe_options(options, log.config)
+            return JSONResponse({**performance.to_json(), "chords": midi.chords, **chosen})
         if choices.answer == "midi":
             named = file_name(upload.filename, ".mid")
             return Response(midi.data, media_type="audio/midi", headers=named)
@@ -166,7 +167,7 @@ def with_midi(
             yield item
             if isinstance(item, TranscriptionResult):
                 found = analyse(item.notes, hints)
-                yield UploadMidi(item.midi(found.tempo), found.said)
+                yield UploadMidi(item.midi(found.tempo), found.said, found.chords_json)
 
 
 async def iterate_in_thread(

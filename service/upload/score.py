@@ -169,4 +169,5 @@ def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | 
         "key": analysis.key.name,
         "beats": analysis.said,
         "bars_s": score.bars_s,
+        "chords": analysis.chords_json,
     }

@@ -97,7 +97,8 @@ class Transcription:
             case ".mid" | ".midi":
                 write_atomically(path, self.midi(tempo))
             case ".json":
-                body = {**self.performance.to_json(), **self.description}
+                chords = analyse(self.notes).chords_json
+                body = {**self.performance.to_json(), "chords": chords, **self.description}
                 write_atomically(path, f"{json.dumps(body, indent=1)}\n".encode())
             case ".csv":
                 text = io.StringIO(newline="")

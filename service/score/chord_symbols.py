@@ -1,0 +1,155 @@
+"""Chord symbols of a performance, such as C, Am7 and F/A.
+
+Each beat has a weight for each pitch class and a bass note. A dynamic program finds the sequence
+of chords with the least total cost. A change of chord costs more within a bar than at its start,
+so passing notes do not change the symbol.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from service.score.beats import F64, I64, Beats, smoothest
+from service.score.spelling import name_of
+
+QUALITIES = {  # suffix of the name: semitones above the root, and the cost of this quality
+    "": ((0, 4, 7), 0.0),
+    "m": ((0, 3, 7), 0.0),
+    "7": ((0, 4, 7, 10), 0.3),
+    "m7": ((0, 3, 7, 10), 0.3),
+    "maj7": ((0, 4, 7, 11), 0.5),
+    "dim": ((0, 3, 6), 1.0),
+    "m7b5": ((0, 3, 6, 10), 0.6),
+    "dim7": ((0, 3, 6, 9), 1.0),
+    "aug": ((0, 4, 8), 1.5),
+    "sus4": ((0, 5, 7), 1.0),
+    "sus2": ((0, 2, 7), 1.5),
+}
+_TONES = (1.3, 1.0, 0.9, 0.9)  # relative weight of root, third, fifth and seventh in a chord
+_OTHER = 0.12  # relative weight of each other pitch class
+_ONSET, _MAX_WEIGHT = 0.15, 1.3  # in beats: an onset adds to the time that a note sounds; maximum
+_EARLY = 0.12  # in beats: notes that start or end this close to a beat start or end on it
+_HELD = 16  # beats after which a held note no longer counts
+_MIN_BASS = 0.25  # in beats: shorter notes are not the bass
+_BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost of root, third, fifth, seventh and another note as bass
+_CHROMATIC = 0.35  # cost of each tone outside of the key
+_CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
+_MIN_SHARE, _MIN_VOICES = 0.25, 1.6  # of beats with three pitch classes; mean number of notes
+_SCALE = (0, 2, 4, 5, 7, 9, 11)
+_RAISED = (6, 8)  # sixth and seventh of a minor key, from the tonic of its relative major
+_STRETCH = 4096  # beats that are decoded at once: memory is bounded
+_STATES = list(product(range(12), QUALITIES))
+
+
+class ChordSymbol(NamedTuple):
+    """A chord from beat ``beat`` on; ``root`` and ``bass`` are names such as "Bb"."""
+
+    beat: int
+    root: str
+    quality: str = ""
+    bass: str = ""
+
+    @property
+    def name(self) -> str:
+        """Symbol as text, such as "Am7/G"."""
+        return f"{self.root}{self.quality}{self.bass and '/'}{self.bass}"
+
+
+def find_chords(
+    notes: F64, beats: Beats, fifths: int, minor: bool, wanted: bool | None = None
+) -> list[ChordSymbol]:
+    """Return the chords at the beats where they change.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity.
+        fifths: sharps of the key signature, or flats if negative.
+        minor: True if the key is minor.
+        wanted: None for chords of music in which several notes sound at once; True for chords of
+            any music; False for none.
+    """
+    if not len(notes) or wanted is False:
+        return []
+    begin, end = (_snap(beats.position(notes[:, column])) for column in (0, 1))
+    beat, weight, bass = _weigh(begin, end, notes[:, 2].astype(int))
+    if not (wanted or _has_chords(begin, end, weight)):
+        return []
+    path: list[int] = []
+    change = _change_costs(beat, beats)
+    for start in range(0, len(beat), _STRETCH):
+        part = slice(start, start + _STRETCH)
+        cost = _costs(weight[part], bass[part], fifths, minor)
+        path += smoothest(cost, change[part]).tolist()
+    symbols, starts = [], [0, *(np.flatnonzero(np.diff(path)) + 1).tolist()]
+    for start, stop in zip(starts, [*starts[1:], len(path)], strict=True):
+        root, quality = _STATES[path[start]]
+        lowest = bass[start:stop].sum(0)
+        low = int(lowest.argmax())
+        inverted = 2 * lowest[root] < lowest[low] and (low - root) % 12 in QUALITIES[quality][0]
+        slash = _name(low, fifths) if inverted else ""
+        symbols.append(ChordSymbol(int(beat[start]), _name(root, fifths), quality, slash))
+    return symbols
+
+
+def _snap(position: F64) -> F64:
+    nearest = np.round(position)
+    return np.where(np.abs(position - nearest) < _EARLY, nearest, position)
+
+
+def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64]:
+    """Return [n] the beats in which notes sound, [n, 12] how long each pitch class sounds there,
+    and [n, 12] 1 for the lowest note."""
+    number = np.floor(begin)[:, None] + np.arange(_HELD)
+    start = np.maximum(begin[:, None], number)
+    length = np.minimum(end[:, None], number + 1) - start
+    length[:, 0] += _ONSET
+    note, column = np.nonzero(length > 0)
+    length = length[note, column]
+    beat, place = np.unique(number[note, column].astype(int), return_inverse=True)
+    weight, bass = np.zeros((len(beat), 12)), np.zeros((len(beat), 12))
+    np.add.at(weight, (place, pitch[note] % 12), length)
+    lowest = np.full(len(beat), 128)
+    long = length > _MIN_BASS
+    np.minimum.at(lowest, place[long], pitch[note][long])
+    found = np.flatnonzero(lowest < 128)
+    bass[found, lowest[found] % 12] = 1
+    return beat, np.minimum(weight, _MAX_WEIGHT), bass
+
+
+def _has_chords(begin: F64, end: F64, weight: F64) -> bool:
+    """Return True if often several notes sound at once, and beats have three pitch classes."""
+    time = np.sort(np.concatenate([begin, end]))
+    middle, length = (time[1:] + time[:-1]) / 2, np.diff(time)
+    voices = np.searchsorted(np.sort(begin), middle) - np.searchsorted(np.sort(end), middle)
+    several = (voices * length).sum() >= _MIN_VOICES * length[voices > 0].sum()
+    return bool(several and ((weight > 0.2).sum(1) >= 3).mean() >= _MIN_SHARE)
+
+
+def _change_costs(beat: I64, beats: Beats) -> F64:
+    """Return [beats] the cost of a change of chord at each of these beats."""
+    bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
+    starts = np.array([int(start) for start, _ in bars])
+    bar = np.searchsorted(starts, beat, side="right") - 1
+    size = np.array([count for _, count in bars])[bar]
+    place = beat - starts[bar]
+    return np.select([place == 0, 2 * place == size], _CHANGE[:2], _CHANGE[2])
+
+
+def _costs(weight: F64, bass: F64, fifths: int, minor: bool) -> F64:
+    """Return [beats, chords] costs in nats."""
+    tonic = 7 * fifths % 12
+    scale = {(tonic + step) % 12 for step in (*_SCALE, *(_RAISED if minor else ()))}
+    share, low = np.full((len(_STATES), 12), _OTHER), np.full((len(_STATES), 12), _BASS[-1])
+    price = np.zeros(len(_STATES))
+    for state, (root, quality) in enumerate(_STATES):
+        tones, rare = QUALITIES[quality]
+        pitch_classes = [(root + tone) % 12 for tone in tones]
+        share[state, pitch_classes] = _TONES[: len(tones)]
+        low[state, pitch_classes] = _BASS[: len(tones)]
+        price[state] = rare + _CHROMATIC * sum(pc not in scale for pc in pitch_classes)
+    log_share = np.log(share / share.sum(1, keepdims=True))
+    return price - weight @ log_share.T + bass @ low.T
+
+
+def _name(pitch_class: int, fifths: int) -> str:
+    return name_of(pitch_class + 60, fifths)[:-1].replace("-", "b")

@@ -1,0 +1,105 @@
+"""Chord symbols."""
+
+import io
+from dataclasses import replace
+from itertools import pairwise
+
+import mido
+import numpy as np
+import pytest
+
+from service.protocol.midi_file import midi_file
+from service.score.analysis import Analysis, Key, analyse
+from service.score.beats import BeatHints, Beats
+from service.score.chord_symbols import find_chords
+from tests.service.score.music import as_notes, free
+
+BEATS = Beats(np.linspace(0.0, 32.0, 65), np.arange(65) % 4, 4, 2, 1.0)
+
+
+def bars(*chords: str) -> np.ndarray:
+    """[notes, 4]: chords of MIDI pitches, one in each bar, struck on each beat."""
+    return np.array(
+        [
+            (2 * bar + beat / 2, 2 * bar + beat / 2 + 0.4, int(pitch), 70)
+            for bar, chord in enumerate(chords)
+            for beat in range(4)
+            for pitch in chord.split()
+        ],
+        float,
+    )
+
+
+def names(notes: np.ndarray, fifths: int = 0, minor: bool = False) -> list[tuple[int, str]]:
+    return [(chord.beat, chord.name) for chord in find_chords(notes, BEATS, fifths, minor)]
+
+
+@pytest.mark.parametrize(
+    ("pitches", "fifths", "name"),
+    [
+        ("48 64 67 72", 0, "C"),
+        ("45 60 64 69", 0, "Am"),
+        ("43 59 62 65", 0, "G7"),
+        ("50 60 65 69", 0, "Dm7"),
+        ("48 64 67 71", 0, "Cmaj7"),
+        ("47 62 65 69", 0, "Bm7b5"),
+        ("47 62 65 68", 3, "Bdim7"),
+        ("43 60 62 67", 0, "Gsus4"),
+        ("45 60 65 69", 0, "F/A"),
+        ("43 60 64 67", 0, "C/G"),
+        ("49 65 68 73", -5, "Db"),
+        ("49 65 68 73", 5, "C#"),
+        ("46 61 65 70", -3, "Bbm"),
+    ],
+)
+def test_names_of_chords(pitches: str, fifths: int, name: str) -> None:
+    assert names(bars(pitches), fifths) == [(0, name)]
+
+
+def test_each_change_has_a_symbol_and_a_repeated_chord_has_none() -> None:
+    c, f, g = "48 64 67 72", "53 60 65 69", "43 59 62 65"
+    assert names(bars(c, c, f, g, c)) == [(0, "C"), (8, "F"), (12, "G7"), (16, "C")]
+
+
+def test_passing_notes_do_not_change_the_chord() -> None:
+    scale = [(beat / 2, beat / 2 + 0.25, 72 + step, 80) for beat, step in enumerate((0, 2, 4, 5))]
+    held = [(0.0, 2.0, pitch, 70) for pitch in (48, 60, 64, 67)]
+    assert names(np.array(sorted(held + scale))) == [(0, "C")]
+
+
+def test_a_single_line_has_chords_only_if_wanted() -> None:
+    line = np.array([(t / 2, t / 2 + 0.5, 60 + p, 80) for t, p in enumerate((0, 4, 7, 12) * 4)])
+    assert not find_chords(line, BEATS, 0, minor=False)
+    assert [chord.name for chord in find_chords(line, BEATS, 0, False, wanted=True)] == ["C"]
+    assert not find_chords(bars("48 64 67 72"), BEATS, 0, False, wanted=False)
+
+
+def test_any_notes_have_ascending_chords_within_their_time() -> None:
+    for seed in range(5):
+        notes = free(np.random.default_rng(seed).exponential(0.1, 80))
+        found = find_chords(notes, BEATS, seed - 2, minor=bool(seed % 2), wanted=True)
+        assert all(a.beat < b.beat and a.name != b.name for a, b in pairwise(found))
+
+
+def test_a_day_of_fast_beats_between_two_chords_costs_nothing() -> None:
+    day = np.array([(t, t + 50_000, p, 80) for t in (0, 86_000) for p in (60, 64, 67)], float)
+    assert [chord["name"] for chord in analyse(as_notes(day), BeatHints(bpm=400)).chords_json] == [
+        "C"
+    ]
+
+
+@pytest.mark.parametrize("bends", [None, (10.0, 20.0)])
+def test_midi_files_have_chords_as_markers(bends: tuple[float, ...] | None) -> None:
+    rows = bars("48 64 67 72", "53 60 65 69")
+    notes = [replace(note, bends=bends) for note in as_notes(rows)]
+    chords = find_chords(rows, BEATS, 0, minor=False)
+    tempo = Analysis(BEATS, Key(0, minor=False), True, chords).tempo
+    file = mido.MidiFile(file=io.BytesIO(midi_file(notes, [], {}, tempo)))
+    now, markers = 0, []
+    for message in file.tracks[0]:
+        now += message.time
+        if message.type == "marker":
+            markers.append((now / file.ticks_per_beat, message.text))
+    assert markers == [(0, "C"), (4, "F")]
+    pitches = sorted(m.note for t in file.tracks for m in t if m.type == "note_on" and m.velocity)
+    assert pitches == sorted(note.pitch for note in notes)

@@ -3,4 +3,4 @@
 Pure functions of notes. The libraries that write and engrave scores are imported on first use.
 """
 
-SCORES = (".musicxml", ".pdf")  # suffixes of score files
+SCORES = (".musicxml", ".mxl", ".xml", ".pdf")  # suffixes of score files

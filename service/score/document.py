@@ -18,6 +18,7 @@ from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints
 from service.score.live import LiveBeat
 from service.score.marks import presses
+from service.score.musicxml import compressed
 from service.score.part import Part
 from service.score.quantise import quantise_notes
 
@@ -129,5 +130,12 @@ class ScoreDocument:
         return bytes(sheet.load("typst").compile(files, ignore_system_fonts=True))
 
     def save(self, path: Path) -> None:
-        """Write ``.musicxml`` or ``.pdf``. Raises OSError."""
-        write_atomically(path, self.pdf() if path.suffix.lower() == ".pdf" else self.musicxml)
+        """Write ``.pdf``, ``.mxl``, or MusicXML. Raises OSError."""
+        match path.suffix.lower():
+            case ".pdf":
+                file = self.pdf()
+            case ".mxl":
+                file = compressed(self.musicxml)
+            case _:
+                file = self.musicxml
+        write_atomically(path, file)

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from io import BytesIO
 from itertools import groupby
 from math import floor
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from service.score.rhythm import Tuplet, Value
 from service.score.spelling import Name, Names
@@ -17,6 +19,7 @@ _DOCTYPE = (
     b"<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE score-partwise PUBLIC "
     b'"-//Recordare//DTD MusicXML 4.0 Partwise//EN" "http://www.musicxml.org/dtds/partwise.dtd">\n'
 )
+_NAME = "score.musicxml"  # of the file in a compressed one
 _AFTER_OFFSET = ("staff", "sound")  # children of a direction or harmony that follow its offset
 _ACCIDENTALS = {-2: "flat-flat", -1: "flat", 0: "natural", 1: "sharp", 2: "double-sharp"}
 
@@ -39,6 +42,20 @@ def element(tag: str, *children: Content, **attributes: str | int) -> Element:
 def document(root: Element) -> bytes:
     """Return a MusicXML file."""
     return _DOCTYPE + ElementTree.tostring(root, "utf-8")
+
+
+def compressed(musicxml: bytes) -> bytes:
+    """Return a MusicXML file as compressed MusicXML (.mxl), always the same."""
+    container = element("container", element("rootfiles", element("rootfile", full_path=_NAME)))
+    archive = BytesIO()
+    with ZipFile(archive, "w") as files:
+        for name, content, method in (
+            ("mimetype", b"application/vnd.recordare.musicxml", ZIP_STORED),
+            ("META-INF/container.xml", ElementTree.tostring(container, "utf-8"), ZIP_DEFLATED),
+            (_NAME, musicxml, ZIP_DEFLATED),
+        ):
+            files.writestr(ZipInfo(name), content, method)
+    return archive.getvalue()
 
 
 def direction(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from rse_transcribe import __version__
-from rse_transcribe.files import MIDI, STDIO, find_recordings, targets
+from rse_transcribe.files import FORMATS, MIDI, STDIO, find_recordings, targets
 from service.protocol.command_line import (
     add_result_options,
     check_writable,
@@ -45,8 +45,8 @@ PROGRAMS = {  # module, and the extra that it requires
 DESCRIPTION = """\
 Transcribes recordings and videos to MIDI.
 
-  rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .musicxml
-  rse-transcribe album/ take.wav -o midi/    folders and files
+  rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .musicxml, .mxl
+  rse-transcribe album/ take.wav -o scores/ --format pdf   folders and files
   rse-transcribe serve, live               the service; a microphone with it
   rse-transcribe keys, train, evaluate     API keys, training, accuracy
 """
@@ -70,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
     add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each")
+    kinds = "mid (default), json, csv, musicxml, mxl or pdf"
+    add("--format", choices=FORMATS, metavar="KIND", help=kinds)
     add("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
     add("--model", help="shipped weights, .safetensors or auto (default)")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
@@ -78,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     add_beat_options(parser)
     downbeat_help = "when a bar begins"
     add("--first-downbeat", dest="first_downbeat_s", type=float, metavar="S", help=downbeat_help)
-    add("--version", action="version", version=__version__)
+    add("--version", action="version", version=__version__, help=argparse.SUPPRESS)
     return parser
 
 
@@ -125,7 +127,7 @@ def _transcribe(arguments: list[str]) -> int:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
     wanted = {"instruments": args.instruments or (), "tuning_hz": args.tuning_hz}
     try:
-        work = targets(inputs.recordings, args.output)
+        work = targets(inputs.recordings, args.output, args.format)
         StreamOptions(lookahead_ms=args.lookahead_ms, **wanted)
         beat_hints_from(args)
         _check_libraries({target.suffix.lower() for target in work.values()})

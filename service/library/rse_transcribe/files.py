@@ -20,6 +20,9 @@ SUFFIXES = frozenset(
 )
 MIDI = (".mid", ".midi")
 RESULTS = (*MIDI, ".json", ".csv", *SCORES)
+FORMATS = ("mid", "json", "csv", "musicxml", "mxl", "pdf")
+"""Formats of a batch: the suffixes of its files."""
+_SAME = {".midi": ".mid", ".xml": ".musicxml"}
 STDIO = Path("-")
 """Standard input or output."""
 
@@ -88,19 +91,23 @@ def _search(folder: Path, inputs: Inputs) -> None:
             inputs.skipped.append(file)
 
 
-def targets(inputs: Mapping[Path, Path], output: str | None) -> dict[Path, Path]:
+def targets(
+    inputs: Mapping[Path, Path], output: str | None, kind: str | None = None
+) -> dict[Path, Path]:
     """Return the output file of each recording.
 
     Args:
         inputs: recordings, from ``find_recordings``.
         output: file with a suffix of ``RESULTS``; folder, which is created and preserves the
             folders of the recordings; "-"; or None for files next to the recordings.
+        kind: one of ``FORMATS``; None for MIDI files, or for the suffix of ``output``.
 
     Raises:
         ValueError: invalid output.
     """
+    suffix = f".{kind or FORMATS[0]}"
     if output is None:
-        return _named({path: path.with_name(name.name) for path, name in inputs.items()})
+        return _named({path: path.with_name(name.name) for path, name in inputs.items()}, suffix)
     chosen = Path(output)
     is_folder = os.path.isdir(chosen) or output.endswith(os.sep)
     one_file = chosen == STDIO or chosen.suffix.lower() in RESULTS
@@ -109,9 +116,12 @@ def targets(inputs: Mapping[Path, Path], output: str | None) -> dict[Path, Path]
             chosen.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
-        return _named({path: chosen / name for path, name in inputs.items()})
+        return _named({path: chosen / name for path, name in inputs.items()}, suffix)
     if not one_file:
         raise ValueError(f"{output} should end in {', '.join(RESULTS)}, or in / for a folder")
+    written = ".csv" if chosen == STDIO else chosen.suffix.lower()
+    if kind is not None and suffix not in (written, _SAME.get(written)):
+        raise ValueError(f"{output} is a {written} file: omit --format {kind} or rename {output}")
     if len(inputs) > 1:
         raise ValueError(f"{len(inputs)} recordings need a folder, not {output}")
     if not os.path.isdir(chosen.parent):
@@ -119,15 +129,15 @@ def targets(inputs: Mapping[Path, Path], output: str | None) -> dict[Path, Path]
     return dict.fromkeys(inputs, chosen)
 
 
-def _named(places: Mapping[Path, Path]) -> dict[Path, Path]:
+def _named(places: Mapping[Path, Path], suffix: str) -> dict[Path, Path]:
     """Name results: song.wav -> song.mid, or song.wav.mid if there is also a song.mp3."""
 
     def short(place: Path) -> Path:
         is_ending = place.suffix.lower() in SUFFIXES
-        return place.with_name((place.stem if is_ending else place.name) + MIDI[0])
+        return place.with_name((place.stem if is_ending else place.name) + suffix)
 
     uses = Counter(map(short, places.values()))
     return {
-        path: short(place) if uses[short(place)] == 1 else place.with_name(place.name + MIDI[0])
+        path: short(place) if uses[short(place)] == 1 else place.with_name(place.name + suffix)
         for path, place in places.items()
     }

@@ -78,12 +78,12 @@ class Transcription:
         return self.performance.midi(tempo)
 
     def score(self, title: str = "", hints: BeatHints = NO_BEAT_HINTS) -> ScoreDocument:
-        """Return the score, which can be saved as .musicxml or .pdf. Requires the extra "score"."""
+        """Return the score. Its ``save`` writes MusicXML, or PDF with the extra "score"."""
         return ScoreDocument(self.notes, hints, title, pedal=self.performance.pedal)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
         """Write a file: ``.mid``, ``.json`` (as in the response of ``POST /transcribe``), ``.csv``,
-        or a score, ``.musicxml`` or ``.pdf``.
+        or a score: ``.musicxml``, ``.xml``, ``.mxl`` or ``.pdf``.
 
         Args:
             tempo: tempo of a MIDI file, as in ``midi``.
@@ -107,7 +107,7 @@ class Transcription:
             case ending if ending in SCORES:
                 self.score(path.stem).save(path)
             case ending:
-                known = ".mid, .json, .csv or a score"
+                known = f".mid, .json, .csv, {', '.join(SCORES)}"
                 raise ValueError(f"save to {known}, not {ending or 'no ending'}")
 
     def to_pretty_midi(self) -> PrettyMIDI:

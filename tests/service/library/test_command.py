@@ -85,6 +85,29 @@ def test_standard_output_gets_a_table(album: Path, capsys: pytest.CaptureFixture
     assert [int(row[2]) for row in rows] == PITCHES
 
 
+@pytest.mark.parametrize("kind", ["json", "csv", "musicxml", "mxl"])
+def test_a_batch_has_the_stated_format(album: Path, tmp_path: Path, kind: str) -> None:
+    assert command.main([str(album), "-o", str(tmp_path / "out"), "--format", kind]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        f"one.{kind}",
+        f"two.{kind}",
+    ]
+
+
+def test_a_format_that_contradicts_the_output_is_rejected(
+    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = str(album / "one.wav")
+    for name in ("song.mid", "-"):
+        target = name if name == "-" else str(tmp_path / name)
+        with pytest.raises(SystemExit):
+            command.main([recording, "-o", target, "--format", "pdf"])
+        assert "omit --format pdf" in capsys.readouterr().err
+    score = tmp_path / "song.xml"
+    assert command.main([recording, "-o", str(score), "--format", "musicxml"]) == 0
+    assert score.read_bytes().startswith(b"<?xml")
+
+
 OURS = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}"}
 FAKE = """if True:
     import sys, rse_transcribe.recordings
@@ -259,7 +282,7 @@ def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["{one}", "-o", "{empty}/gone/x.mid"], "there is no folder {empty}/gone"),
         (
             ["{one}", "-o", "x.ogg"],
-            "x.ogg should end in .mid, .midi, .json, .csv, .musicxml, .pdf, or in /",
+            "x.ogg should end in .mid, .midi, .json, .csv, .musicxml, .mxl, .xml, .pdf, or in /",
         ),
         (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),

@@ -1,5 +1,7 @@
 """Scores that readers of MusicXML open without complaint."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,15 @@ from tests.service.score.music import as_notes, free, tune
 
 music21 = pytest.importorskip("music21", reason="the extra score")
 BEATS_S = 0.6 + np.arange(49) * 0.5
+
+
+def test_compressed_musicxml_opens(tmp_path: Path) -> None:
+    score = ScoreDocument(as_notes(tune(BEATS_S, 4), "flute"))
+    for name in ("one.mxl", "two.mxl"):
+        score.save(tmp_path / name)
+    assert (tmp_path / "one.mxl").read_bytes() == (tmp_path / "two.mxl").read_bytes()
+    (part,) = music21.converter.parse(tmp_path / "one.mxl").parts
+    assert part.partName == "Flute"
 
 
 @pytest.mark.filterwarnings("error")

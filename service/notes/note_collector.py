@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +17,12 @@ from service.protocol import midi_file as files
 _LATE_S = 2.0  # maximum by which a note_off may come after a later one
 
 
-@dataclass(slots=True)
-class CollectorState:
-    """State of a collector without the sounding notes."""
-
-    notes: list[Note] = field(default_factory=list)
-    pedal: list[PedalPress] = field(default_factory=list)
-    pressed: PedalEvent | None = None
-    bends: dict[int, tuple[float, ...]] = field(default_factory=dict)  # by ID of a sounding note
-
-    def add(self, later: CollectorState) -> None:
-        self.notes += later.notes
-        self.pedal += later.pedal
-        self.pressed, self.bends = later.pressed, later.bends
-
-
 class NoteCollector:
-    """Pairs the events of a performance into notes and pedal presses."""
+    """Pairs the events of a performance into notes and pedal presses.
+
+    Attributes:
+        pedal: completed pedal presses.
+    """
 
     def __init__(self, started: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
         """Args:
@@ -41,44 +30,31 @@ class NoteCollector:
         sounding: note_on of each of them that has not ended.
         """
         self._sounding = {event.note_id: event for event in sounding}
-        self._kept = CollectorState()
         self._ended_before = started - len(self._sounding)
-        self._taken = 0, 0  # notes and presses that ``take_new_notes`` has returned
+        self._notes: list[Note] = []
+        self.pedal: list[PedalPress] = []
+        self._pressed: PedalEvent | None = None
+        self._bends: dict[int, tuple[float, ...]] = {}  # by ID of a sounding note
 
     def add(self, events: Iterable[Event]) -> None:
         """Add events in order. A note_off must follow its note_on."""
-        kept = self._kept
         for event in events:
             if isinstance(event, PedalEvent):
-                if kept.pressed is not None and not event.down:
-                    kept.pedal.append(PedalPress(kept.pressed.time_s, event.time_s))
-                kept.pressed = event if event.down else None
+                if self._pressed is not None and not event.down:
+                    self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
+                self._pressed = event if event.down else None
             elif isinstance(event, BendEvent):
-                kept.bends[event.note_id] = kept.bends.get(event.note_id, ()) + event.cents
+                self._bends[event.note_id] = self._bends.get(event.note_id, ()) + event.cents
             elif event.kind == "note_off":
-                on, bends = self._sounding.pop(event.note_id), kept.bends.pop(event.note_id, None)
+                on, bends = self._sounding.pop(event.note_id), self._bends.pop(event.note_id, None)
                 if bends is not None:  # a batch may reach beyond the end
                     bends = bends[: event.frame - on.frame]
                 times = on.frame, event.frame, on.time_s, event.time_s
                 named = on.instrument, on.instrument_probability
                 note = Note(on.note_id, on.pitch, on.velocity, on.confidence, *times, *named, bends)
-                kept.notes.append(note)
+                self._notes.append(note)
             else:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
-
-    def take_new_notes(self) -> CollectorState:
-        """Return what has been completed since the last call."""
-        kept, (notes, pedal) = self._kept, self._taken
-        self._taken = len(kept.notes), len(kept.pedal)
-        return CollectorState(
-            kept.notes[notes:], kept.pedal[pedal:], kept.pressed, dict(kept.bends)
-        )
-
-    def restore(self, kept: CollectorState) -> None:
-        """Restore the state of an earlier collector of this performance."""
-        self._kept = replace(kept, notes=[*kept.notes], pedal=[*kept.pedal], bends={**kept.bends})
-        self._ended_before -= len(kept.notes)
-        self._taken = len(kept.notes), len(kept.pedal)
 
     @property
     def started_count(self) -> int:
@@ -86,7 +62,7 @@ class NoteCollector:
 
     @property
     def completed_count(self) -> int:
-        return len(self._kept.notes)
+        return len(self._notes)
 
     @property
     def sounding(self) -> tuple[NoteEvent, ...]:
@@ -96,17 +72,13 @@ class NoteCollector:
     @property
     def notes(self) -> list[Note]:
         """Completed notes, sorted by onset time, then pitch."""
-        return sorted(self._kept.notes, key=lambda note: (note.onset_s, note.pitch))
-
-    @property
-    def pedal(self) -> list[PedalPress]:
-        return self._kept.pedal
+        return sorted(self._notes, key=lambda note: (note.onset_s, note.pitch))
 
     def sounding_since(self, time_s: float) -> NDArray[np.float64]:
         """Return the notes that sound at a time or later, [notes, 4]: onset and offset in seconds
         (infinite for sounding notes), pitch and velocity."""
         rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
-        for note in reversed(self._kept.notes):
+        for note in reversed(self._notes):
             if note.offset_s < time_s - _LATE_S:
                 break
             rows.append((note.onset_s, note.offset_s, note.pitch, note.velocity))
@@ -114,10 +86,10 @@ class NoteCollector:
 
     def settle_instruments(self) -> None:
         """Settle the instruments of a complete recording (``service.notes.parts``)."""
-        self._kept.notes = settle_instruments(self._kept.notes)
+        self._notes = settle_instruments(self._notes)
 
     def midi(self, tempo: files.Tempo = files.DEFAULT_TEMPO) -> bytes:
-        return midi_file(self._kept.notes, self.pedal, tempo)
+        return midi_file(self._notes, self.pedal, tempo)
 
 
 def midi_file(

@@ -1,13 +1,14 @@
 """The instruments of a complete recording: one performer has one name."""
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import INSTRUMENTS
-from service.notes.events import Note
-from service.notes.note_collector import CollectorState, NoteCollector
+from service.notes.events import Note, NoteEvent
+from service.notes.note_collector import NoteCollector
 from service.notes.parts import settle_instruments
 
 FRAME_S = 128 / 11_025
@@ -50,7 +51,11 @@ def test_soloists_who_follow_each_other_stay_two() -> None:
 
 def test_the_collector_settles_its_notes() -> None:
     collector = NoteCollector()
-    collector.restore(CollectorState(line(["piano"] * 9 + ["oboe"])))
+    for one in line(["piano"] * 9 + ["oboe"]):
+        on = NoteEvent("note_on", one.note_id, 60, 80, 0.9, one.onset_frame, one.onset_s)
+        on = replace(on, instrument=one.instrument)
+        off = replace(on, kind="note_off", frame=one.offset_frame, time_s=one.offset_s)
+        collector.add([on, off])
     collector.settle_instruments()
     assert count(collector.notes) == {"piano": 10}
 

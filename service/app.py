@@ -30,9 +30,9 @@ from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
 from service.upload import score
+from service.workers.connection import PROCESSES
 from service.workers.messages import LoadModel, WorkerConfig
 from service.workers.pool import WorkerPool
-from service.workers.process import PROCESSES
 
 logger = logging.getLogger(__name__)
 

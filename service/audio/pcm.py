@@ -108,9 +108,13 @@ class PcmDecoder:
         self._carry = b""
 
     @property
-    def pending_bytes(self) -> int:
-        """Number of bytes of an incomplete sample."""
-        return len(self._carry)
+    def incomplete(self) -> ProtocolError | None:
+        """Error of audio that ends in the middle of a sample, or None."""
+        received, size = len(self._carry), self._audio.pcm_frame_bytes
+        if not received:
+            return None
+        message = f"the last sample is incomplete: received {received} of {size} bytes"
+        return ProtocolError(ErrorCode.ODD_BYTES, message)
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
         """Return position and mix at which another decoder can start, so that it returns the same

@@ -6,10 +6,9 @@ updates. While no beat is confident enough nothing is reported, and the search s
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from statistics import mode
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -53,12 +52,6 @@ class LiveBeats:
     def due_s(self) -> float:
         """When it can say more: once all is known that began or ended before."""
         return self._begin_s + (self._ticks + 1) * TICK_S
-
-    def since(self, known: int) -> Self:
-        """Itself, with the beats said after the first ``known``, to be kept elsewhere."""
-        kept = copy(self)
-        kept.reported = self.reported[known:]
-        return kept
 
     def update(self, notes: F64, until_s: float) -> list[LiveBeat]:
         """New beats.

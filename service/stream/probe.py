@@ -1,4 +1,4 @@
-"""Choose the model of a recording by its start: pianos have a model of their own."""
+"""Chooses the model of a recording by its start: recordings of pianos have a separate model."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from service.stream.setup import OnFrames
 from service.stream.windows import EngineError, InferenceEngine
 
 PROBE_S = 30.0
-"""Audio at the start of a recording that decides whether the model for pianos transcribes it."""
+"""Duration of the start of a recording that determines the model."""
 MIN_PIANO_SHARE = 0.85
-"""Minimum share of piano notes in it. Recordings of real pianos have .90 or more."""
+"""Minimum share of piano notes in it for the model for pianos. Recordings of real pianos have .90
+or more."""
 MAX_PIANO_LOAD = 0.1
-"""Maximum computing time of the model for pianos, as a share of the length of the audio."""
+"""Maximum computing time of the model for pianos, as a share of the duration of the audio."""
 
 Samples = NDArray[np.float32]
 
 
 class _HeldFrames:
-    """Holds frames back until it knows where to pass them."""
+    """Holds frames back until their receiver is known."""
 
     def __init__(self) -> None:
         self._held: list[tuple[int, Samples]] = []
@@ -35,7 +36,7 @@ class _HeldFrames:
         self._on_frames(first_frame, frames)
 
     def release(self, on_frames: OnFrames | None) -> None:
-        """Pass all frames on, those to come as well; None drops them."""
+        """Pass all frames on, including later ones. None drops them."""
         self._on_frames = on_frames or (lambda *_: None)
         for frames in self._held:
             self._on_frames(*frames)
@@ -49,10 +50,10 @@ class Probe:
     """Start of a recording, transcribed by one model.
 
     Attributes:
-        segments: the stream, which can continue with the rest of the recording.
-        items: its events and progress.
-        frames: its frames.
-        error: why it has failed; None: it has not.
+        segments: pipeline of the stream, which can continue with the rest of the recording.
+        items: events and progress so far.
+        frames: frames so far.
+        error: error that stopped the transcription, or None.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Probe:
         duration_s: float | None,
         deadline_s: float = math.inf,
     ) -> None:
-        """Transcribe ``start``; fail if ``time.monotonic()`` passes the deadline."""
+        """Transcribe ``start``. Set ``error`` if ``time.monotonic()`` passes the deadline."""
         self._arguments = open_stream, start, duration_s
         self.frames = _HeldFrames()
         self.segments = open_stream(engine, self.frames)
@@ -80,14 +81,14 @@ class Probe:
 
     @property
     def is_piano(self) -> bool:
-        """True if most of the notes are a piano's."""
+        """True if MIN_PIANO_SHARE of the notes are a piano's."""
         notes = self.segments.stream.collector.notes
         piano = sum(note.instrument == "piano" for note in notes)
         return self.error is None and bool(notes) and piano >= MIN_PIANO_SHARE * len(notes)
 
     def repeated_by(self, engine: InferenceEngine) -> Probe:
-        """Transcribe the same start by another model. Returns this probe if that fails or is too
-        slow."""
+        """Transcribe the same start with another model. Return this probe if that fails or takes
+        too long."""
         length_s = self.segments.stream.totals.audio_s
         deadline_s = time.monotonic() + MAX_PIANO_LOAD * length_s
         open_stream, start, duration_s = self._arguments
@@ -99,7 +100,7 @@ class Probe:
 
 
 def split_start(blocks: Iterator[Samples], count: int) -> list[Samples]:
-    """Take the first blocks, of ``count`` samples or more."""
+    """Return the first blocks, with ``count`` samples or more if there are as many."""
     start: list[Samples] = []
     while count > 0 and (block := next(blocks, None)) is not None:
         start.append(block)

@@ -1,4 +1,4 @@
-"""Recordings, files or samples in memory, through the same stream as live audio."""
+"""Transcribes recordings, files or arrays, by the same stream as live audio."""
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """Model that transcribes the recording."""
+    """Configuration of the model that transcribes the recording."""
 
     config: ModelConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptionResult:
-    """The result of a recording; ``notes`` by onset time, then pitch."""
+    """Result of a recording. ``notes`` are sorted by onset time, then pitch."""
 
     notes: list[Note]
     pedal: list[PedalPress]
@@ -43,7 +43,7 @@ class TranscriptionResult:
         return midi_file(self.notes, self.pedal, tempo)
 
     def to_json(self) -> dict[str, Any]:
-        """The values of a JSON answer, without what was chosen (``setup.describe_options``)."""
+        """Return the fields of a JSON response, without those of ``describe_options``."""
         return {
             "notes": [
                 {name: value for name, value in asdict(note).items() if value is not None}
@@ -60,11 +60,7 @@ RecordingItem = Event | FileProgress | ChosenModel | TranscriptionResult
 
 
 class _Blocks:
-    """Blocks of a decoder up to its first error.
-
-    Attributes:
-        error: this error.
-    """
+    """Blocks of a decoder up to its first error, which ``error`` then has."""
 
     def __init__(self, decoder: Iterable[Samples]) -> None:
         self._decoder = decoder
@@ -88,23 +84,24 @@ def transcribe_recording(
     on_frames: OnFrames | None = None,
     sandboxed: bool = False,
 ) -> Generator[RecordingItem, None, None]:
-    """Transcribe a recording as it is decoded.
+    """Transcribe a recording while it is decoded.
 
-    Yields the ChosenModel, note events as they become known, progress, and at the end one
-    TranscriptionResult. If a file is corrupt, or the model fails, yields what was transcribed
-    before, its TranscriptionResult, and then raises. Close the generator unless you exhaust it.
+    Yields the ChosenModel, events as they are decided, progress, and at the end one
+    TranscriptionResult. If a file is corrupt, or the model fails, the generator yields the events
+    and the TranscriptionResult of the audio before, and then raises. Close the generator unless
+    you exhaust it.
 
     Args:
-        recording: samples, or a seekable binary file, at its beginning; not closed.
-        piano: returns the model for pianos. It transcribes the recording if the start sounds like a
-            piano and the machine is fast enough (see MIN_PIANO_SHARE, MAX_PIANO_LOAD). Events are
-            then first yielded after PROBE_S of audio.
-        max_duration_s: longest audio accepted.
+        recording: samples, or a seekable binary file at its start, which is not closed.
+        piano: returns the model for pianos. It transcribes the recording if the start is piano
+            music and the machine is fast enough (see MIN_PIANO_SHARE, MAX_PIANO_LOAD). The first
+            events then come after PROBE_S of audio.
+        max_duration_s: maximum duration.
         max_notes, on_frames: see ``Stream``.
-        sandboxed: decode an untrusted file in a child process (``service.audio.sandbox``).
+        sandboxed: True to decode a file in a child process (``service.audio.sandbox``).
 
     Raises:
-        ProtocolError: not an audio file, empty, too long, damaged, more than ``max_notes``, invalid
+        ProtocolError: not an audio file, empty, too long, corrupt, more than ``max_notes``, invalid
             samples, or a sample rate outside of 4,000 to 384,000 Hz (see its ``code``).
         EngineError: the model failed.
     """
@@ -151,7 +148,7 @@ def transcribe_recording(
 def _transcribe_blocks(
     blocks: Iterator[Samples], segments: SegmentPipeline, duration_s: float | None
 ) -> Iterator[Event | FileProgress]:
-    """Transcribe the blocks up to the last, or to an error of the stream."""
+    """Transcribe the blocks until the last, or until an error of the stream."""
     stream = segments.stream
     for block in blocks:
         stream.feed_samples(block)
@@ -165,7 +162,7 @@ def _transcribe_blocks(
 def _open_decoder(
     recording: "BinaryIO | SampleArray", max_duration_s: float | None, sandboxed: bool
 ) -> "AudioDecoder | SandboxedDecoder":
-    from service.audio import decode, samples, sandbox  # with FFmpeg
+    from service.audio import decode, samples, sandbox  # loads FFmpeg
 
     if sandboxed and sandbox.HAS_LIMITS and not isinstance(recording, samples.SampleArray):
         return sandbox.SandboxedDecoder(recording, max_duration_s)

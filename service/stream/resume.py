@@ -1,16 +1,18 @@
 """Resumes a performance whose connection broke, on this server or another.
 
-The state of a session is a function of its last seconds of audio and of the sounding notes. A
-`ResumePoint` holds the notes; the client sends the audio again from the point's sample on. From it
-the session reconstructs the state of the lost session, bit for bit:
+The state of a session depends only on its last seconds of audio and on the sounding notes. A
+`ResumePoint` has the notes. The client sends the audio again from the point's sample on. From both
+the new session restores the state of the old one, bit for bit:
 
-    audio     from_sample --------------------------- lost connection --->
+    audio     from_sample --------------------------- broken connection ->
               | filter's lead | window of 8192 | ...
     blocks                    first_block ........... frames ------------>
                               | run the front-end  | events
                                   | tracker's history |
 
-The server keeps no state for this: a client may return late, and to another replica.
+The server stores nothing: a client may resume late, and at another replica. On the wire the point
+is a `Checkpoint`. Its type differs because clients know only some of the fields and preserve the
+others, among them those of newer servers, while a `ResumePoint` is validated as a whole.
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ _POINT = TypeAdapter(ResumePoint)
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Audio and windows to receive and compute again before a frame can have events.
+    """Audio and windows to process again before a session can continue.
 
     Attributes:
         first_sample: first sample, at the model's rate.
         first_block: first block to compute.
-        first_detected_block: first block for the tracker; those before only run the front-end.
+        first_detected_block: first block for the tracker. Earlier blocks only run the front-end.
         from_sample: first sample, at the sent rate.
-        tuning_sample: sample, at the model's rate, at which the tuning must be known.
+        tuning_sample: sample, at the model's rate, from which on the tuning is needed.
     """
 
     first_sample: int
@@ -59,7 +61,7 @@ class Replay:
         """Return the replay that restores the state after ``frames`` frames.
 
         Args:
-            history_frames: earlier frames that the tracker still uses.
+            history_frames: number of earlier frames that the tracker needs.
             preroll_hops: ``ModelConfig.preroll_hops``.
         """
         first_detected_block = max(0, frames - history_frames) // schedule.block_frames
@@ -84,8 +86,8 @@ class Replay:
                 )
         if point.frames % block_frames:
             raise bad_resume_error(
-                f"{point.frames} frames are not a whole number of blocks of {block_frames}: resume "
-                "with the options of the session before"
+                f"{point.frames} frames are no multiple of block_frames, {block_frames}: resume "
+                "with the options of the earlier session"
             )
         if point.from_sample > self.from_sample:
             raise bad_resume_error(
@@ -95,6 +97,7 @@ class Replay:
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
+    """Return the checkpoint of a resume point."""
     state = {field.name: getattr(point, field.name) for field in fields(point)}
     state["belief"] = point.belief if point.belief.weights else None
     state["dynamics"] = point.dynamics if point.dynamics.notes else None

@@ -1,4 +1,4 @@
-"""Compute a recording segment by segment, on all workers at once."""
+"""Computes a recording in segments, on all workers at once."""
 
 import math
 import time
@@ -19,11 +19,11 @@ from service.stream.windows import InferenceEngine, Probabilities
 
 MAX_SEGMENTS_IN_FLIGHT = 16
 """Maximum number of segments of a recording that are computed at once, with any number of workers.
-Each needs up to 24 MB, and the tuning is remembered for 13 minutes."""
+Each needs up to 24 MB, and the tuner stores its estimates of the last 13 minutes."""
 
 
 class FileProgress(BaseModel):
-    """Progress in a file; ``fraction``, 0 to 1, is None if its header states no length."""
+    """Progress in a file. ``fraction``, 0 to 1, is None if the header states no duration."""
 
     type: Literal["progress"] = "progress"
     frames: int
@@ -63,14 +63,15 @@ class SegmentPipeline:
     def items(
         self, duration_s: float | None, flush: bool = False
     ) -> Iterator[Event | FileProgress]:
-        """Yield the events and the progress of ``results``. duration_s: length of the recording."""
+        """Yield the events of ``results``, and the progress after each segment. duration_s:
+        duration of the recording."""
         for probabilities in self.results(flush):
             yield from self.stream.process_predictions(probabilities)
             yield _progress(self.stream, duration_s)
 
     def results(self, flush: bool = False) -> Iterator[Probabilities]:
-        """Submit complete segments and yield the results that are due, in order. flush: also
-        submit an incomplete segment, and yield all results."""
+        """Submit complete segments and yield the oldest results while the maximum number of
+        segments is in flight. flush: also submit an incomplete segment, and yield all results."""
         while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
             due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
             assert due is not None
@@ -86,6 +87,7 @@ class SegmentPipeline:
             yield future.result(None if left_s == math.inf else max(0.0, left_s))
 
     def close(self) -> None:
+        """Cancel the segments in flight."""
         for future in self._in_flight:
             future.cancel()
 

@@ -1,14 +1,14 @@
-"""Turn stream options into a detector, a schedule of windows, and the delay of events.
+"""Builds the parts of a stream from its options, and computes the delay of its events.
 
-The delay counts from the time a sound is sent until its event can be known:
+The delay is the time from the arrival of a sound until its event can be decided:
 
-    look-ahead        audio after a frame that the model sees before deciding that frame
-    + block           a frame waits until the other frames of its block are due
-    + resampler       samples that the anti-alias filter holds back
-    + tracker         frames after an onset that confirm a peak, or after an end that rule out
-                      a dip (ends may need more)
+    look-ahead        audio after a frame that the model uses to predict the frame
+    + block           time until the other frames of its block can be predicted
+    + resampler       delay of the anti-alias filter
+    + tracker         frames after an onset that confirm a peak, or after an offset that rule out
+                      a dip (offsets may need more)
 
-``ready`` states the sum for each kind of event; network and computing time come on top.
+``ready`` states the sum for each kind of event, without network and computing time.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,8 @@ OnFrames = Callable[[int, NDArray[np.float32]], None]
 
 
 def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
-    """Model, mode, look-ahead, block, and the MIDI program of each instrument it may name."""
+    """Return the effective options: model, mode, look-ahead, block size, and the MIDI program of
+    each instrument that notes may have."""
     return {
         "model": config.name,
         "mode": options.mode.value,
@@ -49,7 +50,8 @@ def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, A
 def build_detector(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
 ) -> tuple[EventDetector, WindowSchedule]:
-    """Both for a stream. Raises ProtocolError if the model cannot tell its instruments apart."""
+    """Return the detector and the schedule of a stream. Raises ProtocolError if the model does not
+    distinguish the requested instruments."""
     rate_hz, schedule = config.sample_rate, WindowSchedule.of(options, config)
     last_age = None
     if options.mode is Mode.ANYTIME:
@@ -65,7 +67,7 @@ def build_detector(
 def build_tuner(
     config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint
 ) -> Tuner:
-    """How the filterbank is read for a stream that begins with this replay."""
+    """Return the tuner of a stream that starts with this replay."""
     front_end, rate_hz = config.front_end, config.sample_rate
     if not isinstance(front_end, FilterbankConfig):
         return Tuner(rate_hz, 1, CONCERT_HZ)
@@ -75,7 +77,7 @@ def build_tuner(
 
 
 def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:
-    """Passes each frame on once, when it has its full look-ahead."""
+    """Return a function that passes each frame on once, when it has its full look-ahead."""
     if not schedule.repeated_frames:
         return on_frames
     column = schedule.repeated_frames - schedule.late_frames
@@ -92,11 +94,11 @@ def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFram
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """Milliseconds from the time of an event until it is known, in the worst case.
+    """Guaranteed maximum delay of events in ms.
 
     Attributes:
-        note_on_median_ms: in anytime mode, if measured for the model; the others are then upper
-            bounds.
+        note_on_median_ms: median delay in anytime mode, or None if it was not measured for the
+            model.
     """
 
     note_on_ms: float
@@ -104,21 +106,21 @@ class Delay:
     note_on_median_ms: float | None
 
 
-def stated_delay(
+def guaranteed_delay(
     options: StreamOptions,
     config: ModelConfig,
     settings: TrackerSettings,
     detector: EventDetector,
     resampler_ms: float,
 ) -> Delay:
-    """The delay of a stream with these options, without computing time."""
+    """Return the delay of a stream with these options, without computing time."""
     hop_ms = 1000.0 * HOP / config.sample_rate
     held_ms = options.actual_lookahead_ms(config.sample_rate) + resampler_ms
     held_ms += (options.frames_per_window - 1) * hop_ms
     median_ms = None
     if options.mode is Mode.ANYTIME and settings.usual_onset_age is not None:
-        # From a note's time to the end of the window that decides it.
-        wait_frames = (options.frames_per_window - 1) / 2  # for the block, on average
+        # Time from a note's onset to the end of the window that decides it.
+        wait_frames = (options.frames_per_window - 1) / 2  # mean wait for the block
         usual_frames = config.min_lookahead_hops + settings.usual_onset_age + wait_frames
         median_ms = round(usual_frames * hop_ms + resampler_ms, 3)
     return Delay(

@@ -1,12 +1,11 @@
-"""The pipeline of one performance: PCM in, windows out; their probabilities in, events out.
+"""The pipeline of one performance: from PCM to windows, and from their predictions to events.
 
     stream.feed(data)
     while (due := stream.next_windows()) is not None:
         events += stream.process_predictions(compute(runner, features, due))
 
-It has no I/O, clock, thread or lock: the owner of the stream decides when, where and in which batch
-its windows are computed. The events depend only on the audio and the options, not on the sizes of
-chunks, the pace or the number of windows per call.
+A stream has no I/O, clock, thread or lock. The events depend only on the audio and the options, not
+on the sizes of chunks, the pace or the number of windows per call.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
-from service.stream.buffer import SampleBuffer
 from service.stream.resume import Replay
 from service.stream.setup import (
     Delay,
     OnFrames,
     build_detector,
     build_tuner,
-    stated_delay,
+    guaranteed_delay,
     with_full_lookahead,
 )
 from service.stream.windows import (
     MAX_WINDOWS_PER_BATCH,
     SEGMENT_FRAMES,
     PendingWindows,
+    SampleBuffer,
     complete_windows,
 )
 
@@ -54,7 +53,7 @@ class Stream:
 
     Attributes:
         config: configuration of the model.
-        delay: stated delays of note_on and note_off, for ``ready``.
+        delay: guaranteed maximum delays of note_on and note_off, for ``ready``.
         collector: completed notes and pedal presses.
         frame_s: seconds per frame.
         error: error that ended the audio early. The audio before it is still transcribed.
@@ -75,14 +74,14 @@ class Stream:
         """Args:
             settings: settings of the note tracker, from the model's card.
             audio: format of the bytes passed to ``feed``.
-            max_notes: maximum number of completed notes; more are a ``error``.
+            max_notes: maximum number of completed notes. Exceeding it sets ``error``.
             segments: True if the windows are computed in segments.
-            on_frames: called in order with the first frame and the probabilities [heads, n, 128] of
-                each block; in anytime mode once they have their full look-ahead. The arrays are
-                views.
+            on_frames: called for each block, in order, with its first frame and its probabilities
+                [heads, n, 128]. In anytime mode frames come when they have their full look-ahead.
+                The arrays are views.
             resume: point at which to continue the performance of another stream. ``feed`` then
                 receives the audio from ``resume.from_sample`` on. Samples, frames, times and notes
-                count from the start of the performance; ``collector`` has only the notes of this
+                count from the start of the performance. ``collector`` has only the notes of this
                 stream.
 
         Raises:
@@ -101,17 +100,17 @@ class Stream:
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames, self.frame_s)
-        self._skip_samples = replay.from_sample - self._point.from_sample  # samples to skip
+        self._skip_samples = replay.from_sample - self._point.from_sample
         self._decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
         self._resampler = Resampler(audio.sample_rate_hz, rate_hz, replay.first_sample)
-        self._first_block = self._blocks = replay.first_block  # next block to compute
+        self._first_block = self._blocks = replay.first_block  # next block for `next_windows`
         self._frames = self._schedule.first_frame(replay.first_block)  # next frame to process
-        self._end_frame: int | None = None  # set at the end: frames from here on are dropped
+        self._end_frame: int | None = None  # set by `end`: frames from here on are dropped
         self._end_blocks = 0
         self._first_detected_frame = self._schedule.first_frame(replay.first_detected_block)
         self._detector.resume(self._first_detected_frame, self._point)
         self._resampler_ms = held_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
-        self.delay: Delay = stated_delay(options, config, settings, self._detector, held_ms)
+        self.delay: Delay = guaranteed_delay(options, config, settings, self._detector, held_ms)
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is pending
         max_windows = MAX_WINDOWS_PER_BATCH
@@ -129,8 +128,8 @@ class Stream:
     # -- audio in ---------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Process PCM bytes of any length. Ignores them after the end of the audio. A sample that
-        is NaN, infinite or far beyond full scale sets ``error`` and ends the audio."""
+        """Process PCM bytes of any length; ignore them after the end of the audio. A sample that is
+        NaN, infinite or far beyond full scale sets ``error`` and ends the audio."""
         if self._end_frame is not None:
             return
         try:
@@ -218,7 +217,7 @@ class Stream:
                 frames = block[:, : max(0, self._end_frame - oldest)]
             if self._on_frames is not None:
                 self._on_frames(self._frames, frames)
-            # Offset of the filters when the block's first frame was new.
+            # Offset of the filters that computed the block's first frame.
             offset_cents = self._tuner.offset_cents(
                 HOP * (self._frames + self.config.min_lookahead_hops)
             )
@@ -229,26 +228,22 @@ class Stream:
         return self._record(events)
 
     def finish(self) -> list[Event]:
-        """Return the last events, which end all notes. Call it after ``end``, once all windows have
-        been processed."""
+        """Return the last events, which end all notes. Call it after ``end`` and after all windows
+        have been processed."""
         frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         if self._closed or frames < self._point.frames or self.pending_windows:
             return self.close()
-        events = self._record(self._detector.finish(self.frames))
-        return events + self.close()
+        return self._record(self._detector.finish(self.frames)) + self.close()
 
     def close(self) -> list[Event]:
-        """End the sounding notes at the last decided frame. Idempotent."""
+        """Return the events that end the sounding notes at the last decided frame. Idempotent."""
         self._closed = True
         return self._record(self._detector.close())
 
     @property
     def incomplete(self) -> ProtocolError | None:
-        """Error of audio that ended in the middle of a sample."""
-        if not (pending := self._decoder.pending_bytes):
-            return None
-        of = f"{pending} of the {self._audio.pcm_frame_bytes} bytes of its last sample"
-        return ProtocolError(ErrorCode.ODD_BYTES, f"the audio ended with {of}")
+        """Error of audio that ends in the middle of a sample, or None."""
+        return self._decoder.incomplete
 
     @property
     def late_frames(self) -> int:
@@ -257,14 +252,14 @@ class Stream:
 
     @property
     def preroll_windows(self) -> int:
-        """Number of windows before the next one that restore the network's streaming state."""
+        """Number of windows that restore the network's streaming state before the next one."""
         return -(-self.config.preroll_hops // self._schedule.block_frames)
 
     @property
     def replay_ms(self) -> float:
         """Maximum audio, in ms, between ``point`` and what has been transcribed."""
         frames = self._detector.history_frames + self.config.preroll_hops
-        frames += 3 * self._schedule.block_frames  # to whole blocks
+        frames += 3 * self._schedule.block_frames  # rounding to blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
 
     @property
@@ -299,7 +294,7 @@ class Stream:
 
     @property
     def point(self) -> ResumePoint:
-        """Point at which another stream can continue after the events that this one returned."""
+        """Point from which another stream can continue after the events that this one returned."""
         if self._frames <= self._point.frames:
             return self._point
         replay = self._replay_before(self._frames)
@@ -316,7 +311,7 @@ class Stream:
 
     @property
     def behind_ms(self) -> float:
-        """Audio received but not yet processed, in ms, in addition to the stated delay."""
+        """Audio received but not yet processed, in ms, in addition to the guaranteed delay."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz
         return max(0.0, received_ms - 1000.0 * self._frames * self.frame_s - self._held_ms)
 
@@ -332,9 +327,9 @@ class Stream:
 
     def _append(self, samples: NDArray[np.float32]) -> None:
         self._received += len(samples)
-        unneeded = min(self._skip_samples, len(samples))
-        self._skip_samples -= unneeded
-        self._chunks.append(samples[unneeded:])
+        skipped = min(self._skip_samples, len(samples))
+        self._skip_samples -= skipped
+        self._chunks.append(samples[skipped:])
 
     def _end_at_error(self, error: BadAudioError) -> None:
         self._dropped += error.dropped
@@ -343,11 +338,10 @@ class Stream:
         self.end()
 
     def _resample(self) -> None:
-        """Several chunks at once, when a window is due: a call takes longer than its samples."""
+        """Resample the chunks since the last window at once, because each call has a fixed cost."""
         if self._chunks:
-            chunks, self._chunks = self._chunks, []
-            samples = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
-            self._buffer.append(self._resampler.process(samples))
+            self._buffer.append(self._resampler.process(np.concatenate(self._chunks)))
+            self._chunks = []
 
     def _record(self, events: list[Event]) -> list[Event]:
         self.collector.add(events)

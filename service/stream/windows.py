@@ -1,17 +1,17 @@
-"""Which window each frame is read from, windows that are due, and whoever computes them.
+"""Windows of a stream: their schedule, their samples, and the engine that computes them.
 
-Frame f describes sample HOP * f of the stream at the model's rate. Block j holds the frames
-k * j ... k * j + k - 1 and is read from one window, whose end lies L hops after its newest frame:
+Frame f describes sample HOP * f of the stream at the model's rate. Block j has the frames
+k * j ... k * j + k - 1. They are read from one window, which ends L hops after the newest of them:
 
     samples    ...--+--------+--------+--------+--------+-- ... --+
     frames         kj      kj+1      ...    kj+k-1                |
                     |<--------- k - 1 hops ------>|<--- L hops -->| window ends here
 
-A frame that lies d hops before the window's end is position FRAMES - d of the model's output.
-With L = 32 and k = 1 this is the paper's scheme: one window per hop yields its middle frame.
+A frame d hops before the window's end is at position FRAMES - d of the model's output. With L = 32
+and k = 1 this is the paper's scheme: one window per hop yields its middle frame.
 
-In anytime mode L is the model's minimum, and each window is also read at older frames, for which it
-has more future than the windows before it.
+In anytime mode L is the model's minimum. Older frames are then read from each window as well,
+because it has more audio after them than the windows before it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,58 @@ from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from service.audio.resample import RateRatio
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Mode, StreamOptions
 
-MAX_WINDOWS_PER_BATCH = 4  # windows that may be taken at once
+MAX_WINDOWS_PER_BATCH = 4  # maximum number of windows of a live stream in one batch
 
 SEGMENT_FRAMES = 2048
-"""Frames of a recording's segment, including those that are read again: 24 s, and 24 MB of
+"""Number of frames in a segment of a recording, including repeated frames: 24 s, and 24 MB of
 probabilities with 23 heads."""
+
+Samples = NDArray[np.float32]
+
+
+class SampleBuffer:
+    """Samples at the model's rate: those of the latest windows, which overlap, and later ones.
+
+        silence before the stream   in earlier windows          later samples
+        .............|--------------------------------------|----------------|
+                   begin      |<--- last window: 8192 -->|                  end
+                                                        due
+
+    Samples are counted from the start of the performance.
+
+    Attributes:
+        due: sample after the last window.
+    """
+
+    def __init__(self, first_sample: int, kept: int) -> None:
+        """Args:
+        first_sample: index of the first sample that will be appended. Silence precedes it.
+        kept: number of samples before ``due`` that are kept.
+        """
+        self.due, self._kept = first_sample, kept
+        self._begin = first_sample - kept
+        self._samples = np.zeros(kept, np.float32)
+
+    @property
+    def end(self) -> int:
+        """Index after the last sample."""
+        return self._begin + len(self._samples)
+
+    def append(self, samples: Samples) -> None:
+        """Append the next samples, shape [n]. Views of earlier samples stay valid."""
+        first = self.due - self._kept
+        kept = self._samples[first - self._begin :]
+        self._samples, self._begin = np.concatenate([kept, samples]), first
+
+    def advance(self, due: int) -> Samples:
+        """Set ``due``. Return the samples between its old and its new value."""
+        new = self.between(self.due, due)
+        self.due = due
+        return new
+
+    def between(self, first: int, stop: int) -> Samples:
+        """Return a view of these samples."""
+        return self._samples[first - self._begin : stop - self._begin]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +87,11 @@ class WindowSchedule:
     """Windows and frames of a stream.
 
     Attributes:
-        lookahead_hops: L, from the newest frame of a block to the end of its window.
-        block_frames: k, frames per block; successive windows are k hops apart.
-        repeated_frames: older frames that are read again with each block.
-        late_frames: how many frames after its own may still decide a frame; blocks with as many are
-            computed after the end of a stream.
+        lookahead_hops: L, the hops from the newest frame of a block to the end of its window.
+        block_frames: k, the number of frames per block. Successive windows are k hops apart.
+        repeated_frames: number of older frames that are read again with each block.
+        late_frames: number of later frames that may still change the decision on a frame. Blocks
+            of as many frames are computed after the end of a stream.
     """
 
     lookahead_hops: int
@@ -59,7 +106,7 @@ class WindowSchedule:
 
     @classmethod
     def of(cls, options: StreamOptions, config: ModelConfig) -> WindowSchedule:
-        """The schedule of a stream with these options; in anytime mode of its newest frames."""
+        """Return the schedule of a stream; in anytime mode without the repeated frames."""
         lookahead_hops = options.lookahead_hops(config.sample_rate)
         if options.mode is Mode.ANYTIME:
             lookahead_hops = config.min_lookahead_hops
@@ -67,43 +114,43 @@ class WindowSchedule:
 
     @property
     def positions(self) -> slice:
-        """Positions, among the model's FRAMES, of a block's frames and those read again, oldest
-        first."""
+        """Positions of the repeated frames and a block's frames among the model's FRAMES."""
         newest = FRAMES - self.lookahead_hops
         return slice(newest - self.block_frames - self.repeated_frames + 1, newest + 1)
 
     def first_frame(self, block: int) -> int:
-        """The oldest frame of a block."""
+        """Return the oldest frame of a block."""
         return self.block_frames * block
 
     def end_sample(self, block: int) -> int:
-        """One past the last sample of a block's window."""
+        """Return the sample after a block's window."""
         newest = self.first_frame(block) + self.block_frames - 1
         return HOP * (newest + self.lookahead_hops)
 
     def complete(self, samples: int) -> int:
-        """Number of blocks whose windows end within this many samples."""
+        """Return the number of blocks whose windows end within this number of samples."""
         held = HOP * (self.lookahead_hops + self.block_frames - 1)
         return max(0, (samples - held) // (HOP * self.block_frames) + 1)
 
     def frames(self, samples: int) -> int:
-        """Number of frames that begin within a stream of this many samples."""
+        """Return the number of frames of a stream of this number of samples."""
         return -(-samples // HOP)
 
     def blocks(self, samples: int) -> int:
-        """Number of blocks that decide all frames of a stream of this many samples."""
+        """Return the number of blocks that decide all frames of a stream of this number of
+        samples."""
         return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWindows:
-    """Consecutive windows of a stream whose samples have arrived, but are not computed yet.
+    """Consecutive windows of a stream that are ready to be computed.
 
     Attributes:
         samples: samples of all windows, which overlap. Read-only.
         windows: number of windows, without the pre-roll.
         new_hops: hops between windows, and between the stream's previous window and the first.
-        positions: positions that are used, among the network's FRAMES.
+        positions: positions to read, among the network's FRAMES.
         preroll: number of earlier windows, computed only to restore streaming state.
         shifts: for each window, including the pre-roll, the number of bins by which the filters
             are higher (``model.transcriber.FeatureStream``). Empty means 0 for all.
@@ -117,14 +164,15 @@ class PendingWindows:
     shifts: tuple[int, ...] = ()
 
     def iter_windows(self) -> list[tuple[NDArray[np.float32], int]]:
-        """Each window, [WINDOW], and its shift, oldest first, the preroll included."""
+        """Return each window, [WINDOW], and its shift, oldest first, including the pre-roll."""
         count, step = self.preroll + self.windows, self.new_hops * HOP
         starts = range(0, count * step, step)
         windows = [self.samples[start : start + WINDOW] for start in starts]
         return list(zip(windows, self.shifts or count * (0,), strict=True))
 
     def subset(self, first: int, count: int) -> PendingWindows:
-        """Some of the windows; ``first`` counts from the preroll on."""
+        """Return ``count`` windows, or fewer at the end. ``first`` counts from the start of the
+        pre-roll."""
         step = self.new_hops * HOP
         count = min(count, self.preroll + self.windows - first)
         preroll = min(count, max(0, self.preroll - first))
@@ -139,15 +187,15 @@ Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
 
 
 class EngineError(RuntimeError):
-    """The model failed, or nobody is there to run it."""
+    """The model failed, or no worker is running."""
 
 
 class InferenceEngine(Protocol):
     """Computes segments of recordings, in this process or others, several at once.
 
     Attributes:
-        config, card: of the model.
-        workers: segments computed at once.
+        config, card: configuration and card of the model.
+        workers: number of segments computed at once.
     """
 
     @property
@@ -158,7 +206,7 @@ class InferenceEngine(Protocol):
     def workers(self) -> int: ...
 
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
-        """The probabilities of a segment; fails with EngineError."""
+        """Return the future probabilities of a segment. It fails with EngineError."""
         ...
 
 

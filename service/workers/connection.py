@@ -1,12 +1,24 @@
-"""The service's side of a worker: its connection, and proxies of its live sessions."""
+"""The service's side of a worker: its process, its connection, and proxies of its live sessions.
+
+Python threads contend for the GIL. One window needs hundreds of small operations, each of which
+releases and re-acquires it. Workers are therefore processes on multi-core CPUs and on GPUs. A
+worker never outlives the service: it exits when its socket is closed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import mmap
+import os
 import pickle
+import socket
+import subprocess
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
+from multiprocessing.connection import Connection
 from typing import Any
 
 from service.protocol.errors import ErrorCode, ProtocolError
@@ -30,8 +42,9 @@ from service.workers.messages import (
     packet,
     slots,
 )
-from service.workers.process import WorkerProcess, WorkerThread
 
+PROCESSES = hasattr(os, "memfd_create")
+"""True if workers can be processes: on Linux."""
 MAX_BUFFERED_S = 2.0
 """Maximum audio of a session, in seconds, that the worker has not transcribed."""
 MAX_LOAD_S = 600.0
@@ -39,7 +52,15 @@ MAX_LOAD_S = 600.0
 MAX_MISSED_PINGS = 8
 """Minimum number of heartbeats without a reply before a worker is unresponsive."""
 _MAX_OUTPUTS = 256  # maximum number of outputs that a slow client has not read
-_MAX_FLUSHES = 64  # of a session that are not acknowledged
+_MAX_FLUSHES = 64  # maximum number of unacknowledged `Flush` messages of a session
+_MAX_THREAD_EXIT_S = 5.0  # maximum time that a worker thread may take to exit
+# Terminals and service managers signal the whole process group: only the service handles it.
+_MAIN = """
+from signal import SIG_IGN, SIGINT, SIGTERM, signal
+signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN)
+from service.workers.worker import main
+main()
+"""
 
 WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint"
 
@@ -73,7 +94,7 @@ class SessionProxy:
 
     @property
     def is_full(self) -> bool:
-        """True if too much waits for the worker or for the client. Do not read the client then."""
+        """True if the worker or the client is too far behind. The client must not be read then."""
         return (
             self._sent - self._transcribed > self._max_bytes
             or self._flushes - self._flushed >= _MAX_FLUSHES
@@ -81,6 +102,7 @@ class SessionProxy:
         )
 
     async def wait_until_writable(self) -> None:
+        """Wait until the session is no longer full."""
         while self.is_full:
             self._writable.clear()
             await self._writable.wait()
@@ -96,11 +118,11 @@ class SessionProxy:
         self._worker.send(Flush(self._stream, name))
 
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
-        """No more audio follows."""
+        """End the audio. Only the first call counts."""
         if not self._ended:
             self._ended = True
-            fault = (error.code, error.message) if error else None
-            self._worker.send(EndAudio(self._stream, reason, fault))
+            cause = (error.code, error.message) if error else None
+            self._worker.send(EndAudio(self._stream, reason, cause))
 
     async def next_output(self) -> SessionOutput:
         """Wait for the next messages for the client. Raises ProtocolError if the session cannot be
@@ -114,7 +136,7 @@ class SessionProxy:
         return self._outputs.popleft()
 
     def fail(self, error: Exception) -> None:
-        """After the outputs that have arrived, ``next_output`` raises this error."""
+        """Let ``next_output`` raise this error after the outputs that have arrived."""
         self._error = self._error or error
         self._output_available.set()
         self._writable.set()
@@ -125,6 +147,7 @@ class SessionProxy:
             self._worker.send(CloseSession(self._stream))
 
     def on_worker_reply(self, reply: SessionOutput | SessionFailed) -> None:
+        """Process a reply of the worker about this session."""
         if isinstance(reply, SessionFailed):
             self.fail(ProtocolError(reply.code, reply.message))
             return
@@ -135,7 +158,68 @@ class SessionProxy:
             self._output_available.set()
 
 
+class WorkerProcess:
+    """A worker in a separate process.
+
+    Attributes:
+        socket: the service's end.
+    """
+
+    def __init__(self) -> None:
+        self.socket, other = socket.socketpair()
+        self._memory = os.fdopen(os.memfd_create("rse-worker"), "wb", buffering=0)
+        files = (other.fileno(), self._memory.fileno())
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _MAIN, *map(str, files)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            pass_fds=files,
+        )
+        other.close()
+
+    def memory(self, size: int) -> mmap.mmap:
+        """Map the slots, once the worker has loaded the model."""
+        return mmap.mmap(self._memory.fileno(), size)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> None:
+        """Wait until the process has exited; blocks."""
+        self._process.wait()
+        self._memory.close()
+
+
+class WorkerThread:
+    """A worker in a thread, for a single core or a system without memory files."""
+
+    def __init__(self) -> None:
+        self.socket, other = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, args=[other], name="worker", daemon=True)
+        self._thread.start()
+
+    def _run(self, other: socket.socket) -> None:
+        from service.workers.worker import run  # imports torch, which takes seconds
+
+        run(Connection(other.detach()), self._map)
+
+    def _map(self, size: int) -> mmap.mmap:
+        self._shared = mmap.mmap(-1, size)
+        return self._shared
+
+    def memory(self, size: int) -> mmap.mmap:
+        return self._shared
+
+    def kill(self) -> None:
+        """Do nothing: a thread exits after its step, once its socket is closed."""
+
+    def wait(self) -> None:
+        self._thread.join(_MAX_THREAD_EXIT_S)
+
+
 class State(Enum):
+    """State of a worker's connection."""
+
     LOADING = auto()
     READY = auto()
     CLOSED = auto()
@@ -196,7 +280,7 @@ class WorkerConnection:
 
     @property
     def is_late(self) -> bool:
-        """True if the worker has missed a heartbeat: prefer others for new sessions."""
+        """True if the worker has missed a heartbeat. New sessions should go to other workers."""
         return self._missed_pings > 1
 
     @property
@@ -205,7 +289,7 @@ class WorkerConnection:
 
     @property
     def windows_per_s(self) -> float:
-        """Windows that its sessions require per second."""
+        """Number of windows per second that the worker's sessions require."""
         return sum(session.windows_per_s for session in self.sessions.values())
 
     def send(self, message: object) -> None:

@@ -43,8 +43,12 @@ def slots(
     configs: Sequence[ModelConfig], memory: Callable[[int], mmap.mmap]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return views of the memory that a worker shares with the service: samples and probabilities
-    of segments, each [SLOTS, values]. configs: of the worker's models; memory: maps this number of
-    bytes."""
+    of segments, each [SLOTS, values].
+
+    Args:
+        configs: configurations of the worker's models.
+        memory: function that maps a number of bytes.
+    """
     preroll_hops = max(config.preroll_hops for config in configs)
     samples = WINDOW + (SEGMENT_FRAMES + preroll_hops + FRAMES) * HOP
     probabilities = max(len(config.outputs) for config in configs) * SEGMENT_FRAMES * PITCHES
@@ -58,7 +62,7 @@ def slots(
 
 class WorkerConfig(NamedTuple):
     """First message: the model and device to load, by name or `auto`. piano: name of a second model
-    for recordings of pianos; None: there is none."""
+    for recordings of pianos, or None."""
 
     load: LoadModel
     model: str
@@ -98,12 +102,14 @@ class Audio(NamedTuple):
 
 
 class Flush(NamedTuple):
+    """Acknowledge with `flushed` after all earlier audio has been transcribed."""
+
     stream: int
     id: str
 
 
 class EndAudio(NamedTuple):
-    """No more audio follows. error: code and message, if the reason is `error`."""
+    """End the audio of a session. error: code and message, if the reason is `error`."""
 
     stream: int
     reason: DoneReason
@@ -111,13 +117,14 @@ class EndAudio(NamedTuple):
 
 
 class CloseSession(NamedTuple):
-    """Discard the session: no task waits for its output."""
+    """Discard a session whose output is no longer needed."""
 
     stream: int
 
 
 class Segment(NamedTuple):
-    """Windows of a recording. A slot holds their samples, and later their probabilities."""
+    """Compute windows of a recording. A slot holds their samples, and later their
+    probabilities."""
 
     slot: int
     samples: int
@@ -143,7 +150,7 @@ class ModelLoaded(NamedTuple):
     """The worker is ready.
 
     Attributes:
-        window_s: seconds of one window in the warm-up.
+        window_s: computing time of one window in the warm-up, in seconds.
         piano: the model for pianos, if the configuration names one.
     """
 
@@ -160,6 +167,8 @@ class ModelLoaded(NamedTuple):
 
 
 class ModelLoadFailed(NamedTuple):
+    """The worker cannot load the model, and exits."""
+
     error: str
 
 
@@ -171,12 +180,12 @@ class SessionOutput:
         messages: JSON texts, in the order in which to send them.
         transcribed_bytes: bytes of the session's audio transcribed so far.
         flushed: number of acknowledged `Flush` messages so far.
-        note_ons: number of `note_on` messages among them.
-        event_deadlines_s: for each event among them, the audio time at which it could first be
+        note_ons: number of `note_on` messages in ``messages``.
+        event_deadlines_s: audio time, for each event in ``messages``, at which it could first be
             decided.
         behind_s: seconds of audio received but not transcribed.
         initial_totals: totals of the sessions before this one, if `ready` is among the messages.
-        final_state: reason or error code, close code, and totals, if this is the last output.
+        final_state: reason or error code, close code, and totals, in the last output.
     """
 
     stream: int
@@ -199,7 +208,7 @@ class SessionFailed(NamedTuple):
 
 
 class SegmentResult(NamedTuple):
-    """The probabilities of a segment are in its slot and have this shape, or its error."""
+    """Result of a segment: its slot, which has the probabilities, and their shape, or an error."""
 
     slot: int
     shape: tuple[int, ...]
@@ -207,13 +216,13 @@ class SegmentResult(NamedTuple):
 
 
 class BatchTiming(NamedTuple):
-    """A batch was computed.
+    """Computing time of a batch, in seconds.
 
     Attributes:
         way: `live` or `file`.
         windows: number of windows; 0 if the batch failed.
-        model_s: seconds in the model.
-        total_s: seconds of the step, with note tracking and messages.
+        model_s: time in the model.
+        total_s: time of the step, including note tracking and messages.
     """
 
     way: str

@@ -1,4 +1,4 @@
-"""Workers of the service: start and replace them, distribute live sessions and segments."""
+"""The workers of the service: starts and replaces them, distributes live sessions and segments."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError, PendingWindows, Probabilities
 from service.workers.connection import (
     MAX_MISSED_PINGS,
+    PROCESSES,
     SessionProxy,
     WorkerConnection,
 )
@@ -28,40 +29,39 @@ from service.workers.messages import (
     SegmentResult,
     WorkerConfig,
 )
-from service.workers.process import PROCESSES
 from service.workers.segments import SERVICE_STOPPED, SegmentJob, SegmentQueue
 
 logger = logging.getLogger(__name__)
 
 MAX_WORKERS = 8
 CORES_PER_GPU_WORKER = 4
-"""A worker's thread resamples and tracks 125 to 200 streams; a GPU computes several times as many.
-Each worker beside a GPU takes 2 to 3 GB of memory."""
+"""The thread of a worker resamples and tracks 125 to 200 streams; a GPU computes several times as
+many. Each worker of a GPU needs 2 to 3 GB of memory."""
 MAX_PING_INTERVAL_S = 2.0
-_DRIVER = Path("/dev/nvidiactl")  # without it there is no CUDA
-MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # between starts that fail
+_DRIVER = Path("/dev/nvidiactl")  # exists wherever CUDA is available
+MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # pause after a worker has failed to start
 
 
 class Observer(Protocol):
-    """Counts what workers do; must be quick and must not raise."""
+    """Observer of the workers. Its methods must be quick and must not raise."""
 
     def on_batch(self, timing: BatchTiming) -> None: ...
     def on_worker_exit(self) -> None: ...
 
 
 class WorkerPool:
-    """Workers with a copy of the model each; also an ``InferenceEngine`` for recordings.
+    """Workers, each with a copy of the model; also an ``InferenceEngine`` for recordings.
 
     Use it from the event loop that ``start`` runs in. Only ``submit`` may be called from any
     thread.
 
     Attributes:
-        observer: counts what the workers do.
+        observer: is notified of batches and of workers that exit.
 
     Attributes, valid after ``start``:
-        config, card: of the model.
-        piano: ``InferenceEngine`` of the model for pianos; None without one.
-        device: where the workers compute.
+        config, card: configuration and card of the model.
+        piano: ``InferenceEngine`` of the model for pianos, or None.
+        device: device on which the workers compute.
         workers: number of workers.
         window_s: seconds of one window in the warm-up.
     """
@@ -75,9 +75,9 @@ class WorkerPool:
         processes: bool = PROCESSES,
     ) -> None:
         """Args:
-        cores: cores that this service may use.
-        workers: None: one for each core of a CPU, or for CORES_PER_GPU_WORKER beside a GPU, at
-            most MAX_WORKERS.
+        cores: number of cores that this service may use.
+        workers: number of workers. None: one for each core of a CPU, or with a GPU one for
+            CORES_PER_GPU_WORKER cores, at most MAX_WORKERS.
         hang_timeout_s: time without a heartbeat after which a worker is replaced.
         processes: True if several workers, or those of a GPU, may be processes.
         """
@@ -123,7 +123,8 @@ class WorkerPool:
         return self._wanted or max(1, min(self._cores // cores_per_worker, MAX_WORKERS))
 
     async def _launch_all(self, count: int, own_process: bool) -> ModelLoaded:
-        """Return the first one's message. Raises EngineError; then there are no workers."""
+        """Start workers. Return the first one's message. If one fails, stop all of them and raise
+        EngineError."""
         try:
             return (await asyncio.gather(*(self._launch(own_process) for _ in range(count))))[0]
         except BaseException:
@@ -177,7 +178,7 @@ class WorkerPool:
     # -- workers ----------------------------------------------------------------------------------
 
     async def _launch(self, own_process: bool) -> ModelLoaded:
-        """Start a worker. Raises EngineError or OSError; then there is none."""
+        """Start a worker. If it fails, remove it and raise EngineError or OSError."""
         worker = WorkerConnection(own_process, self._on_result, self._on_exit)
         self._workers.append(worker)
         try:
@@ -193,7 +194,7 @@ class WorkerPool:
             self.observer.on_batch(result)
 
     def _on_exit(self, worker: WorkerConnection) -> None:
-        """Compute its segments elsewhere and start another worker."""
+        """Submit the worker's segments to other workers and start a replacement."""
         if worker not in self._workers or not self._running:
             return
         self._workers.remove(worker)
@@ -262,7 +263,7 @@ class PianoEngine:
 
 
 class BackgroundPool:
-    """A ``pool`` for a program without an event loop: runs one in a thread."""
+    """Runs a pool in the event loop of a separate thread, for programs without an event loop."""
 
     def __init__(self, pool: WorkerPool) -> None:
         """Wait until the workers have loaded the model. Raises EngineError if one cannot."""

@@ -1,13 +1,14 @@
-"""Segments of recordings, distributed over the workers, with the same bits from each.
+"""Distributes the segments of recordings over the workers.
 
-Up to the middle of the network a stream's windows are computed one after the other, so a recording
-that is one stream would keep one core busy. What a stream keeps is a function of its last
-``ModelConfig.preroll_hops`` hops. A segment therefore begins with the windows before it, which
-nothing reads, and then has the bits of a single pass::
+The first half of the network computes the windows of a stream one after the other, so a recording
+that was one stream would use one core only. The state of a stream depends on its last
+``ModelConfig.preroll_hops`` hops alone. A segment therefore starts with a pre-roll, the windows
+before it, whose results are dropped. The other results then equal those of a single pass, bit for
+bit::
 
     windows    0 .............. 63 | 64 ............ 127 | 128 ...
     worker 1   ####################
-    worker 2                ++++++++ ###################             + computed, not read
+    worker 2                ++++++++ ###################             + pre-roll
     worker 1                                     ++++++++ ########## ...
 """
 
@@ -38,7 +39,8 @@ class SegmentJob:
         self.future: Future[Probabilities] = Future()
 
     def start(self) -> bool:
-        """Return False if the caller has cancelled it; otherwise it can no longer be cancelled."""
+        """Mark the job as running, so that it can no longer be cancelled. Return False if the
+        caller has cancelled it before."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def fail(self, error: str) -> None:
@@ -50,7 +52,7 @@ class SegmentQueue:
     """Segments that wait or are being computed. Used from the event loop."""
 
     def __init__(self, workers: Sequence[WorkerConnection]) -> None:
-        """workers: the present workers; the pool changes this list."""
+        """workers: list of the current workers, which the pool updates."""
         self._workers = workers
         self._waiting: deque[SegmentJob] = deque()
         self._computing: dict[tuple[WorkerConnection, int], SegmentJob] = {}  # by slot
@@ -89,7 +91,7 @@ class SegmentQueue:
         if result.error is not None:
             job.fail(result.error)
         else:
-            # Copied, because the reader may be slow and the slot is needed again.
+            # A copy, because the slot is used again before a slow reader has read it.
             values = worker.probabilities[result.slot, : math.prod(result.shape)].copy()
             job.future.set_result(values.reshape(result.shape))
         self.dispatch()

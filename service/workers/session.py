@@ -39,7 +39,7 @@ from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES, Stream
 from service.workers.messages import OpenSession, SessionOutput
 
-PROGRESS_S = 0.5  # between `progress` messages, in addition to those that follow notes
+PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow notes
 
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # A0 to C8
@@ -54,9 +54,9 @@ class LiveSession:
     is none, because all remaining messages are sent at once.
 
     Attributes:
-        number: of the stream, between the service and the worker.
+        number: number of the session, by which the service and the worker refer to it.
         features: streaming state of the network; set by the worker.
-        is_queued: True if the worker will compute a window of it; set by the worker.
+        is_queued: True if the session is in the worker's queue; set by the worker.
     """
 
     features: FeatureStream
@@ -86,7 +86,7 @@ class LiveSession:
         self._skip_events = resume.known_events if resume else 0
         self._seq = 0
         self._fed_bytes = self._reported_bytes = self._flushed = self._windows = 0
-        # Windows to process before, the frame that they lead to, id.
+        # Number of windows to process before the acknowledgement, `frame` then, and id.
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
@@ -113,7 +113,7 @@ class LiveSession:
         self._acknowledge_flushes()
 
     def end(self, reason: DoneReason, error: ProtocolError | None) -> None:
-        """No more audio follows; the stream's last windows become pending."""
+        """End the audio; the stream's last windows become pending. Only the first call counts."""
         if self._end is None:
             self._end = reason, error
             if error is not None:
@@ -136,18 +136,18 @@ class LiveSession:
             self.end("error", self.stream.error)
 
     def fail(self) -> None:
-        """End the session after an internal error, with the notes that it has."""
-        fault = internal_error()
-        self._end = "error", fault
+        """End the session after an internal error, with the notes detected so far."""
+        error = internal_error()
+        self._end = "error", error
         self._beats = None
-        self._queue(Error.of(fault))
+        self._queue(Error.of(error))
         self._finish(self.stream.close())
 
     # -- output ----------------------------------------------------------------------------
 
     @property
     def ending(self) -> bool:
-        """True if no more audio follows."""
+        """True if the audio has ended."""
         return self._end is not None
 
     def collect_output(self, now_s: float) -> SessionOutput | None:
@@ -237,11 +237,12 @@ class LiveSession:
         assert self._end is not None
         reason, error = self._end
         events = self.stream.finish()
-        # Without `stop`, an incomplete last sample is not the client's fault.
-        fault = self.stream.error or (self.stream.incomplete if reason == "stop" else None)
-        if error is None and fault is not None:
-            self._end = "error", fault
-            self._queue(Error.of(fault))
+        # Only `stop` promises complete samples; other ends may cut a chunk.
+        incomplete = self.stream.incomplete if reason == "stop" else None
+        audio_error = self.stream.error or incomplete
+        if error is None and audio_error is not None:
+            self._end = "error", audio_error
+            self._queue(Error.of(audio_error))
         self._finish(events)
 
     def _finish(self, events: list[Event]) -> None:

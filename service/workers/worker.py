@@ -2,8 +2,8 @@
 
     handle the messages that have arrived -> compute one step -> send the output -> repeat
 
-A step is one batch of pending windows: of live sessions first, else of one segment. A live window
-therefore waits for at most one step.
+A step is one batch of pending windows. Live sessions come before segments, so a live window waits
+for at most one step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from service.workers.session import LiveSession
 
 logger = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 0.25  # between polls of all sessions for output
+POLL_INTERVAL_S = 0.25  # interval at which all sessions are polled for output
 
 
 def main() -> None:
@@ -70,7 +70,8 @@ def main() -> None:
 
 
 def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bool = False) -> None:
-    """Serve until the service closes the connection. memory: allocates the shared memory."""
+    """Serve until the service closes the connection. memory: function that allocates the shared
+    memory."""
     try:
         config = service.recv()
         assert isinstance(config, WorkerConfig)
@@ -84,7 +85,7 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
             service.send(ModelLoadFailed(f"{type(error).__name__}: {error}"))
             return
         if own_process:
-            gc.freeze()  # a collection that includes torch would take 0.1 s
+            gc.freeze()  # garbage collection of torch's objects would take 0.1 s
         service.send(worker.loaded)
         while True:
             timeout_s = worker.poll_timeout_s
@@ -100,7 +101,7 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
 
 
 class _Engine:
-    """Runner of a model, and the number of windows that it computes in one step."""
+    """Runner of a model, and the maximum number of windows of a step."""
 
     def __init__(self, model: EngineModel) -> None:
         self.runner = make_runner(model)
@@ -133,7 +134,7 @@ class Worker:
         memory: Callable[[int], mmap.mmap],
         piano: EngineModel | None = None,
     ) -> None:
-        """piano: computes segments of recordings of pianos."""
+        """piano: model for recordings of pianos."""
         self._engine = _Engine(model)
         self._piano = None if piano is None else _Engine(piano)
         self.config, self.runner = model.config, self._engine.runner
@@ -278,7 +279,7 @@ class Worker:
         self._replies.append(BatchTiming("live", len(rows), model_s, total_s))
 
     def _fail(self, session: LiveSession) -> None:
-        """End a session after an internal error; its sounding notes still get their end."""
+        """End a session after an internal error. Its sounding notes still get their note_off."""
         try:
             session.fail()
         except Exception:

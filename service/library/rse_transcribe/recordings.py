@@ -40,9 +40,9 @@ from service.stream.recording import ChosenModel, TranscriptionResult, transcrib
 from service.stream.segment_pipeline import FileProgress
 from service.stream.setup import describe_options
 from service.stream.windows import InferenceEngine
+from service.workers.connection import PROCESSES
 from service.workers.messages import WorkerConfig
 from service.workers.pool import BackgroundPool, WorkerPool
-from service.workers.process import PROCESSES
 
 Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
 

@@ -168,7 +168,7 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
 @pytest.mark.parametrize(
     ("point", "words"),
     [
-        ({"frames": 401}, "401 frames are not a whole number of blocks of 4"),
+        ({"frames": 401}, "401 frames are no multiple of block_frames, 4"),
         ({"frames": 4, "from_sample": 1}, "the audio from sample 0 on is needed"),
         ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "not among the 0 notes"),
         ({"frames": 0, "notes": 1, "sounding": [NOTE]}, "in the 0 frames"),

@@ -16,9 +16,9 @@ from service.engine.local import LocalEngine
 from service.protocol.client_messages import Resume
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError
+from service.workers.connection import PROCESSES
 from service.workers.messages import BatchTiming, WorkerConfig
 from service.workers.pool import BackgroundPool, WorkerPool
-from service.workers.process import PROCESSES
 from tests.benchmarks.machine import family
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load

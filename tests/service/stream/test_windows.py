@@ -1,15 +1,15 @@
-"""The latest samples of a stream."""
+"""Buffer of the latest samples of a stream."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.stream.buffer import SampleBuffer
+from service.stream.windows import SampleBuffer
 
 
 @given(first=st.integers(0, 50), kept=st.integers(1, 40), sizes=st.lists(st.integers(0, 30)))
 def test_windows_of_all_samples(first: int, kept: int, sizes: list[int]) -> None:
-    """Whatever the chunks: the samples between two positions, with silence before the first."""
+    """Any chunks give the same samples between two positions, and silence before the first."""
     samples = np.arange(1, 1 + sum(sizes), dtype=np.float32)
     whole = np.concatenate([np.zeros(kept, np.float32), samples])  # from first - kept on
     buffer, done, advanced = SampleBuffer(first, kept), 0, [np.zeros(0, np.float32)]

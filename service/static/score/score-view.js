@@ -8,6 +8,7 @@ import { save, stemOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
 
+const PROGRESS_AFTER_S = 1; // of waiting for the service
 const EVERY_MS = 4_000; // between two scores of a take that grows
 const SEEN = 64; // newest beats of it that are written
 const TENTHS_MM_A_PIXEL = 2.2;
@@ -22,7 +23,9 @@ export class ScoreView {
   #take = null;
   #score = null; // the service's last answer
   #asked = ""; // the state of the take that the answer is of
-  #asking = null; // AbortController
+  #asking = null; // AbortController of the score in view
+  #requests = new Set(); // AbortControllers of all requests
+  #cancelled = false; // until the take or the view changes
   #timer = 0;
   #bar = -1;
 
@@ -43,6 +46,7 @@ export class ScoreView {
     }
     $("save-musicxml").addEventListener("click", () => this.#save("musicxml"));
     $("save-pdf").addEventListener("click", () => this.#save("pdf"));
+    $("score-cancel").addEventListener("click", () => this.#cancel());
     this.#page.addEventListener("click", (event) => this.#seek(event));
     const follow = () => {
       this.#follow();
@@ -62,8 +66,31 @@ export class ScoreView {
     }
     $("score").hidden = which !== "score";
     $("roll-frame").hidden = which === "score";
+    if (this.#cancelled) this.#forget(this.#take);
     if (this.shown) this.#refresh();
     else cancel(this.#timer);
+  }
+
+  #cancel() {
+    this.#cancelled = this.#asking !== null;
+    for (const controller of this.#requests) controller.abort();
+    if (this.#cancelled) this.#tell("Cancelled. To write the score, select its tab again.");
+  }
+
+  /** Fetches a score. A request that takes longer shows a progress bar and Cancel. */
+  async #fetch(controller, options) {
+    const shows = (shown) => {
+      $("score-progress").hidden = $("score-cancel").hidden = !shown;
+    };
+    const timer = after(PROGRESS_AFTER_S, () => shows(!this.#stage.take.live));
+    this.#requests.add(controller);
+    try {
+      return await fetchScore({ ...options, signal: controller.signal });
+    } finally {
+      this.#requests.delete(controller);
+      cancel(timer);
+      if (!this.#requests.size) shows(false);
+    }
   }
 
   /** Asks for the take's score if it has changed, and again while it grows. */
@@ -73,17 +100,16 @@ export class ScoreView {
     if (take !== this.#take) this.#forget(take);
     const notes = this.#notes();
     const state = take.live ? `${take.notes.length} so far` : `revision ${take.revision}`;
-    if (state !== this.#asked && notes.length && !this.#asking) {
+    if (state !== this.#asked && notes.length && !this.#asking && !this.#cancelled) {
       this.#asking = new AbortController();
       try {
         const width = Math.max(NARROWEST, this.#page.clientWidth * TENTHS_MM_A_PIXEL);
-        const score = await fetchScore({
+        const score = await this.#fetch(this.#asking, {
           notes,
           title: take.name,
           beats: take.live ? this.#newest() : take.keptBeats,
           form: "svg",
           width: Math.round(width),
-          signal: this.#asking.signal,
         });
         if (take === this.#stage.take) this.#show(score, state);
       } catch (error) {
@@ -96,6 +122,7 @@ export class ScoreView {
 
   #forget(take) {
     this.#asking?.abort();
+    this.#cancelled = false;
     this.#take = take;
     this.#score = null;
     this.#asked = "";
@@ -154,7 +181,7 @@ export class ScoreView {
   async #save(form) {
     const take = this.#stage.take;
     try {
-      const blob = await fetchScore({
+      const blob = await this.#fetch(new AbortController(), {
         notes: this.#notes(),
         title: stemOf(take),
         beats: take.keptBeats,
@@ -162,7 +189,7 @@ export class ScoreView {
       });
       save(blob, `${stemOf(take)}.${form}`);
     } catch (error) {
-      this.#say(error.message, true);
+      if (error.name !== "AbortError") this.#say(error.message, true);
     }
   }
 

@@ -61,3 +61,17 @@ def test_a_take_that_grows_is_written_bar_by_bar(tab: Tab) -> None:
     expect(page.get_by_role("button", name="Download PDF")).to_be_disabled()
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Download PDF")).to_be_enabled()
+
+
+def test_a_score_that_takes_long_can_be_cancelled(tab: Tab, tune: Path) -> None:
+    tab.upload(tune)
+    page = tab.page
+    page.route("**/score?form=svg*", lambda route: None)  # no response
+    page.get_by_role("tab", name="Score").click()
+    expect(page.get_by_label("Progress of the score")).to_be_visible()
+    page.get_by_role("button", name="Cancel the score").click()
+    expect(page.locator("#score-about")).to_contain_text("Cancelled")
+    expect(page.get_by_label("Progress of the score")).to_be_hidden()
+    page.unroute("**/score?form=svg*")
+    page.get_by_role("tab", name="Score").click()
+    expect(page.locator("#score-page g.measure").first).to_be_visible()

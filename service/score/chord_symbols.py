@@ -13,6 +13,7 @@ import numpy as np
 from service.score.beats import F64, I64, Beats, smoothest
 from service.score.spelling import name_of
 
+ALTERATIONS = ("", "#", "b")  # of a name, by its number of sharps; -1 is a flat
 QUALITIES = {  # suffix of the name: semitones above the root, and the cost of this quality
     "": ((0, 4, 7), 0.0),
     "m": ((0, 3, 7), 0.0),
@@ -152,4 +153,5 @@ def _costs(weight: F64, bass: F64, fifths: int, minor: bool) -> F64:
 
 
 def _name(pitch_class: int, fifths: int) -> str:
-    return name_of(pitch_class + 60, fifths)[:-1].replace("-", "b")
+    name = name_of(pitch_class, fifths)
+    return f"{name.step}{ALTERATIONS[name.alter]}"

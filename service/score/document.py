@@ -93,8 +93,9 @@ class ScoreDocument:
     @cached_property
     def musicxml(self) -> bytes:
         """A MusicXML document."""
-        beats, key, steady = self.analysis.beats, self.analysis.key, self.analysis.steady
-        return sheet.musicxml(self._parts, beats, key.fifths, self._title, steady)
+        found = self.analysis
+        parts, fifths, title = self._parts, found.key.fifths, self._title
+        return sheet.musicxml(parts, found.beats, fifths, title, found.steady, found.chords)
 
     @property
     def bars_s(self) -> list[float]:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
+from service.score.chord_symbols import ALTERATIONS, ChordSymbol
 from service.score.rhythm import Tuplet, Value
 from service.score.spelling import Name, Names
 
@@ -22,6 +23,19 @@ _DOCTYPE = (
 _NAME = "score.musicxml"  # of the file in a compressed one
 _AFTER_OFFSET = ("staff", "sound")  # children of a direction or harmony that follow its offset
 _ACCIDENTALS = {-2: "flat-flat", -1: "flat", 0: "natural", 1: "sharp", 2: "double-sharp"}
+_KINDS = {
+    "": "major",
+    "m": "minor",
+    "7": "dominant",
+    "m7": "minor-seventh",
+    "maj7": "major-seventh",
+    "dim": "diminished",
+    "m7b5": "half-diminished",
+    "dim7": "diminished-seventh",
+    "aug": "augmented",
+    "sus4": "suspended-fourth",
+    "sus2": "suspended-second",
+}  # of chord symbols, by quality
 
 Beams = Mapping[int, Sequence[str]]  # by the index of a value: the beam of each level
 Content = Element | str | int | Fraction | None
@@ -67,6 +81,24 @@ def direction(
     sound = None if sound_bpm is None else element("sound", tempo=f"{sound_bpm:.0f}")
     kind = element("direction-type", content)
     return element("direction", kind, number, sound, placement=placement)
+
+
+def harmony(chord: ChordSymbol, staff: int | None) -> Element:
+    """Return a chord symbol above a staff."""
+    return element(
+        "harmony",
+        _tone("root", chord.root),
+        element("kind", _KINDS[chord.quality], text=chord.quality),
+        _tone("bass", chord.bass) if chord.bass else None,
+        None if staff is None else element("staff", staff),
+        placement="above",
+    )
+
+
+def _tone(tag: str, name: str) -> Element:
+    alter = (0, 1, -1)[ALTERATIONS.index(name[1:])]
+    shift = element(f"{tag}-alter", alter) if alter else None
+    return element(tag, element(f"{tag}-step", name[0]), shift)
 
 
 def set_offset(mark: Element, divisions: Fraction) -> Element:

@@ -8,8 +8,17 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from service.score.beats import Beats
+from service.score.chord_symbols import ChordSymbol
 from service.score.marks import CLEFS, Press, best_clef, dynamics, octave_lines
-from service.score.musicxml import Accidentals, NoteWriter, beams, direction, element, set_offset
+from service.score.musicxml import (
+    Accidentals,
+    NoteWriter,
+    beams,
+    direction,
+    element,
+    harmony,
+    set_offset,
+)
 from service.score.quantise import QuantisedNote
 from service.score.rhythm import Rhythm, Value
 from service.score.spelling import spelled
@@ -109,6 +118,7 @@ class PartWriter:
         edges = {value.end for staff in self._values for line in staff for b in line for value in b}
         edges |= {at for press in part.pedal for at in press}
         edges |= {note.onset for note in part.notes}
+        edges.add(Fraction(1))  # chord symbols are on beats
         self._divisions = lcm(*((q * edge).denominator for edge in edges))
         self._writers = [
             NoteWriter(own, q, self._divisions, n if len(staves) > 1 else None, clef == "Tab")
@@ -132,6 +142,14 @@ class PartWriter:
         begin = max((begin for begin in begins if begin <= at), default=begins[0])
         set_offset(mark, (at - begin) * self._grid.beats.quarters * self._divisions)
         self._marks.setdefault((staff, bar), []).append((begins.index(begin), mark))
+
+    def add_chords(self, chords: Sequence[ChordSymbol]) -> None:
+        """Add chord symbols above the first staff."""
+        (begin, _), (last, count) = self._grid.bars[0], self._grid.bars[-1]
+        for chord in chords:
+            at = max(Fraction(chord.beat), begin)
+            if at < last + count:
+                self.add_mark(0, at, harmony(chord, self._writers[0].staff))
 
     def _add_dynamics(self) -> None:
         onsets = [note.onset for note in self._part.notes]

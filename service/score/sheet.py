@@ -1,6 +1,6 @@
 """A score of quantised notes as MusicXML."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
 from typing import Any
@@ -9,8 +9,9 @@ from xml.etree.ElementTree import Element
 
 from model.instruments import LABELS, PROGRAMS
 from service.score.beats import Beats
+from service.score.chord_symbols import ChordSymbol
 from service.score.musicxml import direction, document, element
-from service.score.part import Grid, Part, PartWriter
+from service.score.part import TRANSPOSITIONS, Grid, Part, PartWriter
 from service.score.voices import Bars
 
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
@@ -40,18 +41,29 @@ def bars_of(parts: Parts, beats: Beats) -> Bars:
     return beats.bars(begin, end)
 
 
-def musicxml(parts: Parts, beats: Beats, fifths: int, title: str, steady: bool) -> bytes:
+def musicxml(
+    parts: Parts,
+    beats: Beats,
+    fifths: int,
+    title: str,
+    steady: bool,
+    chords: Sequence[ChordSymbol] = (),
+) -> bytes:
     """Return a MusicXML document.
 
     Args:
         fifths: sharps of the key signature, or flats if negative.
         steady: False if no beat was found; a line above the score states it.
+        chords: chord symbols; they stand above the first part that does not transpose.
     """
     grid = Grid(beats, bars_of(parts, beats), fifths, steady)
     part_list, written = element("part-list"), []
     for number, (instrument, part) in enumerate(parts.items(), 1):
         part_id = f"P{number}"
         writer = PartWriter(instrument, part, grid)
+        if instrument not in TRANSPOSITIONS:
+            writer.add_chords(chords)
+            chords = ()
         is_bass_guitar = writer.clefs == ["Bass8vb"]
         part_list.append(_score_part(part_id, instrument, is_bass_guitar, len(parts) == 1))
         written.append(element("part", *writer.measures(), id=part_id))

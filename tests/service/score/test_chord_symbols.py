@@ -3,6 +3,7 @@
 import io
 from dataclasses import replace
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import mido
 import numpy as np
@@ -12,6 +13,7 @@ from service.protocol.midi_file import midi_file
 from service.score.analysis import Analysis, Key, analyse
 from service.score.beats import BeatHints, Beats
 from service.score.chord_symbols import find_chords
+from service.score.document import ScoreDocument
 from tests.service.score.music import as_notes, free
 
 BEATS = Beats(np.linspace(0.0, 32.0, 65), np.arange(65) % 4, 4, 2, 1.0)
@@ -103,3 +105,28 @@ def test_midi_files_have_chords_as_markers(bends: tuple[float, ...] | None) -> N
     assert markers == [(0, "C"), (4, "F")]
     pitches = sorted(m.note for t in file.tracks for m in t if m.type == "note_on" and m.velocity)
     assert pitches == sorted(note.pitch for note in notes)
+
+
+def test_scores_have_chords_above_the_first_staff() -> None:
+    rows = bars("43 59 62 65", "46 61 65 70", "45 60 65 69")
+    score = ScoreDocument(as_notes(rows, "piano"), BeatHints(bpm=120, beats_per_bar=4))
+    root = ElementTree.fromstring(score.musicxml)
+    found = []
+    for bar, measure in enumerate(root.iterfind("part/measure")):
+        for chord in measure.iterfind("harmony"):
+            assert chord.findtext("staff") == "1"
+            tags = "root/root-step root/root-alter kind bass/bass-step".split()
+            found.append((bar, *(chord.findtext(tag) for tag in tags)))
+    assert found == [
+        (0, "G", None, "dominant", None),
+        (1, "B", "-1", "minor", None),
+        (2, "F", None, "major", "A"),
+    ]
+    assert "harm" in score.svg(1500)[0]
+
+
+def test_chords_stand_above_a_part_that_does_not_transpose() -> None:
+    chord = bars("60 64 67 72")
+    notes = [*as_notes(chord, "clarinet"), *as_notes(chord, "violin")]
+    root = ElementTree.fromstring(ScoreDocument(notes, BeatHints(bpm=120)).musicxml)
+    assert [len(part.findall("measure/harmony")) for part in root.iterfind("part")] == [0, 1]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.quantise import QuantisedNote
 from service.score.spelling import name_of, spelled
@@ -35,7 +36,9 @@ def scale_and_chords(tonic: int, minor: bool) -> list[tuple[float, float, int, i
 @pytest.mark.parametrize("minor", [False, True])
 @pytest.mark.parametrize("tonic", range(12))
 def test_keys_have_no_accidental_that_the_scale_does_not_need(tonic: int, minor: bool) -> None:
-    score = ScoreDocument(as_notes(np.array(scale_and_chords(tonic, minor))))
+    score = ScoreDocument(
+        as_notes(np.array(scale_and_chords(tonic, minor))), BeatHints(chords=False)
+    )
     fifths = score.analysis.key.fifths
     assert (fifths - (7 * (tonic + 3 * minor))) % 12 == 0
     opened = music21.converter.parseData(score.musicxml, format="musicxml")

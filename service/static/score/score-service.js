@@ -5,14 +5,14 @@ import { problemText } from "../service/problem.js";
 
 /**
  * `beats`: those that were found while it was played, if they shall stay as they are.
- * @param {{notes: object[], title: string, beats?: object[], form: string, width?: number, signal?: AbortSignal}} request
+ * @param {{notes: object[], pedal: object[], title: string, beats?: object[], form: string, width?: number, signal?: AbortSignal}} request
  */
-export async function fetchScore({ notes, title, beats, form, width, signal }) {
+export async function fetchScore({ notes, pedal, title, beats, form, width, signal }) {
   const query = new URLSearchParams({ form, ...(width && { width: String(width) }) });
   const response = await request(`score?${query}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ notes, title, beats }),
+    body: JSON.stringify({ notes, pedal, title, beats }),
     signal,
   });
   if (!response.ok) throw new Error(await problemText(response));

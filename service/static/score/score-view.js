@@ -106,6 +106,7 @@ export class ScoreView {
         const width = Math.max(NARROWEST, this.#page.clientWidth * TENTHS_MM_A_PIXEL);
         const score = await this.#fetch(this.#asking, {
           notes,
+          pedal: this.#pedal(),
           title: take.name,
           beats: take.live ? this.#newest() : take.keptBeats,
           form: "svg",
@@ -178,11 +179,18 @@ export class ScoreView {
       }));
   }
 
+  #pedal() {
+    return this.#stage.take.pedal
+      .filter(({ offset }) => offset !== null)
+      .map(({ onset, offset }) => ({ onset_s: onset, offset_s: offset }));
+  }
+
   async #save(form) {
     const take = this.#stage.take;
     try {
       const blob = await this.#fetch(new AbortController(), {
         notes: this.#notes(),
+        pedal: this.#pedal(),
         title: stemOf(take),
         beats: take.keptBeats,
         form,

@@ -47,6 +47,8 @@ from service.stream.windows import (
 MAX_NOTES = 200_000
 """Maximum number of notes of a session or recording in the service, which bounds its memory."""
 
+MAX_RUN_FRAMES = 256  # processed at once
+
 
 class Stream:
     """Transcribes one performance.
@@ -210,22 +212,39 @@ class Stream:
         probabilities: float32 [windows, heads, positions, 128].
         """
         events: list[Event] = []
-        for block in probabilities:
-            frames = block  # [heads, repeated_frames + block_frames, PITCHES]
+        while len(probabilities):
+            windows, offset_cents = self._next_run(len(probabilities))
+            # [heads, repeated_frames + new_frames, PITCHES]
+            frames = np.concatenate(probabilities[:windows], axis=1)
+            probabilities = probabilities[windows:]
             if self._end_frame is not None:
                 oldest = self._frames - self._schedule.repeated_frames
-                frames = block[:, : max(0, self._end_frame - oldest)]
+                frames = frames[:, : max(0, self._end_frame - oldest)]
             if self._on_frames is not None:
                 self._on_frames(self._frames, frames)
-            # Offset of the filters that computed the block's first frame.
-            offset_cents = self._tuner.offset_cents(
-                HOP * (self._frames + self.config.min_lookahead_hops)
-            )
-            block_frames = self._schedule.block_frames
+            new_frames = windows * self._schedule.block_frames
             if self._frames >= self._first_detected_frame:
-                events += self._detector.push(self._frames, frames, block_frames, offset_cents)
-            self._frames += block_frames
+                events += self._detector.push(self._frames, frames, new_frames, offset_cents)
+            self._frames += new_frames
         return self._record(events)
+
+    def _next_run(self, max_windows: int) -> tuple[int, float]:
+        """Return the number of next windows to process at once, which is faster, and the offset of
+        their filters in cents, which they share. In anytime mode windows overlap: one at a time."""
+        hops = self._schedule.block_frames
+        before_detected = (self._first_detected_frame - self._frames) // hops
+        limit = before_detected if before_detected > 0 else max(1, MAX_RUN_FRAMES // hops)
+        limit = 1 if self._schedule.repeated_frames else min(limit, max_windows)
+        # Offset of the filters that computed a window's first frame.
+        first = HOP * (self._frames + self.config.min_lookahead_hops)
+        offset_cents = self._tuner.offset_cents(first)
+        windows = 1
+        while (
+            windows < limit
+            and self._tuner.offset_cents(first + windows * hops * HOP) == offset_cents
+        ):
+            windows += 1
+        return windows, offset_cents
 
     def finish(self) -> list[Event]:
         """Return the last events, which end all notes. Call it after ``end`` and after all windows

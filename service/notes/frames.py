@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 
 OVERTONES = (12, 19, 24, 28, 31, 34, 36)  # semitones above a note
-_BLOCKS = 8  # blocks between two copies of the buffer
 
 
 class LatestFrames:
@@ -26,7 +25,7 @@ class LatestFrames:
         if self._end + new > self._memory.shape[1]:
             latest = self._memory[:, self._end - self._kept : self._end]
             self._end = self._kept
-            size = self._kept + max(self._kept, _BLOCKS * new)
+            size = self._kept + max(self._kept, new)
             self._memory = np.empty((len(latest), size, PITCHES), np.float32)
             self._memory[:, : self._kept] = latest
         self._memory[:, self._end : self._end + new] = block

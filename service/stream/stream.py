@@ -47,7 +47,7 @@ from service.stream.windows import (
 MAX_NOTES = 200_000
 """Maximum number of notes of a session or recording in the service, which bounds its memory."""
 
-MAX_RUN_FRAMES = 256  # processed at once
+MAX_RUN_FRAMES = 128  # processed at once
 
 
 class Stream:

@@ -1,1 +1,1 @@
-"""Clients of the transcription service. They know its wire protocol and nothing else of it."""
+"""Clients of the transcription service. They depend on its wire protocol only."""

@@ -15,12 +15,12 @@ BLOCK_S = 0.01
 
 
 class DeviceError(Exception):
-    """No input device, or one that cannot be used so."""
+    """An input device is missing, or cannot be opened as requested."""
 
 
 def load_sounddevice() -> ModuleType:
-    """The sounddevice module. Raises DeviceError, with what to do, if it or the PortAudio library
-    is not installed."""
+    """Return the module sounddevice. Raises DeviceError, which states what to install, if the
+    module or the PortAudio library is missing."""
     try:
         return importlib.import_module("sounddevice")
     except ImportError:
@@ -38,8 +38,8 @@ class Microphone:
         self, sounddevice: ModuleType, device: int | str | None, channel: int | None
     ) -> None:
         """Args:
-            device: number or part of the name; None for the system's default.
-            channel: the only channel to record, from 1; None for the first two, interleaved.
+            device: number or part of the name of the device. None means the system's default.
+            channel: the only channel to record, from 1. None means the first two, interleaved.
 
         Raises:
             DeviceError: no such device or channel.
@@ -47,19 +47,19 @@ class Microphone:
         self._sounddevice = sounddevice
         self._device = device
         try:
-            found = sounddevice.query_devices(device, "input")
+            properties = sounddevice.query_devices(device, "input")
         except (ValueError, sounddevice.PortAudioError) as error:
             wanted = "default input device" if device is None else f"input device {device!r}"
             raise DeviceError(f"no {wanted}: {error}") from None
-        self.name = str(found["name"])
-        self.sample_rate = round(found["default_samplerate"])
-        there = found["max_input_channels"]
-        if channel is not None and not 1 <= channel <= there:
-            raise DeviceError(f"{self.name} has {there} input channels")
+        self.name = str(properties["name"])
+        self.sample_rate = round(properties["default_samplerate"])
+        available = properties["max_input_channels"]
+        if channel is not None and not 1 <= channel <= available:
+            raise DeviceError(f"{self.name} has {available} input channels")
         # If a device is opened with one channel, sound systems mix all of its channels.
-        self._opened = min(there, max(2, channel or 0))
-        self._chosen = slice(0, 2) if channel is None else slice(channel - 1, channel)
-        self.channels = min(2, there) if channel is None else 1
+        self._opened = min(available, max(2, channel or 0))
+        self._recorded = slice(0, 2) if channel is None else slice(channel - 1, channel)
+        self.channels = min(2, available) if channel is None else 1
         self._stream: Any = None
         self._closing = False
         self.stopped = False  # True if the device stopped without being closed
@@ -68,27 +68,34 @@ class Microphone:
 
     @property
     def level_db(self) -> float:
-        """Highest sample since this was asked last, in dB of full scale."""
+        """Peak since the last access, in dB relative to full scale."""
         peak, self._peak = self._peak, 0
         return 20 * math.log10(max(peak, 1) / FULL_SCALE)
 
     def open(self, put: Callable[[bytes], None], finish: Callable[[], None]) -> None:
-        """Start to listen: each block is put; when the device ends of itself, that is finished.
-        Raises DeviceError if it cannot be opened."""
+        """Start to record. Both callbacks run in the event loop.
+
+        Args:
+            put: called with each block of PCM.
+            finish: called after the last block, also if the device stops by itself.
+
+        Raises:
+            DeviceError: the device cannot be opened.
+        """
         loop = asyncio.get_running_loop()
 
         def callback(samples: Any, frames: int, moment: Any, status: Any) -> None:
-            # PortAudio's thread, and its buffer: copy, hand over, return.
+            # Runs in PortAudio's thread, which reuses the buffer: copy and return.
             if status:
                 self.overflows += 1
-            chosen = np.ascontiguousarray(samples[:, self._chosen], dtype="<i2")
-            self._peak = max(self._peak, int(np.abs(chosen.astype(np.int32)).max(initial=0)))
-            _hand_over(loop, put, chosen.tobytes())
+            recorded = np.ascontiguousarray(samples[:, self._recorded], dtype="<i2")
+            self._peak = max(self._peak, int(np.abs(recorded.astype(np.int32)).max(initial=0)))
+            _call_in_loop(loop, put, recorded.tobytes())
 
-        def finished() -> None:  # also when it is closed
+        def finished() -> None:  # also called by `close`
             if not self._closing:
                 self.stopped = True
-            _hand_over(loop, finish)
+            _call_in_loop(loop, finish)
 
         try:
             self._stream = self._sounddevice.InputStream(
@@ -103,7 +110,7 @@ class Microphone:
             )
             self._stream.start()
         except self._sounddevice.PortAudioError as error:
-            raise DeviceError(f"{self.name} cannot be opened: {error}") from None
+            raise DeviceError(f"cannot open {self.name}: {error}") from None
 
     def close(self) -> None:
         self._closing = True
@@ -112,6 +119,6 @@ class Microphone:
             self._stream = None
 
 
-def _hand_over(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: the device calls after the end
+def _call_in_loop(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed, but the device still calls
         loop.call_soon_threadsafe(function, *arguments)

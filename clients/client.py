@@ -1,8 +1,6 @@
-"""Transcribe live audio over connections that may break.
+"""Client for live audio over connections that may break (clients/README.md has an example).
 
-The client reconnects automatically, to this or another server, without gaps in the notes. Each
-``NoteOn`` is always followed by one ``NoteOff``, and the press of a pedal by its release.
-clients/README.md has an example.
+The client reconnects automatically, to the same server or another, without gaps in the notes.
 """
 
 from __future__ import annotations
@@ -25,16 +23,16 @@ from clients.session import Session, websocket_url
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
 
-SEND_AHEAD_S = 2.0  # audio that ``send`` accepts before it waits for the service
+SEND_AHEAD_S = 2.0  # maximum audio that ``send`` accepts before the service has received it
 MAX_BUFFERED_S = 60.0
-"""Audio kept while disconnected, with what a resumption must send again (``ready.replay_ms``).
-Beyond that, ``put`` drops the oldest audio and reports a ``Gap``."""
-NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have another model by now
-# Pauses before each new attempt double, with jitter so that clients do not come at once.
+"""Maximum audio buffered while disconnected, including the audio that a resumed session needs again
+(``ready.replay_ms``). Beyond it ``put`` drops the oldest audio, which is reported as a ``Gap``."""
+NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have another model now
+# The delay before the next attempt doubles. Its jitter spreads the clients of a failed server.
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 15.0
-# Consecutive sessions without any new frame before giving up.
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 5
+"""Number of consecutive sessions without a new frame after which the client stops retrying."""
 
 
 class TranscriptionClient:
@@ -45,16 +43,16 @@ class TranscriptionClient:
         url: address of the service (``clients.session.websocket_url``).
         options: audio format and transcription options. The client requests corrected instruments
             and the pedal unless ``updates`` is set to False.
-        give_up_s: time without a connection after which the client stops retrying; None to retry
-            as long as audio arrives.
-        stall_timeout_s: maximum time without a message while the server owes one.
+        give_up_s: time without a connection after which the client stops retrying. None: it
+            retries as long as audio arrives.
+        stall_timeout_s: maximum time without a message while one is expected.
 
     Attributes:
         notes: notes so far.
         performance: sessions and gaps.
 
-    An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time;
-    another task may iterate.
+    An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time.
+    Another task may iterate over the events.
     """
 
     def __init__(
@@ -75,11 +73,11 @@ class TranscriptionClient:
         self._notifier = self._audio.notifier
         self.performance = ResumablePerformance(options, self._audio)
         self.notes = self.performance.notes
-        self._carry = b""  # an incomplete sample
+        self._carry = b""  # start of an incomplete sample
         self._give_up_s = give_up_s
         self._stall_timeout_s = stall_timeout_s
         self._performing: asyncio.Task[Done] | None = None
-        self._retry_first = True  # the first session may take several attempts
+        self._retry_first = True  # True if the first session may take several attempts
 
     @property
     def ready(self) -> Ready | None:
@@ -87,12 +85,12 @@ class TranscriptionClient:
 
     @property
     def behind_s(self) -> float:
-        """Duration of the audio that was passed in and is not yet transcribed."""
+        """Duration of the audio that was passed in and is not transcribed yet."""
         return (self._audio.end - self.performance.decided) / self.options.sample_rate
 
     async def connect(self) -> Ready:
         """Open the first session. Raises ConnectError if the service is unreachable or accepts no
-        session now (``retryable``), ServerError if it rejects the options."""
+        session at this time, and ServerError if it rejects the options."""
         self._retry_first = False
         self.start()
         await self._notifier.until(lambda: self.ready is not None or self._over)
@@ -102,12 +100,12 @@ class TranscriptionClient:
         return self.ready
 
     def start(self) -> None:
-        """Open the first session in the background, however many attempts it takes."""
+        """Open the first session in the background, with any number of attempts."""
         self._performing = asyncio.create_task(self._perform())
         self._performing.add_done_callback(lambda _: self._notifier.notify())
 
     async def close(self) -> None:
-        """Close the session in any state. Sounding notes get their ``NoteOff``."""
+        """Close the session, in any state. Sounding notes get their ``NoteOff``."""
         if self._performing is not None:
             self._performing.cancel()
             await asyncio.gather(self._performing, return_exceptions=True)
@@ -115,7 +113,7 @@ class TranscriptionClient:
     async def __aenter__(self) -> TranscriptionClient:
         try:
             await self.connect()
-        except BaseException:  # also if cancelled: otherwise the session would stay open
+        except BaseException:  # also CancelledError: the session must not stay open
             await self.close()
             raise
         return self
@@ -129,41 +127,44 @@ class TranscriptionClient:
         return self._audio.end
 
     def put(self, pcm: bytes) -> None:
-        """Add audio of any length without waiting; for audio devices."""
+        """Add PCM of any length without waiting, for audio devices."""
         data = self._carry + pcm
-        whole = len(data) - len(data) % self.options.pcm_frame_bytes
-        self._carry = data[whole:]
-        self._audio.put(data[:whole])
+        complete = len(data) - len(data) % self.options.pcm_frame_bytes
+        self._carry = data[complete:]
+        self._audio.put(data[:complete])
 
     async def send(self, pcm: bytes | memoryview) -> None:
-        """Add audio of any length; returns when the service is not far behind. Raises
-        TranscriptionError if the transcription is over; the subclass says why."""
+        """Add PCM of any length; wait while the service is behind. Raises TranscriptionError if the
+        transcription has ended; its subclass states the reason."""
         data = memoryview(pcm).cast("B")
         step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self.options.pcm_frame_bytes
         for start in range(0, len(data), step):
-            await self._notifier.until(lambda: self._over or self._ahead_s <= SEND_AHEAD_S)
+            await self._notifier.until(lambda: self._over or self._unsent_s <= SEND_AHEAD_S)
             self._raise_if_over()
             self.put(bytes(data[start : start + step]))
 
     def finish(self) -> None:
+        """End the audio without waiting for the last notes."""
         self._audio.finish()
 
     async def stop(self) -> Done:
-        """End the audio, wait for the last notes, return the totals and the MIDI file. Raises
-        TranscriptionError if the service failed, was lost for good, or the audio ended within a
-        sample; ``done`` has the MIDI up to then if the service could send it."""
+        """End the audio, wait for the last notes, and return the totals and the MIDI file. Raises
+        TranscriptionError if the service failed or stayed unreachable, or the audio ends in the
+        middle of a sample. ``done`` of the error has the notes so far, if the service sent it."""
         self.finish()
         await asyncio.wait([self._task])
         if self._task.cancelled():
             raise SessionEndedError("the session was closed before it was done")
         done = self._task.result()
         if self._carry:
-            raise TranscriptionError("the audio ended within a sample", done=done)
+            size = self.options.pcm_frame_bytes
+            message = f"the audio ends in the middle of a sample: send a multiple of {size} bytes"
+            raise TranscriptionError(message, done=done)
         return done
 
     @property
-    def _ahead_s(self) -> float:
-        """Audio that was given and is not yet sent."""
+    def _unsent_s(self) -> float:
+        """Duration of the audio that was passed in and is not sent yet."""
         return (self._audio.end - self._audio.position) / self.options.sample_rate
 
     @property
@@ -179,14 +180,15 @@ class TranscriptionClient:
     def _raise_if_over(self) -> None:
         if self._over:
             self._raise_failure()
-            raise SessionEndedError("the session is over")
+            raise SessionEndedError("the session has ended")
 
     def _raise_failure(self) -> None:
         if not self._task.cancelled():
             self._task.result()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yields events as they arrive; after the last, raises the failure if there was one."""
+        """Yield events as they arrive. Raises TranscriptionError after the last if a session
+        failed."""
         events = self.performance.events
         while True:
             await self._notifier.until(lambda: bool(events) or self._over)
@@ -196,34 +198,34 @@ class TranscriptionClient:
         self._raise_failure()
 
     async def _perform(self) -> Done:
-        """Runs session after session until all notes have been received."""
+        """Run sessions until all notes have been received."""
         performance, attempts, without_progress = self.performance, 0, 0
         lost_at: float | None = None
         try:
             while True:
-                begun, known = performance.sessions, performance.decided
+                sessions, decided = performance.sessions, performance.decided
                 try:
                     session = Session(self._url, performance, self._stall_timeout_s)
                     return performance.merge_done(await session.run())
                 except TranscriptionError as error:
                     failure = error
-                refused = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
-                goes_on = failure.retryable and (self._retry_first or performance.sessions > 0)
-                if refused and performance.resumable:
+                rejected = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
+                may_retry = failure.retryable and (self._retry_first or performance.sessions > 0)
+                if rejected and performance.is_resumable:
                     performance.end_part()
-                    goes_on = True  # without resuming
-                connected = performance.sessions > begun
+                    may_retry = True  # without resuming
+                connected = performance.sessions > sessions
                 if connected or lost_at is None:
                     lost_at = time.monotonic()
-                if performance.decided > known:
+                if performance.decided > decided:
                     attempts, without_progress = 0, 0
                 elif connected:
                     without_progress += 1
                 if self._give_up_s is None:
-                    impatient = self._audio.ended and not connected
+                    expired = self._audio.ended and not connected
                 else:
-                    impatient = time.monotonic() - lost_at >= self._give_up_s
-                if not goes_on or impatient or without_progress >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
+                    expired = time.monotonic() - lost_at >= self._give_up_s
+                if not may_retry or expired or without_progress >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
                     if failure.done is not None:
                         failure.done = performance.merge_done(failure.done)
                     raise failure
@@ -234,7 +236,7 @@ class TranscriptionClient:
             performance.end_part()
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
-        """Until the next attempt: sooner if the audio ends meanwhile."""
+        """Wait until the next attempt, which comes at once if the audio ends during the wait."""
         self.performance.emit(Disconnected(error=failure, retry_s=retry_s))
         ended = self._audio.ended
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Events of the client in addition to those of the service, and its exceptions."""
+"""Events of the client in addition to those of the service, and exceptions of the client."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from service.protocol.server_messages import Done, Error, Ready, SessionEvent
 
 
 class TranscriptionError(Exception):
-    """A session failed. ``done``, if the server sent it, has the MIDI up to the failure."""
+    """A session failed. ``done`` has the notes up to the failure, if the server sent it."""
 
     def __init__(self, message: str, *, retryable: bool = False, done: Done | None = None) -> None:
         super().__init__(message)
@@ -15,15 +15,15 @@ class TranscriptionError(Exception):
 
 
 class ConnectError(TranscriptionError):
-    """The service cannot be reached or accepts no session now."""
+    """The service is unreachable, or accepts no session at this time."""
 
 
 class ConnectionLostError(TranscriptionError):
-    """The connection broke, or the server fell silent, before the session was done."""
+    """The connection broke, or the server became unresponsive, before ``done``."""
 
 
 class ServerError(TranscriptionError):
-    """The server ended the session; ``code`` is one of PROTOCOL.md's."""
+    """The server ended the session. ``code`` is an error code of PROTOCOL.md."""
 
     def __init__(self, error: Error, done: Done | None = None) -> None:
         super().__init__(f"{error.message} ({error.code})", retryable=error.retryable, done=done)
@@ -31,12 +31,12 @@ class ServerError(TranscriptionError):
 
 
 class SessionEndedError(TranscriptionError):
-    """Audio was sent after the end of the session."""
+    """The session has ended, so it accepts no audio and has no result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """A session has begun; ``resumed`` if it continues the notes of the previous one."""
+    """A session has started. ``resumed`` is True if it continues the notes of the last one."""
 
     ready: Ready
     resumed: bool
@@ -44,7 +44,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disconnected:
-    """A session was lost or refused; the next attempt follows in ``retry_s`` seconds."""
+    """A session was lost or rejected. The client retries after ``retry_s`` seconds."""
 
     error: TranscriptionError
     retry_s: float
@@ -52,7 +52,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Audio was lost: ``lost_samples`` of it, up to ``time_s`` seconds of the performance."""
+    """Audio was dropped: ``lost_samples`` samples before ``time_s`` seconds of the performance."""
 
     lost_samples: int
     time_s: float

@@ -1,7 +1,7 @@
-"""Transcribe the audio of an input device live: ``python -m clients.microphone``.
+"""Transcribe an input device live: ``python -m clients.microphone``.
 
-Notes in the terminal, and on a MIDI port with ``--midi-port``; Ctrl-C ends. If the service requires
-an API key, set $RSE_KEY.
+Shows the notes in the terminal and, with ``--midi-port``, sends them to a MIDI port. Ctrl-C stops.
+If the service requires an API key, set $RSE_KEY.
 """
 
 import argparse
@@ -36,28 +36,28 @@ except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 LOOKAHEAD_MS = {"block": 100.0, "anytime": 200.0}
-# With the 2 s of audio that may be under way unanswered, a line that stalls is noticed within 5 s.
+# A reply is expected after 2 s of audio, so a stalled connection is detected within 5 s.
 STALL_TIMEOUT_S = 1.5
 CHECK_S = 0.25
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.microphone") -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line. Return the exit status."""
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
         description=(__doc__ or "").partition("\n\n")[2].replace("``", ""),
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=27),
     )
-    usual = f"(default: {LOOKAHEAD_MS['block']:g}; anytime: {LOOKAHEAD_MS['anytime']:g})"
+    defaults = f"(default: {LOOKAHEAD_MS['block']:g}; anytime: {LOOKAHEAD_MS['anytime']:g})"
     modes = "block, or anytime (default for a MIDI port)"
-    port = f"send notes to this MIDI port; {VIRTUAL}: a new one"
+    port = f"send notes to this MIDI port; {VIRTUAL}: create a port"
     add = parser.add_argument
     add("--list-devices", action="store_true", help="list the input devices and exit")
     add("--device", help="number or part of the name (default: the system's)")
-    add("--channel", type=int, metavar="N", help="the one input to hear (default: the first two)")
+    add("--channel", type=int, metavar="N", help="record one channel (default: the first two)")
     add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")
-    add("--lookahead-ms", type=float, metavar="MS", help=f"audio used after each frame {usual}")
+    add("--lookahead-ms", type=float, metavar="MS", help=f"audio used after each frame {defaults}")
     add("--mode", choices=list(Mode), metavar="MODE", help=modes)
     add("--midi-port", metavar="NAME", help=port)
     add("--save", type=Path, metavar="TAKE.wav", help="write the audio")
@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     add_beat_options(parser)
     args = parser.parse_args(arguments)
     if args.midi is None and beat_hints_from(args) != BeatHints():
-        parser.error("--bpm and what else says where the beat is need --midi")
+        parser.error("--bpm, --beats-per-bar and other beat options require --midi")
     if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
-        parser.error(f"--midi {args.midi}: not a file in a folder that exists")
-    takes = [path for path in (args.midi, args.save) if path is not None]
+        parser.error(f"--midi {args.midi}: expected a file in an existing folder")
+    outputs = [path for path in (args.midi, args.save) if path is not None]
     try:
-        refuse_existing(takes, args.force)
+        refuse_existing(outputs, args.force)
     except FileExistsError as error:
         parser.error(str(error))
     try:
@@ -108,7 +108,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)
     terminal = Terminal(Console(), microphone, client)
     with ExitStack() as stack:
-        # Closed in reverse order: the device first, then the port with all its notes.
+        # Closed in reverse order: the device first, and then the port, which ends all notes.
         if args.midi is not None:
             stack.callback(_save_midi, client, args.midi, beat_hints_from(args))
         midi_out = None
@@ -120,7 +120,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             file = stack.enter_context(_sound_file(args.save, microphone))
         stack.enter_context(terminal)
         stack.callback(microphone.close)
-        incomplete: Exception | None = None  # why the rest of the audio is not in the file
+        incomplete: Exception | None = None  # error after which no audio was written
 
         def put(pcm: bytes) -> None:
             nonlocal incomplete
@@ -140,7 +140,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 if isinstance(event, NoteOn) or (isinstance(event, Pedal) and event.down):
                     now_s = client.sent_samples / microphone.sample_rate
                     late = now_s - event.time_s > TOO_LATE_S
-                if midi_out is not None and not late:  # before the picture
+                if midi_out is not None and not late:
                     midi_out.event(event)
                 terminal.event(event)
 
@@ -152,7 +152,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 if client.behind_s > TOO_LATE_S:
                     midi_out.silence()
                 else:
-                    midi_out.pedal(client.notes.pedal_down)  # a silence released it
+                    midi_out.pedal(client.notes.pedal_down)  # which `silence` has released
 
         task = asyncio.current_task()
         assert task is not None
@@ -163,9 +163,9 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         try:
             try:
                 await follow()
-            except asyncio.CancelledError:  # Ctrl-C: the last notes still come, until a second one
+            except asyncio.CancelledError:  # Ctrl-C: wait for the last notes, until a second Ctrl-C
                 microphone.close()
-                await asyncio.sleep(0)  # lets the blocks that the device has delivered arrive
+                await asyncio.sleep(0)  # receives the blocks that the device has delivered
                 client.finish()
                 await follow()
         finally:
@@ -174,26 +174,26 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     if client.performance.lost_samples or microphone.overflows:
         lost_s = client.performance.lost_samples / microphone.sample_rate
         lost = f"{lost_s:.1f} s without connection, {microphone.overflows} overflows of the device"
-        print(f"audio was lost: {lost}", file=sys.stderr)
+        print(f"lost audio: {lost}", file=sys.stderr)
     if microphone.stopped:
-        print(f"{microphone.name} stopped: unplugged, or in use elsewhere", file=sys.stderr)
+        print(f"{microphone.name} stopped: unplugged, or used by another program", file=sys.stderr)
     if incomplete is not None:
         print(f"{args.save} is incomplete: {incomplete}", file=sys.stderr)
     return 1 if microphone.stopped or incomplete is not None else 0
 
 
 def _end_on_signals(task: asyncio.Task[Any]) -> None:
-    """SIGTERM ends the take as Ctrl-C does, and so does a terminal that is closed."""
+    """Make SIGTERM, and the end of the terminal, stop the recording like Ctrl-C."""
     loop = asyncio.get_running_loop()
-    written = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
+    terminals = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
 
     def hang_up() -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in written:  # writing to it would fail, and the files are still to be written
-            os.dup2(nowhere, stream.fileno())
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        for stream in terminals:  # writing to a closed terminal would fail before files are saved
+            os.dup2(devnull, stream.fileno())
         task.cancel()
 
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # on Windows, or in a thread
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
             loop.add_signal_handler(signal.SIGHUP, hang_up)
@@ -204,12 +204,12 @@ def _sound_file(path: Path, microphone: Microphone) -> soundfile.SoundFile:
     try:
         return soundfile.SoundFile(path, "w", rate, channels, subtype="PCM_16")
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
-        raise OSError(f"{path} cannot be written: {error}") from None
+        raise OSError(f"cannot write {path}: {error}") from None
 
 
 def _save_midi(client: TranscriptionClient, path: Path, hints: BeatHints) -> None:
     if not client.performance.sessions:
-        return  # a take that did not begin replaces none
+        return  # no session has started: preserve an existing file
     notes = client.notes
     write_atomically(path, notes.midi(analyse(notes.notes, hints).tempo))
     print(f"{path}: {len(notes.notes)} notes")

@@ -1,4 +1,4 @@
-"""Notes as MIDI: gathered from events for a file, or played on a port as they come."""
+"""Received notes as MIDI: collected for a file, or sent to a port at once."""
 
 import contextlib
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpda
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
-BACKEND = "mido.backends.rtmidi"  # the computer's own MIDI: ALSA, CoreMIDI, Windows MM
+BACKEND = "mido.backends.rtmidi"  # ALSA, CoreMIDI, Windows MM
 
 
 @dataclass(slots=True)
 class Note:
-    """One note; ``offset_s`` is None while it sounds, ``instrument`` if unknown."""
+    """A received note. ``offset_s`` is None while it sounds, ``instrument`` if it is unknown."""
 
     note_id: int
     pitch: int
@@ -42,11 +42,11 @@ class Note:
     instrument: str | None = None
     instrument_probability: float | None = None
     bends: list[float] | None = None
-    """Cents above the pitch from ``onset_frame`` on, one per frame, if asked for."""
+    """Cents above the pitch from ``onset_frame`` on, one per frame, if bends were requested."""
 
 
 class ReceivedNotes:
-    """Notes in the order of their beginnings, and the moves of the sustain pedal."""
+    """Notes in the order of their onsets, and pedal events."""
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
@@ -56,7 +56,7 @@ class ReceivedNotes:
 
     @property
     def sounding(self) -> list[Note]:
-        """Notes without an end so far."""
+        """Notes that have not ended."""
         return list(self._sounding.values())
 
     @property
@@ -64,11 +64,11 @@ class ReceivedNotes:
         return bool(self.pedal) and self.pedal[-1].down
 
     def event(self, event: object) -> None:
-        """Process an event; events other than notes and the pedal are ignored."""
+        """Process an event of a note or the pedal; ignore others."""
         match event:
             case NoteOn():
-                same = event.model_dump(exclude={"seq", "type", "time_s", "frame"})
-                note = Note(onset_s=event.time_s, onset_frame=event.frame, **same)
+                fields = event.model_dump(exclude={"seq", "type", "time_s", "frame"})
+                note = Note(onset_s=event.time_s, onset_frame=event.frame, **fields)
                 self.notes.append(note)
                 self._sounding[event.note_id] = note
             case NoteUpdate() if event.note_id in self._sounding:
@@ -82,60 +82,59 @@ class ReceivedNotes:
                 ended = self._sounding.pop(event.note_id)
                 ended.offset_s = max(ended.onset_s, event.time_s)
                 ended.offset_frame = event.frame
-                if ended.bends is not None:  # the last may reach beyond the end
+                if ended.bends is not None:  # the last batch may reach beyond the offset
                     del ended.bends[max(0, event.frame - ended.onset_frame) :]
             case Pedal():
                 self.pedal.append(event)
 
     def midi(self, tempo: Tempo = DEFAULT_TEMPO) -> bytes:
-        """The notes that have ended as a Standard MIDI File (``service.protocol.midi_file``)."""
-        pedal = [(move.time_s, move.down) for move in self.pedal]
+        """Return a Standard MIDI File of the completed notes (``service.protocol.midi_file``)."""
+        pedal = [(event.time_s, event.down) for event in self.pedal]
         return midi_file(self.notes, pedal, self.programs, tempo)
 
 
 class MidiPortError(Exception):
-    """No MIDI on this computer, or no such port."""
+    """MIDI is not available, or the port does not exist."""
 
 
 def open_port(name: str) -> Any:
-    """Open an output port by a part of its name, or a new one with the name ``virtual``. Raises
-    MidiPortError if python-rtmidi is missing, MIDI is unavailable, or no port matches."""
+    """Open an output port by part of its name, or create a port if the name is ``virtual``. Raises
+    MidiPortError if python-rtmidi is missing, MIDI is not available, or no port matches."""
     try:
         backend = mido.Backend(BACKEND, load=True)
         if name == VIRTUAL:
             return backend.open_output(VIRTUAL_NAME, virtual=True)
         names = backend.get_output_names()
-        fitting = [port for port in names if port == name]
-        fitting += [port for port in names if name.lower() in port.lower()]
-        if fitting:
-            return backend.open_output(fitting[0])
+        matches = [port for port in names if port == name]
+        matches += [port for port in names if name.lower() in port.lower()]
+        if matches:
+            return backend.open_output(matches[0])
     except ImportError:
         raise MidiPortError(
             "python-rtmidi is missing: pip install mido python-rtmidi "
-            "(Python 3.13 builds it: a C++ compiler and libasound2-dev are needed)"
+            "(for Python 3.13 also a C++ compiler and libasound2-dev)"
         ) from None
-    # What rtmidi raises if the system does not run or has no virtual ports; its own kinds are kinds
-    # of OSError.
+    # rtmidi raises these if the system's MIDI is not running or has no virtual ports.
     except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
         raise MidiPortError(f"MIDI port {name}: {error}") from None
-    known = ", ".join(names) or "none"
-    raise MidiPortError(f"no MIDI output like {name!r}; there are: {known}")
+    available = ", ".join(names) or "none"
+    raise MidiPortError(f"no MIDI output port matches {name!r}; available: {available}")
 
 
 class MidiOut:
-    """Sends events to a mido output port. Each instrument has a channel, in the order of their
-    first notes; from the 16th instrument on, channels are shared. ``close`` ends every note."""
+    """Sends events to an output port of mido. Each instrument has a channel, in the order of their
+    first notes. From the 16th instrument on, channels are shared."""
 
     def __init__(self, port: Any) -> None:
         self._port = port
-        # A pitch may sound in two notes at once; a port knows channels and pitches only.
-        self._sounding: dict[int, tuple[int, int]] = {}  # note_id -> channel, pitch
+        # Channel and pitch by note_id. Several notes may share them, which MIDI cannot distinguish.
+        self._sounding: dict[int, tuple[int, int]] = {}
         self._programs: Mapping[str, int] = {}
-        self._channels: dict[str | None, int] = {}  # by instrument, if it is known
+        self._channels: dict[str | None, int] = {}  # by instrument; None: unknown
         self._pedal_down = False
 
     def event(self, event: object) -> None:
-        """Send an event to the port; events other than notes and the pedal are ignored."""
+        """Send an event of a note or the pedal to the port; ignore others."""
         match event:
             case Connected():
                 self._programs = event.ready.instruments or {}
@@ -152,14 +151,14 @@ class MidiOut:
                 self.pedal(event.down)
 
     def pedal(self, down: bool) -> None:
-        """Press the pedal or release it, if it is not so already."""
+        """Press or release the pedal. Does nothing if it is in that state."""
         if down != self._pedal_down:
             self._pedal_down = down
             for channel in self._pedalled:
                 self._send("control_change", channel, control=SUSTAIN, value=127 * down)
 
     def _channel(self, instrument: str | None) -> int:
-        """Its channel, set up for it."""
+        """Return the channel of an instrument, after setting its program."""
         channel = self._channels.get(instrument)
         if channel is None:
             channel = CHANNELS[len(self._channels) % len(CHANNELS)]
@@ -173,7 +172,7 @@ class MidiOut:
 
     @property
     def _pedalled(self) -> list[int]:
-        """Channels with a pedal: of notes without a name too, as they may be a piano's."""
+        """Channels of instruments with a pedal and of unknown instruments, which may be pianos."""
         return [
             channel
             for instrument, channel in self._channels.items()
@@ -184,25 +183,25 @@ class MidiOut:
         self._port.send(mido.Message(kind, channel=channel, **values))
 
     def silence(self) -> None:
-        """End what sounds, and release the pedal."""
+        """End all sounding notes and release the pedal."""
         for channel, pitch in self._sounding.values():
             self._send("note_off", channel, note=pitch)
         self._sounding.clear()
         self.pedal(False)
 
     def close(self) -> None:
-        """End all notes and close the port, whatever it says to that."""
+        """End all notes and close the port, also if ending the notes fails."""
         with contextlib.closing(self._port):
             self.silence()
 
 
 class MpeOut(MidiOut):
-    """Sends pitch bends too, each note on a channel of its own (MPE)."""
+    """Sends pitch bends as well, with a separate channel for each note (MPE)."""
 
     def __init__(self, port: Any) -> None:
         super().__init__(port)
-        self._members = list(MEMBERS)  # the longest unused first
-        self._players: dict[int, str | None] = {}  # by channel
+        self._members = list(MEMBERS)  # the least recently used first
+        self._instruments: dict[int, str | None] = {}  # by channel
         for message in mpe_setup():
             port.send(message)
 
@@ -217,8 +216,8 @@ class MpeOut(MidiOut):
         channel = min(self._members, key=used.count)
         self._members.remove(channel)
         self._members.append(channel)
-        if self._players.get(channel) != instrument:
-            self._players[channel] = instrument
+        if self._instruments.get(channel) != instrument:
+            self._instruments[channel] = instrument
             program = self._programs.get(instrument or "", 0)
             self._send("program_change", channel, program=program)
         self._port.send(bend(channel, 0.0))

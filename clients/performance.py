@@ -1,5 +1,5 @@
-"""A performance over several sessions: every note begins and ends once, and live audio is kept as
-long as it may be needed again."""
+"""A performance over several sessions: buffers the audio that may be needed again, and ensures that
+every note starts and ends exactly once."""
 
 import asyncio
 import base64
@@ -23,25 +23,32 @@ from service.protocol.server_messages import (
 
 
 class Notifier:
-    """Like ``asyncio.Condition``, but notifying needs no ``await``."""
+    """Condition that can be notified without ``await``, unlike ``asyncio.Condition``."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake all waiting tasks to check again."""
+        """Wake all waiting tasks, which check their conditions again."""
         self._changed.set()
         self._changed.clear()
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition is true."""
+        while not condition():
             await self._changed.wait()
 
 
 class AudioBuffer:
-    """PCM between the device and the service, addressed by sample number from the first ever added:
-    ``start`` is the oldest that is kept, ``position`` the next to read. Beyond ``max_samples`` the
-    oldest is dropped. ``ended``: no audio will be added."""
+    """Buffer of PCM between the device and the service. Samples per channel are counted from the
+    first one.
+
+    Attributes:
+        start: oldest sample in the buffer.
+        position: next sample to read.
+        max_samples: maximum number of samples. Older samples are dropped.
+        ended: True if no more audio follows.
+    """
 
     def __init__(self, pcm_frame_bytes: int, max_samples: int) -> None:
         self.pcm_frame_bytes = pcm_frame_bytes
@@ -53,28 +60,29 @@ class AudioBuffer:
 
     @property
     def end(self) -> int:
-        """Samples that have ever been added."""
+        """Number of samples appended so far."""
         return self.start + len(self._pcm) // self.pcm_frame_bytes
 
     def put(self, pcm: bytes) -> None:
-        """Append a block of whole samples."""
+        """Append complete samples."""
         self._pcm += pcm
         self.release(self.end - self.max_samples)
         self.notifier.notify()
 
     def finish(self) -> None:
+        """End the audio."""
         self.ended = True
         self.notifier.notify()
 
     def release(self, before: int) -> None:
-        """Forget the audio before a sample."""
-        gone = max(0, before - self.start)
-        del self._pcm[: gone * self.pcm_frame_bytes]
-        self.start += gone
+        """Drop the audio before a sample."""
+        dropped = max(0, before - self.start)
+        del self._pcm[: dropped * self.pcm_frame_bytes]
+        self.start += dropped
 
     async def read(self, max_samples: int) -> bytes | None:
-        """The next audio; waits for it. None at the end of all. Raises ConnectionLostError if that
-        audio has been dropped."""
+        """Wait for the next audio and return it, or None at its end. Raises ConnectionLostError if
+        it has been dropped."""
         await self.notifier.until(lambda: self.position < self.end or self.ended)
         if self.position >= self.end:
             return None
@@ -89,17 +97,17 @@ class AudioBuffer:
 
 
 class ResumablePerformance:
-    """Performance of one or more sessions: reports their events, and where the next one continues.
+    """Performance of one or more sessions: their events, and the point where the next one resumes.
 
-    Sessions that resume one another form one part, whose times count from its start. Lost audio
-    starts a new part. Each ``NoteOn`` is always followed by one ``NoteOff``, and each press of the
-    pedal by its release.
+    Sessions that resume one another form a part. The server counts times from its start. Dropped
+    audio starts a new part. Each ``NoteOn`` is followed by exactly one ``NoteOff``, and each press
+    of the pedal by its release.
 
     Attributes:
-        events: those that the caller has yet to read.
-        lost_samples: per channel, dropped and never transcribed.
-        decided: samples up to which all events have been received.
-        acknowledged: samples that the service has received.
+        events: events that the caller has not read.
+        lost_samples: number of dropped samples per channel.
+        decided: sample up to which all events have been received.
+        acknowledged: number of samples that the service has received.
     """
 
     def __init__(self, options: Start, audio: AudioBuffer) -> None:
@@ -112,48 +120,49 @@ class ResumablePerformance:
         self.lost_samples = 0
         self.decided = 0
         self.acknowledged = 0
-        # Of the part that a session can resume:
-        self._checkpoint: Checkpoint | None = None
-        self._known_events = 0  # after the checkpoint
-        self._origin = 0  # its first sample in the performance
-        self._shifts: dict[str, float] = {}  # from its counts to those of the performance
+        # State of the present part.
+        self._checkpoint: Checkpoint | None = None  # None: there is no part to resume
+        self._known_events = 0  # number of events after the checkpoint
+        self._origin = 0  # first sample of the part in the performance
+        self._offsets: dict[str, float] = {}  # added to the fields of its messages
         self._samples_per_frame = 0.0
-        self._frame, self._time_s = 0, 0.0  # the latest of all events
+        self._frame, self._time_s = 0, 0.0  # of the latest event
 
     @property
-    def resumable(self) -> bool:
+    def is_resumable(self) -> bool:
+        """True if the next session can resume the last one."""
         return self._checkpoint is not None
 
     @property
     def next_sample(self) -> int:
-        """The first sample to send to a session that has begun."""
+        """First sample to send to a new session."""
         assert self._checkpoint is not None
         return self._origin + self._checkpoint.from_sample
 
     def start(self) -> Start:
-        """For the next session: it resumes the part, if there is one, with the options that were
-        accepted for it."""
+        """Return the ``start`` of the next session. If there is a part, it resumes the part with
+        the part's effective options."""
         if self._checkpoint is not None and self.next_sample < self.audio.start:
             self.end_part()  # audio was dropped, so the part cannot be resumed
         if self._checkpoint is None or self.ready is None:
             return self.options
-        taken = {"mode", "lookahead_ms", "block_frames", "model"}
-        accepted = {name: getattr(self.ready, name) for name in taken}
+        names = ("mode", "lookahead_ms", "block_frames", "model")
+        effective = {name: getattr(self.ready, name) for name in names}
         resume = Resume(**self._checkpoint.model_dump(), known_events=self._known_events)
-        return self.options.model_copy(update={**accepted, "resume": resume})
+        return self.options.model_copy(update={**effective, "resume": resume})
 
     def handle(self, message: Ready | SessionEvent) -> None:
         """Process a message of the session."""
         if isinstance(message, Ready):
-            self._begin(message)
+            self._start_session(message)
             return
-        moved = {
-            name: getattr(message, name) + shift
-            for name, shift in self._shifts.items()
+        shifted = {
+            name: getattr(message, name) + offset
+            for name, offset in self._offsets.items()
             if name in type(message).model_fields
         }
-        # Message numbers hold only within a session.
-        event = message.model_copy(update={**moved, "seq": 0})
+        # `seq` counts the messages of one session only.
+        event = message.model_copy(update={**shifted, "seq": 0})
         if isinstance(event, NoteOn | NoteOff | Pedal | Progress):
             frame = event.frames if isinstance(event, Progress) else event.frame
             self._frame = max(self._frame, frame)
@@ -165,30 +174,31 @@ class ResumablePerformance:
             self.decided = self._origin + round(event.checkpoint.frames * self._samples_per_frame)
             self.acknowledge(event.received_samples)
             self.audio.release(self.next_sample)
-            first = self._shifts["note_id"]
-            self._end_notes({first + note.note_id for note in event.checkpoint.sounding})
+            first_id = self._offsets["note_id"]
+            self._end_notes({first_id + note.note_id for note in event.checkpoint.sounding})
         elif not isinstance(event, Beat | InputWarning):
             self._known_events += 1
 
     def emit(self, event: Event) -> None:
-        """Tell the caller of an event, and keep its notes."""
+        """Emit an event to the caller and record its notes."""
         self.notes.event(event)
         self.events.append(event)
         self.audio.notifier.notify()
 
     def acknowledge(self, samples: int) -> None:
+        """Record that the service has received this number of samples."""
         self.acknowledged = max(self.acknowledged, samples)
 
-    def _begin(self, ready: Ready) -> None:
+    def _start_session(self, ready: Ready) -> None:
         self.ready = ready
         self.notes.programs = ready.instruments or {}
         self.sessions += 1
-        if not (resumed := self.resumable):
-            self._begin_part(ready)
+        if not (resumed := self.is_resumable):
+            self._start_part(ready)
         self.acknowledged = self.next_sample
         self.emit(Connected(ready=ready, resumed=resumed))
 
-    def _begin_part(self, ready: Ready) -> None:
+    def _start_part(self, ready: Ready) -> None:
         rate = self.options.sample_rate
         self._checkpoint = ready.checkpoint
         self._known_events = 0
@@ -196,7 +206,7 @@ class ResumablePerformance:
         self._samples_per_frame = rate / ready.frame_rate_hz
         shift_s = self._origin / rate
         frames = round(shift_s * ready.frame_rate_hz)
-        self._shifts = {
+        self._offsets = {
             "note_id": len(self.notes.notes),
             "frame": frames,
             "frames": frames,
@@ -208,21 +218,22 @@ class ResumablePerformance:
             self.emit(Gap(lost_samples=lost, time_s=shift_s))
 
     def end_part(self) -> None:
-        """End the part, which nothing resumes, and what sounds, at the latest known time."""
+        """End the part, because no session will resume it. End its notes and its pedal press at the
+        time of the latest event."""
         self._checkpoint = None
         self._end_notes()
         if self.notes.pedal_down:
             self.emit(Pedal(down=False, frame=self._frame, time_s=self._time_s))
 
-    def _end_notes(self, but: Container[float] = ()) -> None:
+    def _end_notes(self, except_ids: Container[float] = ()) -> None:
         frame, time_s = self._frame, self._time_s
         for note in self.notes.sounding:
-            if note.note_id not in but:
+            if note.note_id not in except_ids:
                 off = NoteOff(note_id=note.note_id, pitch=note.pitch, frame=frame, time_s=time_s)
                 self.emit(off)
 
     def merge_done(self, done: Done) -> Done:
-        """The last session's ``done``, with the counts of the whole performance."""
+        """Return the last session's ``done`` with the totals and notes of the performance."""
         if self.sessions == 1:
             return done
         samples = self.audio.end

@@ -1,4 +1,4 @@
-"""One session with the service over one websocket, with flow control."""
+"""A session with the service over one websocket, with flow control."""
 
 import asyncio
 import json
@@ -29,38 +29,37 @@ from service.protocol.server_messages import (
 )
 
 WEBSOCKET_PATH = "/ws/transcribe"
-# Unlike arguments, the environment is hidden from other users' lists of processes.
+# An environment variable, because other users of the machine can see arguments.
 KEY_VARIABLE = "RSE_KEY"
 OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
-# Closing waits for the server's half of the closing handshake this long, then drops the socket.
-CLOSE_TIMEOUT_S = 2.0
-# ``done`` carries the MIDI file of the whole session: a note takes about 12 bytes of base64.
+CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
+# ``done`` has the MIDI file of the session: a note needs about 12 bytes of base64.
 MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
-# The service is full or goes down; a proxy finds none that is up (502, 504).
+# The service is full or shutting down, or a proxy reaches no server (502, 504).
 RETRYABLE = (429, 502, 503, 504)
 KEEPALIVE_S = 5.0
 MAX_UNACKNOWLEDGED_S = 2.0
-"""Audio that may be under way; the server's own limit, if smaller, takes its place."""
+"""Maximum audio in flight, unless the server's limit is smaller."""
 
 
 def websocket_url(url: str) -> str:
-    """The address of the live endpoint from any address of the service.
+    """Return the address of the live endpoint for an address of the service.
 
     ``http://host:8000``, ``ws://host:8000/`` and ``host:8000`` all mean
-    ``ws://host:8000/ws/transcribe``; ``https://host/music/`` is a service under a path. Raises
-    ValueError without a host, or for a scheme other than ws, wss, http, https.
+    ``ws://host:8000/ws/transcribe``; ``https://host/music/`` is a service below a path. Raises
+    ValueError if the host is missing, or the scheme is not ws, wss, http or https.
     """
     parts = urlsplit(url if "://" in url else f"ws://{url}")
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
     if parts.scheme not in schemes or not parts.hostname:
-        raise ValueError(f"not a service address: {url!r}")
+        raise ValueError(f"invalid service address: {url!r}")
     path = parts.path.rstrip("/").removesuffix(WEBSOCKET_PATH) + WEBSOCKET_PATH
     return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))
 
 
 async def open_socket(url: str, start: str) -> ClientConnection:
-    """Connect, with the API key of the environment, and send the message ``start``. Raises
-    ConnectError if there is no service, or it accepts no session now (``retryable``)."""
+    """Connect with the API key of the environment and send ``start``. Raises ConnectError if the
+    service is unreachable or rejects the connection."""
     key = os.environ.get(KEY_VARIABLE)
     try:
         socket = await connect(
@@ -77,36 +76,36 @@ async def open_socket(url: str, start: str) -> ClientConnection:
         status = error.response.status_code
         try:  # a problem document (RFC 9457)
             detail = str(json.loads(error.response.body or b"")["detail"])
-        except (ValueError, LookupError, TypeError):  # not the service's answer
+        except (ValueError, LookupError, TypeError):  # the response of another program
             detail = f"HTTP {status}"
-        refused = f"the service refused: {detail}"
-        raise ConnectError(refused, retryable=status in RETRYABLE) from None
+        message = f"the service rejected the connection: {detail}"
+        raise ConnectError(message, retryable=status in RETRYABLE) from None
     except (OSError, TimeoutError, WebSocketException) as error:
         reason = str(error) or type(error).__name__
         raise ConnectError(f"cannot connect to {url}: {reason}", retryable=True) from error
 
 
 class Session:
-    """A socket from ``start`` to its end: sends audio from where the performance goes on, and hands
-    to it what the server says.
+    """A session from ``start`` to the end of its socket. It sends the audio of a performance and
+    passes the server's messages to it.
 
-    At the pace of live audio the ``progress`` messages acknowledge in time. A sender that is faster
-    places markers (``flush``), which come back as soon as the audio before them is transcribed.
+    At the pace of live audio, ``progress`` messages acknowledge the audio in time. A faster sender
+    sends ``flush`` messages, which are acknowledged once the audio before them is transcribed.
     """
 
     def __init__(self, url: str, performance: ResumablePerformance, stall_timeout_s: float) -> None:
-        """stall_timeout_s: as of ``clients.client.TranscriptionClient``."""
+        """stall_timeout_s: see ``clients.client.TranscriptionClient``."""
         self._url = url
         self._performance = performance
         self._audio = performance.audio
         self._stall_timeout_s = stall_timeout_s
         self._ready: Ready | None = None
-        self._window = 0  # samples that may be under way
+        self._window = 0  # maximum number of samples in flight
         self._stopping = False
 
     async def run(self) -> Done:
-        """The whole session, to the end of the audio and the last notes. Raises TranscriptionError
-        if it comes to another end: one that can be resumed, as soon as the server says so."""
+        """Run the session to its end and return ``done``. Raises TranscriptionError if the session
+        fails; at once if it can be resumed."""
         socket = await open_socket(self._url, to_json(self._performance.start()))
         receiving = asyncio.create_task(self._receive(socket))
         sending = asyncio.create_task(self._send(socket))
@@ -126,20 +125,21 @@ class Session:
         return self._audio.position - self._performance.acknowledged
 
     async def _send(self, socket: ClientConnection) -> None:
-        """Sends all audio, as long as the connection holds; why it does not, the receiver knows."""
+        """Send all audio. Return early if the connection breaks, which ``_receive`` reports."""
         audio, changes = self._audio, self._audio.notifier
         await changes.until(lambda: self._ready is not None)
         assert self._ready is not None
         limits, rate = self._ready.limits, self._performance.options.sample_rate
         window_s = min(MAX_UNACKNOWLEDGED_S, limits.max_buffered_ms / 1000)
         self._window = max(1, round(window_s * rate))
-        most = max(1, min(self._window // 8, limits.max_message_bytes // audio.pcm_frame_bytes))
-        marked = audio.position = self._performance.next_sample
+        max_samples = limits.max_message_bytes // audio.pcm_frame_bytes
+        max_samples = max(1, min(self._window // 8, max_samples))
+        flushed = audio.position = self._performance.next_sample
         try:
             while True:
                 try:
                     async with asyncio.timeout(KEEPALIVE_S):
-                        pcm = await audio.read(most)
+                        pcm = await audio.read(max_samples)
                 except TimeoutError:
                     await socket.send(to_json(Keepalive()))
                     continue
@@ -147,9 +147,9 @@ class Session:
                     break
                 await socket.send(pcm)
                 sent = audio.position
-                if self._in_flight > self._window // 2 and sent - marked > self._window // 4:
-                    marked = sent
-                    await socket.send(to_json(Flush(id=str(marked))))
+                if self._in_flight > self._window // 2 and sent - flushed > self._window // 4:
+                    flushed = sent
+                    await socket.send(to_json(Flush(id=str(flushed))))
                 await changes.until(lambda: self._in_flight <= self._window)
             self._stopping = True
             await socket.send(to_json(Stop()))
@@ -157,7 +157,8 @@ class Session:
             pass
 
     async def _receive(self, socket: ClientConnection) -> Done:
-        """Processes all messages; raises why the session ended if it was not done."""
+        """Process all messages and return ``done``. Raises TranscriptionError if the session ends
+        otherwise."""
         error: Error | None = None
         expected = 0
         try:
@@ -178,7 +179,7 @@ class Session:
                     case Draining():
                         raise SessionEndedError("the service is shutting down", retryable=True)
                     case Flushed():
-                        self._performance.acknowledge(int(message.id))  # a marker's
+                        self._performance.acknowledge(int(message.id))  # set by `_send`
                     case Unknown() | Frames():
                         pass
                     case _:
@@ -189,13 +190,14 @@ class Session:
         except ConnectionClosed as closed:
             if error is not None:
                 raise ServerError(error) from None
-            lost = f"the connection was lost: {closed}"
-            raise ConnectionLostError(lost, retryable=True) from None
+            detail = f"the connection was lost: {closed}"
+            raise ConnectionLostError(detail, retryable=True) from None
         except ValueError as invalid:
             raise TranscriptionError(f"the server sent an invalid message: {invalid}") from invalid
 
     async def _next(self, socket: ClientConnection) -> str | bytes:
-        """The next message; a server that owes one and stays silent has failed."""
+        """Return the next message. Raises ConnectionLostError if a message is expected and none
+        arrives in time."""
         while True:
             reply_expected = self._reply_expected
             timeout_s = OPEN_TIMEOUT_S if self._ready is None else self._stall_timeout_s
@@ -204,13 +206,13 @@ class Session:
                     return await socket.recv()
             except TimeoutError:
                 if self._ready is None:
-                    answer = f"no answer from {self._url}"
-                    raise ConnectError(answer, retryable=True) from None
+                    detail = f"no response from {self._url}"
+                    raise ConnectError(detail, retryable=True) from None
                 if reply_expected and self._reply_expected:
-                    silence = f"no message from the server for {timeout_s:g} s"
-                    raise ConnectionLostError(silence, retryable=True) from None
+                    detail = f"no message from the server for {timeout_s:g} s"
+                    raise ConnectionLostError(detail, retryable=True) from None
 
     @property
     def _reply_expected(self) -> bool:
-        """Whether the server has an answer to give: audio that fills the window, or ``stop``."""
+        """True if the server must reply, to ``stop`` or to audio that fills the window."""
         return self._stopping or self._in_flight > self._window

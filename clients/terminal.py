@@ -1,4 +1,4 @@
-"""Live notes in a terminal: how the connection is, what sounds now, a line for each note played."""
+"""Live notes in a terminal: the state of the connection, the sounding notes, a line per note."""
 
 from pretty_midi import note_number_to_name
 from rich.console import Console, Group, RenderableType
@@ -14,11 +14,11 @@ REFRESHES_PER_S = 15
 METER_CELLS = 40
 METER_FLOOR_DB = -60.0
 CLIPPING_DB = -0.5
-TOO_LATE_S = 2.0  # age from which on notes are not played, and the lateness is told
+TOO_LATE_S = 2.0  # age from which on notes are not played and the delay is shown
 
 
 class Terminal(Live):
-    """Shows a live transcription while it is open; of a pipe or a file, the lines alone."""
+    """Display of a live transcription. A pipe or a file only gets the lines of the notes."""
 
     def __init__(
         self, console: Console, microphone: Microphone, client: TranscriptionClient
@@ -36,13 +36,13 @@ class Terminal(Live):
                 delay = f"delay {ready.delay_ms:.0f} ms"
                 if ready.median_delay_ms:
                     delay = f"delay {ready.median_delay_ms:.0f} ms, at most {ready.delay_ms:.0f} ms"
-                heard = self._microphone.name
-                self._set_status(f"listening to {heard}, model {ready.model}, {delay}", "green")
+                device = self._microphone.name
+                self._set_status(f"listening to {device}, model {ready.model}, {delay}", "green")
             case Disconnected(error=error, retry_s=retry_s):
                 self._set_status(f"{error}; retrying in {retry_s:.1f} s", "red")
             case Gap():
                 lost_s = event.lost_samples / self._microphone.sample_rate
-                self._set_status(f"{lost_s:.1f} s of audio were lost", "red")
+                self._set_status(f"{lost_s:.1f} s of audio lost", "red")
             case InputWarning(message=message):
                 self._set_status(message, "red")
             case NoteOn():
@@ -60,7 +60,8 @@ class Terminal(Live):
             self.console.print(self._status, soft_wrap=True)
 
     def get_renderable(self) -> RenderableType:
-        """The picture below the lines; a thread draws it while events arrive, hence the copies."""
+        """Return what is shown below the lines. It copies the state, because a thread draws it
+        while events arrive."""
         if not self.console.is_terminal:
             return ""
         status = self._status.copy()
@@ -72,7 +73,7 @@ class Terminal(Live):
 
 
 def _meter(level_db: float) -> Text:
-    """A bar from METER_FLOOR_DB to full scale."""
+    """Return a bar that shows the level, from METER_FLOOR_DB to full scale."""
     filled = round(METER_CELLS * max(0.0, 1 - level_db / METER_FLOOR_DB))
     style = "red" if level_db > CLIPPING_DB else "green"
     text = Text("▮" * filled, style=style)

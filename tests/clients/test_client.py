@@ -209,5 +209,5 @@ def test_any_address_of_the_service_leads_to_its_websocket(given_url: str, wante
 
 @pytest.mark.parametrize("url", ["ftp://host", "http://", ""])
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="not a service address"):
+    with pytest.raises(ValueError, match="invalid service address"):
         websocket_url(url)

@@ -77,7 +77,7 @@ async def test_a_take_is_heard_played_on_and_saved(
     assert [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity] == begun
     said = capsys.readouterr()
     assert "2 notes in 1.9 s" in said.out
-    assert said.err == "Piano Mic stopped: unplugged, or in use elsewhere\n"
+    assert said.err == "Piano Mic stopped: unplugged, or used by another program\n"
 
 
 async def test_notes_that_come_too_late_are_shown_but_not_played(
@@ -157,10 +157,10 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
         ("--instruments kazoo", "not kazoo"),
         ("--device harp", "harp"),
         ("--channel 3", "2 input channels"),
-        ("--save none/take.wav", "none/take.wav cannot be written"),
-        ("--bpm 90", "need --midi"),
-        ("--midi none/take.mid", "not a file in a folder that exists"),
-        ("--midi .", "not a file in a folder that exists"),
+        ("--save none/take.wav", "cannot write none/take.wav"),
+        ("--bpm 90", "require --midi"),
+        ("--midi none/take.mid", "expected a file in an existing folder"),
+        ("--midi .", "expected a file in an existing folder"),
     ],
 )
 @pytest.mark.usefixtures("device")

@@ -35,7 +35,7 @@ def test_what_sounds_lag_and_loss_are_shown() -> None:
     lost = Disconnected(error=ConnectionLostError("it broke"), retry_s=2.0)
     assert "it broke; retrying in 2.0 s, 2 s late" in drawn(lost)[0]
     gap = Gap(lost_samples=72_000, time_s=9.0)
-    assert "1.5 s of audio were lost" in drawn(lost, gap)[0]
+    assert "1.5 s of audio lost" in drawn(lost, gap)[0]
 
 
 @pytest.mark.parametrize(

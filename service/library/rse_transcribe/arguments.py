@@ -1,4 +1,4 @@
-"""Samples, rates, options and models as callers give them."""
+"""Converts the arguments of callers: samples, sample rates, instruments and models."""
 
 import os
 from collections.abc import Sequence
@@ -18,31 +18,32 @@ Rate = float | np.number
 """A sample rate in Hz."""
 
 Model = str | os.PathLike[str] | EngineModel
-"""What transcribes: a shipped name, a path to .safetensors, or what ``load`` returned."""
+"""Name of shipped weights, path of a .safetensors file, or result of ``load``."""
 
 MAX_CHANNELS = 32
-"""An array with more has its axes swapped."""
+"""Maximum number of channels. An array with more probably has its axes swapped."""
 
-_owner: int | None = None  # the process that has begun to compute
+_owner: int | None = None  # ID of the process that uses torch's threads
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
-    """[n] or [n, channels] to float32 of full scale 1.
+    """Convert samples, [n] or [n, channels], to float32 with full scale 1.
 
-    Takes floats of full scale 1, int16, int32, and uint8 as WAV stores it (128 is silence).
-    Raises ValueError for other shapes and types; int64, and so a list of ints, has no known scale.
+    Accepts floats with full scale 1, int16, int32, and uint8 as in WAV files (128 is silence).
+    Raises ValueError for other shapes and types. The full scale of int64, and therefore of a list
+    of ints, is unknown.
     """
     if isinstance(samples, torch.Tensor):
         samples = samples.detach().cpu()
         samples = (samples.float() if samples.is_floating_point() else samples).numpy()
     try:
         array: NDArray[Any] = np.asarray(samples)
-    except (TypeError, ValueError):  # lists of unequal lengths, for one
+    except (TypeError, ValueError):  # for example lists of unequal lengths
         array = np.zeros((0, 0))
     if array.ndim not in (1, 2) or (array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS):
         raise ValueError(
-            f"samples have the shape [n] or [n, channels], at most {MAX_CHANNELS} channels, "
-            f"not {list(array.shape)}"
+            f"samples must have the shape [n] or [n, channels], with at most {MAX_CHANNELS} "
+            f"channels, not {list(array.shape)}"
         )
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
@@ -51,65 +52,65 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     if array.dtype in (np.int16, np.int32):
         return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
     raise ValueError(
-        f"samples are floats of full scale 1, or int16, int32 or uint8, not {array.dtype}: "
-        "of a list of ints, make numpy.array(samples, numpy.int16)"
+        f"samples must be floats with full scale 1, int16, int32 or uint8, not {array.dtype}: "
+        "convert a list of ints with numpy.array(samples, numpy.int16)"
     )
 
 
 def float_format(sample_rate: Rate, channels: int = 1) -> AudioFormat:
-    """Return the format of float samples. The rate may be 44100.0 or a number of numpy.
-
-    Raises ProtocolError, a ValueError.
-    """
+    """Return the format of float samples. Raises ProtocolError, a ValueError, for a rate that is
+    out of range or not an integer (44100.0 and NumPy's integers are accepted)."""
     rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
 
 
 def instrument_names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of instruments, given as a sequence or as one comma-separated string."""
-    given = instruments or ()
-    return tuple(map(str.strip, given.split(","))) if isinstance(given, str) else tuple(given)
+    if isinstance(instruments, str):
+        return tuple(map(str.strip, instruments.split(","))) if instruments else ()
+    return tuple(instruments or ())
 
 
 def available_models() -> list[str]:
-    """Names of the weights in this package, for ``model=``."""
+    """Return the names of the weights in this package, for ``model=``."""
     return storage.shipped()
 
 
 def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> TranscriptionModel:
-    """A network in evaluation mode, a ``torch.nn.Module``; give it as ``model=`` to use it again.
+    """Load a network, a ``torch.nn.Module`` in evaluation mode. Pass it as ``model=``.
 
     Args:
         model: one of ``available_models()``, or the path of a .safetensors file with its card.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: CUDA if available.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto`` (CUDA if available).
 
     Raises:
-        ValueError: no such weights (``model.storage.WeightsError``), damaged ones, or no such
-            device here.
+        ValueError: the weights do not exist or are corrupt (``model.storage.WeightsError``), or
+            the device does not exist.
     """
     device = pick_device(device)
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # no such device; none in this build
+    except (RuntimeError, AssertionError) as error:  # unknown device, or no support in this build
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"device {device!r} cannot be used: {reason}") from None
+        raise ValueError(f"device {device!r} is not available: {reason}") from None
     return storage.load(os.fspath(model), device=device)
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """The network that ``model=`` and ``device=`` ask for. Raises as ``load`` and
-    ``check_not_forked`` do."""
+    """Return the network for the arguments ``model=`` and ``device=``. Raises the errors of
+    ``load`` and ``check_not_forked``."""
     check_not_forked()
     if isinstance(model, str | os.PathLike):
         return load(model, device)
     if not hasattr(model, "predict_features"):
-        raise ValueError(f"a model is a name, a path or what load() returns, not {model!r:.60}")
+        message = "model must be a name, a path or the result of load()"
+        raise ValueError(f"{message}, not {model!r:.60}")
     return model
 
 
 def check_not_forked() -> None:
-    """Raises RuntimeError in a process forked from one that has computed: its threads stayed
-    there, and nobody would answer."""
+    """Raise RuntimeError if this process was forked after its parent transcribed. The threads that
+    compute exist in the parent only."""
     global _owner
     if _owner not in (None, os.getpid()):
         raise RuntimeError(

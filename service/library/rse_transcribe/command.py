@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
-    add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: beside each")
+    add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: next to each")
     kinds = "mid (default), json, csv, musicxml, mxl or pdf"
     add("--format", choices=FORMATS, metavar="KIND", help=kinds)
     add("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
@@ -94,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # raises BrokenPipeError here, and not while Python exits
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # for example `| head`; discard the rest of the buffer
+    except (
+        BrokenPipeError
+    ):  # the reader, such as `head`, has exited: discard the rest of the buffer
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INCOMPLETE
 
@@ -125,10 +127,15 @@ def _transcribe(arguments: list[str]) -> int:
         _report(problem)
     if not inputs.recordings and not inputs.errors:
         parser.error(f"no recordings in {', '.join(args.recordings)}")
-    wanted = {"instruments": args.instruments or (), "tuning_hz": args.tuning_hz}
+    options = {
+        "lookahead_ms": args.lookahead_ms,
+        "instruments": args.instruments or (),
+        "tuning_hz": args.tuning_hz,
+        "bends": args.bends,
+    }
     try:
         work = targets(inputs.recordings, args.output, args.format)
-        StreamOptions(lookahead_ms=args.lookahead_ms, **wanted)
+        StreamOptions(**options)
         beat_hints_from(args)
         _check_libraries({target.suffix.lower() for target in work.values()})
     except (ValueError, ImportError) as error:
@@ -143,7 +150,6 @@ def _transcribe(arguments: list[str]) -> int:
             ready[path] = target
     complete = len(ready) == len(work) and not inputs.errors
     if ready:
-        options = {"lookahead_ms": args.lookahead_ms, "bends": args.bends, **wanted}
         with _transcribing(parser, args, options, len(ready) > 1) as transcribe:
             for path, target in ready.items():
                 complete &= _transcribe_one(path, target, args, transcribe)
@@ -155,7 +161,7 @@ def _transcribe(arguments: list[str]) -> int:
 
 
 def _check_libraries(endings: set[str]) -> None:
-    """Raise ScoreExtraMissing before the work, not after it."""
+    """Raise ScoreExtraMissing, before any work, if a library for these formats is missing."""
     if ".pdf" in endings:
         from service.score.sheet import load
 
@@ -170,12 +176,12 @@ def _is_ready(path: Path, target: Path, force: bool) -> bool:
             check_writable(target)
             refuse_existing([target], force)
     except OSError as error:
-        _report(_fault(path, error))
+        _report(_message(path, error))
         return False
     return True
 
 
-def _fault(path: Path, error: Exception) -> str:
+def _message(path: Path, error: Exception) -> str:
     if not isinstance(error, OSError):
         return f"{path}: {error}"
     elsewhere = error.filename and Path(os.fsdecode(error.filename)) != path
@@ -236,7 +242,7 @@ def _transcribe_one(
     except BrokenPipeError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        _report(_fault(path, error))
+        _report(_message(path, error))
     return False
 
 

@@ -1,4 +1,4 @@
-"""``transcribe`` and ``Transcriber``: recordings to notes by the pipeline of the service."""
+"""``transcribe`` and ``Transcriber``: transcribe recordings with the pipeline of the service."""
 
 import io
 import os
@@ -46,15 +46,15 @@ from service.workers.pool import BackgroundPool, WorkerPool
 
 Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
 
-_BAR_AFTER_S = 1.0  # shorter work shows no bar
-_SPOOLED_BYTES = 1 << 26  # of a pipe, before it goes to disk
+_BAR_AFTER_S = 1.0  # time after which the progress bar appears
+_SPOOLED_BYTES = 1 << 26  # maximum size of a pipe's content in memory; more is stored on disk
 
 
 class IncompleteError(ValueError):
-    """A recording that is damaged; ``transcription`` has the notes of the rest."""
+    """A recording is corrupt, or has too many notes. ``transcription`` has the other notes."""
 
-    def __init__(self, fault: object, transcription: Transcription) -> None:
-        super().__init__(str(fault), transcription)  # what another process is sent
+    def __init__(self, reason: object, transcription: Transcription) -> None:
+        super().__init__(str(reason), transcription)  # the arguments that pickle preserves
         self.transcription = transcription
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class IncompleteError(ValueError):
 
 
 class _LazyEngine:
-    """Loads shipped weights at the first call and returns what computes with them."""
+    """Returns the engine of shipped weights, which are loaded at the first call."""
 
     def __init__(self, model: str, device: str) -> None:
         self._model, self._device = model, device
@@ -81,13 +81,13 @@ class _LazyEngine:
 
 
 class Transcriber:
-    """Transcribes recordings, each as ``transcribe`` does, but sets the network up only once.
+    """Transcribes several recordings like ``transcribe``, but loads the network only once.
 
         with Transcriber() as transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Several threads may share one; processes started by ``spawn`` make one each.
+    Threads may share a transcriber. Processes must be started by ``spawn`` and create their own.
     """
 
     def __init__(
@@ -95,11 +95,12 @@ class Transcriber:
     ) -> None:
         """Args:
             model, device: see ``transcribe``.
-            worker_processes: on a CPU with several cores, compute in at most this many processes
-                (Linux): faster than threads, but they take seconds to start and 0.2 GB each.
+            worker_processes: maximum number of processes that compute, on a CPU with several cores
+                (Linux). Processes are faster than threads, but take seconds to start and need
+                0.2 GB each.
 
         Raises:
-            ValueError: unknown weights, or another device.
+            ValueError: the weights or the device do not exist.
         """
         auto = isinstance(model, str) and model == "auto"
         network = as_model("live" if auto else model, device)
@@ -133,7 +134,8 @@ class Transcriber:
         bends: bool = False,
         progress: bool = True,
     ) -> Transcription:
-        """See the function ``transcribe``. Raises RuntimeError when closed, or forked."""
+        """Transcribe a recording (see the function ``transcribe``). Raises RuntimeError if the
+        transcriber is closed, or this process was forked."""
         options = replace(
             FILE_OPTIONS,
             lookahead_ms=lookahead_ms,
@@ -146,8 +148,8 @@ class Transcriber:
         check_not_forked()
         config = self._engine.config
         frames = [np.zeros((0, PITCHES), np.float32)]
-        performance: TranscriptionResult | None = None
-        fault: ValueError | None = None
+        result: TranscriptionResult | None = None
+        incomplete: ValueError | None = None
 
         def keep(_: int, heads: NDArray[np.float32]) -> None:
             frames.append(heads[config.heads.index("frame")].copy())
@@ -167,24 +169,24 @@ class Transcriber:
                         elif isinstance(item, ChosenModel):
                             config = item.config
                         elif isinstance(item, TranscriptionResult):
-                            performance = item
+                            result = item
                 except ValueError as error:
-                    if performance is None:
+                    if result is None:
                         raise
-                    fault = error
-        assert performance is not None
+                    incomplete = error
+        assert result is not None
         transcription = Transcription(
-            performance,
+            result,
             np.concatenate(frames),
             config.sample_rate / HOP,
             describe_options(options, config),
         )
-        if fault is not None:
-            raise IncompleteError(fault, transcription) from fault
+        if incomplete is not None:
+            raise IncompleteError(incomplete, transcription) from incomplete
         return transcription
 
     def close(self) -> None:
-        """End its threads and processes; may be called twice."""
+        """Stop the threads and processes. Idempotent."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -206,32 +208,31 @@ def transcribe(
     bends: bool = False,
     progress: bool = True,
 ) -> Transcription:
-    """Transcribe a recording: the notes that ``POST /transcribe`` gives.
+    """Transcribe a recording. The notes are those of ``POST /transcribe``.
 
-    May be called in threads. For several recordings a ``Transcriber`` is faster.
+    May be called from several threads. For several recordings a ``Transcriber`` is faster.
 
     Args:
-        recording: path, binary file or bytes of a sound file or a film
-            (``service.audio.container``); or samples of shape [n] or [n, channels]: an array or
-            tensor of floats (full scale 1), int16, int32 or uint8 (128 is silence), or a
-            list of floats.
-        sample_rate: of samples, a whole number of Hz from 4,000 to 384,000; files state theirs.
-        model: a name of ``available_models()``, a path to .safetensors, or what ``load`` returned.
-            ``auto``: ``live``, or ``accurate`` for a piano if the machine is fast enough;
-            ``description["model"]`` states which was used.
-        lookahead_ms: audio after each frame that the model may use, 46 to 372 ms.
-        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``; a loaded network stays on its own.
-        instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, in a sequence or
-            comma-separated; None or empty: all.
-        tuning_hz: frequency of A4, 380 to 480 Hz; None: that of the performance is followed.
-        bends: also follow the pitch within notes: ``Note.bends``, and in MIDI and JSON.
-        progress: show a bar in a terminal or a notebook if it takes longer than a second.
+        recording: path, binary file or bytes of an audio or video file; or samples of shape [n] or
+            [n, channels]: an array or tensor of floats (full scale 1), int16, int32 or uint8 (128
+            is silence), or a list of floats.
+        sample_rate: sample rate of samples, an integer from 4,000 to 384,000 Hz.
+        model: name in ``available_models()``, path of a .safetensors file, or result of ``load``.
+            ``auto`` means ``live``, or for piano music ``accurate`` if the machine is fast enough.
+            ``description["model"]`` of the result states the model.
+        lookahead_ms: duration of the audio after each frame that the model may use, 46 to 372 ms.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
+        instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, as a sequence or a
+            comma-separated string. None or empty means all.
+        tuning_hz: frequency of A4, 380 to 480 Hz. None means that it is estimated and followed.
+        bends: True to track the pitch within notes, for ``Note.bends``, MIDI and JSON.
+        progress: True to show a progress bar in a terminal or a notebook after a second.
 
     Raises:
         OSError: the file cannot be opened.
-        IncompleteError: a ValueError; the audio is damaged part-way, or has too many notes.
+        IncompleteError: a ValueError; part of the audio is corrupt, or it has too many notes.
         ValueError: no audio, samples of another type or shape, a file opened as text, unknown
-            weights or instruments, another device, or a number out of range.
+            weights, device or instruments, or a number out of range.
     """
     with Transcriber(model=model, device=device) as transcriber:
         return transcriber.transcribe(
@@ -248,8 +249,8 @@ def transcribe(
 def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
     """Return the progress bar of a recording. It is hidden unless standard error is a terminal or a
     notebook."""
-    name = getattr(recording, "name", None)  # without a path a number, or missing
-    terminal = sys.stderr is not None and sys.stderr.isatty()  # a windowed program has none
+    name = getattr(recording, "name", None)  # a number or missing if the file has no path
+    terminal = sys.stderr is not None and sys.stderr.isatty()  # None in a windowed program
     shown = wanted and (terminal or "ipykernel" in sys.modules)
     return tqdm(
         desc=Path(os.fsdecode(name)).name if isinstance(name, str | bytes) else "recording",
@@ -265,12 +266,12 @@ def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
 def open_recording(
     recording: Recording, sample_rate: Rate | None
 ) -> Iterator[BinaryIO | SampleArray]:
-    """A seekable file, closed here only if it was opened here, or samples."""
+    """Yield a seekable file, or samples. A file of the caller stays open."""
     if isinstance(recording, str | bytes | os.PathLike) or hasattr(recording, "read"):
         with open_file(recording) as file:
             yield file
     elif sample_rate is None:
-        raise ValueError("samples need their sample_rate in Hz")
+        raise ValueError("sample_rate is missing: pass the sample rate of the samples in Hz")
     else:
         audio = float_format(sample_rate)  # checks the rate
         yield SampleArray(as_float(recording), audio.sample_rate_hz)
@@ -278,7 +279,7 @@ def open_recording(
 
 @contextmanager
 def open_file(recording: Any) -> Iterator[BinaryIO]:
-    """A seekable file of a path, bytes or a file."""
+    """Yield a seekable file for a path, bytes or a file."""
     if isinstance(recording, bytes):
         yield io.BytesIO(recording)
     elif isinstance(recording, str | os.PathLike):
@@ -291,13 +292,13 @@ def open_file(recording: Any) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _seekable(file: Any) -> Iterator[BinaryIO]:
-    """The file itself, or what comes from it: a pipe cannot be read twice."""
+    """Yield the file, or a copy of it if it is a pipe, which cannot be read twice."""
     if isinstance(file.read(0), str):
-        raise ValueError("a recording is a binary file: open(..., 'rb'), or sys.stdin.buffer")
+        raise ValueError("the file is in text mode: use open(..., 'rb'), or sys.stdin.buffer")
     if hasattr(file, "seekable") and file.seekable():
         yield file
         return
     with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
         shutil.copyfileobj(file, spool)
         spool.seek(0)
-        yield spool  # type: ignore[misc]  # it has all that is used
+        yield spool  # type: ignore[misc]  # it has all methods that are used

@@ -1,4 +1,4 @@
-"""A recording through ``POST /transcribe`` of a service (PROTOCOL.md)."""
+"""Transcribes a recording with a service, by ``POST /transcribe`` (PROTOCOL.md)."""
 
 import json
 import os
@@ -23,14 +23,15 @@ from service.protocol.server_messages import Totals
 from service.stream.recording import TranscriptionResult
 
 PATH = "/transcribe"
-# Live streams are served first: a recording may wait a long time for its first answer.
 SILENCE_TIMEOUT_S = 600.0
+"""Maximum time without data. Live streams come first, so a recording may wait for a long time."""
 MAX_ATTEMPTS = 20
 _CHUNK_BYTES = 1 << 16
 
 
 class ServiceError(RuntimeError):
-    """No answer from the service, or a refusal; ``retry_after_s`` if it is only busy."""
+    """The service is unreachable or rejects the recording. ``retry_after_s`` is set if the service
+    is only busy."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -43,30 +44,30 @@ def transcribe(
     options: Mapping[str, Any],
     on_wait: Callable[[str], None],
 ) -> Transcription:
-    """Send a recording to a service and return its notes, without frame probabilities.
+    """Send a recording to a service. Return its notes, without frame probabilities.
 
     If the service is busy, wait for the time in `Retry-After` and send the recording again.
 
     Args:
-        url: any address of the service; ``$RSE_KEY`` is its API key.
-        options: parameters of the request; one that is None or false is left to the service.
-        on_wait: called with what there is to wait for.
+        url: address of the service. ``$RSE_KEY`` is its API key.
+        options: parameters of the request. The service uses its default for None and False.
+        on_wait: called once with the reason if the recording has to wait.
 
     Raises:
-        ServiceError: nothing was transcribed.
-        IncompleteError: the recording is damaged.
-        ValueError: impossible address.
+        ServiceError: the service returned no result.
+        IncompleteError: the recording is corrupt.
+        ValueError: invalid address.
     """
-    refusals = 0
+    rejections = 0
     with open_file(recording) as file, progress_bar(file) as bar:
         while True:
             try:
                 return _collect(_request(file, url, options), lambda part: bar.update(part - bar.n))
             except ServiceError as error:
-                refusals += 1
-                if error.retry_after_s is None or refusals == MAX_ATTEMPTS:
+                rejections += 1
+                if error.retry_after_s is None or rejections == MAX_ATTEMPTS:
                     raise
-                if refusals == 1:
+                if rejections == 1:
                     on_wait(f"{error}; waiting")
                 time.sleep(error.retry_after_s)
                 file.seek(0)
@@ -75,50 +76,51 @@ def transcribe(
 def _collect(
     messages: Iterator[dict[str, Any]], on_progress: Callable[[float], None]
 ) -> Transcription:
-    score, started, fault = NoteCollector(), dict[str, Any](), None
+    """Return the result of a stream of messages. Raises the errors of ``transcribe``."""
+    collector, started, problem = NoteCollector(), dict[str, Any](), None
     for message in messages:
         match message.pop("type"):
             case "started":
                 started = message
             case "note_on":
-                score.add([NoteEvent("note_on", **message)])
+                collector.add([NoteEvent("note_on", **message)])
             case "note_off" | "note_update" as kind:  # these have fewer fields than note_on
-                (on,) = (n for n in score.sounding if n.note_id == message["note_id"])
-                score.add([replace(on, kind=kind, **message)])
+                (on,) = (n for n in collector.sounding if n.note_id == message["note_id"])
+                collector.add([replace(on, kind=kind, **message)])
             case "note_bend":
-                score.add([BendEvent(**{**message, "cents": tuple(message["cents"])})])
+                collector.add([BendEvent(**{**message, "cents": tuple(message["cents"])})])
             case "pedal":
-                score.add([PedalEvent(**message)])
+                collector.add([PedalEvent(**message)])
             case "progress":
                 on_progress(message["fraction"] or 0.0)
             case "error":
-                fault = f"{message['message']} ({message['code']})"
+                problem = f"{message['message']} ({message['code']})"
             case "done":
-                score.settle_instruments()
+                collector.settle_instruments()
                 totals = Totals(**message["totals"])
-                performance = TranscriptionResult(
-                    notes=score.notes, pedal=score.pedal, totals=totals
+                result = TranscriptionResult(
+                    notes=collector.notes, pedal=collector.pedal, totals=totals
                 )
-                nothing = np.zeros((0, PITCHES), np.float32)
-                transcription = Transcription(performance, nothing, 0.0, started)
-                if fault is not None:
-                    raise IncompleteError(fault, transcription)
+                no_frames = np.zeros((0, PITCHES), np.float32)
+                transcription = Transcription(result, no_frames, 0.0, started)
+                if problem is not None:
+                    raise IncompleteError(problem, transcription)
                 return transcription
-    raise ServiceError(fault or "the service closed the connection")
+    raise ServiceError(problem or "the service closed the connection")
 
 
 def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The lines of the answer."""
+    """Send the request and yield the messages of the response."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     kind = {"http": HTTPConnection, "https": HTTPSConnection}.get(parts.scheme)
     try:
         if kind is None or not parts.hostname:
             raise HTTPException
         connection = kind(parts.netloc, timeout=SILENCE_TIMEOUT_S)
-    except HTTPException:  # of a port that is no number, too
-        raise ValueError(f"not a service address: {url!r}") from None
-    chosen = {name: "true" if value is True else value for name, value in options.items() if value}
-    query = urlencode({**chosen, "answer": "ndjson", "updates": "true"}, doseq=True)
+    except HTTPException:  # raised here, or because the port is not a number
+        raise ValueError(f"invalid service address: {url!r}") from None
+    fields = {name: "true" if value is True else value for name, value in options.items() if value}
+    query = urlencode({**fields, "answer": "ndjson", "updates": "true"}, doseq=True)
     try:
         connection.connect()
     except OSError as error:
@@ -143,19 +145,19 @@ def _response_lines(
     disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
     head = f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
     pieces = iter(partial(file.read, _CHUNK_BYTES), b"")
-    try:  # in chunks
+    try:
         form = chain([head], pieces, [f"\r\n--{boundary}--\r\n".encode()])
         connection.request("POST", target, form, headers)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # refused before its end: the answer says why
-    answer = connection.getresponse()
-    if answer.status == 200:
-        yield from map(json.loads, answer)
+        pass  # the service rejected it before its end: the response states the reason
+    response = connection.getresponse()
+    if response.status == 200:
+        yield from map(json.loads, response)
         return
     try:  # a problem document (RFC 9457)
-        problem = json.loads(answer.read())
-        words = f"{problem['detail']} ({problem['code']})"
+        problem = json.loads(response.read())
+        message = f"{problem['detail']} ({problem['code']})"
     except (ValueError, LookupError, TypeError):
-        words = f"the service answered {answer.status} {answer.reason}"
-    later = answer.getheader("Retry-After", "")
-    raise ServiceError(words, float(later) if later.isdigit() else None)
+        message = f"the service responded with {response.status} {response.reason}"
+    delay_s = response.getheader("Retry-After", "")
+    raise ServiceError(message, float(delay_s) if delay_s.isdigit() else None)

@@ -27,7 +27,7 @@ _DEFAULTS = StreamOptions()
 
 
 class Stream:
-    """Transcribes audio as it arrives. The events are those of the websocket.
+    """Transcribes audio as it arrives. It returns the same events as the websocket.
 
         with Stream(sample_rate=48_000) as stream:
             for block in microphone:
@@ -104,7 +104,7 @@ class Stream:
         """
         self._check("push")
         samples = as_float(block)
-        self._state = "failed"  # in case of an exception
+        self._state = "failed"  # unless the next lines succeed
         self._stream.feed_samples(samples if samples.ndim == 1 else self._downmix(samples))
         events = self._process_pending()
         self._state = "open"

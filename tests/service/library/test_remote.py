@@ -98,4 +98,4 @@ def test_an_impossible_address_is_named(
     song: Path, capsys: pytest.CaptureFixture[str], url: str
 ) -> None:
     assert command.main([str(song), "--server", url]) == 1
-    assert f"not a service address: {url!r}" in capsys.readouterr().err
+    assert f"invalid service address: {url!r}" in capsys.readouterr().err

@@ -102,7 +102,7 @@ def test_a_bad_block_is_not_taken_and_no_sound_ends_the_audio() -> None:
     [
         ({"sample_rate": 100}, "sample_rate must be"),
         ({"block_frames": 2.5}, "block_frames must be a valid integer, .*not 2.5"),
-        ({"model": 5}, r"a model is a name, a path or what load\(\) returns, not 5"),
+        ({"model": 5}, r"model must be a name, a path or the result of load\(\), not 5"),
     ],
 )
 def test_bad_options_get_one_clear_error(options: dict[str, Any], complaint: str) -> None:

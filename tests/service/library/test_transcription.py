@@ -45,9 +45,9 @@ def test_models_and_devices() -> None:
     with pytest.raises(ValueError, match="no weights 'nothing'"):
         rse_transcribe.load("nothing")
     for absent in ("abacus", "cuda:99"):
-        with pytest.raises(ValueError, match=f"device .{absent}. cannot be used: "):
+        with pytest.raises(ValueError, match=f"device .{absent}. is not available: "):
             rse_transcribe.load("live", device=absent)
-    with pytest.raises(ValueError, match=r"a model is a name, a path or what load\(\) returns"):
+    with pytest.raises(ValueError, match=r"model must be a name, a path or the result of load\(\)"):
         as_model(torch.nn.Linear(1, 1), "auto")  # type: ignore[arg-type]
 
 

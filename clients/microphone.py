@@ -152,7 +152,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 if client.behind_s > TOO_LATE_S:
                     midi_out.silence()
                 else:
-                    midi_out.pedal(client.notes.pedal_down)  # which `silence` has released
+                    midi_out.pedal(client.notes.pedal_down)  # press it again after a silence
 
         task = asyncio.current_task()
         assert task is not None

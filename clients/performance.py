@@ -126,7 +126,7 @@ class ResumablePerformance:
         self._origin = 0  # first sample of the part in the performance
         self._offsets: dict[str, float] = {}  # added to the fields of its messages
         self._samples_per_frame = 0.0
-        self._frame, self._time_s = 0, 0.0  # of the latest event
+        self._frame, self._time_s = 0, 0.0  # position of the latest event
 
     @property
     def is_resumable(self) -> bool:

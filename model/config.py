@@ -191,7 +191,7 @@ class ModelConfig:
         return (WINDOW + max(self.context, (MAX_CACHED_HOPS + unsettled) * HOP)) // HOP
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary that :meth:`from_json` reads back."""
+        """Return a JSON-ready dictionary that :meth:`from_json` reads back."""
         kind = "strided" if isinstance(self.front_end, StridedConfig) else "filterbank"
         out = dataclasses.asdict(self)
         out["front_end"] = {"kind": kind, **out["front_end"]}
@@ -199,7 +199,7 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ModelConfig:
-        """Raises ValueError for unknown fields or kinds."""
+        """Return the configuration of a card. Raises ValueError for unknown fields or kinds."""
         front = dict(data["front_end"])
         kinds = {"strided": StridedConfig, "filterbank": FilterbankConfig}
         kind = front.pop("kind", None)

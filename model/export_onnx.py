@@ -113,7 +113,7 @@ class StepGraph(nn.Module):
     def forward(
         self, new: Tensor, samples: Tensor, columns: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(batch, block_frames * HOP) samples and the state -> probabilities (batch, heads,
+        """Map (batch, block_frames * HOP) samples and the state to probabilities (batch, heads,
         block_frames, PITCHES) and the next state."""
         bank = self.bank
         audio = torch.cat([samples, new], dim=1)
@@ -127,12 +127,12 @@ class StepGraph(nn.Module):
 
 
 def onnx_metadata(model: onnx.ModelProto) -> dict[str, Any]:
-    """The metadata of an exported graph."""
+    """Return the metadata of an exported graph."""
     return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
 
 
 def exported(graph: StepGraph) -> onnx.ModelProto:
-    """A graph with all that a host needs to know of it and of the network."""
+    """Return the graph with the metadata that a host needs."""
     config = graph.transcriber.config
     about = {
         "model": config.name,

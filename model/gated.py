@@ -58,7 +58,7 @@ class GatedSwitchUnit(nn.Module):
 
 
 def swap_half(x: Tensor) -> Tensor:
-    """(batch, n, m) -> pairs (batch, n/2, 2m) with their second feature halves swapped."""
+    """Map (batch, n, m) to pairs, (batch, n/2, 2m), whose second feature halves are swapped."""
     batch, n, maps = x.shape
     pairs = x.reshape(batch, n // 2, 2, maps)
     kept, given = pairs.split([maps // 2, maps - maps // 2], dim=-1)

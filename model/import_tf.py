@@ -67,9 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
 def import_checkpoint(
     prefix: str | Path, name: str, fourier: bool = False
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
-    """The network in a checkpoint of the released code, and its card. fourier: as of
-    ``StridedConfig``. Raises WeightsError for missing or damaged files and for variables that are
-    unknown, missing, misshapen or not finite."""
+    """Return the network in a checkpoint of the released code, and its card. fourier: see
+    ``StridedConfig``. Raises WeightsError for missing or corrupt files, and for variables that
+    are unknown, missing, misshapen or not finite."""
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
@@ -97,8 +97,8 @@ def import_checkpoint(
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> TranscriptionModel | SymbolNetwork:
-    """The network with variables of these names and shapes, without values. Raises WeightsError
-    listing all variables that do not fit."""
+    """Return the network with variables of these names and shapes, without values. Raises
+    WeightsError, which lists all variables that do not fit."""
     config = infer_config(shapes, name, fourier)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
@@ -118,7 +118,8 @@ def build(
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The variables without the training's: counters and rates lie outside of ROOT."""
+    """Return the variables of the network. Counters, rates and states of the training are
+    outside of ROOT, or end in one of SLOTS."""
     return {
         name: shape
         for name, shape in shapes.items()
@@ -129,7 +130,7 @@ def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 def infer_config(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> ModelConfig | SymbolConfig:
-    """The configuration that names and shapes imply."""
+    """Return the configuration that names and shapes imply."""
     maps, classes = _matrix(shapes, f"{ROOT}output/CvK")
     steps = f"{ROOT}steps_recursive/"
     blocks = sum(bool(re.fullmatch(rf"{steps}\d+_forward/residual", key)) for key in shapes)
@@ -154,7 +155,7 @@ def infer_config(
 
 
 def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
-    """The shape of a required matrix. Raises WeightsError."""
+    """Return the shape of a required matrix. Raises WeightsError."""
     shape = shapes.get(name)
     if shape is None:
         raise WeightsError(f"not a network of the released code: {name} is missing")
@@ -164,8 +165,8 @@ def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
 
 
 def released_names(network: nn.Module) -> dict[str, str]:
-    """The released variable that corresponds to each parameter of a ``SymbolNetwork`` or of a
-    ``TranscriptionModel`` with a strided front-end. Raises KeyError for parameters that the
+    """Return the released variable that corresponds to each parameter of a ``SymbolNetwork`` or
+    of a ``TranscriptionModel`` with a strided front-end. Raises KeyError for parameters that the
     released code lacks."""
     names = list(network.state_dict())
     convolutions = sum(".convolutions." in name for name in names)
@@ -211,7 +212,8 @@ def from_released(
 
 
 def released_shapes(network: nn.Module) -> dict[str, Shape]:
-    """Names and shapes of the released variables that correspond to a network's parameters."""
+    """Return names and shapes of the released variables that correspond to a network's
+    parameters."""
     shapes, ours = {}, network.state_dict()
     for name, theirs in released_names(network).items():
         shape = tuple(ours[name].shape)
@@ -224,7 +226,8 @@ def released_shapes(network: nn.Module) -> dict[str, Shape]:
 
 
 def as_tensor(name: str, value: NDArray) -> torch.Tensor:
-    """A variable in float32. Raises WeightsError if it is not floating-point or not finite."""
+    """Return a variable as float32. Raises WeightsError if it is not floating-point or not
+    finite."""
     if value.dtype.kind != "f":
         raise WeightsError(f"{name} has type {value.dtype}, expected a floating-point type")
     if not np.isfinite(value).all():

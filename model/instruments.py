@@ -68,13 +68,12 @@ _CLASS_OF = {
 
 
 def class_of(program: int) -> int:
-    """The number of a program's class in ``INSTRUMENTS``; UNKNOWN of sections, synthesisers and
-    noise."""
+    """Return the class number of a program; UNKNOWN for sections, synthesisers and noise."""
     return _CLASS_OF.get(program, UNKNOWN)
 
 
 def distinguished_by(heads: tuple[str, ...]) -> tuple[str, ...]:
-    """The instrument classes that a network with these heads predicts, by class number."""
+    """Return the instrument classes that a network with these heads predicts, by class number."""
     return tuple(
         name for name, head in zip(INSTRUMENTS, INSTRUMENT_HEADS, strict=True) if head in heads
     )

@@ -17,8 +17,8 @@ def kaiser(rejection_db: float, transition: float) -> tuple[int, float]:
 
 
 def low_pass(taps: int, edge: float, beta: float) -> NDArray[np.float64]:
-    """A filter, shape [taps], with a gain of 1 at 0 Hz and 1/2 at ``edge``, a part of half the
-    sample rate."""
+    """Return a filter, shape [taps], with a gain of 1 at 0 Hz and 1/2 at ``edge``, a part of
+    half the sample rate."""
     at = np.arange(taps) - (taps - 1) / 2
     found = np.sinc(edge * at) * np.kaiser(taps, beta)
     return np.asarray(found / found.sum())

@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
-    """The network that the card of these weights describes, in float32. Raises WeightsError."""
+    """Return the network that the card of these weights describes, in float32. Raises
+    WeightsError."""
     config = read_card(resolve(name_or_path))["config"]
     if isinstance(config, dict) and config.get("kind") == KIND:
         return load_symbol_network(name_or_path)

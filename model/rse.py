@@ -27,7 +27,7 @@ class BenesBlock(nn.Module):
         self.dropout = config.dropout
 
     def make_identity(self) -> None:
-        """Makes the block return its input exactly, until it is trained."""
+        """Make the block return its input exactly, until it is trained."""
         self.forward_switch.make_identity()
         self.reverse_switch.make_identity()
 
@@ -43,7 +43,8 @@ class BenesBlock(nn.Module):
 
 
 def padded_length(length: int) -> int:
-    """The power of two that a sequence is padded to. Raises ValueError for an empty sequence."""
+    """Return the power of two that a sequence is padded to. Raises ValueError for an empty
+    sequence."""
     if length == 0:
         raise ValueError("a shuffle-exchange network needs at least one element")
     return 1 << max(1, (length - 1).bit_length())

@@ -30,12 +30,13 @@ class WeightsError(ValueError):
 
 
 def shipped() -> list[str]:
-    """Names of the weights that ship with this package."""
+    """Return the names of the weights that ship with this package."""
     return sorted(path.stem for path in WEIGHTS.glob("*.safetensors"))
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The .safetensors file for a shipped name or a path. Raises WeightsError if missing."""
+    """Return the .safetensors file of a shipped name or a path. Raises WeightsError if it does
+    not exist."""
     path = Path(name_or_path)
     if path.suffix != ".safetensors":
         path = WEIGHTS / f"{name_or_path}.safetensors"
@@ -45,7 +46,7 @@ def resolve(name_or_path: str | Path) -> Path:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file. Raises WeightsError if it cannot be read."""
+    """Read all tensors of a safetensors file. Raises WeightsError if it cannot be read."""
     try:
         return safetensors_torch.load(path.read_bytes())
     except (OSError, SafetensorError) as error:
@@ -64,7 +65,8 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def load_weights(module: torch.nn.Module, tensors: Mapping[str, Tensor], origin: object) -> None:
-    """Copies tensors of any float type into a module; names and shapes must match exactly."""
+    """Copy tensors of any float type into a module. Raises WeightsError unless names and shapes
+    match exactly."""
     expected = module.state_dict()
     missing = sorted(set(expected) - set(tensors))
     surplus = sorted(set(tensors) - set(expected))
@@ -105,7 +107,7 @@ def load(
 def save_weights(
     module: torch.nn.Module, card: Mapping[str, Any], path: Path, half: bool = False
 ) -> None:
-    """Writes weights and card; `half` stores floats as float16, for shipping."""
+    """Write weights and card. half: True to store floats as float16, for shipping."""
     tensors = {
         name: (tensor.half() if half and tensor.is_floating_point() else tensor).contiguous().cpu()
         for name, tensor in module.state_dict().items()

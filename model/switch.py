@@ -57,7 +57,7 @@ class FeatureNorm(nn.Module):
 
 
 def make_norm(kind: str, channels: int) -> nn.Module:
-    """The normalisation named by ``RSEConfig.norm``."""
+    """Return the normalisation named by ``RSEConfig.norm``."""
     match kind:
         case "sequence":
             return SequenceNorm(channels)
@@ -69,7 +69,7 @@ def make_norm(kind: str, channels: int) -> nn.Module:
 
 
 def activate(kind: str, x: Tensor) -> Tensor:
-    """The non-linearity named by ``RSEConfig.activation``."""
+    """Return the non-linearity named by ``RSEConfig.activation``."""
     match kind:
         case "gelu":
             return F.gelu(x)
@@ -81,7 +81,7 @@ def activate(kind: str, x: Tensor) -> Tensor:
 
 
 def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
-    """Initialises a map of activated features as ``RSEConfig.init`` says."""
+    """Initialise a map of activated features according to ``RSEConfig.init``."""
     if config.init == "paper":
         keep_amplitude(linear, config.activation)
     else:
@@ -133,7 +133,7 @@ class ResidualSwitchUnit(nn.Module):
 
     @torch.no_grad()
     def make_identity(self) -> None:
-        """Makes the unit return its input exactly, until it is trained."""
+        """Make the unit return its input exactly, until it is trained."""
         self.w.weight.zero_()
         self.w.bias.zero_()
         if self.residual_scale == "learned":
@@ -168,7 +168,7 @@ def deinterleave(x: Tensor) -> Tensor:
 
 
 def interleave(x: Tensor) -> Tensor:
-    """Elements of the two halves alternately; the inverse of :func:`deinterleave`."""
+    """Interleave the elements of both halves; the inverse of :func:`deinterleave`."""
     batch, n, features = x.shape
     return x.view(batch, 2, n // 2, features).transpose(1, 2).reshape(batch, n, features)
 

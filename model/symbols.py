@@ -34,12 +34,13 @@ class SymbolConfig:
     """Width of a frozen pre-trained embedding, mapped linearly to m; 0 learns one of width m."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary that :meth:`from_json` reads back."""
+        """Return a JSON-ready dictionary that :meth:`from_json` reads back."""
         return {"kind": KIND, **asdict(self)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SymbolConfig:
-        """Raises ValueError for unknown fields or another kind of configuration."""
+        """Return the configuration of a card. Raises ValueError for unknown fields or another
+        kind of configuration."""
         if data.get("kind") != KIND:
             raise ValueError("not the configuration of a symbol network")
         return cls(**{name: value for name, value in data.items() if name != "kind"})
@@ -65,7 +66,7 @@ class SymbolNetwork(nn.Module):
         initialise(self.output)
 
     def embed(self, symbols: Tensor) -> Tensor:
-        """(batch, length) -> (batch, length, m)."""
+        """Map (batch, length) to (batch, length, m)."""
         x: Tensor = self.embedding(symbols)
         return x if self.embedding_linear is None else self.embedding_linear(x)
 

@@ -33,8 +33,8 @@ Message = dict[int, Any]
 
 
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
-    """All variables of a checkpoint by name. Raises WeightsError if anything is missing,
-    cut off or no number."""
+    """Read all variables of a checkpoint, by name. Raises WeightsError if a file is missing or
+    truncated, or a variable is not numeric."""
     path = Path(f"{prefix}.index")
     try:
         entries = dict(_parse_index(path.read_bytes()))
@@ -50,8 +50,8 @@ def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
 
 
 def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
-    """The header under an empty name (``BundleHeaderProto``: 1 shards), and each variable's entry
-    (``BundleEntryProto``: 1 type, 2 shape, 3 shard, 4 offset, 5 bytes)."""
+    """Yield the header under an empty name (``BundleHeaderProto``: 1 shards), and the entry of
+    each variable (``BundleEntryProto``: 1 type, 2 shape, 3 shard, 4 offset, 5 bytes)."""
     if struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise ValueError("the magic number is missing")
     footer = data[-FOOTER_BYTES:]
@@ -81,7 +81,7 @@ def _read_values(path: Path, name: str, entry: Message) -> NDArray:
 
 
 def _block_entries(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a block; each key shares a prefix with the previous one."""
+    """Yield keys and values of a block. Each key shares a prefix with the previous one."""
     end = offset + size
     (restarts,) = struct.unpack_from("<I", data, end - 4)
     end -= 4 * (restarts + 1)
@@ -97,7 +97,7 @@ def _block_entries(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes,
 
 
 def _message(message: bytes) -> Message:
-    """The fields of a protocol buffer: numbers, and records as lists of bytes."""
+    """Return the fields of a protocol buffer: numbers, and records as lists of bytes."""
     fields: Message = {}
     position = 0
     while position < len(message):
@@ -125,7 +125,8 @@ def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number stored as seven bits per byte, least significant first, and the position after."""
+    """Return a number stored as seven bits per byte, least significant first, and the position
+    after it."""
     value = shift = 0
     while True:
         byte = data[position]

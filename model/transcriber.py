@@ -95,7 +95,7 @@ class StridedNetwork(nn.Module):
         return F.pad(out, (0, 0, outside, outside), value=MASKED_LOGIT) if outside > 0 else out
 
     def by_head(self) -> list[Tensor]:
-        """Views of the heads' parameters, each with the heads as its first axis."""
+        """Return views of the heads' parameters, each with the heads as its first axis."""
         return [p.unflatten(0, (-1, PITCHES)) for p in self.head.parameters()]
 
 
@@ -126,7 +126,7 @@ class FilterbankNetwork(nn.Module):
         return self.from_features(self.filterbank(window))
 
     def from_features(self, features: Tensor) -> Tensor:
-        """(batch, bins, columns) features -> (batch, heads, FRAMES, PITCHES) logits."""
+        """Map (batch, bins, columns) features to (batch, heads, FRAMES, PITCHES) logits."""
         silence = self.filterbank.compress(features.new_zeros(()))
         x = self.convolutions(self.stack(features, silence))  # (batch, channels, pitches, GRID)
         sequence = self.embed(self.patches.cut(x))  # (batch, positions, m)
@@ -140,15 +140,15 @@ class FilterbankNetwork(nn.Module):
         return out
 
     def by_head(self) -> list[Tensor]:
-        """Views of the heads' parameters, each with the heads as its first axis."""
+        """Return views of the heads' parameters, each with the heads as its first axis."""
         routed = [p.unflatten(0, (self.patches.cells, -1)) for p in self.unembed.parameters()]
         skipped = list(self.skip.parameters())
         return [*(p.transpose(0, 1) for p in routed), *skipped, self.pitch_bias]
 
 
 def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
-    """Sets every pitch of head "pedal" to their mean, in place. logits: (batch, heads, frames,
-    pitches)."""
+    """Replace the logits of head "pedal" at all pitches by their mean, in place. logits: (batch,
+    heads, frames, pitches)."""
     if "pedal" in heads:
         row = heads.index("pedal")
         logits[:, row] = logits[:, row].mean(dim=2, keepdim=True)
@@ -172,7 +172,8 @@ class WindowStream:
 
 
 def windows_of(rows: Tensor, context: int) -> tuple[Tensor, Tensor]:
-    """Windows and shifts of the rows of a ``WindowStream``; windows alone have a shift of 0."""
+    """Split rows of a ``WindowStream`` into windows and shifts. Rows that are windows alone have
+    a shift of 0."""
     if rows.shape[1] > context + WINDOW:
         return rows[:, :-1], rows[:, -1]
     return rows, rows.new_zeros(len(rows))
@@ -200,15 +201,17 @@ class TranscriptionModel(nn.Module):
         return self.network(window)
 
     def calibrate(self, logits: Tensor) -> Tensor:
-        """Scales and shifts the frame logits per note (released code: undoes label smoothing)."""
+        """Scale and shift the frame logits of each note (released code: reverses label
+        smoothing)."""
         if not self.config.calibration:
             return logits
         frame = logits[:, :1] * self.scale + self.offset
         return torch.cat([frame, logits[:, 1:]], dim=1)
 
     def compute_in(self, dtype: torch.dtype) -> TranscriptionModel:
-        """Converts the network after the front-end to this type, in place; for inference. Matrices
-        and kernels are converted; filters, norms and probabilities stay float32, at little cost."""
+        """Convert the network after the front-end to this type, in place, for inference.
+        Matrices and kernels are converted; filters, norms and probabilities stay float32, at
+        little cost."""
         self.compute_dtype = dtype
         for name, module in self.network.named_modules():
             if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and "filterbank" not in name:
@@ -217,8 +220,8 @@ class TranscriptionModel(nn.Module):
 
     @torch.inference_mode()
     def predict(self, windows: Tensor) -> Tensor:
-        """(batch, WINDOW) samples, up to ``config.context`` more before them -> (batch, outputs,
-        FRAMES, PITCHES) probabilities, float32."""
+        """Map windows of (batch, WINDOW) samples, with up to ``config.context`` samples before
+        them, to probabilities, (batch, outputs, FRAMES, PITCHES) float32."""
         most = WINDOW + self.config.context
         if windows.ndim != 2 or not WINDOW <= windows.shape[1] <= most:
             samples = str(WINDOW) if most == WINDOW else f"{WINDOW} to {most}"
@@ -226,12 +229,12 @@ class TranscriptionModel(nn.Module):
         return self.predict_features(windows)
 
     def open_stream(self) -> FeatureStream:
-        """A new stream of audio; its rows go to :meth:`predict_features`."""
+        """Return the state of a new stream of audio; its rows go to :meth:`predict_features`."""
         return WindowStream(self.config.context)
 
     @torch.inference_mode()
     def predict_features(self, features: Tensor) -> Tensor:
-        """A batch of rows of a stream, or of windows with their context -> the same as
+        """Map rows of a stream, or windows with their context, to probabilities, as
         :meth:`predict`."""
         windows, shift = windows_of(features, self.config.context)
         run: Callable[[Tensor], Tensor] = self.network

@@ -1,7 +1,8 @@
-"""The music transcription task: windows of audio to notes (paper, section "MusicNet").
+"""The music transcription task (paper, section "MusicNet").
 
-Trains any transcription network: those with onset and velocity heads by ``heads_loss`` on every
-usable stride-128 position, the paper's frame-only network by the released code's objective.
+Trains any transcription network: networks with onset and velocity heads by ``heads_loss`` on every
+usable stride-128 position, the paper's network, which only has frames, by the released code's
+objective.
 """
 
 import os
@@ -48,8 +49,8 @@ from training.musicnet.objective import FrameTerms, frame_loss
 from training.musicnet.windows import Archive
 
 LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
-TONES = range(48, 84)  # pitches of made-up windows
-FARTHEST_HOPS = 48  # of the oldest frame that is trained before the end of the window
+TONES = range(48, 84)  # pitches of synthetic windows
+FARTHEST_HOPS = 48  # maximum look-ahead of a frame in training
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
@@ -61,18 +62,18 @@ class MusicConfig:
     synth: SynthConfig = field(
         default_factory=lambda: SynthConfig(root=Path("data/synth"), cache=CACHE)
     )
-    """The note bank and the scores that audio is rendered from."""
+    """The note bank and the scores from which audio is rendered."""
     data: Literal["synth", "musicnet", "tones"] = "synth"
-    """Rendered audio, the recordings of the MusicNet archive, or made-up tones for a first try."""
+    """Rendered audio, recordings of the MusicNet archive, or synthetic tones for a first try."""
     archive: Path = Path("data/musicnet")
-    """The MusicNet archive, where its resampled recordings go too (5 GB)."""
+    """The MusicNet archive. Its resampled recordings are stored there as well (5 GB)."""
     batch_size: int = 24  # Windows per optimiser step
     workers: int = 1  # Processes that render audio, or threads that read recordings
     weights: HeadWeights = field(default_factory=HeadWeights)
     terms: FrameTerms = field(default_factory=FrameTerms)
-    """The objective of a network with the frame head alone."""
+    """Objective of a network that only has the frame head."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
-    """A larger network to learn from beside the labels."""
+    """A larger network whose predictions are targets in addition to the labels."""
     validation_windows: int = 1000
     """Windows per validation of recordings of the archive or of tones."""
     family_passages: int = 8
@@ -80,6 +81,8 @@ class MusicConfig:
 
 
 class MusicTask:
+    """Trains a transcription network (``training.loop.loop.Task``)."""
+
     def __init__(self, config: MusicConfig) -> None:
         self.config = config
         # Windows include the context before them.
@@ -105,19 +108,18 @@ class MusicTask:
             if config.data == "musicnet"
             else None
         )
-        # The archive has no velocities, nor have tones.
-        known = config.data == "synth"
-        self.weights = config.weights if known else replace(config.weights, velocity=0)
+        has_velocities = config.data == "synth"
+        self.weights = config.weights if has_velocities else replace(config.weights, velocity=0)
         self.teacher = (
             Teacher(config.distillation, config.model) if config.distillation.teacher else None
         )
         self._shares = ClassShares()
         self._validation: Windows | None = None
-        if known and "onset" in config.model.heads:
+        if config.data == "synth" and "onset" in config.model.heads:
             self.score = "families"
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
-        """Yield batches without end, rendered in worker processes or read by threads. Rendered
+        """Return batches without end, rendered in worker processes or read by threads. Rendered
         music depends on the seed and the first step, so a resumed run trains on other music.
         Windows of the archive depend only on the seed and the step."""
         config = self.config
@@ -132,7 +134,7 @@ class MusicTask:
         return synth_stream(self.synth, config.batch_size, config.workers, seed + step)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Loss of the task's own network."""
+        """Return the loss of ``network``, and its parts."""
         transcriber = self.network
         assert isinstance(transcriber, TranscriptionModel)
         device = next(transcriber.parameters()).device
@@ -154,30 +156,33 @@ class MusicTask:
         return frame_loss(logits, raw[..., :PITCHES], calibrated, frame, self.config.terms)
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Average precision on held-out timbres or recordings: of the middle frame, as in the
-        paper, for each look-ahead, and by family."""
+        """Return the average precision on held-out timbres or recordings: of the middle frame, as
+        in the paper, for each look-ahead, and by family."""
         assert isinstance(network, TranscriptionModel)
         if self._validation is None:
             self._validation = self._held_out()
         config = network.config
-        heard = {name: predict_windows(network, batch) for name, batch in self._validation.items()}
-        several = zip(*(batch.targets for batch in self._validation.values()), strict=True)
-        targets = Targets(*map(np.concatenate, several))
+        predictions = {
+            name: predict_windows(network, batch) for name, batch in self._validation.items()
+        }
+        columns = zip(*(batch.targets for batch in self._validation.values()), strict=True)
+        targets = Targets(*map(np.concatenate, columns))
 
         def row(head: str) -> F32:  # one head at a time saves memory
-            return np.concatenate([one[:, config.heads.index(head)] for one in heard.values()])
+            index = config.heads.index(head)
+            return np.concatenate([one[:, index] for one in predictions.values()])
 
         metrics = {"ap_middle": precision(row("frame"), "frame", targets, CENTRE_FRAME)}
         filtered = isinstance(config.front_end, FilterbankConfig)
         for head, name in (("frame", "ap"), ("onset", "onset_ap"), ("offset", "offset_ap")):
             if filtered and head in config.heads:
-                found = row(head)
+                scores = row(head)
                 for lookahead in SCORED_LOOKAHEADS_MS:
                     frame = FRAMES - int(lookahead * config.sample_rate / 1000 / HOP)
-                    metrics[f"{name}_{lookahead}ms"] = precision(found, head, targets, frame)
+                    metrics[f"{name}_{lookahead}ms"] = precision(scores, head, targets, frame)
         metrics |= _notes_and_pedal(config.heads, row, targets)
         if self.score == "families":
-            metrics |= family_metrics(config, heard, self._validation)
+            metrics |= family_metrics(config, predictions, self._validation)
         return metrics
 
     def _held_out(self) -> Windows:
@@ -192,22 +197,22 @@ class MusicTask:
 
     def card(self) -> dict[str, Any]:
         model = self.config.model
-        # Paths mean nothing to readers of a card.
+        # Paths are meaningless to readers of a card.
         synth = asdict(self.config.synth).items()
         settings = {name: value for name, value in synth if not isinstance(value, os.PathLike)}
         settings["held_out"] = HELD_OUT
-        made = {"synth": settings} if self.config.data == "synth" else {"tones": "made up"}
+        source = {"synth": settings} if self.config.data == "synth" else {"tones": "made up"}
         data = {
             "batch_size": self.config.batch_size,
-            **(self.archive.card() if self.archive else made),
+            **(self.archive.card() if self.archive else source),
         }
         return {"name": model.name, "config": model.to_json(), "data": data}
 
 
 def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
-    """Made-up windows for a first try: up to five tones of a few partials at random pitches,
-    moments and lengths, after silence. A filterbank network finds them within a minute; nothing
-    learned from them is of use for music."""
+    """Return synthetic windows for a first try: up to five tones of a few partials with random
+    pitches, onsets and durations, after silence. A filterbank network learns them within a minute.
+    The weights are useless for music."""
     batch = empty_batch(size, model.context)
     time_s = np.arange(WINDOW) / model.sample_rate
     partials = np.arange(1, 5)
@@ -238,7 +243,7 @@ def usable_frames(model: ModelConfig) -> slice:
 
 
 def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tensor]]:
-    """Audio (batch, samples) and targets, float32."""
+    """Return audio (batch, samples) and targets as float32 tensors."""
 
     def scaled(values: NDArray[Any], scale: int) -> Tensor:
         return torch.from_numpy(values).to(device, non_blocking=True).float() / scale
@@ -249,19 +254,20 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tens
 def _notes_and_pedal(
     heads: tuple[str, ...], row: Callable[[str], F32], targets: Targets[NDArray[np.uint8]]
 ) -> dict[str, float]:
-    """Correlation of the velocity and accuracy of the instrument at onsets, and F1 of the pedal,
-    over frames with at least 200 ms of look-ahead."""
+    """Return the correlation of the velocity and the accuracy of the instrument at onsets, and the
+    F1 of the pedal, over frames with at least 200 ms of look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
     begun = targets.onset[:, frames] > ONSET_SCALE * 0.8
-    loud, player = begun & (targets.velocity[:, frames] > 0), targets.instrument[:, frames]
+    loud, instrument = begun & (targets.velocity[:, frames] > 0), targets.instrument[:, frames]
     if "velocity" in heads and loud.any():
         both = row("velocity")[:, frames][loud], targets.velocity[:, frames][loud]
         metrics["velocity_correlation"] = float(np.corrcoef(*both)[0, 1])
-    played = begun & (player > 0)
+    played = begun & (instrument > 0)
     if INSTRUMENT_HEADS[0] in heads and played.any():
-        found = np.stack([row(head)[:, frames][played] for head in INSTRUMENT_HEADS])
-        metrics["instrument_accuracy"] = float((found.argmax(axis=0) + 1 == player[played]).mean())
+        scores = np.stack([row(head)[:, frames][played] for head in INSTRUMENT_HEADS])
+        right = scores.argmax(axis=0) + 1 == instrument[played]
+        metrics["instrument_accuracy"] = float(right.mean())
     known = targets.pedal[:, frames] <= PEDAL_SCALE
     if "pedal" in heads and known.any():
         down = targets.pedal[:, frames][known] > PEDAL_SCALE // 2

@@ -1,8 +1,8 @@
 """The presets of ``training.run``.
 
-Every task has ``minute``, which needs no data and is what a task alone runs; ``paper``, the
-paper's network with the hyperparameters of the authors' released code; and ``paper-text``, which
-follows the paper's text wherever the released code departs from it or adds to it.
+Every task has ``minute``, the default, which needs no data; ``paper``, the paper's network with the
+hyperparameters of the authors' released code; and ``paper-text``, which follows the paper's text
+wherever the released code differs from it.
 """
 
 from collections.abc import Mapping
@@ -43,11 +43,11 @@ class Run:
     preset: Suppress[str] = ""  # Where the fields come from
 
     def make_task(self) -> Task:
-        """May write into the folder."""
+        """Return the task. It may write into the folder."""
         raise NotImplementedError
 
     def reads(self) -> dict[str, Path | None]:
-        """The files and folders of its data, by the option that names each."""
+        """Return the files and folders of the data, by option."""
         return {}
 
 
@@ -96,12 +96,12 @@ class MusicRun(Run):
 
 
 def by_the_text(loop: LoopConfig) -> LoopConfig:
-    """The textbook's RAdam in place of the released code's variant, its decay and clipping."""
+    """Replace the released code's optimiser, decay and clipping by the textbook's RAdam."""
     return replace(loop, optimizer="radam", weight_decay=0, gradient_clip=0)
 
 
 def released_loop(maps: int, **fields: Any) -> LoopConfig:
-    """The released code's optimiser for a network with this many maps (m)."""
+    """Return the released code's optimiser for a network with this many maps (m)."""
     rate = 0.00125 * (96 / maps) ** 0.5  # 8.84e-4 at 192
     return LoopConfig(optimizer="released", learning_rate=rate, warmup=0, average=0, **fields)
 
@@ -157,7 +157,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
 
 
 def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
-    """Presets of one of the three tasks."""
+    """Return the presets of an algorithmic task."""
     data = AlgorithmicConfig(task=task)  # type: ignore[arg-type]
     paper, text = (
         replace(rse, maps=192, blocks=PROBLEMS[task].blocks) for rse in (RSEConfig(), TEXT_RSE)
@@ -239,7 +239,7 @@ COMMANDS: dict[str, type[Run]] = {
 
 
 def presets_of(command: str, task: str) -> Mapping[str, Run]:
-    """The presets of a command; task: of "algorithmic"."""
+    """Return the presets of a command. task: the task of "algorithmic"."""
     if command == "algorithmic":
         return algorithmic_presets(task)
     return MUSIC_PRESETS if command == "musicnet" else LAMBADA_PRESETS

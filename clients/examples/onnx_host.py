@@ -17,7 +17,7 @@ OFF = 0.4  # a note ends below this probability
 
 
 def read_wav(path: str, rate: int) -> np.ndarray:
-    """Samples of a mono 16-bit WAV file at this rate."""
+    """Read the samples of a mono 16-bit WAV file at this rate."""
     with wave.open(path, "rb") as file:
         if (file.getnchannels(), file.getsampwidth(), file.getframerate()) != (1, 2, rate):
             sys.exit(f"{path}: this host reads mono, 16 bits a sample, {rate} Hz")
@@ -26,7 +26,7 @@ def read_wav(path: str, rate: int) -> np.ndarray:
 
 
 def frames(graph: str, path: str) -> Iterator[tuple[float, dict[str, np.ndarray], dict]]:
-    """(seconds, {head: probabilities of 128 pitches}, thresholds) of every frame."""
+    """Yield (seconds, {head: probabilities of 128 pitches}, thresholds) of every frame."""
     session = onnxruntime.InferenceSession(graph)
     about = session.get_modelmeta().custom_metadata_map
     info = {name: json.loads(text) for name, text in about.items()}
@@ -47,7 +47,7 @@ def frames(graph: str, path: str) -> Iterator[tuple[float, dict[str, np.ndarray]
 
 
 def notes(graph: str, path: str) -> Iterator[tuple[float, float, int]]:
-    """(onset, offset, pitch) of every note, as it ends: times in seconds, MIDI pitch."""
+    """Yield (onset, offset, pitch) of every note when it ends: times in seconds, MIDI pitch."""
     began, before, last = np.full(128, np.nan), np.zeros((2, 128)), 0.0
     for time, heads, limit in frames(graph, path):
         # A note begins where the probability of an onset has just passed a peak.

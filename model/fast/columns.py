@@ -60,7 +60,7 @@ class ColumnNetwork:
         self._after[0] = torch.cat([_columns(silent[0], self.edge), self._after[0]], dim=1)
 
     def open(self) -> list[Tensor]:
-        """The state of a new stream, as if preceded by endless silence: for each convolution, the
+        """Return the state of a new stream, which silence precedes: for each convolution, the
         input columns before the next one to change, (1, columns, pitches, channels)."""
         return list(self._silent)
 
@@ -72,8 +72,8 @@ class ColumnNetwork:
         windows: int = 1,
         shift: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """The columns that change with each window, (windows, columns, pitches, channels), newest
-        last, and the peaks in its newest complete frames, (windows, new_hops, PITCHES).
+        """Return the columns that change with each window, (windows, columns, pitches, channels),
+        newest last, and the peaks in its newest complete frames, (windows, new_hops, PITCHES).
 
         There are ``new_hops`` + :attr:`reach`. audio: to the last window's end, from the first
         one's begin on; new_hops: up to ``longest_slide``, or ``first`` for a stream's first window;
@@ -100,8 +100,8 @@ class ColumnNetwork:
     def _stacked(
         self, audio: Tensor, frames: int, windows: int, shift: int
     ) -> tuple[Tensor, Tensor]:
-        """Each window's newest complete frames of the filterbank as the first convolution reads
-        them, (windows, frames, pitch rows, harmonics), and their peaks."""
+        """Return each window's newest complete frames as input of the first convolution,
+        (windows, frames, pitch rows, harmonics), and their peaks."""
         features = self._bank.compress(self._frames.power(audio, windows * frames))
         rows = self._rows.get(shift)
         if rows is None:
@@ -112,7 +112,7 @@ class ColumnNetwork:
         return stacked.view(windows, frames, -1, self._harmonics), peaks
 
     def _silent_columns(self) -> list[Tensor]:
-        """Each convolution's input for a column of silence, (1, 1, pitches, channels)."""
+        """Return each convolution's input for a column of silence, (1, 1, pitches, channels)."""
         silent = []
         x = torch.full((1, 1, self._stack.rows, self._harmonics), self._silence)
         x = x.to(self.dtype)
@@ -142,6 +142,6 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int
 
 
 def _time_first(layer: nn.Conv2d) -> Tensor:
-    """The kernel with the axes of pitch and time swapped."""
+    """Return the kernel with the axes of pitch and time swapped."""
     weight = layer.weight.detach().transpose(2, 3)
     return weight.contiguous(memory_format=torch.channels_last)

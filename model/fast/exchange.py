@@ -70,12 +70,12 @@ class FirstHalf:
         ]
 
     def open(self) -> list[LayerCache]:
-        """The state of a new stream: the inputs of every layer."""
+        """Return the state of a new stream."""
         return [{} for _ in self._spans]
 
     def can_batch(self, new_hops: int) -> bool:
-        """True if :meth:`advance` accepts several windows that move by ``new_hops``: each reuses
-        only outputs that the window before computed."""
+        """Return True if :meth:`advance` accepts several windows that move by ``new_hops`` hops.
+        Each then reuses only outputs that the window before computed."""
         return all(
             new_hops % (span * self._frames) == 0
             and self._reusable(span, new_hops)
@@ -84,9 +84,9 @@ class FirstHalf:
         )
 
     def advance(self, kept: list[LayerCache], hops: Sequence[int], grid: Tensor) -> Tensor:
-        """The half block's output for the windows that end at these hops, (windows, positions, m)
-        float32, in the order that the block's shuffles leave. grid: (windows, GRID, pitches,
-        channels), their columns."""
+        """Return the half block's output for the windows that end at these hops, (windows,
+        positions, m) float32, in the order that the block's shuffles leave. grid: (windows,
+        GRID, pitches, channels), their columns."""
         x = grid
         for layer, (span, windows) in enumerate(zip(self._spans, kept, strict=True)):
             remainder = hops[0] % (span * self._frames)
@@ -105,7 +105,7 @@ class FirstHalf:
         return out.index_select(1, self._output_order)
 
     def _reusable(self, span: int, age: int) -> bool:
-        """True if some of a layer's outputs are still valid after ``age`` hops."""
+        """Return True if some of a layer's outputs are still valid after ``age`` hops."""
         return age <= min(GRID - self._reach - span * self._frames, MAX_CACHED_HOPS)
 
     def _first(self, span: int, age: int) -> int:
@@ -140,6 +140,7 @@ def merge_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> 
 
 
 def _pair_order(positions: int, bit: int) -> Tensor:
-    """The positions in the order of pairs whose addresses differ in this bit; -1: of time."""
+    """Return the positions in the order of pairs whose addresses differ in this bit; -1 means
+    the order of time."""
     order = torch.arange(positions)
     return order if bit < 0 else order.view(-1, 2, 1 << bit).transpose(1, 2).flatten()

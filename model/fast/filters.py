@@ -83,8 +83,9 @@ def decimator() -> Tensor:
 
 
 def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
-    """Filters of decimated audio, (filters, samples of z and the newest hop), for (filters,
-    samples); None if they would differ by more than ``ERROR_DB``."""
+    """Return filters for decimated audio, (filters, samples of z and the newest hop), that
+    replace filters, (filters, samples). Return None if they would differ by more than
+    ``ERROR_DB``."""
     wanted = F.pad(filters, (REACH, 0))[:, None]  # h reaches to before the filter
     h = taps.view(1, 1, -1)
     # The first middle lies in the middle of a filter's first DECIMATION samples.
@@ -100,7 +101,7 @@ def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
 
 
 def _blocks(taps: Tensor) -> Tensor:
-    """The samples of z about a hop, from the hop and REACH on either side."""
+    """Return the matrix that maps a hop, and REACH samples on either side, to samples of z."""
     columns = [
         F.pad(taps, (begin, HOP - 1 - begin)) for begin in range(DECIMATION // 2, HOP, DECIMATION)
     ]

@@ -37,8 +37,8 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
 def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
-    """The fast arrangement of a transcriber; None for the kinds of network that have none: without
-    a filterbank, or with other switch units and shuffles than the shipped weights have."""
+    """Return the fast arrangement of a transcriber, or None if there is none: for networks
+    without a filterbank, or with other switch units or shuffles than the shipped weights."""
     network, rse = transcriber.network, transcriber.config.rse
     if not isinstance(network, FilterbankNetwork):
         return None
@@ -97,7 +97,7 @@ class FastNetwork:
 
     @torch.inference_mode()
     def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """Windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream`` ->
+        """Map windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream`` to the
         probabilities of the frames at `positions`, (batch, outputs, positions, PITCHES) float32."""
         frames = range(FRAMES)[positions]
         windows, shift = windows_of(windows, self.context)
@@ -110,16 +110,16 @@ class FastNetwork:
         return self._with_peaks(out, read, frames, peaks)
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """The state of a stream of audio; its rows go to :meth:`predict_rows`. On a processor it
-        keeps what later windows reuse."""
+        """Return the state of a new stream; its rows go to :meth:`predict_rows`. On a CPU it
+        contains results that later windows reuse."""
         if self._streamed is None:
             return self._transcriber.open_stream()
         return NetworkStream(*self._streamed, range(FRAMES)[positions])
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
-        """Rows of this network's streams -> the same as :meth:`predict`. The streams must have been
-        opened with the same positions."""
+        """Map rows of this network's streams to probabilities, as :meth:`predict`. The streams
+        must have been opened with the same positions."""
         if self._streamed is None:
             return self.predict(torch.stack(list(rows)), positions)
         frames = range(FRAMES)[positions]
@@ -133,7 +133,7 @@ class FastNetwork:
         return self._with_peaks(out, x, frames, peaks.view(len(rows), -1, PITCHES))
 
     def _embed_columns(self, columns: Tensor) -> Tensor:
-        """The newest columns, (windows, columns, pitches, channels) in whole patches -> their
+        """Map the newest columns, (windows, columns, pitches, channels) in complete patches, to
         positions, (windows, positions, m) float32."""
         octaves = self._patches.octaves
         cells = columns.unflatten(2, (octaves, -1)).unflatten(1, (-1, self._patches.frames))
@@ -141,15 +141,16 @@ class FastNetwork:
         return self._embed(cells) + self._octave[-cells.shape[1] :]
 
     def _with_peaks(self, out: Tensor, x: Tensor, frames: range, peaks: Tensor) -> Tensor:
-        """The probabilities of the heads and, last, the peaks, (batch, frames, PITCHES)."""
+        """Return the probabilities of the heads, followed by the peaks, (batch, frames,
+        PITCHES)."""
         logits = self._read_out(out, x, frames).float()
         outputs = torch.sigmoid(self._transcriber.calibrate(logits))
         outputs[:, -1] = peaks
         return outputs
 
     def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
-        """The heads, and room for a row after them. out: (batch, positions read, m); x: (batch,
-        frames, pitches, channels)."""
+        """Return the logits of the heads, and space for one more row. out: (batch, positions,
+        m); x: (batch, frames, pitches, channels)."""
         patches, heads, lowest = self._patches, len(self._heads), self._lowest_pitch
         cells = self._unembed(out.to(self._dtype))
         cells = cells.view(len(out), -1, patches.octaves, patches.frames, heads, SEMITONES)
@@ -167,7 +168,7 @@ class FastNetwork:
         return placed[:, :, first : first + len(frames), :PITCHES]
 
     def _read(self, frames: range) -> range:
-        """The positions of the sequence that predict these frames."""
+        """Return the positions of the sequence that predict these frames."""
         per, octaves = self._patches.frames, self._patches.octaves
         return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
 
@@ -208,7 +209,8 @@ class NetworkStream:
         return self.advance_batch([window], new_hops, shift)[0]
 
     def can_batch(self, new_hops: int) -> bool:
-        """Whether :meth:`advance_batch` takes several windows that move by ``new_hops`` hops."""
+        """Return True if :meth:`advance_batch` accepts several windows that move by ``new_hops``
+        hops."""
         started = self._state is not None and new_hops <= self._network.longest_slide
         changed = new_hops + self._network.reach
         enough = GRID - changed <= new_hops and changed <= GRID
@@ -218,7 +220,7 @@ class NetworkStream:
     def advance_batch(
         self, windows: Sequence[Tensor], new_hops: int, shift: int = 0
     ) -> list[Tensor]:
-        """The rows of :meth:`advance` for a stream's next windows."""
+        """Return the rows of :meth:`advance` for the stream's next windows."""
         audio, new, count = windows[0], new_hops, len(windows)
         if self._state is None or not 0 < new_hops <= self._network.longest_slide:
             self._state, self._kept = self._network.open(), self._first_half.open()
@@ -240,13 +242,13 @@ class NetworkStream:
 
 
 def _copy(layer: LayerT, dtype: torch.dtype) -> LayerT:
-    """A copy of a layer in this type, without gradients."""
+    """Return a copy of a layer with this type, without gradients."""
     return deepcopy(layer).to(dtype).requires_grad_(False)
 
 
 def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
-    """The layer with its outputs in the order (frames, heads, semitones), in place, so that pitches
-    stay side by side; before: (semitones, frames, heads)."""
+    """Reorder the outputs of the layer from (semitones, frames, heads) to (frames, heads,
+    semitones), in place, so that pitches are adjacent."""
     for values in (unembed.weight, unembed.bias):
         by_cell = values.data.unflatten(0, (SEMITONES, -1, heads)).movedim(0, 2)
         values.data = by_cell.flatten(0, 2).contiguous()
@@ -254,7 +256,7 @@ def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
 
 
 def _fold_norm(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
-    """A convolution without bias and the batch norm after it, as one convolution."""
+    """Return a convolution without bias and the batch norm after it, as one convolution."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)

@@ -38,8 +38,9 @@ def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
 
 
 def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
-    """The layers of a network on 2^bits elements that is read at these positions only. The first
-    half of the first block is needed in full, since every position depends on all of the input."""
+    """Return the layers of a network on 2^bits elements that is read at these positions only.
+    The first half of the first block is complete, because every position depends on all of the
+    input."""
     everything = list(range(1 << bits))
     addresses = torch.arange(1 << bits)[None, :, None]
     sources = {  # the address from which each address is filled

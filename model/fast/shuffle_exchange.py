@@ -66,7 +66,7 @@ class FastSwitch:
         return half
 
     def units(self, pairs: Tensor) -> Tensor:
-        """(pairs, 2m) float32 -> the unit's output for each, (pairs, 2m)."""
+        """Map pairs, (pairs, 2m) float32, to the unit's outputs, (pairs, 2m)."""
         kept = pairs[:, self._computed] if self._computed else pairs
         if self.dtype is not torch.float32:
             return torch.addcmul(self._update(pairs), kept, self.residual)
@@ -76,7 +76,7 @@ class FastSwitch:
         return out.addmm_(hidden, self._w_by_input)
 
     def _update(self, rows: Tensor) -> Tensor:
-        """(..., pairs, 2m) -> h * c."""
+        """Map (..., pairs, 2m) to h * c."""
         hidden = self._activated(F.linear(rows.to(self.dtype), self.z))
         return F.linear(hidden.to(self.dtype), self.w, self.b)
 

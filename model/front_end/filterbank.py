@@ -113,8 +113,8 @@ class Filterbank(nn.Module):
         return torch.cat([features, silence.expand(*features.shape[:2], self.config.edge)], dim=2)
 
     def retuned(self, features: Tensor, shift: Tensor) -> Tensor:
-        """(batch, bins, columns) features as if all filters were ``shift``, (batch,), bins
-        higher; beyond the highest and lowest there is silence."""
+        """Return features, (batch, bins, columns), as if all filters were ``shift``, (batch,),
+        bins higher. Bins beyond the highest and the lowest filter are silent."""
         wanted = torch.arange(self.bins, device=features.device) + shift.long()[:, None]
         index = wanted.clamp(0, self.bins - 1)[..., None].expand_as(features)
         silence = self.compress(features.new_zeros(()))
@@ -188,8 +188,8 @@ class SpectralPeaks:
         self._index: dict[int, Tensor] = {}  # by shift
 
     def __call__(self, features: Tensor, shift: int = 0) -> Tensor:
-        """(frames, bins + 1) of ``Filterbank.compress``, the last bin silent, whose filters are
-        read ``shift`` bins higher -> (frames, PITCHES)."""
+        """Map (frames, bins + 1) features of ``Filterbank.compress``, of which the last is
+        silence, to (frames, PITCHES). shift: number of bins by which the filters are higher."""
         index = self._index.get(shift)
         if index is None:
             index = places(self._filters, shift, self._order.cpu()).to(self._order.device)
@@ -210,7 +210,8 @@ class SpectralPeaks:
         return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
 
     def of_windows(self, features: Tensor, frames: range) -> Tensor:
-        """The peaks of these frames: features (batch, bins, GRID) -> (batch, frames, PITCHES)."""
+        """Return the peaks of these frames, (batch, frames, PITCHES), of features (batch, bins,
+        GRID)."""
         read = features[..., frames.start : frames.stop].float().transpose(1, 2)
         peaks = self(F.pad(read, (0, 1), value=self._silence).flatten(0, 1))
         return peaks.view(len(features), len(frames), PITCHES)

@@ -65,7 +65,7 @@ class PitchConvolutions(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(config.convolutions))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, harmonics, rows, halo + GRID) -> (batch, channels, octaves * 12, GRID)."""
+        """Map (batch, harmonics, rows, halo + GRID) to (batch, channels, octaves * 12, GRID)."""
         x = F.relu(self.stem_norm(self.stem(x)))
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = x + F.relu(norm(layer(x)))
@@ -97,14 +97,14 @@ class OctavePatches(nn.Module):
         return self.octaves * self.columns
 
     def cut(self, x: Tensor) -> Tensor:
-        """(batch, channels, octaves * 12, GRID) -> (batch, positions, cells * channels)."""
+        """Map (batch, channels, octaves * 12, GRID) to (batch, positions, cells * channels)."""
         batch, channels = x.shape[:2]
         x = x.view(batch, channels, self.octaves, SEMITONES, self.columns, self.frames)
         return x.permute(0, 4, 2, 3, 5, 1).reshape(batch, self.positions, self.cells * channels)
 
     def join(self, x: Tensor) -> Tensor:
-        """(batch, positions, cells * channels) -> (batch, channels, octaves * 12, frames). Takes
-        any run of adjacent columns; frames is GRID for all of them."""
+        """Map (batch, positions, cells * channels) to (batch, channels, octaves * 12, frames).
+        Takes any run of adjacent columns; frames is GRID for all of them."""
         batch, positions = x.shape[:2]
         columns = positions // self.octaves
         x = x.view(batch, columns, self.octaves, SEMITONES, self.frames, -1)

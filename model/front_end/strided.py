@@ -55,6 +55,7 @@ class StridedFrontEnd(nn.Module):
 
 
 def interleaved_spectrum(window: Tensor) -> Tensor:
-    """(batch, n) -> (batch, n): alternating real and imaginary parts, without the Nyquist bin."""
+    """Map (batch, n) to (batch, n): alternating real and imaginary parts, without the Nyquist
+    bin."""
     spectrum = torch.fft.rfft(window.float())[:, : window.shape[1] // 2]
     return torch.view_as_real(spectrum).flatten(1)

@@ -245,7 +245,7 @@ def _limit_allocations() -> None:
 
 
 def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
-    """Raises ProtocolError."""
+    """Open a container, with FFmpeg limited to recordings. Raises ProtocolError."""
     _limit_allocations()
     options |= {
         "format_whitelist": ",".join(_CONTAINERS),

@@ -53,7 +53,8 @@ class InputCheck:
         return None
 
     def _is_noise(self, block: bytes) -> bool:
-        """Floats are not checked: compressed data as floats soon have a sample that is invalid."""
+        """Return True if a block is noise. Floats are not checked, because compressed data read
+        as floats soon contains an invalid sample."""
         if self._audio.encoding is not Encoding.PCM_S16LE:
             return False
         values = np.frombuffer(block, "<i2").reshape(-1, self._audio.channels)

@@ -35,7 +35,7 @@ Capture = Callable[[Callable[[], None]], Repeat]
 
 
 def capture_cuda_graph(work: Callable[[], None]) -> Repeat:
-    """A CUDA graph of ``work``, whose tensors stay where they are."""
+    """Record ``work`` as a CUDA graph. Its tensors must stay at their addresses."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -95,11 +95,11 @@ class GraphRunner:
         self.batch_windows = _MIN_WINDOWS
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Its state is the audio before the window."""
+        """Return the state of a stream, which is the audio before its window."""
         return WindowStream(self._fast.context)
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        """The windows themselves and what came before them, on the processor."""
+        """Return the windows and the audio before them, in the memory of the CPU."""
         return [
             stream.advance(torch.from_numpy(view), due.new_hops, shift)
             for view, shift in due.iter_windows()
@@ -127,7 +127,8 @@ class GraphRunner:
             self.batch_windows, size = size, 2 * size
 
     def _bucket(self, windows: int, positions: slice) -> _Bucket:
-        """The smallest bucket that holds them; the least recently used ones are forgotten."""
+        """Return the smallest bucket with enough windows. The least recently used buckets are
+        dropped."""
         size = max(_MIN_WINDOWS, 1 << (windows - 1).bit_length())
         key = (size, positions.start, positions.stop)
         bucket = self._buckets.pop(key, None)

@@ -9,9 +9,9 @@ from service.protocol.errors import ErrorCode, ProtocolError
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
 MAX_READ_AHEAD_BYTES = 1024 * 1024
-"""Maximum size of the messages that wait for a session. They are taken from the socket so that the
-server replies to a ping behind them."""
-OVERHEAD_BYTES = 256  # of each message that waits, also of an empty one
+"""Maximum size of the messages that wait for a session. The server reads them ahead, so that it
+replies to a ping behind them."""
+OVERHEAD_BYTES = 256  # added to the size of each message that waits
 Message = MutableMapping[str, Any]
 
 
@@ -36,7 +36,7 @@ class ReadAhead:
         self._task.cancel()
 
     async def next(self) -> Message:
-        """Return the next message. Raises what receiving raised, after the messages before."""
+        """Return the next message. After the last one, raises the error of ``receive``."""
         while not self._messages:
             if self._task.done():
                 self._task.result()
@@ -71,8 +71,8 @@ def _size(message: Message) -> int:
 
 
 def message_payload(message: Message) -> bytes | str:
-    """Return what a client sent. Raises ClientDisconnectedError if it left, and ProtocolError if
-    the message is too big."""
+    """Return the bytes or the text of a message. Raises ClientDisconnectedError if the client has
+    disconnected, and ProtocolError if the message is too big."""
     if message["type"] == "websocket.disconnect":
         raise ClientDisconnectedError
     payload: bytes | str | None = message.get("bytes")
@@ -82,6 +82,6 @@ def message_payload(message: Message) -> bytes | str:
     if size > MAX_MESSAGE_BYTES:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_BIG,
-            f"a message of {size} bytes; at most {MAX_MESSAGE_BYTES} are accepted",
+            f"message too big: {size} bytes, at most {MAX_MESSAGE_BYTES} are accepted",
         )
     return payload

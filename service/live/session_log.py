@@ -1,4 +1,4 @@
-"""Log lines at the start and the end of a session, and its metrics."""
+"""Log lines and metrics of a session."""
 
 import logging
 from time import monotonic
@@ -14,9 +14,12 @@ logger = logging.getLogger(__name__)
 
 
 class SessionLog:
-    """Records the life of a session; `closed` takes effect once, however the session ends. An event
-    is late by its own audio: a sample arrives when it is received, but never before the earlier
-    ones have played, so a stream sent faster than real time is not late because it waits."""
+    """Log and metrics of a session.
+
+    The lateness of an event counts from the time at which its audio is played: when it is received,
+    but not before the audio ahead of it has been played. The events of a stream that is sent faster
+    than real time are therefore not late because its audio waits.
+    """
 
     def __init__(self, metrics: Metrics, client: str) -> None:
         self._metrics = metrics
@@ -27,11 +30,12 @@ class SessionLog:
         self._done = False
         self._fields: dict[str, object] = {}
         self._audio_s = metrics.audio_s.labels("live")
-        self._arrived_s, self._end_s = 0.0, monotonic()  # of the audio, and when its end was played
-        self.messages = 0  # sent
+        self._arrived_s = 0.0  # end of the received audio, in seconds of the performance
+        self._end_s = monotonic()  # time at which that end is played
+        self.messages = 0  # number of messages sent
 
     def opening(self, name: str, begin_s: float, **fields: object) -> None:
-        """Set the session's name, the start of its audio, and its options."""
+        """Set the session's ID, the start of its audio, and its options."""
         session_id.set(name)
         self._arrived_s = begin_s
         self._fields = fields
@@ -43,7 +47,7 @@ class SessionLog:
         self._arrived_s += duration_s
 
     def record_output(self, output: SessionOutput) -> None:
-        """Record an output of the session. The first opens it, the last has its totals."""
+        """Record an output of the session. The first one marks it as open."""
         metrics = self._metrics
         self.messages += len(output.messages)
         metrics.notes.inc(output.note_ons)
@@ -53,7 +57,7 @@ class SessionLog:
             played_s = self._end_s - (self._arrived_s - due_s)
             metrics.event_lateness_s.observe(max(0.0, now_s - played_s))
         if output.initial_totals is not None:
-            # The totals of the sessions that it resumes, which have logged them already.
+            # The totals of earlier sessions of the performance, which have logged them.
             self._before = output.initial_totals
             metrics.opened.inc()
             fields = {"client": self._client, **self._fields}
@@ -62,7 +66,7 @@ class SessionLog:
             self._totals = output.final_state[2]
 
     def failed(self, error: ProtocolError) -> None:
-        """Record an error; before the session is open it is a rejection."""
+        """Record an error. Before the session is open, it is a rejection."""
         if self._before is None:
             self._done = True
             record_rejection(self._metrics.refused, error, self._client)
@@ -70,8 +74,8 @@ class SessionLog:
             logger.info("%s: %s", error.code, error.message)
 
     def closed(self, reason: str) -> None:
-        """The socket is closed: `stop`, `draining`, `vanished`, or an error code. Only the first
-        call counts, and only if a session was open."""
+        """Record the end of the session. Only the first call counts, and only if a session was
+        open. reason: `stop`, `draining`, `vanished` or an error code."""
         if self._done or self._before is None:
             return
         self._done = True

@@ -1,23 +1,21 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
-This side moves bytes: audio to the session's worker, its messages to the client. One task reads,
-one writes, and one ends what is idle, too long, or left when the service drains. However a session
-ends, the audio before is transcribed first, unless its worker exits.
+It forwards audio to the session's worker, and the worker's messages to the client. One task reads,
+one writes, and one ends a session that is idle or too long, or when the service drains. The audio
+before the end of a session is always transcribed, unless its worker exits.
 """
 
 import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Awaitable
-from enum import Enum, auto
-from operator import itemgetter
 
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, reject_websocket
+from service.live.deadlines import Deadlines
 from service.live.receiving import (
     MAX_MESSAGE_BYTES,
     ClientDisconnectedError,
@@ -44,22 +42,15 @@ from service.workers.messages import OpenSession
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
-MAX_PACE, BURST_S = 10.0, 10.0  # seconds of audio per second, after the first 10 s
-# Minimum pace, so that a ping waits for at most 20 s behind the 4 MB that may be in flight.
+MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after the first 10 s
 MIN_READ_BYTES_PER_S = 256_000
+"""Rate at which the service always reads, so that a ping waits for at most 20 s behind the 4 MB
+that may be in flight."""
 SEND_TIMEOUT_S = 10.0  # maximum time for sending a message that the client does not read
-MAX_KEEPALIVE_S = 600.0  # maximum time without audio
-CLOSE_TIMEOUT_S = 1.0  # for a client to accept the close frame
-GHOST_IDLE_S = 1.0  # without a message: the connection may be dead (see may_resume_ghost)
-GHOST_START_S = 5.0  # for the `start` of such a socket
-MAX_GHOST_SOCKETS = 8  # at one time
-
-
-class State(Enum):
-    """State of the reader, on which the idle timeout depends."""
-
-    READING = auto()  # the client must send
-    PAUSED = auto()  # the service does not read: the client cannot be idle
+CLOSE_TIMEOUT_S = 1.0  # maximum time in which a client accepts the close frame
+GHOST_IDLE_S = 1.0  # time without a message after which a connection may be dead
+GHOST_START_S = 5.0  # maximum time for the `start` of a socket without a slot
+MAX_GHOST_SOCKETS = 8  # maximum number of sockets without a slot
 
 
 @router.websocket("/ws/transcribe")
@@ -87,7 +78,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
 
 
 def may_resume_ghost(state: ServiceState, rejection: ProtocolError) -> bool:
-    """True if a rejected client may be one whose earlier connection is dead and holds its slot."""
+    """True if the rejected client may be resuming a session whose dead connection has a slot."""
     full = rejection.code in (ErrorCode.TOO_MANY_SESSIONS, ErrorCode.CLIENT_LIMIT)
     ghosts = any(old.idle_s > GHOST_IDLE_S for old in state.connections.values())
     return full and ghosts and state.ghost_sockets < MAX_GHOST_SOCKETS
@@ -104,21 +95,20 @@ class Connection:
         reservation: Reservation | None,
         log: SessionLog,
     ) -> None:
-        """reservation: None if the service is full; slots: receives the one of a later time."""
+        """reservation: slot of the session, or None if the service is full; slots: releases the
+        slot that a session without one gets later."""
         self._websocket = websocket
         self._slots, self._reservation = slots, reservation
         self._log = log
         self._service = state
         self._settings = state.settings
-        self._loop = asyncio.get_running_loop()
-        self._deadline_s = self._loop.time() + state.settings.max_session_s
-        self._message_s = self._audio_s = self._loop.time()  # times of the latest of each
-        self._state = State.READING
+        settings = state.settings
+        self._deadlines = Deadlines(settings.max_session_s, settings.idle_timeout_s)
         self._session: SessionProxy | None = None
 
     @property
     def idle_s(self) -> float:
-        return 0.0 if self._state is State.PAUSED else self._loop.time() - self._message_s
+        return self._deadlines.idle_s
 
     def hand_over(self) -> None:
         if self._reservation is not None:
@@ -128,12 +118,12 @@ class Connection:
             self._session.fail(ProtocolError(ErrorCode.REPLACED, message))
 
     async def run(self) -> None:
-        """Serve the client; the session has always ended when this returns."""
+        """Serve the client until its session has ended."""
         try:
             start = await self._receive_start()
             close_code, reason = await self._run_session(start)
         except ProtocolError as error:
-            # Before `ready` the client has no notes to lose; a slow reader would not read them.
+            # A client that does not read gets no message either.
             self._log.failed(error)
             close_code, reason = error.code.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
@@ -143,16 +133,16 @@ class Connection:
             return
         except Exception:
             logger.exception("the session failed")
-            fault = internal_error()
-            close_code, reason = fault.code.close_code, fault.code
-            await self._send_error(fault)
+            problem = internal_error()
+            close_code, reason = problem.code.close_code, problem.code
+            await self._send_error(problem)
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._websocket.close(close_code, reason)
 
     async def _send_error(self, error: ProtocolError) -> None:
-        """Send the last message to a client whose session did not end regularly."""
+        """Send the last message of a session that did not end with `done`."""
         message = Error.of(error)
         message.seq = self._log.messages
         with contextlib.suppress(ClientDisconnectedError, ProtocolError, TimeoutError):
@@ -251,7 +241,7 @@ class Connection:
             session.close()
 
     async def _read(self, session: SessionProxy, audio: AudioFormat) -> None:
-        """Forward the client's messages, up to its last."""
+        """Forward the client's messages until the last."""
         try:
             async with ReadAhead(self._websocket.receive) as messages:
                 await self._read_to_end(session, audio, messages)
@@ -263,36 +253,36 @@ class Connection:
     async def _read_to_end(
         self, session: SessionProxy, audio: AudioFormat, messages: ReadAhead
     ) -> None:
-        began_s = self._loop.time()
+        deadlines = self._deadlines
+        began_s = asyncio.get_running_loop().time()
         received_s, byte_rate = 0.0, audio.byte_rate
         pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
         first = True
         while True:
             message = message_payload(await messages.next())
-            self._message_s = now_s = self._loop.time()
+            now_s = deadlines.on_message(is_audio=isinstance(message, bytes))
             if isinstance(message, bytes):
                 if first and (name := file_format(message)):
                     advice = f"this is {name}, not PCM: decode it first, or upload it as a file"
                     raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
                 first = False
-                self._audio_s = now_s
                 duration_s = len(message) / byte_rate
                 received_s += duration_s
                 if received_s > self._settings.max_session_s:
-                    raise self._too_long("of audio")
+                    raise deadlines.too_long("of audio")
                 self._log.record_audio(duration_s)
                 if session.is_full:
-                    await self._pause_reading(session.wait_until_writable())
+                    await deadlines.pause(session.wait_until_writable())
                 session.send(message)
-                # A client that is too fast gets no message: its socket fills up, and it waits.
+                # Too fast is not an error: backpressure through the socket slows the client.
                 ahead_s = received_s - BURST_S - pace * (now_s - began_s)
                 if ahead_s > 0:
-                    await self._pause_reading(asyncio.sleep(ahead_s / pace))
+                    await deadlines.pause(asyncio.sleep(ahead_s / pace))
                 continue
             parsed = parse_message(message)
             match parsed:
                 case Flush():
-                    await self._pause_reading(session.wait_until_writable())
+                    await deadlines.pause(session.wait_until_writable())
                     session.flush(parsed.id)
                 case Keepalive():
                     pass
@@ -304,50 +294,26 @@ class Connection:
                         ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
                     )
 
-    async def _pause_reading(self, waiting: Awaitable[None]) -> None:
-        """Wait for capacity, or the pace. The client is not read during that time, so not idle."""
-        started_s, self._state = self._loop.time(), State.PAUSED
-        await waiting
-        self._message_s, self._state = self._loop.time(), State.READING
-        self._audio_s += self._message_s - started_s
-
     async def _watch(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:
         """End a session that is idle or too long, or when the service drains."""
         draining = self._service.draining
         while not reader.done():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._next_deadline()[0]):
+                async with asyncio.timeout_at(self._deadlines.next()[0]):
                     await draining.wait()
-            end_s, fault = self._next_deadline()
+            end_s, timeout = self._deadlines.next()
             if draining.is_set():
                 session.end("draining")
-            elif self._loop.time() >= end_s:
-                session.end("error", fault)
+            elif asyncio.get_running_loop().time() >= end_s:
+                session.end("error", timeout)
             else:
                 continue
             reader.cancel()
             return
 
-    def _next_deadline(self) -> tuple[float, ProtocolError]:
-        """Return when the session ends unless a message arrives, and why."""
-        message_s, audio_s = self._message_s, self._audio_s
-        if self._state is State.PAUSED:
-            message_s = audio_s = self._loop.time()
-        idle, idle_s = ErrorCode.IDLE_TIMEOUT, self._settings.idle_timeout_s
-        return min(
-            (self._deadline_s, self._too_long("")),
-            (message_s + idle_s, ProtocolError(idle, f"no message for {idle_s:g} s")),
-            (audio_s + MAX_KEEPALIVE_S, ProtocolError(idle, f"no audio for {MAX_KEEPALIVE_S:g} s")),
-            key=itemgetter(0),
-        )
-
-    def _too_long(self, what: str) -> ProtocolError:
-        max_s = self._settings.max_session_s
-        message = f"session limit reached: {max_s:g} s {what}".strip() + "; open a new session"
-        return ProtocolError(ErrorCode.SESSION_TOO_LONG, message)
-
     async def _send(self, text: str) -> None:
-        """Raises ProtocolError if the client does not read, ClientDisconnectedError if it left."""
+        """Send a message. Raises ProtocolError if the client does not read, and
+        ClientDisconnectedError if it has disconnected."""
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._websocket.send_text(text)

@@ -76,7 +76,7 @@ class Tempo:
 
     @classmethod
     def of_bpm(cls, bpm: float) -> Tempo:
-        """Beats from 0 s on. Raises ValueError."""
+        """Return beats from 0 s on. Raises ValueError for a tempo out of range."""
         if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
             raise ValueError(f"a tempo is {SLOWEST_BPM:g} to {FASTEST_BPM:g} BPM, not {bpm!r}")
         return cls((0.0, 60 / bpm))
@@ -150,7 +150,7 @@ class TempoMap:
 
 
 class WrittenNote(FileNote, Protocol):
-    """``bends``: cents above the pitch from the onset on, one a frame."""
+    """Note of a file. ``bends`` has the cents above the pitch from the onset on, one per frame."""
 
     @property
     def bends(self) -> Sequence[float] | None: ...
@@ -163,15 +163,15 @@ def midi_file(
     tempo: Tempo = DEFAULT_TEMPO,
 ) -> bytes:
     """Return a file of type 1: a tempo track, then one track per instrument, with its name, its
-    program, its own channel (shared from the 16th instrument on), and the pedal if it has one;
-    one track without a name for notes without an instrument. Notes that bend have channels of their
-    own (MPE). Every note lasts a tick, as readers drop those that do not.
+    program, a channel (shared from the 16th instrument on), and the pedal if it has one. Notes
+    without an instrument have a track without a name. If notes have bends, each note has a separate
+    channel (MPE). Every note lasts at least a tick, because readers drop shorter notes.
 
     Args:
-        pedal: moves of the sustain pedal in order: seconds, and whether it is down. One that is
-            down to the end is released with the last note.
-        programs: of General MIDI, from 0; their order is that of the tracks.
-        tempo: beats, bars and key of the file; the notes' times are the same with any.
+        pedal: changes of the sustain pedal in order: seconds, and True if it goes down. A pedal
+            that stays down is released with the last note.
+        programs: General MIDI programs, from 0, by instrument, in the order of the tracks.
+        tempo: beats, bars and key of the file. They do not affect the times of the notes.
     """
     ends_s = [note.offset_s for note in notes if note.offset_s is not None]
     if pedal and pedal[-1][1]:  # the performance broke off
@@ -216,7 +216,8 @@ def midi_file(
 
 
 def _pedal(moves: Iterable[tuple[float, bool]], least_s: float) -> list[ControlChange]:
-    """Each move at least a tick after the one before: within a tick, readers may turn them."""
+    """Return the pedal messages, at least one tick apart, because readers may reorder messages
+    within a tick."""
     changes: list[ControlChange] = []
     time_s = -least_s
     for move_s, down in moves:
@@ -229,7 +230,7 @@ def _bent_tracks(
     parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
     tick_of: Callable[[float], int],
 ) -> list[mido.MidiTrack]:
-    """A track for each part, which has the bends of its notes in the same order."""
+    """Return a track for each part, with the bends of its notes."""
     tracks: list[list[TimedMessage]] = []
     for part, _ in parts:
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
@@ -268,7 +269,7 @@ def _bent_tracks(
 
 
 def _track_of(moments: Iterable[TimedMessage]) -> mido.MidiTrack:
-    """A track of messages at these ticks; those of the same place in a tick stay in their order."""
+    """Return a track of timed messages. Messages with the same tick and order stay in sequence."""
     track, now = mido.MidiTrack(), 0
     for tick, _, message in sorted(moments, key=lambda moment: moment[:2]):
         track.append(message.copy(time=tick - now))
@@ -277,7 +278,7 @@ def _track_of(moments: Iterable[TimedMessage]) -> mido.MidiTrack:
 
 
 def mpe_setup() -> list[mido.Message]:
-    """The zone of MPE, and the range of its channels' bends."""
+    """Return the messages that set up the MPE zone and the bend range of its channels."""
     parameters = [(MASTER, 6, 15), *((channel, 0, RANGE_SEMITONES) for channel in MEMBERS)]
     return [
         _control(channel, control, level)

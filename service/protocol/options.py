@@ -125,7 +125,7 @@ class StreamOptions:
             less computing and add delay. None means DEFAULT_BLOCK_FRAMES of the mode.
         instruments: instruments to consider, of ``model.config.INSTRUMENTS``. Empty means all that
             the model distinguishes.
-        tuning_hz: frequency of A4. None means that it is estimated and followed.
+        tuning_hz: frequency of A4. None: estimate and follow it.
         bends: True to report the pitch of sounding notes for each frame.
 
     Raises:

@@ -53,7 +53,7 @@ class Problem:
 
 
 def draw_numbers(sign: int, rng: Rng, length: int, count: int) -> Symbols:
-    """Pairs of binary numbers with a sign between: (count, 2 * ((length - 1) // 2) + 1)."""
+    """Draw pairs of binary numbers with a sign between: (count, 2 * ((length - 1) // 2) + 1)."""
     digits = (length - 1) // 2
     numbers = rng.integers(0, 2, (count, 2 * digits), dtype=np.uint8) + np.uint8(DIGIT)
     middle = np.full((count, 1), sign, dtype=np.uint8)
@@ -61,12 +61,12 @@ def draw_numbers(sign: int, rng: Rng, length: int, count: int) -> Symbols:
 
 
 def draw_keys(rng: Rng, length: int, count: int) -> Symbols:
-    """Numbers to sort, 1 ... MAX_KEY: (count, length)."""
+    """Draw numbers to sort, 1 ... MAX_KEY: (count, length)."""
     return rng.integers(1, MAX_KEY + 1, (count, length), dtype=np.uint8)
 
 
 def add(inputs: Symbols) -> Symbols:
-    """Sums without leading zeros; the sum zero keeps one digit."""
+    """Return sums without leading zeros; the sum zero has one digit."""
     count, symbols = inputs.shape
     digits = symbols // 2
     first, second = operands(inputs)
@@ -84,7 +84,7 @@ def add(inputs: Symbols) -> Symbols:
 
 
 def multiply(inputs: Symbols) -> Symbols:
-    """Products, with leading zeros as long as the input."""
+    """Return products, padded with leading zeros to the length of the input."""
     first, second = (np.packbits(bits, axis=1, bitorder="little") for bits in operands(inputs))
     count, symbols = inputs.shape
     width = -(-symbols // 8)
@@ -100,7 +100,7 @@ def multiply(inputs: Symbols) -> Symbols:
 
 
 def operands(inputs: Symbols) -> tuple[Symbols, Symbols]:
-    """The digits 0 and 1 of both numbers, (count, digits) each, least significant first."""
+    """Return the digits 0 and 1 of both numbers, (count, digits) each, least significant first."""
     digits = inputs.shape[1] // 2
     return inputs[:, :digits] - np.uint8(DIGIT), inputs[:, digits + 1 :] - np.uint8(DIGIT)
 
@@ -168,7 +168,7 @@ def distinct_examples(problem: Problem, rng: Rng, length: int, count: int) -> Ex
 def make_bins(
     problem: Problem, rng: Rng, bins: tuple[int, ...] = BINS, per_length: int = EXAMPLES_PER_LENGTH
 ) -> dict[int, Examples]:
-    """Examples of every nominal length up to the last bin, by bin."""
+    """Return examples of every nominal length up to the last bin, by bin."""
     parts: dict[int, list[Examples]] = {size: [] for size in bins}
     for length in range(1, bins[-1] + 1):
         examples = distinct_examples(problem, rng, length, per_length)

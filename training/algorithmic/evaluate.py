@@ -45,7 +45,7 @@ def draw_examples(problem: Problem, rng: Rng, length: int, count: int) -> Exampl
 
 @torch.inference_mode()
 def score_examples(network: nn.Module, examples: Examples) -> Score:
-    """Runs a network over examples; leaves it in evaluation mode."""
+    """Run a network on examples. Leaves it in evaluation mode."""
     network.eval()
     device = next(network.parameters()).device
     count, length = examples.inputs.shape

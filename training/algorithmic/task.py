@@ -54,7 +54,7 @@ class AlgorithmicConfig:
             raise ValueError(f"bins must rise: {self.bins}")
 
     def joined(self, step: int) -> tuple[int, ...]:
-        """The bins that train at an optimiser step, counted from 0."""
+        """Return the bins that train at an optimiser step, counted from 0."""
         if step >= self.curriculum_steps:
             return self.bins
         return self.bins[: 1 + step * len(self.bins) // self.curriculum_steps]
@@ -71,7 +71,8 @@ class AlgorithmicTask:
         self.network: nn.Module = SymbolNetwork(self.symbols)
 
     def batches(self, seed: int, step: int = 0) -> Generator[dict[int, Examples], None, None]:
-        """An endless stream, a function of the seed, that begins at an optimiser step."""
+        """Return batches without end, from an optimiser step on. They depend only on the seed and
+        the step."""
         config = self.config
         rng = np.random.default_rng(config.seed)
         data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
@@ -83,7 +84,8 @@ class AlgorithmicTask:
         return ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 
     def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """The bins' mean cost; its parts are the longest present bin's cost and accuracy."""
+        """Return the mean cost of the bins, and the cost and accuracy of the longest present
+        bin."""
         costs = []
         device = next(self.network.parameters()).device
         for examples in batch.values():

@@ -47,9 +47,10 @@ from training.shipping.tune import SEED
 
 PROG = "python -m training.fine_tune"
 CONFIG, REPORT = "fine_tune.json", "report.json"
-TEACHER_SHARE = 0.5  # of the initial weights' predictions in the targets of rendered audio
-CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # of each family
-FAMILY_S = 12.0  # length of each
+TEACHER_SHARE = 0.5
+"""Share of the initial weights' predictions in the targets of rendered audio."""
+CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # number of passages of each family
+FAMILY_S = 12.0  # length of a passage
 SAVED = ("folder", "model", "rendered", "labels", "steps", "kept_share", "learning_rate", "seed")
 
 

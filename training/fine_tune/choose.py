@@ -1,4 +1,4 @@
-"""What is chosen after training: the interpolation of the weights, and the note tracker's settings.
+"""Choices after training: the interpolation of the weights, and the settings of the note tracker.
 
 Between the initial and the tuned weights a straight line often holds weights that keep the
 accuracy of the first on everything else and most of the gain of the second (WiSE-FT, Wortsman et

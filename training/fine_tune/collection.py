@@ -54,16 +54,16 @@ Kind = Literal["auto", "performance", "score"]
 
 
 class UnfitError(ValueError):
-    """Recording that is left out, and why."""
+    """A recording does not pass a check. The message states the reason."""
 
 
 @dataclass(frozen=True)
 class Own:
     """A recording that passed the checks."""
 
-    recording: RealRecording  # for passages that choose or test: with the labels as they are
+    recording: RealRecording  # with unchanged labels, for choosing and testing
     taught: RealRecording
-    """For training: at A4 = 440 Hz, and inexact onsets moved to the detected ones."""
+    """For training: tuned to A4 = 440 Hz, and with inexact onsets moved to the detected ones."""
     kind: Kind  # "performance" or "score"
     support: float  # share of the labelled notes whose onset is detected
     shift_s: float  # added to the labels
@@ -126,7 +126,8 @@ def _at_model_rate(samples: F32, rate: int) -> NDArray[np.int16]:
 
 
 def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
-    """Raises UnfitError, and ProtocolError for audio that cannot be decoded."""
+    """Check a recording and prepare its labels. Raises UnfitError if a check fails, and
+    ProtocolError if the audio cannot be decoded."""
     samples, rate = _decoded(recording.audio)
     notes, length_s = recording.notes, len(samples) / rate
     peak = float(np.abs(samples).max())
@@ -272,9 +273,9 @@ FEW = 10  # number of recordings below which no complete ones are set apart to c
 
 
 def split(recordings: Sequence[Own], seed: int) -> Split:
-    """Split by recording: a fifth to choose, a fifth to test. Of fewer than FEW recordings, the
-    last quarter of those that are not tested chooses, since one or two recordings are no measure.
-    Fewer than three are split by time. Raises ValueError if there are none."""
+    """Split by recording: a fifth to choose, a fifth to test. If there are fewer than FEW, the last
+    quarter of each training recording is used to choose instead, because one or two recordings are
+    not representative. Fewer than three are split by time. Raises ValueError if there are none."""
     if not recordings:
         raise ValueError("no recording with usable labels")
     if len(recordings) < 3:

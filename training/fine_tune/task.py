@@ -34,7 +34,7 @@ from training.music_task import HIGHEST, LOWEST, MusicConfig, MusicTask, to_tens
 
 EXCERPT_S = 4.0  # length of the excerpts that windows are cut from
 WINDOWS_PER_EXCERPT = 2
-FARTHEST_SEMITONES = 9.0  # of a variant from its recording
+FARTHEST_SEMITONES = 9.0  # maximum transposition of a variant
 MIXED = 0.4  # share of the variants that are mixed with a second one
 OWN = "own recordings"
 
@@ -92,14 +92,14 @@ class FineTuneTask(MusicTask):
         return recorded_excerpt(self._own, EXCERPT_S, Degradation(), rng, Surroundings())
 
     def _variant(self, rng: Rng) -> Rendered:
-        """A variant of one or two recordings, without labels."""
+        """Return a variant of one or two recordings, without labels."""
         sound = self._moved(rng)
         if rng.random() < MIXED:
             sound = sound + np.float32(rng.uniform(0.3, 1.2)) * self._moved(rng)
         return Rendered(augment(sound, rng), joined([]))
 
     def _moved(self, rng: Rng) -> F32:
-        """A random excerpt at another speed and pitch, [samples], of level 1."""
+        """Return a random excerpt at another speed and pitch, [samples], of level 1."""
         lengths = np.array([len(audio) for audio in self._audio], float)
         audio = self._audio[int(rng.choice(len(lengths), p=lengths / lengths.sum()))]
         speed = 2 ** (rng.uniform(-FARTHEST_SEMITONES, FARTHEST_SEMITONES) / 12)

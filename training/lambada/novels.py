@@ -35,7 +35,7 @@ _CONTRACTION = re.compile(r"(?i)(.+?)(n't|'(?:s|m|d|ll|re|ve))")
 
 
 def paragraphs(text: str) -> Iterator[list[str]]:
-    """The tokens of each paragraph; those that end in no punctuation (headings) are left out."""
+    """Yield the tokens of each paragraph that ends in punctuation, which headings do not."""
     for paragraph in _PARAGRAPH.split(text.translate(_STRAIGHT)):
         tokens = tokenise(paragraph)
         closed = [token for token in tokens[-3:] if token not in CLOSING]
@@ -44,7 +44,7 @@ def paragraphs(text: str) -> Iterator[list[str]]:
 
 
 def tokenise(text: str) -> list[str]:
-    """Tokens in their own case, quotation marks straight on input and directed on output."""
+    """Return tokens in their own case. Straight quotation marks become directed ones."""
     tokens: list[str] = []
     for match in _TOKEN.finditer(text):
         token, at = match[0], match.start()
@@ -97,7 +97,8 @@ class Novels:
     books: I64  # where novels begin in `text`
 
     def shared_words(self) -> tuple[list[str], list[str]]:
-        """The words that other novels will share, most frequent first, and the common names.
+        """Return the words that other novels probably share, most frequent first, and the common
+        names.
 
         Names that fewer than half of the novels have are not shared: with numbered symbols in
         their place, a network learns what names do and not who Alice is. Those of several novels
@@ -112,12 +113,12 @@ class Novels:
 
 
 def is_collection(path: Path) -> bool:
-    """Whether a path holds novels (a folder or an archive) and not passages, one a line."""
+    """Return True if a path has novels (a folder or an archive), and not passages, one per line."""
     return path.is_dir() or path.name.endswith(ARCHIVES)
 
 
 def read_novels(path: Path) -> Novels:
-    """Raises TextError if there are none or the archive is damaged."""
+    """Read novels. Raises TextError if there are none or the archive is corrupt."""
     index: dict[str, int] = {}
     text: list[int] = []
     starts: list[int] = []
@@ -152,7 +153,7 @@ def read_novels(path: Path) -> Novels:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """The .txt files of a folder, in the order of their names, or of an archive."""
+    """Yield the .txt files of a folder, sorted by name, or of an archive."""
     if path.is_dir():
         for file in sorted(path.rglob("*.txt")):
             yield file.read_text(encoding="utf-8", errors="replace")

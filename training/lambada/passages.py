@@ -43,7 +43,7 @@ class Passages:
         return len(self.begin)
 
     def __getitem__(self, index: int) -> list[str]:
-        """The words of a passage, the last one being the answer."""
+        """Return the words of a passage. The last word is the answer."""
         part = self.text[self.begin[index] : self.answer[index] + 1]
         return [self.words[word] for word in part]
 
@@ -53,8 +53,8 @@ class Passages:
 
 
 def read_training_passages(path: Path, longest: int) -> Passages:
-    """A file in the form of LAMBADA's as training passages. Passages without their answer or longer
-    than `longest` words are left out (released code). Raises OSError or TextError."""
+    """Read training passages from a file in LAMBADA's format. Passages without their answer, or
+    longer than `longest` words, are skipped (released code). Raises OSError or TextError."""
     index: dict[str, int] = {}
     text, begin, answer = array("i"), array("q"), array("q")
     dropped = 0
@@ -78,8 +78,8 @@ def read_training_passages(path: Path, longest: int) -> Passages:
 
 
 def read_passages(path: Path) -> Iterator[list[str]]:
-    """The words of each passage of a file of LAMBADA's, one a line. Raises OSError, and TextError
-    for anything else in the file."""
+    """Return the words of each passage of a file in LAMBADA's format, which has one passage per
+    line. Raises OSError, and TextError if the file has another format."""
     empty = True
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
@@ -122,7 +122,7 @@ def cut_passages(
 
 
 def like_lambada(novels: Novels, previous: I64, common: int) -> Bools:
-    """(tokens,) whether each would make an answer like LAMBADA's.
+    """Return for each token, (tokens,), whether it could be an answer in LAMBADA.
 
     The rule follows the development passages. Of their answers, where they stand in the passage,
     more than half are names and most others nouns; nine of ten last occurred 16 words before or
@@ -146,7 +146,7 @@ def like_lambada(novels: Novels, previous: I64, common: int) -> Bools:
 
 
 def _previous(text: NDArray[np.int32]) -> I64:
-    """(tokens,) where each token occurred last before, or -1."""
+    """Return for each token, (tokens,), the position of its previous occurrence, or -1."""
     order = np.argsort(text, kind="stable")
     again = text[order][1:] == text[order][:-1]
     previous = np.full(len(text), -1, dtype=np.int64)
@@ -158,7 +158,7 @@ NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
 
 
 def synthetic_passages(rng: Rng, count: int) -> str:
-    """Lines for a first try without any data: of three people, the one that is called answers."""
+    """Return lines for a first try without data: of three people, the one who is called answers."""
     lines = []
     for _ in range(count):
         people = rng.permutation(NAMES)[:3]

@@ -1,8 +1,9 @@
-"""Passages as a network's inputs and targets, and its answers: a vote over several placings.
+"""Passages as a network's inputs and targets, and its answers: a vote over several placements.
 
-The last word gives way to the mask, and the other places where it stands are marked. The unknown
-words of a passage have symbols of their own: numbers within their kind (names or not, once in the
-passage or more often), of which the most frequent words come first and of equals the later.
+The mask replaces the last word, and the targets mark its other occurrences. The unknown words of a
+passage are numbered within their kind (names or other words, once in the passage or more often) and
+have the symbols of these numbers. The most frequent word comes first; of equally frequent words,
+the later.
 """
 
 from collections import Counter
@@ -26,13 +27,13 @@ BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length
 class Encoded(NamedTuple):
     """A passage without padding, both (words,); or a batch with padding, both (batch, length)."""
 
-    inputs: I64  # symbols, the last of a passage being the mask
+    inputs: I64  # symbols; the last of a passage is the mask
     targets: I64
-    """ANSWER where the answer stands, OTHER elsewhere, PADDING after and before the passage."""
+    """ANSWER where the answer occurs, OTHER elsewhere, PADDING before and after the passage."""
 
 
 def encode(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
-    """The place of the answer itself is never right."""
+    """Encode a passage. The position of the mask is never a target."""
     context, answer = words[:-1], words[-1]
     symbols = vocabulary.symbols
     numbers = number_unknown(vocabulary, context)
@@ -42,7 +43,8 @@ def encode(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
 
 
 def number_unknown(vocabulary: Vocabulary, context: Sequence[str]) -> dict[str, int]:
-    """Symbols of a passage's unknown words; those beyond the numbers have none."""
+    """Return the symbols of a passage's unknown words. Words beyond NUMBERED of a kind have
+    none."""
     unknown = Counter(
         word for word in reversed(context) if word not in vocabulary.symbols and word[0].isalpha()
     )
@@ -57,16 +59,16 @@ def number_unknown(vocabulary: Vocabulary, context: Sequence[str]) -> dict[str, 
 
 
 def place(encoded: Encoded, length: int, offset: int) -> I64:
-    """[2, length]: inputs and targets, padded in front of `offset` and behind."""
+    """Return inputs and targets, [2, length], padded so that the passage starts at `offset`."""
     out = np.full((2, length), PADDING, dtype=np.int64)
     out[:, offset : offset + len(encoded.inputs)] = encoded
     return out
 
 
 def vote(scores: Sequence[F32], offsets: Sequence[int], words: Sequence[str]) -> bool:
-    """Whether the word whose places have the largest probability together, over all placings, is
-    the last. scores: of each placing, the logits of all its positions. Padding and the mask's place
-    are not candidates."""
+    """Return True if the last word has the largest probability, summed over all its occurrences in
+    all placements. scores: logits of all positions, for each placement. Padding and the mask are
+    not candidates."""
     context = words[:-1]
     sums: Counter[str] = Counter()
     for score, offset in zip(scores, offsets, strict=True):
@@ -78,15 +80,16 @@ def vote(scores: Sequence[F32], offsets: Sequence[int], words: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class Reader:
-    """A network and all that is needed to ask it."""
+    """A network, its vocabulary, and the way in which passages are presented to it."""
 
     network: nn.Module
     vocabulary: Vocabulary
-    length: int  # positions that passages are padded to; longer ones to the next power of two
-    votes: int  # random placings of each passage; 0 puts it once, at the end
+    length: int  # length to which passages are padded; longer ones to the next power of two
+    votes: int  # number of random placements of each passage; 0: one placement, at the end
 
     def right(self, passages: Sequence[Sequence[str]]) -> Bools:
-        """(passages,) whether each one's last word is found. Leaves the network evaluating."""
+        """Return for each passage, (passages,), whether the vote selects its last word. Leaves the
+        network in evaluation mode."""
         by_length: dict[int, list[int]] = {}  # positions of the network, a power of two
         for row, words in enumerate(passages):
             length = max(self.length, 1 << (len(words) - 1).bit_length())
@@ -107,7 +110,7 @@ class Reader:
         inputs, offsets = [], []
         for number, words in zip(numbers, passages, strict=True):
             encoded, room = encode(self.vocabulary, words), length - len(words)
-            # Of the passage alone, whatever else is in the file before it.
+            # The placements depend on the number of the passage only.
             rng = np.random.default_rng((0, number))
             places = rng.integers(0, room + 1, self.votes).tolist() if self.votes else [room]
             inputs += [place(encoded, length, offset)[0] for offset in places]

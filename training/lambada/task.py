@@ -53,7 +53,8 @@ class WordNetwork(SymbolNetwork):
             self.embedding = FrozenEmbedding(table)  # type: ignore[assignment]
 
     def embed(self, symbols: Tensor) -> Tensor:
-        """(batch, length) -> (batch, length, m), some words zero and the others scaled up."""
+        """Map (batch, length) to (batch, length, m), with some words zero and the others scaled
+        up."""
         x = super().embed(symbols)
         return x * nn.functional.dropout(
             torch.ones_like(x[:, :, :1]), self.word_dropout, training=self.training
@@ -73,7 +74,7 @@ class FrozenEmbedding(nn.Module):
         return FrozenEmbedding(self._table[0])
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """(batch, length) -> (batch, length, word_features) on the device of the symbols."""
+        """Map (batch, length) to (batch, length, word_features), on the device of the symbols."""
         return self._table[0][symbols.cpu()].to(symbols.device)
 
 
@@ -149,7 +150,8 @@ class LambadaTask:
         self.network: nn.Module = network
 
     def batches(self, seed: int, step: int = 0) -> Generator[Encoded, None, None]:
-        """An endless stream, a function of the seed, that begins at an optimiser step."""
+        """Yield batches without end, from an optimiser step on. They depend only on the seed and
+        the step."""
         config = self.config
         if self._passages is None:
             self._passages = self._read_passages()[0]
@@ -170,7 +172,7 @@ class LambadaTask:
         return (batch(at) for at in count(step))
 
     def loss(self, batch: Encoded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """The objective; its part is the share of passages whose best position is right."""
+        """Return the objective, and the share of passages whose best position is right."""
         device = next(self.network.parameters()).device
         targets = torch.from_numpy(batch.targets).to(device)
         logits = self.network(torch.from_numpy(batch.inputs).to(device))
@@ -195,7 +197,7 @@ class LambadaTask:
         return card | ({"vectors": VECTORS} if self.config.vectors else {})
 
     def _read_passages(self) -> tuple[Passages, Novels | None]:
-        """The passages, and the novels that they are cut from."""
+        """Return the passages, and the novels from which they were cut."""
         config = self.config
         if not is_collection(config.train):
             return read_training_passages(config.train, config.length), None
@@ -203,8 +205,8 @@ class LambadaTask:
         return cut_passages(novels, config.length), novels
 
     def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
-        """Makes and keeps the vocabulary and, if there are vectors, their table. The last result is
-        what the learnt embedding of the words begins with, if that is chosen."""
+        """Build and store the vocabulary and, if there are vectors, their table. The last result
+        has the initial values of the learned embedding, if it is used."""
         config = self.config
         words: Sequence[str]
         names: Sequence[str] = ()

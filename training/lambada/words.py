@@ -39,7 +39,7 @@ class Vocabulary:
         return FIRST + len(self.words)
 
     def save(self, path: Path) -> None:
-        """Writes JSON that :meth:`load` reads."""
+        """Write JSON that :meth:`load` reads."""
         lists = {"words": self.words, "names": sorted(self.names)}
         write_atomically(path, json.dumps(lists).encode())
 
@@ -57,8 +57,8 @@ WINDOW = 5  # words predicted on either side
 
 
 def embedding_table(vectors: F32) -> F32:
-    """(FIRST + words, dimensions): the words' vectors behind those of the special symbols, which
-    are random and as large, but for padding, which is zero."""
+    """Return a table, (FIRST + words, dimensions): the vectors of the special symbols, then those
+    of the words. Special symbols have random vectors of the same magnitude; padding is zero."""
     shape = (FIRST, vectors.shape[1])
     special = np.random.default_rng(SEED).normal(vectors.mean(0), vectors.std(0), shape)
     special[0] = 0
@@ -66,8 +66,8 @@ def embedding_table(vectors: F32) -> F32:
 
 
 def read_vectors(path: Path, most: int = 0) -> tuple[tuple[str, ...], F32]:
-    """The first `most` words of a file and their vectors, (words, dimensions); 0 for all. A
-    repeated word counts once.
+    """Read the first `most` words of a file (0 means all) and their vectors, (words, dimensions).
+    A repeated word counts once.
 
     A line is a word and its numbers, separated by spaces. fastText's .vec begins with a line of the
     numbers of words and dimensions; GloVe's files do not. Raises OSError, and TextError for
@@ -103,8 +103,8 @@ class _Sentences:
 
 
 def corpus_vectors(novels: Novels, words: Sequence[str], dimensions: int, deviation: float) -> F32:
-    """(words, dimensions) skip-gram vectors (Mikolov et al. 2013), the same in every run. words:
-    words of the novels. The vectors are scaled to a standard deviation over all numbers."""
+    """Train skip-gram vectors, (words, dimensions) (Mikolov et al. 2013), the same in every run.
+    words: words of the novels. The vectors are scaled to a fixed standard deviation."""
     from gensim.models import Word2Vec  # takes seconds to import
 
     index = {word: at for at, word in enumerate(novels.words)}

@@ -1,7 +1,7 @@
-"""The training loop: one small loop for every task.
+"""The training loop of all tasks.
 
-A task provides the network, an endless stream of batches, a loss and a validation; the loop adds
-the optimiser, the schedule, averaged weights, saving, metrics and the clock.
+A task provides the network, batches, a loss and a validation. The loop adds the optimiser, the
+schedule, averaged weights, saving, metrics and the clock.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ class Task(Protocol):
     windows: int  # windows of audio or sequences of symbols in a batch
 
     def batches(self, seed: int, step: int) -> Generator[Any, None, None]:
-        """An endless stream of the batches from `step` on, to be closed. If it depends only on its
-        arguments, a resumed run equals an uninterrupted one."""
+        """Yield the batches from `step` on without end. If they depend only on the arguments, a
+        resumed run equals an uninterrupted one."""
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Loss and its parts."""
+        """Return the loss and its parts."""
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Metrics of a network (with averaged weights)."""
+        """Return the metrics of a network (with averaged weights)."""
 
     def card(self) -> dict[str, Any]:
-        """The card of the weights: configuration, data, licences."""
+        """Return the card of the weights: configuration, data, licences."""
 
 
 class Trainer:
@@ -184,7 +184,7 @@ class Trainer:
                         self.save()
                         next_validation = self.seconds + 60 * config.validate_minutes
             except FloatingPointError:
-                raise  # the weights are of no use: what was saved before stays
+                raise  # the weights are useless: preserve the saved ones
             except Exception:
                 if not received:  # a signal may have stopped a process that loads data
                     logger.error("training failed at step %d; saving", self.step)

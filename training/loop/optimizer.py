@@ -79,7 +79,8 @@ class ReleasedRAdam(Optimizer):
 
 
 def rectification(step: int, beta2: float) -> float | None:
-    """RAdam's variance rectification at a step counted from 1; None while it is intractable."""
+    """Return RAdam's variance rectification at a step counted from 1; None while it is
+    intractable."""
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * step * beta2**step / (1 - beta2**step)
     if length < RECTIFIABLE:
@@ -124,7 +125,7 @@ class Muon(torch.optim.RAdam):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """(rows, columns) -> roughly the nearest matrix with orthonormal rows or columns."""
+    """Map (rows, columns) to roughly the nearest matrix with orthonormal rows or columns."""
     a, b, c = COEFFICIENTS
     exact, matrix = matrix.dtype, matrix.to(fastest_dtype(matrix.device))
     tall = matrix.shape[0] > matrix.shape[1]
@@ -159,7 +160,7 @@ def parameter_groups(
 
 
 def make_optimizer(network: nn.Module, kind: str, rate: float, weight_decay: float) -> Optimizer:
-    """The optimiser named by ``LoopConfig.optimizer``, without frozen parameters."""
+    """Return the optimiser named by ``LoopConfig.optimizer``, without frozen parameters."""
     groups = parameter_groups(network, weight_decay, kind)
     if kind == "released":
         return ReleasedRAdam(groups, lr=rate)
@@ -168,7 +169,8 @@ def make_optimizer(network: nn.Module, kind: str, rate: float, weight_decay: flo
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
-    """An ``AveragedModel`` update that averages floats and copies integers (indices, counts)."""
+    """Return an ``AveragedModel`` update that averages floats and copies integers (indices,
+    counts)."""
     average = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
 
     def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:

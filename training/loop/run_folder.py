@@ -1,5 +1,4 @@
-"""The files of a run: its log, its weights and those it starts from, and the state that it resumes
-from."""
+"""The files of a run: metrics, weights, initial weights, and the state from which it resumes."""
 
 import contextlib
 import io
@@ -17,13 +16,13 @@ from model.storage import WeightsError, load, resolve, write_atomically
 from model.transcriber import TranscriptionModel
 
 METRICS = "metrics.jsonl"
-STATE = "state.pt"  # weights, optimiser and random numbers of a run, to resume from
+STATE = "state.pt"  # weights, optimiser and random numbers of a run
 
 
 def write_metrics(
     folder: Path, kind: str, step: int, seconds: float, values: Mapping[str, float]
 ) -> None:
-    """Appends a line, on disk on return. kind: "train" or "validation"; seconds: of training."""
+    """Append a line. kind: "train" or "validation"; seconds: duration of the training so far."""
     folder.mkdir(parents=True, exist_ok=True)
     line = {"kind": kind, "step": step, "hours": seconds / 3600, **values}
     with (folder / METRICS).open("a") as file:
@@ -31,9 +30,8 @@ def write_metrics(
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl. Raises OSError if missing. A run that was killed and
-    resumed wrote some steps twice; the later lines win. Lines that a full disk or the kill cut off
-    are passed over."""
+    """Read the lines of a run's metrics.jsonl. If a killed and resumed run wrote a step twice, the
+    later line counts. Incomplete lines are ignored. Raises OSError if the file is missing."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
     for text in (folder / METRICS).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):
@@ -43,7 +41,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def saved_weights(folder: Path, which: str) -> Path:
-    """The "best" or "last" weights of a run. Raises WeightsError if there are none yet."""
+    """Return the "best" or "last" weights of a run. Raises WeightsError if there are none yet."""
     path = folder / f"{which}.safetensors"
     if not path.is_file():
         raise WeightsError(f"{folder} holds no {path.name}: has the run saved yet?")
@@ -52,10 +50,9 @@ def saved_weights(folder: Path, which: str) -> Path:
 
 @torch.no_grad()
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
-    """Copies weights into a network, which may have more heads and more Beneš blocks. New blocks
-    start as the identity, so it first computes what the smaller one does. Returns the
-    :func:`stages` of training behind the weights. Raises WeightsError if the networks differ in
-    more than that."""
+    """Copy weights into a network, which may have more heads and more Beneš blocks. New blocks
+    start as the identity, so that the network first computes the same. Return the :func:`stages`
+    of training of the weights. Raises WeightsError if the networks differ otherwise."""
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
     theirs, ours = origin.config, network.config
@@ -83,8 +80,9 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
 
 
 def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
-    """The stages of training recorded in a card, in order. Each has "name", "steps", "batch_size",
-    "hours", the peak "learning_rate" and "synth", the settings of its training audio."""
+    """Return the stages of training recorded in a card, in order. Each has "name", "steps",
+    "batch_size", "hours", the peak "learning_rate" and "synth", the settings of its training
+    audio."""
     training = card.get("training")
     if training is None:
         return []
@@ -101,14 +99,14 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Writes the state of a run to its folder atomically."""
+    """Write the state of a run to its folder atomically."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_atomically(folder / STATE, buffer.getvalue())
 
 
 def read_state(folder: Path, device: torch.device) -> dict[str, Any]:
-    """The state of the run in this folder. Raises WeightsError if it is missing or damaged."""
+    """Read the state of the run in this folder. Raises WeightsError if it is missing or corrupt."""
     path = folder / STATE
     if not path.is_file():
         raise WeightsError(f"nothing to resume: no {path}")

@@ -80,7 +80,7 @@ def _precise(scores: Tensor) -> Tensor:
 
 
 def shuffled_rows(size: int, batch_size: int, step: int, *seed: int) -> I64:
-    """The examples, of ``size``, in the batch at a step counted from 0: (batch_size,)."""
+    """Return the indexes, (batch_size,), of the examples in the batch of a step, from 0."""
     places = range(step * batch_size, (step + 1) * batch_size)
     return np.array([_order(size, *seed, place // size)[place % size] for place in places])
 

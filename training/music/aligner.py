@@ -168,8 +168,8 @@ def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
 
 
 def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
-    """Return [n, 3]: second, pitch and probability of detected onsets that the score lacks. These
-    are peaks of at least FOUND, more than twice the tolerance from every note of their pitch."""
+    """Return [n, 3]: second, pitch and probability of detected onsets that the score lacks, i.e.
+    peaks of at least FOUND, more than twice the tolerance from every note of their pitch."""
     frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * frame_s, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
@@ -196,7 +196,7 @@ SILENT = 0.3  # norm of a silent slice
 
 def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, F64]:
     """Return increasing score times and the recording's times for them, to about STEP_S. The
-    arguments are those of ``align``; the score may have any tempo."""
+    arguments are the same as for ``align``. The score may have any tempo."""
     length_s = len(sounding) * frame_s
     # The written tempo is arbitrary: first scale both to the same length.
     struck_s = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s

@@ -34,28 +34,30 @@ class Notes:
         return len(self.onset)
 
     def where(self, index: NDArray[Any]) -> Notes:
-        """The notes that a boolean mask or an index array selects."""
+        """Return the notes that a boolean mask or an index array selects."""
         return Notes(*(column[index] for column in vars(self).values()))
 
     def moved(self, **arrays: NDArray[Any]) -> Notes:
-        """The notes with some arrays replaced; keys are released when the sound ends."""
+        """Return the notes with some arrays replaced. Keys are then released when the sound
+        ends."""
         return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
 
     def ending(self, offset: F64) -> Notes:
-        """The notes sound until ``offset``; their keys are released as before, but no later."""
+        """Return the notes with sounds that end at ``offset``. Keys are released as before, but
+        no later."""
         return self.moved(offset=offset, released=np.minimum(self.released, offset))
 
     def played_by(self, number: int) -> Notes:
-        """The notes on an instrument of this class."""
+        """Return the notes with an instrument of this class."""
         return self.moved(instrument=np.full(len(self), number, np.int8))
 
     def shifted(self, seconds: float) -> Notes:
-        """The notes moved later; none begins before 0."""
+        """Return the notes moved later; no note starts before 0."""
         onset = np.maximum(0, self.onset + seconds)
         return self.moved(onset=onset, offset=np.maximum(onset, self.offset + seconds))
 
     def roll(self, frames: int, frame_s: float) -> Bools:
-        """(frames, PITCHES): note on at time f * frame_s iff onset <= time < offset."""
+        """Return (frames, PITCHES), which is true at time f * frame_s if onset <= time < offset."""
         out = np.zeros((frames, PITCHES), dtype=bool)
         first, last = (np.ceil(t / frame_s - 1e-9).astype(int) for t in (self.onset, self.offset))
         for begin, end, pitch in zip(first, last, self.pitch, strict=True):

@@ -68,8 +68,8 @@ def find(root: Path) -> dict[int, Source]:
 
 
 def split(found: dict[int, Source]) -> dict[Use, list[Source]]:
-    """The paper's validation and test sets, and the rest to train. Missing recordings are skipped.
-    Raises ArchiveError if a set is empty."""
+    """Split recordings into the paper's validation and test sets, and the rest for training.
+    Missing recordings are skipped. Raises ArchiveError if a set is empty."""
     rest = sorted(found.keys() - {*TEST, *VALIDATION})
     uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST}
     sets = {use: [found[n] for n in numbers if n in found] for use, numbers in uses.items()}
@@ -81,9 +81,9 @@ def split(found: dict[int, Source]) -> dict[Use, list[Source]]:
 
 
 def read_intervals(source: Source) -> I64:
-    """Notes of a recording: (count, 3) of begin, end and MIDI note, by begin; times in samples at
-    SOURCE_RATE, the end exclusive. Raises ArchiveError for damaged labels and audio and for labels
-    beyond the audio."""
+    """Read the notes of a recording, (count, 3): start, end (exclusive) and MIDI note, sorted by
+    start, with times in samples at SOURCE_RATE. Raises ArchiveError for corrupt labels or audio,
+    and for labels beyond the audio."""
     path = source.labels
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

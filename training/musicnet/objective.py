@@ -35,7 +35,7 @@ TEXT_TERMS = FrameTerms(others=0.0, calibration=0.0, smoothing=0.0)
 def frame_loss(
     logits: Tensor, raw: Tensor, calibrated: Tensor, labels: Tensor, terms: FrameTerms
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The weighted sum of the terms, and each of them.
+    """Return the weighted sum of the terms, and each of them.
 
     logits: (batch, frames, PITCHES) with the logit offset, frames odd; raw: (batch, positions,
     PITCHES) network output without it; calibrated: (batch, PITCHES), the middle frame's logits

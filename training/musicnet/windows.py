@@ -63,8 +63,8 @@ class Track:
 
 
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
-    """The recordings at `rate`, channels averaged; those not in the cache are resampled, with a
-    progress bar. Raises ArchiveError for damaged recordings."""
+    """Return the recordings at `rate`, channels averaged; those not in the cache are resampled,
+    with a progress bar. Raises ArchiveError for damaged recordings."""
     intervals = [read_intervals(source) for source in sources]  # all errors before hours of work
     paths = [cache / f"{source.number}.npy" for source in sources]
     new = [pair for pair in zip(sources, paths, strict=True) if not pair[1].exists()]
@@ -96,7 +96,7 @@ class Windows:
         return int(self.ends[-1])
 
     def read(self, numbers: Sequence[int] | NDArray[np.integer]) -> Batch:
-        """Audio and targets of these windows, in order."""
+        """Return audio and targets of these windows, in order."""
         batch = empty_batch(len(numbers), self.context)
         for row, number in enumerate(numbers):
             place = int(np.searchsorted(self.ends, number, side="right"))
@@ -113,8 +113,8 @@ class Windows:
 
 
 def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
-    """The notes that touch a window, including onsets just outside; times in seconds from the start
-    of the recording."""
+    """Return the notes that touch a window, including onsets just outside; times in seconds from
+    the start of the recording."""
     margin = (ONSET_HOPS + 1) * HOP
     reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
     near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
@@ -183,7 +183,7 @@ class Archive:
 
 
 def labelled_test_set(root: Path) -> Collection:
-    """The test recordings with their notes in seconds. Raises ArchiveError."""
+    """Return the test recordings with their notes in seconds. Raises ArchiveError."""
     out = []
     for source in split(find(root))["test"]:
         begin, end, pitch = read_intervals(source).T
@@ -193,9 +193,9 @@ def labelled_test_set(root: Path) -> Collection:
 
 
 def papers_figure(transcriber: TranscriptionModel, root: Path, stride: int) -> dict[str, Any]:
-    """The paper's figure (section "MusicNet"): average precision of the middle frames of all
-    windows, each with its calibration, over all test recordings and for each one. stride: samples
-    between windows. Raises ArchiveError."""
+    """Return the paper's figure (section "MusicNet"): average precision of the middle frames of
+    all windows, each with its calibration, over all test recordings and for each one. stride:
+    samples between windows. Raises ArchiveError."""
     device = next(transcriber.parameters()).device
     archive = Archive(root, transcriber.config.sample_rate, transcriber.config.context)
     windows = archive.windows("test", stride)

@@ -1,10 +1,10 @@
-"""How sure early notes of the anytime mode must be, chosen on passages of every family.
+"""Chooses the thresholds of early notes in anytime mode, on passages of every family.
 
-For each age of a frame it gathers all onset peaks of that age, and by how much the log-odds of each
-exceed those of the onset threshold that its passage's instruments have. What is added at an age is
-the least excess above which at most a share of NEW_FALSE are new false notes: no note begins there,
-and the full look-ahead would find none either. So early notes are almost as rarely false as late
-ones. It never rises with age.
+The excess of an onset peak is the difference of its log-odds and those of the onset threshold for
+the instruments of its passage. A peak is a new false note if no note starts there and the tracker
+would not start one with the full look-ahead either. ``early_odds`` of an age is the lowest excess
+above which at most NEW_FALSE of the peaks of that age are new false notes. Early notes are
+therefore almost as rarely false as late ones. ``early_odds`` never rise with age.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from training.shipping.evidence import STREAM, detect_notes
 from training.shipping.tune import SEED
 
 NEW_FALSE = 0.03
-_NEAR_FRAMES = 4  # within this distance, a note at the full look-ahead is the same
+_NEAR_FRAMES = 4  # maximum distance to the same note with the full look-ahead
 
 
 class OnsetPeaks(NamedTuple):
@@ -42,13 +42,13 @@ class OnsetPeaks(NamedTuple):
 
     age: I64  # frames from the peak to the newest frame of its window
     excess: F64  # log-odds above those of the passage's onset threshold
-    new_false: Bools  # no note begins there, nor would the full look-ahead find one
-    note: I64  # the written note that begins there, counted over all pieces; -1 if none does
-    waited: F64  # frames from that note's time to the newest frame of the window
+    new_false: Bools
+    note: I64  # index of the labelled note that starts there, over all passages; -1 if none does
+    waited: F64  # frames from that note's onset to the newest frame of the window
 
 
 def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> TrackerSettings:
-    """The settings with ``early_odds`` and ``usual_onset_age``."""
+    """Return the settings with ``early_odds`` and ``usual_onset_age``."""
     odds: list[float] = []
     least = 0.0
     for age in range(last_age - 1, -1, -1):
@@ -66,7 +66,8 @@ def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> Track
 
 
 def lowest_excess(excess: F64, bad: Bools) -> float:
-    """In steps of 0.1, above which at most NEW_FALSE of the peaks are bad; at most MAX_ODDS."""
+    """Return the lowest excess, in steps of 0.1 and at most MAX_ODDS, above which at most NEW_FALSE
+    of the peaks are bad."""
     order = np.argsort(-excess, kind="stable")
     share = np.cumsum(bad[order]) / np.arange(1, len(order) + 1)
     good = np.flatnonzero(share <= NEW_FALSE)
@@ -78,7 +79,7 @@ def lowest_excess(excess: F64, bad: Bools) -> float:
 def gather(
     engine: LocalEngine, passage: Passage, settings: TrackerSettings, notes: int
 ) -> OnsetPeaks:
-    """The peaks of a passage; ``notes``: labelled in earlier ones."""
+    """Return the peaks of a passage. notes: number of labelled notes in earlier passages."""
     truth = truth_of(passage)
     frame_s = truth.frame_s
     last_age = full_lookahead_age(engine.config)
@@ -93,9 +94,9 @@ def gather(
         detect_notes(settings, np.stack(full[last_age:], axis=1), frame_s, heads).notes
     )
     table = np.array(peaks).reshape(-1, 4)
-    # As once the belief is sure of who plays.
-    players = Counter(INSTRUMENTS[n] for n in truth.notes.instrument.tolist() if n >= 0)
-    threshold = settings.onset_threshold_for(players)
+    # The threshold that applies once the tracker has recognised the instruments.
+    counts = Counter(INSTRUMENTS[n] for n in truth.notes.instrument.tolist() if n >= 0)
+    threshold = settings.onset_threshold_for(counts)
     excess = logit(np.clip(table[:, 3], 1e-6, 1 - 1e-6)) - logit(threshold)
     ends, rows, pitches = table[:, :3].astype(int).T
     frames = ends - last_age + rows
@@ -116,25 +117,25 @@ def gather(
 
 
 def full_lookahead_age(config: ModelConfig) -> int:
-    """The age in frames at which the anytime mode has a frame's full look-ahead."""
+    """Return the age in frames at which the anytime mode has a frame's full look-ahead."""
     return STREAM.lookahead_hops(config.sample_rate) - config.min_lookahead_hops
 
 
 def every_window(
     engine: LocalEngine, audio: F32, columns: int, last_age: int
 ) -> Iterator[tuple[int, F32]]:
-    """The newest frame and the probabilities, [heads, columns, PITCHES], of each window in anytime
-    mode: of audio at the model's rate, a window every hop."""
+    """Yield the newest frame and the probabilities, [heads, columns, PITCHES], of each window of
+    audio at the model's rate in anytime mode, a window every hop."""
     schedule = WindowSchedule(engine.config.min_lookahead_hops, 1, columns - 1, last_age)
     features = engine.open_stream(schedule.positions)
     frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
     after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)
     padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])
     for block in range(blocks):
-        end = schedule.end_sample(block)  # in the audio; a window later in what is padded
+        end = schedule.end_sample(block)  # in the audio; in `padded` the window starts there
         due = PendingWindows(padded[end : end + WINDOW], 1, 1, schedule.positions)
-        (heard,) = engine.compute(features, due)
-        yield block, heard[:, : max(0, frames - block + columns - 1)]
+        (probabilities,) = engine.compute(features, due)
+        yield block, probabilities[:, : max(0, frames - block + columns - 1)]
 
 
 def anytime_settings(

@@ -1,4 +1,4 @@
-"""Model cards: how shipped weights were trained, where they fail, and whom they owe it to."""
+"""Model cards: the training, the known failures and the sources of shipped weights."""
 
 import json
 import re
@@ -19,7 +19,7 @@ TITLES = {
     "releases": "Noises of keys and pedals, resonance of strings",
     "rooms": "Rooms",
     "backgrounds": "Backgrounds, voices and drums",
-    "voices": "Voices that are made to sing",
+    "voices": "Voices for synthetic singing",
     "phrases": "Phrases, for instruments alone",
     "scores": "Scores and performances",
     "recordings": "Real recordings",
@@ -27,13 +27,13 @@ TITLES = {
 }
 """Headings of the groups of sources, in the order of the page."""
 REQUIRED = "bank_index.json"
-ATTRIBUTIONS = "ATTRIBUTIONS.md"  # the page beside the cards with the sources of all weights
+ATTRIBUTIONS = "ATTRIBUTIONS.md"  # page with the sources of all weights in the folder
 _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 
 def sources(synth: SynthConfig) -> Sources:
-    """Licences and attributions of everything that a training run could use. Groups that are not in
-    the data folder are empty."""
+    """Return licences and attributions of everything that a training run could use. Groups that
+    are not in the data folder are empty."""
 
     def read(index: str, key: str = "") -> Any:
         path = synth.root / index
@@ -73,7 +73,7 @@ def sources(synth: SynthConfig) -> Sources:
 
 
 def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Names grouped by attribution and licence, in order of first appearance."""
+    """Return names grouped by attribution and licence, in order of first appearance."""
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for name, entry in entries:
         licence = re.sub(r", see [^)]*", "", entry["licence"])  # a reference to other documents
@@ -85,7 +85,8 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
 
 
 def attributions(by_weights: dict[str, Sources]) -> str:
-    """The page with every source of these weights and its licence, share-alike ones first."""
+    """Return the page with every source of these weights and its licence, share-alike sources
+    first."""
     page = [
         "# Attributions",
         "",
@@ -114,12 +115,12 @@ def attributions(by_weights: dict[str, Sources]) -> str:
 
 
 def shares_alike(source: dict[str, Any]) -> bool:
-    """Whether altered copies of a source must be shared under its own licence."""
+    """Return True if altered copies of a source must be shared under its own licence."""
     return bool(_SHARE_ALIKE.search(source["licence"]))
 
 
 def write_card(weights: Path, card: dict[str, Any]) -> None:
-    """Write the card beside the weights, as JSON and as a page, and the folder's attributions."""
+    """Write the card next to the weights, as JSON and as a page, and the folder's attributions."""
     write_atomically(weights.with_suffix(".json"), json.dumps(card, indent=1).encode())
     write_atomically(weights.with_suffix(".md"), model_card(card).encode())
     if page := folder_attributions(weights.parent):
@@ -127,7 +128,7 @@ def write_card(weights: Path, card: dict[str, Any]) -> None:
 
 
 def folder_attributions(folder: Path) -> str:
-    """The attributions of all weights in a folder; empty if they name no sources."""
+    """Return the attributions of all weights in a folder; empty if they have no sources."""
     cards = [read_card(path) for path in sorted(folder.glob("*.safetensors"))]
     named = {card["name"]: card["sources"] for card in cards if card.get("sources")}
     return attributions(named) if named else ""
@@ -158,7 +159,7 @@ music, and instruments beyond its sources may be heard as others.
 
 
 def model_card(card: dict[str, Any]) -> str:
-    """The page of a card."""
+    """Return the page of a card."""
     trained = [(int(one["steps"] * one["batch_size"]), one) for one in stages(card)]
     data = card["data"]
     material = "rendered music"

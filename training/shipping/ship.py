@@ -69,8 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(run: Path, path: Path, synth: SynthConfig) -> None:
-    """The weights of a run and their card. Raises ValueError or OSError for weights or data that
-    cannot be used."""
+    """Write the weights of a run and their card. Raises ValueError or OSError for unusable
+    weights or data."""
     trained = load(run, dtype=torch.float32)
     config = dataclasses.replace(trained.config, name=path.stem)
     card = trained.card | {"name": path.stem, "config": config.to_json(), "tracker": {}}

@@ -47,7 +47,7 @@ GRID: Grid = {
     "end_bias": _BIASES,
     "pedal_end_bias": _BIASES,
     "frame_on_threshold": (0.02, *_PROBABILITIES),
-    # As the least distance of repeated notes, no more than 0.1 s, a fast trill.
+    # At most 0.1 s, because it is also the minimum distance of repeated notes, as in a fast trill.
     "min_note_frames": tuple(range(2, 10)),
     # NAME.FAMILY: the setting NAME of the classes of a family.
     **{
@@ -56,7 +56,7 @@ GRID: Grid = {
         for family, players in FAMILIES.items()
         if players.classes
     },
-    # Of single lines; without what makes their notes later, and when several are heard.
+    # Monophonic music, without the settings that delay its notes or decide what is monophonic.
     "line.bias": tuple(i / 4 for i in range(-4, 13)),
     "line.doubt_bias": tuple(i / 2 for i in range(13)),
     "line.cost": tuple(float(cost) for cost in range(3, 31, 3)),
@@ -77,9 +77,10 @@ RECORDED_GRID: Grid = {
     if name.partition(".")[0] in BY_CLASS or name == "pedal_end_bias"
 }
 """Few settings, in coarse steps: there are only a few real recordings of each family."""
-MIN_GAIN = 0.002  # by which a value must be better on real recordings and rendered passages
+MIN_GAIN = 0.002
+"""Minimum gain of a new value in the mean of real recordings and rendered passages."""
 MAX_LOSS = 0.005
-"""By which no group of passages, rendered or half of the recordings, may get worse."""
+"""Maximum loss in any group of passages: rendered ones, or half of the recordings."""
 PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # step of the first pass along a grid
 REACH = 2  # maximum number of steps from the best value in later passes
@@ -98,7 +99,7 @@ def tuned_settings(
     ``seconds`` long."""
     pieces = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
     start = TrackerSettings.from_card(transcriber.card)
-    # What is added by age is chosen for an onset threshold (training.shipping.anytime_thresholds).
+    # `early_odds` depend on the onset threshold, so they are chosen later (anytime_thresholds).
     start = replace(start, early_odds=(), line=start.line or LineSettings())
 
     def mean_score(settings: TrackerSettings, knob: str) -> float:
@@ -155,9 +156,9 @@ def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerS
 
 
 def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
-    """The instrument accuracy, a mean over the families, plus half of the mean of the pedal's F1 of
-    frames with it down and with it up: pianists hold it most of the time, so that the first alone
-    is best served by "always"."""
+    """Return the instrument accuracy, a mean over the families, plus PEDAL_WEIGHT times the mean of
+    the pedal's F1 for frames with the pedal down and up. Pianists hold the pedal most of the time,
+    so a constant "down" would maximise the first F1 alone."""
     accuracy, whole = [], FamilyCounts()
     for some in pieces.values():
         counts = FamilyCounts()
@@ -239,8 +240,8 @@ def with_value(settings: TrackerSettings, knob: str, value: Any) -> TrackerSetti
 
 
 def correction_frames(pieces: PredictedPassages, settings: TrackerSettings) -> float:
-    """The correction that zeroes the median onset error, averaged over the families, within the
-    limits of ``onset_correction_frames`` and to a tenth."""
+    """Return the correction that makes the median onset error, averaged over the families, zero. It
+    is within the limits of ``onset_correction_frames`` and rounded to a tenth."""
     bare = replace(settings, onset_correction_frames=0.0)
     medians = []
     for some in pieces.values():

@@ -38,7 +38,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
         samples = (samples.float() if samples.is_floating_point() else samples).numpy()
     try:
         array: NDArray[Any] = np.asarray(samples)
-    except (TypeError, ValueError):  # for example lists of unequal lengths
+    except (TypeError, ValueError):  # not an array, such as lists of unequal lengths
         array = np.zeros((0, 0))
     if array.ndim not in (1, 2) or (array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS):
         raise ValueError(

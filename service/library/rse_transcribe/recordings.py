@@ -208,7 +208,7 @@ def transcribe(
     bends: bool = False,
     progress: bool = True,
 ) -> Transcription:
-    """Transcribe a recording. The notes are those of ``POST /transcribe``.
+    """Transcribe a recording. ``POST /transcribe`` returns the same notes.
 
     May be called from several threads. For several recordings a ``Transcriber`` is faster.
 
@@ -224,7 +224,7 @@ def transcribe(
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, as a sequence or a
             comma-separated string. None or empty means all.
-        tuning_hz: frequency of A4, 380 to 480 Hz. None means that it is estimated and followed.
+        tuning_hz: frequency of A4, 380 to 480 Hz. None: estimate and follow it.
         bends: True to track the pitch within notes, for ``Note.bends``, MIDI and JSON.
         progress: True to show a progress bar in a terminal or a notebook after a second.
 

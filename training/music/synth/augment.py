@@ -33,8 +33,8 @@ def telephone(audio: F32) -> F32:
 
 
 def suppressed(audio: F32, over_db: float, lowest_db: float) -> F32:
-    """A spectral gate, as of phones and browsers: frequencies less than ``over_db`` above their
-    noise are turned down, to ``lowest_db`` at most; same length."""
+    """Return a spectral gate, as of phones and browsers: frequencies less than ``over_db`` above
+    their noise are turned down, to ``lowest_db`` at most; same length."""
     length = int(0.032 * SAMPLE_RATE)
     if len(audio) < 2 * length:
         return audio
@@ -222,8 +222,8 @@ def _made_up(in_room: bool, rng: Rng) -> F64:
 
 
 def _equaliser(rng: Rng) -> F64:
-    """A minimum-phase filter [TAPS / 2]: a tilt, peaks and dips an octave wide, sometimes the
-    narrow band of a small microphone."""
+    """Return a minimum-phase filter [TAPS / 2]: a tilt, peaks and dips an octave wide, sometimes
+    the narrow band of a small microphone."""
     bands = np.geomspace(LOWEST_HZ, SAMPLE_RATE / 2, BANDS)
     octave = np.log2(bands / bands[BANDS // 2])
     gain_db = rng.normal(0, 2.5, BANDS) + octave * rng.uniform(-3, 3)
@@ -243,8 +243,8 @@ _SELDOM = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}
 
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path) -> tuple[Room, ...]:
-    """The rooms of ``rooms.json``, none if it is missing; insides of pianos are left out. Raises
-    ValueError if their rate differs."""
+    """Return the rooms of ``rooms.json``, none if it is missing; insides of pianos are left out.
+    Raises ValueError if their rate differs."""
     if not (folder / "rooms.json").exists():
         return ()
     rooms = []
@@ -262,9 +262,9 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
 
 
 def _measured(rooms: tuple[Room, ...], rng: Rng) -> F64:
-    """An impulse response with the direct sound, 1, at sample 0, from one of ``rooms``. Distance,
-    delay and length of the reflections are random; sometimes a second microphone in the same place
-    is mixed in."""
+    """Return an impulse response with the direct sound, 1, at sample 0, from one of ``rooms``.
+    Distance, delay and length of the reflections are random; sometimes a second microphone in
+    the same place is mixed in."""
     weights = np.array([_SELDOM.get(room.kind, 1.0) for room in rooms])
     room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
     response = _response(room, rng)

@@ -76,8 +76,9 @@ class Instrument:
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
-        """The recorded note to use for each of n notes, shape [n]: a semitone of pitch shift costs
-        as much as 8 steps of velocity, and ``preference`` adds a cost to each recorded note."""
+        """Return the recorded note to use for each of n notes, shape [n]: a semitone of pitch
+        shift costs as much as 8 steps of velocity, and ``preference`` adds a cost to each
+        recorded note."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi)
         cost += np.abs(velocity[:, None] - self.velocity)
         return np.asarray((cost + preference).argmin(axis=1))
@@ -111,7 +112,8 @@ def load_bank(folder: Path, cache: Path) -> Bank:
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """An index of sounds. Raises OSError if it is missing, ValueError if their rate differs."""
+    """Return an index of sounds. Raises OSError if it is missing, ValueError if their rate
+    differs."""
     index: dict[str, Any] = json.loads(path.read_bytes())
     if index["sample_rate"] != SAMPLE_RATE:
         raise ValueError(f"{path} is at {index['sample_rate']} Hz, not {SAMPLE_RATE} Hz")
@@ -147,8 +149,8 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
 
 
 def _make_seamless(sound: F32, start: int, end: int) -> None:
-    """Blends the samples before ``end`` into those before ``start``, in place, so that reading can
-    jump from ``end`` to ``start`` without a click."""
+    """Blend the samples before ``end`` into those before ``start``, in place, so that reading
+    can jump from ``end`` to ``start`` without a click."""
     fade = min(int(0.05 * STORED_RATE), start, end - start)
     angle = np.linspace(0, np.pi / 2, fade, dtype=np.float32)
     sound[end - fade : end] *= np.cos(angle)
@@ -164,7 +166,7 @@ def _onset(sound: F32, indexed_s: float) -> int:
 
 
 def _audible_length(sound: F32) -> int:
-    """Samples until the envelope stays below SILENCE_DB of its peak."""
+    """Return the number of samples until the envelope stays below SILENCE_DB of its peak."""
     block = int(0.02 * STORED_RATE)
     envelope = np.maximum.reduceat(np.abs(sound), np.arange(0, len(sound), block))
     loud = np.flatnonzero(envelope > envelope.max() * 10 ** (SILENCE_DB / 20))

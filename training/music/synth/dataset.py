@@ -115,7 +115,7 @@ def generate_batches(
 
 
 def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
-    """Makes a window begin before its stream or end after it: zeros and empty targets."""
+    """Make a window start before its stream or end after it, with zeros and empty targets."""
     cut = int(rng.integers(WINDOW))
     # Frame i describes sample HOP * (i + 1): so many frames describe samples before the cut.
     frames = max(0, -(-cut // HOP) - 1)

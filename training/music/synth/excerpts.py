@@ -52,7 +52,7 @@ class TrainingSources:
 
 
 def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
-    """Opens bank and scores, and for training the real recordings. Raises ValueError if the split
+    """Open bank and scores, and for training the real recordings. Raises ValueError if the split
     has no piece with notes, or ``real_root`` no recording with labels."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, split):
@@ -83,7 +83,7 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
 
 
 def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
-    """A group drawn by its weight, a piece of it by the square root of its length."""
+    """Draw a group by its weight, and a piece of it by the square root of its length."""
     weights = np.array([ENSEMBLES[name] for name in groups])
     pieces = groups[list(groups)[int(rng.choice(len(groups), p=weights / weights.sum()))]]
     share = np.sqrt([piece.seconds for piece in pieces])
@@ -152,7 +152,7 @@ class ExcerptBuilder:
         return overlaid(band, sung, float(rng.uniform(-3, 9)))
 
     def _performed(self, piece: Piece) -> tuple[Notes, F64]:
-        """A random passage of a piece and its pedal."""
+        """Draw a passage of a piece. Return its notes and its pedal."""
         latest = max(0.0, piece.seconds - 0.7 * self.seconds)
         begins = piece.notes.onset[: max(1, np.searchsorted(piece.notes.onset, latest))]
         start_s = float(begins[self.rng.integers(len(begins))])
@@ -178,7 +178,7 @@ class ExcerptBuilder:
 
 
 def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
-    """The mix of two equally long excerpts; the second is ``level_db`` louder on average."""
+    """Return the mix of two equally long excerpts; the second is ``level_db`` louder on average."""
     loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
@@ -232,7 +232,8 @@ def recorded_excerpt(
     rng: Rng,
     surroundings: Surroundings,
 ) -> Rendered:
-    """An augmented excerpt of a recording drawn by its length; all of it if it is shorter."""
+    """Return an augmented excerpt of a recording drawn by its length; all of it if it is
+    shorter."""
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
     semitones = int(rng.choice(SEMITONES))

@@ -43,7 +43,7 @@ class Phrasing:
 
 
 def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
-    """A player's habits. An organ's keys connect notes, but they neither slur nor swell."""
+    """Draw a performer's habits. An organ's keys connect notes, but neither slur nor swell."""
     connected = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
     if not blown_or_bowed:
         return Line(connected)
@@ -52,7 +52,7 @@ def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
 
 
 def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
-    """The notes of one part as the line plays them: some last until the next one begins."""
+    """Return the notes of one part as the line plays them. Some last until the next one starts."""
     count = len(notes)
     connected = _followed(notes) & (rng.random(count) < line.connected)
     source = np.flatnonzero(connected)
@@ -81,8 +81,8 @@ def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
 
 
 def _followed(notes: Notes) -> Bools:
-    """Whether the next note continues the line after each note [n]: both stand alone, and nothing
-    else sounds through the change."""
+    """Return for each note [n] whether the next one continues the line: no other note sounds with
+    either of them, or across the change."""
     if len(notes) < 2:
         return np.zeros(len(notes), bool)
     onset = notes.onset

@@ -33,7 +33,7 @@ class Backgrounds:
         self.kinds: dict[str, list[Segment]] = {}  # other sounds
 
     def noise(self, length: int, rng: Rng) -> F32:
-        """Sounds of a place: steady ones, events, or both; float32 [length]."""
+        """Return sounds of a place: steady ones, events, or both; float32 [length]."""
         steady = [kind for kind in self.kinds if kind in CONTINUOUS]
         sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
         out = np.zeros(length, np.float32)
@@ -92,8 +92,8 @@ class Backgrounds:
 
 
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
-    """The sounds of ``noise.json``; none if it is missing. held_out: the voices and drums kept out
-    of training, instead of everything else. Raises ValueError if their rate differs."""
+    """Return the sounds of ``noise.json``; none if it is missing. held_out: the voices and drums
+    kept out of training, instead of everything else. Raises ValueError if their rate differs."""
     found = Backgrounds()
     if not (folder / "noise.json").exists():
         return found
@@ -116,12 +116,12 @@ def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
 
 
 def _sound(segment: Segment) -> F32:
-    """Samples with a peak near 0.9."""
+    """Return samples with a peak near 0.9."""
     return segment.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
 
 
 def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
-    """Segments of a kind, crossfaded, at equal loudness."""
+    """Return segments of a kind, crossfaded, with equal loudness."""
     out, at = np.zeros(length, np.float32), 0
     while at < length:
         sound = _sound(kind[int(rng.integers(len(kind)))])
@@ -137,7 +137,7 @@ def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
 
 
 def _add(out: F32, at: int, sound: F32) -> None:
-    """Adds ``sound`` at sample ``at``, which may be negative; parts outside are dropped."""
+    """Add ``sound`` at sample ``at``, which may be negative. Parts outside are dropped."""
     sound = sound[max(0, -at) : max(0, len(out) - at)]
     at = max(0, at)
     out[at : at + len(sound)] += sound
@@ -166,7 +166,7 @@ def coloured(length: int, colour: str, rng: Rng) -> F32:
 
 
 def hum(length: int, rng: Rng) -> F32:
-    """Mains hum: 50 or 60 Hz and harmonics, near unit variance."""
+    """Return mains hum: 50 or 60 Hz and harmonics, near unit variance."""
     time = np.arange(length, dtype=np.float32) / np.float32(SAMPLE_RATE)
     base = float(rng.choice([50.0, 60.0])) + rng.normal(0, 0.05)
     out = np.zeros(length, np.float32)
@@ -188,7 +188,7 @@ def clicks(length: int, rng: Rng) -> F32:
 
 
 def sweep(length: int, rng: Rng) -> F32:
-    """Sines that glide up and down, as in sirens and test signals; peak 1."""
+    """Return sines that glide up and down, as in sirens and test signals; peak 1."""
     octaves = rng.uniform(0.15, 1.5)  # per second, faster than any pitch bend
     turns = np.arange(length) / SAMPLE_RATE * octaves / 6
     height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz, up and down
@@ -211,8 +211,8 @@ KINDS = {
 def random_background(
     length: int, rng: Rng, sounds: Backgrounds, recorded: float = RECORDED, kind: str = ""
 ) -> F32:
-    """A whole excerpt without notes, float32 [length]: peak 1 or digital silence. kind: instead of
-    a random one of KINDS; recorded: the share of noise that comes from ``sounds``, if there is any.
+    """Return an excerpt without notes, float32 [length]: peak 1 or digital silence. kind: one of
+    KINDS, or None for a random one; recorded: share of noise that comes from ``sounds``, if any.
     """
     shares = np.array(list(KINDS.values()))
     kind = kind or str(rng.choice(list(KINDS), p=shares / shares.sum()))

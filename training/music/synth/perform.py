@@ -110,7 +110,7 @@ def _transposition(pitch: NDArray[np.int16], rng: Rng) -> int:
 
 
 def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: Rng) -> F32:
-    """Velocities as played: phrases swell and fade, parts and notes differ."""
+    """Return velocities as played: phrases swell and fade, parts and notes differ."""
     if expressive:
         mean = float(notes.velocity.mean()) if len(notes) else 64.0
         velocity = mean + (notes.velocity - mean) * rng.uniform(0.8, 1.3) + rng.normal(0, 14)
@@ -131,9 +131,10 @@ def orchestrate(
     rng: Rng,
     only: tuple[str, ...] | None = None,
 ) -> tuple[Notes, list[Voice], F64]:
-    """Assigns an instrument to each part: notes, whose ``part`` indexes the voices, and the pedal,
-    [presses, 3] of begin s, end s and depth. HELD_OUT is not used; for validation, ``only`` names
-    the entries to use instead. Notes outside an instrument's range are dropped when rendered."""
+    """Assign an instrument to each part: notes, whose ``part`` indexes the voices, and the
+    pedal, [presses, 3] of begin s, end s and depth. HELD_OUT is not used; for validation,
+    ``only`` names the entries to use instead. Notes outside an instrument's range are dropped
+    when rendered."""
     usable = [
         entry
         for name, entry in bank.instruments.items()
@@ -173,7 +174,7 @@ RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # the
 
 
 def voice_for(entry: Instrument, rng: Rng) -> Voice:
-    """A random way of playing an instrument."""
+    """Draw a way of playing an instrument."""
     if not entry.sustained:
         release = (0.2, 0.8) if entry.instrument in RINGING else (0.02, 0.08)
         return Voice(
@@ -207,7 +208,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
 
 
 def _size(rng: Rng) -> float:
-    """Semitones by which resonances are moved: of some, a larger or smaller instrument."""
+    """Draw the semitones by which resonances are shifted, as in a larger or smaller instrument."""
     return float(rng.uniform(-3, 3)) if rng.random() < 0.4 else 0.0
 
 
@@ -217,7 +218,7 @@ def _detuning(rng: Rng) -> float:
 
 
 def _mistuning(rng: Rng) -> float:
-    """Cents between the strings of a piano; some were tuned long ago."""
+    """Draw the cents between the strings of a piano, some of which were tuned long ago."""
     return float(np.exp(rng.uniform(np.log(0.3), np.log(8)))) if rng.random() < 0.6 else 0.0
 
 
@@ -234,7 +235,7 @@ _SONG_VOICE = 68  # the program, an oboe's, that the songs of the corpus give to
 def assign_instruments(
     piece: Piece, notes: Notes, usable: Sequence[Instrument], rng: Rng
 ) -> list[Instrument]:
-    """An instrument for each part."""
+    """Return an instrument for each part."""
     parts = len(piece.programs)
     mode = _mode(piece.group, rng)
     keyboards = [entry for entry in usable if entry.family == "piano"]
@@ -274,7 +275,8 @@ def _fitting(
     usable: Sequence[Instrument],
     rng: Rng,
 ) -> Instrument:
-    """A candidate that can play the notes, else any usable instrument that can, else the best."""
+    """Return a candidate that can play the notes, else any usable instrument that can, else the
+    best."""
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:
@@ -304,4 +306,4 @@ def _weight(entry: Instrument) -> float:
     share = (1 + layers) * min(1, len(entry.midi) / 12)
     if entry.name.startswith("sharc_"):  # made from measured spectra, without attacks and noise
         return 0.1 * share
-    return share if entry.recorded else 0.35 * share  # else from a sound font
+    return share if entry.recorded else 0.35 * share  # sound fonts are less varied

@@ -39,7 +39,7 @@ def invented_pedal(notes: Notes, rng: Rng) -> F64:
 
 
 def changed_pedal(pedal: F64) -> F64:
-    """Presses [n, 2], those of over PEDAL_LONGEST_S changed in between (up for 120 ms)."""
+    """Return presses [n, 2], those of over PEDAL_LONGEST_S changed in between (up for 120 ms)."""
     count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / PEDAL_LONGEST_S)).astype(int)
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
@@ -73,8 +73,8 @@ def held_by_pedal(notes: Notes, pedal: F64) -> Notes:
 
 
 def pedal_depth(pedal: F64, length: int) -> F64:
-    """The pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s, depth);
-    it moves linearly for 30 ms after each begin and end."""
+    """Return the pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end
+    s, depth); it moves linearly for 30 ms after each begin and end."""
     depth = np.zeros(length)
     for begin, end, target in pedal:
         depth[max(0, round(begin * SAMPLE_RATE)) : max(0, round(end * SAMPLE_RATE))] = target
@@ -89,14 +89,15 @@ def _contact(depth: F64) -> F64:
 
 
 def contact_time(depth: F64) -> F32:
-    """Seconds of full contact that dampers of released keys have had until each sample [length]."""
+    """Return seconds of full contact that dampers of released keys have had until each sample
+    [length]."""
     return (np.cumsum(_contact(depth)) / SAMPLE_RATE).astype(np.float32)
 
 
 def stretch_cents(pitch: NDArray[np.integer]) -> F64:
-    """Cents from equal temperament at which tuners set each MIDI pitch [n] of a piano. Inharmonic
-    strings beat least in stretched octaves (O. L. Railsback, JASA 9, 1938: some -30 cents at the
-    lowest key and 30 at the highest)."""
+    """Return cents from equal temperament at which tuners set each MIDI pitch [n] of a piano.
+    Inharmonic strings beat least in stretched octaves (O. L. Railsback, JASA 9, 1938: some -30
+    cents at the lowest key and 30 at the highest)."""
     distance = (pitch - 60) / 48.0
     return np.asarray(32 * np.sign(distance) * np.abs(distance) ** 2.5)
 
@@ -127,8 +128,8 @@ class Dampers:
         """Share of the old motion that the hammer leaves in a string without damper."""
 
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
-        """Seconds of full contact in which each note [n] falls by 8.7 dB; inf without damper. The
-        lower a string, the more mass the same felt has to stop."""
+        """Return seconds of full contact in which each note [n] falls by 8.7 dB; inf without
+        damper. The lower a string, the more mass the same felt has to stop."""
         above = pitch - 60.0
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
@@ -292,8 +293,8 @@ def _strings_response(variant: int) -> F32:
 
 
 def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
-    """The other strings, which ``audio`` [n] drives as far as a pedal of ``depth`` [n] clears the
-    dampers: float32 [n]. They are tuned ``tuning_cents`` from 440 Hz."""
+    """Return the sound of the other strings, float32 [n], which ``audio`` [n] drives as far as a
+    pedal of ``depth`` [n] lifts the dampers. They are tuned ``tuning_cents`` from 440 Hz."""
     response = _strings_response(int(rng.integers(RESPONSES)))
     position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
     response = np.interp(position, np.arange(len(response)), response).astype(np.float32)

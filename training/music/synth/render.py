@@ -59,8 +59,8 @@ class Rendered:
 
 
 def shorten_repeats(notes: Notes) -> Notes:
-    """Ends each note where its part strikes the same pitch again. Of two notes struck within 30 ms
-    of each other, only the longer one is kept."""
+    """End each note where its part strikes the same pitch again. Of two notes struck within 30
+    ms of each other, only the longer one is kept."""
     if len(notes) < 2:
         return notes
     notes = notes.where(np.lexsort((notes.onset, notes.pitch, notes.part)))
@@ -117,7 +117,7 @@ def _play(
     tuning_cents: float,
     rng: Rng,
 ) -> Notes:
-    """Add one part to ``audio``; returns its notes with the offsets heard."""
+    """Add one part to ``audio``. Return its notes with the offsets of their sound."""
     instrument = voice.instrument
     preference = rng.uniform(0, 12, len(instrument.midi))  # neighbours take turns
     pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)

@@ -55,8 +55,8 @@ class Piece:
 
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
-    """The pieces of ``split`` ("train", "validation", "test") that have notes, by the indexes'
-    order. Raises FileNotFoundError if the first index, or the zip of any, is missing."""
+    """Return the pieces of ``split`` ("train", "validation", "test") that have notes, by the
+    indexes' order. Raises FileNotFoundError if the first index, or the zip of any, is missing."""
     pieces = []
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
@@ -67,12 +67,12 @@ def load_pieces(folder: Path, split: str) -> list[Piece]:
 
 
 def indexes(folder: Path) -> list[Path]:
-    """The index files of the bundles in a corpus folder."""
+    """Return the index files of the bundles in a corpus folder."""
     return [folder / name for i, name in enumerate(BUNDLES) if not i or (folder / name).exists()]
 
 
 def index_entries(index: Path) -> list[dict[str, Any]]:
-    """The pieces of an index that training may use."""
+    """Return the pieces of an index that training may use."""
     pieces = json.loads(index.read_text())["pieces"]
     return [piece for piece in pieces if TRANSCRIBED not in piece["source"]]
 
@@ -102,9 +102,9 @@ Section = tuple[F64, F64, F64]  # onsets and durations in seconds and pitches of
 
 
 def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
-    """Patterns one after another, all in part 0, with pitches within ``low``..``high``. Scores
-    rarely leave the middle of the keyboard and follow harmony: with these, every pitch and interval
-    is trained."""
+    """Return a sequence of patterns, all in part 0, with pitches within ``low``..``high``. Scores
+    follow harmony and rarely leave the middle of the keyboard. These patterns have every pitch and
+    interval."""
     low, high = max(PITCH_LOW, low), min(PITCH_HIGH, high)
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
@@ -126,7 +126,7 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
 
 
 def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F64, F64]:
-    """Onsets and durations of a regular pulse of random pace."""
+    """Return onsets and durations of a regular pulse of random pace."""
     pace = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
     onset = np.arange(0, span, pace)
     onset = onset + rng.normal(0, 0.02 * pace, len(onset)).clip(-0.02, 0.02)

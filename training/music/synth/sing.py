@@ -49,7 +49,7 @@ class Habits:
 
 
 def line(notes: Notes) -> Notes:
-    """A melody that one voice can sing: one note at a time, none too short."""
+    """Return a melody that one voice can sing: one note at a time, none too short."""
     order = np.lexsort((-notes.pitch, notes.onset))
     notes = notes.where(order)
     keep, last = [], -np.inf
@@ -64,7 +64,7 @@ def line(notes: Notes) -> Notes:
 
 
 def transposed(notes: Notes, singer: Singer, rng: Rng) -> Notes:
-    """The melody in the singer's range, moved by whole octaves."""
+    """Return the melody in the singer's range, shifted by octaves."""
     if not len(notes):
         return notes
     centre = singer.pitch + rng.uniform(*(SUNG if singer.sings else SPOKEN))
@@ -73,7 +73,7 @@ def transposed(notes: Notes, singer: Singer, rng: Rng) -> Notes:
 
 
 def random_melody(seconds: float, rng: Rng) -> Notes:
-    """Steps, leaps, repetitions and held notes over a scale, in phrases."""
+    """Return steps, leaps, repetitions and held notes over a scale, in phrases."""
     scale = np.array([[0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 10]][rng.integers(2)])
     beat = float(np.exp(rng.uniform(np.log(0.22), np.log(0.8))))
     time, degree = float(rng.uniform(0.1, 1)), int(rng.integers(7))
@@ -163,7 +163,7 @@ class _Frames:
         return notes.moved(onset=bounds_s[:, 0], offset=bounds_s[:, 1])
 
     def _end_before(self, frame: int) -> None:
-        """Ends the last vowel there, or in its middle if that is later."""
+        """End the last vowel there, or in its middle if that is later."""
         begin, end, slid = self.vowels[-1]
         stop = max(frame, (begin + end) // 2)
         if stop < end:
@@ -205,8 +205,8 @@ class _Frames:
         return notes.where(begins).moved(offset=notes.offset[last])
 
     def synthesised(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
-        """Resonances move with the rate at which audio is read: frames are spaced, and the pitch is
-        lowered, to cancel its other effects."""
+        """Synthesise the frames. Resonances shift with the rate at which audio is read. The spacing
+        of the frames and a lower pitch cancel the other effects of that rate."""
         import pyworld  # its import prints a warning
 
         size, sounding = habits.size, self.source >= 0
@@ -231,7 +231,7 @@ class _Frames:
 
 
 def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
-    """Indices of the notes that share each syllable."""
+    """Return indices of the notes that share each syllable."""
     groups: list[list[int]] = []
     for index in range(len(notes)):
         gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
@@ -244,7 +244,7 @@ def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
 
 
 def _stretched(syllable: Syllable, length: int) -> F64:
-    """Frames of the recording for a vowel of ``length`` frames; its ends keep their pace."""
+    """Return frames of the recording for a vowel of ``length`` frames; its ends keep their pace."""
     natural = syllable.release - syllable.vowel
     edge = min(10, natural // 3, length // 3)
     begin, end = syllable.vowel + edge, syllable.release - edge

@@ -118,7 +118,7 @@ def analysed(file: Path) -> dict[str, NDArray]:
 
 
 def syllables(f0: F32, level_db: F32) -> tuple[Syllable, ...]:
-    """The voiced runs of a recording with the consonants before them."""
+    """Return the voiced runs of a recording with the consonants before them."""
     if not (f0 > 0).any():
         return ()
     loud = (f0 > 0) & (level_db > np.percentile(level_db[f0 > 0], 95) + QUIET_DB)

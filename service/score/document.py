@@ -3,6 +3,7 @@
 verovio engraves MusicXML as SVG, and typst makes a PDF of the pages.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -33,7 +34,14 @@ _OPTIONS = {
     "justifyVertically": True,
     "svgViewBox": True,
     "svgFormatRaw": True,  # line breaks between elements would be spaces of a title
+    "smuflTextFont": "none",
 }
+# Accidentals of chord symbols: verovio writes glyphs of its music font, which no page and no PDF
+# has. The text font has the Unicode characters.
+_ACCIDENTAL = re.compile('<tspan font-family="Leipzig"[^>]*>([\uea64-\uea66])</tspan>')
+_UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
+_TEXT_SIZE = "405px"  # verovio's
+_TEXT_FONT = "Libertinus Serif"  # typst brings it; the page has a subset
 _ENDLESS = 60_000
 
 
@@ -118,7 +126,8 @@ class ScoreDocument:
             toolkit.setOptions(endless)
         if not toolkit.loadData(self.musicxml.decode()):
             raise ValueError("this score cannot be engraved")
-        return [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
+        pages = [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
+        return [_with_text_font(page) for page in pages]
 
     def pdf(self) -> bytes:
         """A PDF file of A4 pages."""
@@ -140,3 +149,10 @@ class ScoreDocument:
             case _:
                 file = self.musicxml
         write_atomically(path, file)
+
+
+def _with_text_font(svg: str) -> str:
+    svg = svg.replace('font-family="Times, serif"', f'font-family="{_TEXT_FONT}, Times, serif"')
+    return _ACCIDENTAL.sub(
+        lambda glyph: f'<tspan font-size="{_TEXT_SIZE}">{_UNICODE[glyph[1]]}</tspan>', svg
+    )

@@ -44,6 +44,9 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     expect(page.locator("#score-page g.measure").first).to_be_visible()
     expect(page.locator("#score-about")).to_contain_text("beats a minute")
     assert page.locator("#score-page g.note").count() >= 16
+    page.wait_for_function("""() => ["normal", "bold"].every((weight) => [...document.fonts].some(
+        (font) => font.family.includes("Libertinus") && font.weight === weight
+            && font.status === "loaded"))""")
     music = saved(tab.download("Download MusicXML"), tmp_path)
     assert music.name == "tune.musicxml"
     assert b"score-partwise" in music.read_bytes()

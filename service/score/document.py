@@ -89,7 +89,7 @@ class ScoreDocument:
                 np.array([getattr(note, field) for note in notes])
                 for field in ("onset_s", "offset_s", "pitch")
             )
-            quantised = quantise_notes(onset_s, offset_s, pitch, beats, plain=not steady)
+            quantised = quantise_notes(onset_s, offset_s, pitch, beats, steady)
             parts[name] = Part(quantised, [note.velocity for note in notes])
             if steady and self._pedal and (name in PEDAL_INSTRUMENTS or len(set(own)) == 1):
                 moves_s = np.array([(press.onset_s, press.offset_s) for press in self._pedal])

@@ -168,10 +168,19 @@ def _add_level(
 
 
 class Accidentals:
-    """Accidentals of a bar of a staff. Call ``needed`` for its notes in order of time."""
+    """Accidentals of a staff between two barlines.
 
-    def __init__(self, fifths: int) -> None:
-        """``fifths``: sharps of the key signature, or flats if negative."""
+    Call ``needed`` for its notes in order of time.
+    """
+
+    def __init__(self, fifths: int, repeated: bool = False) -> None:
+        """Start without accidentals.
+
+        Args:
+            fifths: sharps of the key signature, or flats if negative.
+            repeated: every note outside of the key has its accidental again.
+        """
+        self._repeated = repeated
         self._signature = {step: (fifths + 6 - index) // 7 for index, step in enumerate("FCGDAEB")}
         self._alters: dict[str, dict[int, int]] = {}
 
@@ -182,6 +191,7 @@ class Accidentals:
         usual = self._signature[name.step]
         is_clear = name.octave in octaves or all(a == name.alter for a in octaves.values())
         shown = octaves.get(name.octave, usual) != name.alter or not is_clear
+        shown |= self._repeated and name.alter != usual
         octaves[name.octave] = name.alter
         return _ACCIDENTALS[name.alter] if shown else None
 
@@ -194,7 +204,8 @@ class NoteWriter:
         quarters: length of a beat.
         divisions: number of units of duration in a quarter.
         staff: number of the staff in its part; None if the part has one staff.
-        tablature: write frets, and neither ties nor stems; rests are hidden.
+        tablature: write frets, without accidentals.
+        stems: False in tablature and in free rhythm: no stems, beams, ties or rests are drawn.
     """
 
     names: Names
@@ -202,6 +213,7 @@ class NoteWriter:
     divisions: int
     staff: int | None
     tablature: bool
+    stems: bool
 
     def notes(
         self,
@@ -214,14 +226,14 @@ class NoteWriter:
     ) -> Iterator[Element]:
         """Yield the elements of a value: a rest, or one for each note of the chord."""
         chord = value.chord
-        if chord is not None and self.tablature and value.begin > chord.onset:
+        if chord is not None and not self.stems and value.begin > chord.onset:
             chord = None
-        hidden = chord is None and (hide_rest or self.tablature)
+        hidden = chord is None and (hide_rest or not self.stems)
         length = (value.end - value.begin) * self.quarters
         kind, dots = _FLAGGED, 0
         if length:
             kind, dots = value_type(written_quarters(value, self.quarters))
-        tie = None if chord is None or self.tablature else value.tie
+        tie = None if chord is None or not self.stems else value.tie
         ties = () if tie is None else ("stop", "start") if tie == "continue" else (tie,)
         for index, pitch in enumerate((None,) if chord is None else chord.pitches):
             name = accidental = None
@@ -241,7 +253,7 @@ class NoteWriter:
                 element("dot") if dots and not fills_bar else None,
                 element("accidental", accidental) if accidental else None,
                 _time_modification(value.tuplet) if value.tuplet else None,
-                element("stem", "none") if self.tablature else None,
+                None if self.stems or chord is None else element("stem", "none"),
                 element("staff", self.staff) if self.staff else None,
             )
             if hidden:
@@ -252,7 +264,7 @@ class NoteWriter:
                 if value.mark:
                     hide = {"bracket": "no", "show_number": "none"} if self.tablature else {}
                     notations.append(element("tuplet", type=value.mark, **hide))
-                if chord and value.staccato and tie in (None, "start") and not self.tablature:
+                if chord and value.staccato and tie in (None, "start") and self.stems:
                     notations.append(element("articulations", element("staccato")))
             if chord is not None and self.tablature:
                 string, fret = chord.frets[index]

@@ -1,7 +1,7 @@
 """The measures of an instrument in MusicXML: its staves, voices, marks, keys and metres."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from service.score.musicxml import (
     set_offset,
 )
 from service.score.quantise import QuantisedNote
-from service.score.rhythm import Rhythm, Value
+from service.score.rhythm import Rhythm, Value, free_bars
 from service.score.spelling import spelled
 from service.score.staves import OPEN, hands, tab_line
 from service.score.voices import Bars, Chord, voices
@@ -53,13 +53,15 @@ class Grid(NamedTuple):
 
     Attributes:
         fifths: sharps of the key signature, or flats if negative.
-        steady: False if there is no beat: barlines and metres are hidden.
+        steady: False in free rhythm: notes have no stems, and metres are hidden.
+        barlines: indices of the bars that end in a line.
     """
 
     beats: Beats
     bars: Bars
     fifths: int
     steady: bool
+    barlines: Collection[int]
 
 
 class Transposition(NamedTuple):
@@ -108,11 +110,17 @@ class PartWriter:
             semitones = self._transposition.semitones
             raised = [note._replace(pitch=note.pitch + semitones) for note in own]
             names.append(spelled(raised, self._fifths))
-            one_line = instrument not in KEYBOARDS
+            one_line = instrument not in KEYBOARDS or not grid.steady
             lines = [tab_line(own)] if clef == "Tab" else voices(raised, grid.bars, one_line)
             self._chords.append(lines)
         self._values = [  # by staff, voice and bar
-            [Rhythm(line, grid.bars, grid.beats).bars() for line in staff] for staff in self._chords
+            [
+                Rhythm(line, grid.bars, grid.beats).bars()
+                if grid.steady
+                else free_bars(line, grid.bars)
+                for line in staff
+            ]
+            for staff in self._chords
         ]
         q = grid.beats.quarters
         edges = {value.end for staff in self._values for line in staff for b in line for value in b}
@@ -121,9 +129,17 @@ class PartWriter:
         edges.add(Fraction(1))  # chord symbols are on beats
         self._divisions = lcm(*((q * edge).denominator for edge in edges))
         self._writers = [
-            NoteWriter(own, q, self._divisions, n if len(staves) > 1 else None, clef == "Tab")
+            NoteWriter(
+                names=own,
+                quarters=q,
+                divisions=self._divisions,
+                staff=n if len(staves) > 1 else None,
+                tablature=clef == "Tab",
+                stems=clef != "Tab" and grid.steady,
+            )
             for n, (own, clef) in enumerate(zip(names, self.clefs, strict=True), 1)
         ]
+        self._accidentals: dict[int, Accidentals] = {}  # by staff, since the last barline
         # By staff and bar: marks, and the index in the first voice of the value that they precede.
         self._marks: dict[tuple[int, int], list[tuple[int, Element]]] = {}
         self._add_dynamics()
@@ -190,12 +206,12 @@ class PartWriter:
 
     def measures(self) -> Iterator[Element]:
         """Yield the measures."""
-        beats, bars, _, steady = self._grid
+        beats, bars, _, steady, barlines = self._grid
         nominal, size = beats.beats_per_bar, 0
         has_pickup = bars[0][1] != nominal
         for bar, (_, count) in enumerate(bars):
             measure = element("measure", number=bar + (not has_pickup))
-            if bar == 0 and has_pickup:
+            if (bar == 0 and has_pickup) or not steady:  # without a number
                 measure.set("implicit", "yes")
             attributes = element("attributes")
             if bar == 0:
@@ -215,8 +231,9 @@ class PartWriter:
                 if staff:
                     measure.append(self._backup(count))
                 measure.extend(self._bar_of_staff(staff, bar))
-            if not steady or bar == len(bars) - 1:
-                style = element("bar-style", "light-heavy" if steady else "none")
+            is_last = bar == len(bars) - 1
+            if is_last or bar not in barlines:
+                style = element("bar-style", "light-heavy" if is_last else "none")
                 measure.append(element("barline", style, location="right"))
             yield measure
 
@@ -243,10 +260,11 @@ class PartWriter:
         lines = [first, *(line for line in others if any(value.chord for value in line))]
         joined = count % 2 == 0 and self._grid.beats.subdivision == 2
         joins = [
-            {} if writer.tablature else beams(line, start, writer.quarters, joined)
-            for line in lines
+            beams(line, start, writer.quarters, joined) if writer.stems else {} for line in lines
         ]
-        accidentals = Accidentals(self._fifths)  # of both voices, in order of time
+        if bar == 0 or bar - 1 in self._grid.barlines:
+            self._accidentals[staff] = Accidentals(self._fifths, repeated=not self._grid.steady)
+        accidentals = self._accidentals[staff]  # of both voices, in order of time
         written: dict[tuple[int, int], list[Element]] = {}
         for _, voice, index in sorted(
             (value.begin, voice, index)

@@ -14,7 +14,7 @@ GRIDS = {  # parts of a beat, and the cost in nats of a beat that needs them
     2: {2: 0.0, 4: 1.0, 3: 1.0, 6: 4.0, 8: 4.0},
     3: {3: 0.0, 6: 1.5, 2: 3.0, 12: 5.0},
 }
-PLAIN_GRIDS = {2: 0.0, 4: 1.0}
+FREE_GRIDS = {8: 0.0}
 _FINEST, _MIN_SHARE = (8, 12), 0.25  # grids that are used only if this share of the beats need them
 _SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in deviations
 _SWITCH = 0.5  # cost of a change between two and three parts
@@ -35,7 +35,7 @@ class QuantisedNote(NamedTuple):
 
 
 def quantise_notes(
-    onset_s: F64, offset_s: F64, pitch: I64, beats: Beats, plain: bool = False
+    onset_s: F64, offset_s: F64, pitch: I64, beats: Beats, steady: bool = True
 ) -> list[QuantisedNote]:
     """Return the notes, in order of onset, on the beats' grid.
 
@@ -44,7 +44,7 @@ def quantise_notes(
     two from the one that follows at once, is a grace note: it takes no time.
 
     Args:
-        plain: write halves and quarters of a beat alone, for free rhythm.
+        steady: False for free rhythm: the grid is an eighth of a beat throughout.
     """
     if not len(onset_s):
         return []
@@ -60,9 +60,9 @@ def quantise_notes(
     found = np.array(list(chords))
     sigma = _SIGMA_S / (beats.time(found + 1.0) - beats.time(found))
     places = [(position[own] - beat).tolist() for beat, own in chords.items()]
-    grids = PLAIN_GRIDS if plain else GRIDS[beats.subdivision]
+    grids = GRIDS[beats.subdivision] if steady else FREE_GRIDS
     parts = _most_likely(places, sigma.tolist(), grids)
-    if np.isin(parts, _FINEST).mean() < _MIN_SHARE:
+    if steady and np.isin(parts, _FINEST).mean() < _MIN_SHARE:
         grids = {n: cost for n, cost in grids.items() if n not in _FINEST}
         parts = _most_likely(places, sigma.tolist(), grids)
     placed: dict[int, Fraction] = {}

@@ -191,6 +191,36 @@ class Rhythm:
         return Fraction(last) if last < end and not dotted else end
 
 
+def free_bars(line: Sequence[Chord], bars: Bars) -> list[list[Value]]:
+    """Return the values of each bar in free rhythm. A chord has at most one beat and no tie. Rests
+    fill the time until the next chord; they are not drawn."""
+    out = []
+    onsets = [chord.onset for chord in line]
+    for start, beats in bars:
+        now, end, values = start, start + beats, list[Value]()
+        for index in range(bisect_left(onsets, start), bisect_left(onsets, end)):
+            chord = line[index]
+            values += (Value(*span) for span in _plain_spans(now, chord.onset))
+            now = chord.onset
+            if not chord.grace:
+                following = min([end, *onsets[index + 1 : index + 2]])
+                _, now = next(_plain_spans(now, following))
+            values.append(Value(chord.onset, now, chord))
+        is_empty = not values
+        rests = [(start, end)] if is_empty else _plain_spans(now, end)
+        out.append([*values, *(Value(*span) for span in rests)])
+    return out
+
+
+def _plain_spans(begin: Fraction, end: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
+    """Yield begin and end of values without dots that fill a span; a beat is the longest."""
+    while begin < end:
+        length = min(end - begin, Fraction(1))
+        length = Fraction(1 << (length.numerator.bit_length() - 1), length.denominator)
+        yield begin, begin + length
+        begin += length
+
+
 def _is_value(quarters: Fraction) -> bool:
     """Return True if one note, plain or with one dot, has this length."""
     above, below = quarters.numerator, quarters.denominator

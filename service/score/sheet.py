@@ -1,5 +1,6 @@
 """A score of quantised notes as MusicXML."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
@@ -15,6 +16,7 @@ from service.score.part import TRANSPOSITIONS, Grid, Part, PartWriter
 from service.score.voices import Bars
 
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
+MIN_SILENCE = 4  # beats of free rhythm, which are half seconds
 Parts = Mapping[str | None, Part]  # by instrument
 
 
@@ -41,6 +43,19 @@ def bars_of(parts: Parts, beats: Beats) -> Bars:
     return beats.bars(begin, end)
 
 
+def silent_barlines(parts: Parts, bars: Bars) -> set[int]:
+    """Return the bars of free rhythm that end in a barline: the last one that ends in each silence
+    of ``MIN_SILENCE`` beats or more."""
+    notes = sorted((n.onset, n.onset + n.length) for part in parts.values() for n in part.notes)
+    ends = [start + count for start, count in bars]
+    found, sounding = set(), notes[0][1] if notes else 0
+    for onset, end in notes:
+        if onset - sounding >= MIN_SILENCE:
+            found.add(bisect_right(ends, onset) - 1)
+        sounding = max(sounding, end)
+    return found
+
+
 def musicxml(
     parts: Parts,
     beats: Beats,
@@ -56,7 +71,9 @@ def musicxml(
         steady: False if no beat was found; a line above the score states it.
         chords: chord symbols; they stand above the first part that does not transpose.
     """
-    grid = Grid(beats, bars_of(parts, beats), fifths, steady)
+    bars = bars_of(parts, beats)
+    barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
+    grid = Grid(beats, bars, fifths, steady, barlines)
     part_list, written = element("part-list"), []
     for number, (instrument, part) in enumerate(parts.items(), 1):
         part_id = f"P{number}"

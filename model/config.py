@@ -27,22 +27,22 @@ from model.validation import (
 )
 
 HOP = 128  # samples between two frames
-WINDOW = 8192  # samples the network sees at once
+WINDOW = 8192  # samples in the network's input
 PITCHES = 128  # MIDI note numbers
 FRAMES = WINDOW // HOP - 1  # 63: frame i describes sample HOP * (i + 1) of the window
 CENTRE_FRAME = FRAMES // 2  # 31: describes sample 4096, the middle of the window
-SAMPLE_RATE = 11_025  # Hz, of the networks trained here; 86.13 frames a second
+SAMPLE_RATE = 11_025  # Hz, of the shipped networks; 86.13 frames per second
 
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
 CENTS = "cents"
-"""The row after the heads' in the output of a network with a filterbank: 0.5 + c / SCALE_CENTS if
-the sound is c cents from the pitch, 0 if there is no sound (``SpectralPeaks``)."""
-RANGE_CENTS = 50.0  # a peak further away is that of another pitch
+"""The output row after the heads of a network with a filterbank: 0.5 + c / SCALE_CENTS if the sound
+is c cents from the pitch, 0 if there is no sound (``SpectralPeaks``)."""
+RANGE_CENTS = 50.0  # a peak further away belongs to another pitch
 SCALE_CENTS = 4 * RANGE_CENTS
 STEM_REACH = 2  # columns that the first convolution sees on either side
-MAX_CACHED_HOPS = 32  # that a stream looks back for what it has computed already, at most
-LOGIT_OFFSET = -4.0  # released code: every note starts out improbable (class imbalance)
+MAX_CACHED_HOPS = 32  # maximum age of cached results that a stream reuses
+LOGIT_OFFSET = -4.0  # released code: initially every note is improbable (class imbalance)
 
 _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 
@@ -63,19 +63,20 @@ class RSEConfig:
     residual: Annotated[float, Field(gt=0, lt=1)] = 0.9
     """r: initial residual scale sigma(S); also fixes h = sqrt(1 - r^2) / 4."""
     residual_speed: Positive = 1.0
-    """The stored S is multiplied by this inside the sigmoid (released code: 2)."""
+    """Factor of the stored S inside the sigmoid (released code: 2)."""
     shuffle: Literal["released", "paper"] = "released"
-    """"released" pairs neighbours, then distance 2, 4, ...; "paper" follows its text."""
+    """"released" pairs neighbours, then elements 2, 4, ... apart; "paper" follows its text."""
     init: Literal["released", "paper"] = "released"
-    """Of W: Glorot, after which the update c has an amplitude of 0.75, or "paper": 1, so that a
-    unit keeps an amplitude of 0.25 (:func:`model.switch.keep_amplitude`)."""
+    """Initialisation of W. "released": Glorot, with which the update c has an amplitude of 0.75.
+    "paper": amplitude 1, so that units preserve an amplitude of 0.25
+    (:func:`model.switch.keep_amplitude`)."""
     dropout: Fraction = 0.1
     """Divided by log2 of the sequence length and applied after every switch layer."""
     unit: Literal["residual", "gated"] = "residual"
-    """The paper's unit, or the gated one of the original Shuffle-Exchange network, which uses only
+    """The paper's unit, or the gated unit of the original Shuffle-Exchange network, which uses only
     maps, blocks, shuffle and dropout."""
     residual_scale: Literal["learned", "one", "none"] = "learned"
-    """sigma(S), or one of the paper's ablations: o = i + h c ("one"), o = c ("none")."""
+    """sigma(S), or an ablation of the paper: o = i + h c ("one"), o = c ("none")."""
 
 
 RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)
@@ -89,16 +90,16 @@ TEXT_RSE = RSEConfig(shuffle="paper", init="paper", dropout=0.0)
 class StridedConfig:
     """Stride-2 convolutions on the raw waveform (paper, section "Prepending convolutions")."""
 
-    convolutions: Annotated[int, Field(ge=0, lt=HOP.bit_length())] = 2  # a position a frame
-    """Each halves the length of the sequence."""
+    convolutions: Annotated[int, Field(ge=0, lt=HOP.bit_length())] = 2
+    """Number of convolutions, each of which halves the length of the sequence."""
     input_noise: NotNegative = 0.001
     """Standard deviation of the noise added to the waveform in training (released code)."""
     window: _Window = 8192
-    """Samples that the network hears: the middle of what it is given. It predicts the frames in
-    them, with 128 samples the middle one."""
+    """Number of samples that the network uses, in the middle of its input. It predicts the frames
+    in them; with 128 samples, the middle frame."""
     fourier: Flag = False
-    """Read the interleaved complex spectrum of the window instead of its samples, as the
-    published MusicNet weights do."""
+    """True if the input is the interleaved complex spectrum of the window instead of its samples,
+    as for the published MusicNet weights."""
 
 
 @validated_dataclass()
@@ -110,35 +111,36 @@ class FilterbankConfig:
     channels: Count = 32  # output channels of every convolution
     convolutions: FromZero = 3  # 3 x 3 convolutions over pitch and time after the first convolution
 
-    # The same in all networks so far:
+    # Constants of all networks.
     lowest_pitch: ClassVar = 21  # MIDI note of the lowest filter (A0)
     semitones: ClassVar = 91  # pitches with filters; the highest are just below 5.5 kHz
     bins_per_semitone: ClassVar = 3  # filters of each pitch, evenly spaced
     kernel_lengths: ClassVar = (1024, 2048, 4096)
-    """Samples; each filter uses the shortest kernel that resolves its semitone."""
+    """Lengths in samples. Each filter uses the shortest kernel that resolves its semitone."""
     quality: ClassVar = 40.0  # periods in a filter's window, if the kernel length allows
     floor_db: ClassVar = -90.0
     """Power relative to a full-scale sine at which the logarithm flattens."""
     harmonics: ClassVar = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
     """Multiples of a pitch's frequency whose filters become its channels."""
     octaves: ClassVar = 8
-    """Patches of 12 pitches in a column; each is a position of the shuffle-exchange network."""
+    """Number of patches of 12 pitches in a column. Each patch is a position of the shuffle-exchange
+    network."""
     frames_per_patch: ClassVar = 2  # adjacent frames that share a position
 
     @property
     def halo(self) -> int:
-        """Columns before the window that the convolutions reach."""
+        """Number of columns before the window that the convolutions use."""
         return STEM_REACH + self.convolutions
 
     @property
     def edge(self) -> int:
-        """Columns at the window's end whose kernels reach beyond it."""
+        """Number of columns at the window's end whose kernels reach beyond it."""
         return self.lookahead // HOP
 
     @property
     def context(self) -> int:
-        """Samples before the window that its columns depend on, so that a column is the same in
-        every window that contains it and can be kept from hop to hop."""
+        """Number of samples before the window on which its columns depend. With them a column is
+        the same in every window that contains it and can be cached."""
         return max(self.kernel_lengths) - self.lookahead + HOP * (self.halo - 1)
 
 
@@ -165,17 +167,17 @@ class ModelConfig:
 
     @property
     def context(self) -> int:
-        """Samples before the window that its frames depend on."""
+        """Number of samples before the window on which its frames depend."""
         return self.front_end.context if isinstance(self.front_end, FilterbankConfig) else 0
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the rows of the output: the heads, with a filterbank also CENTS."""
+        """Names of the output rows: the heads and, with a filterbank, CENTS."""
         return (*self.heads, CENTS) if isinstance(self.front_end, FilterbankConfig) else self.heads
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Hops from the newest frame that a window can predict to the window's end."""
+        """Number of hops from the newest frame that a window can predict to its end."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
@@ -205,7 +207,7 @@ class ModelConfig:
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        if kind == "filterbank":  # older cards state what is the same in all networks
+        if kind == "filterbank":  # older cards state the constants of all networks too
             same = vars(FilterbankConfig) | {"history": True}
             stated = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
             known = {one.name for one in dataclasses.fields(FilterbankConfig)}
@@ -220,7 +222,7 @@ _WITHOUT_NOISE = StridedConfig(input_noise=0.0)
 PAPER_TEXT = replace(
     PAPER, name="paper-text", front_end=_WITHOUT_NOISE, rse=TEXT_RSE, calibration=False
 )
-"""The paper's network by its text alone."""
+"""The paper's network according to its text only."""
 
 RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
 """The paper's network as the authors' released code computes it."""
@@ -249,5 +251,5 @@ LIGHT = replace(
     front_end=FilterbankConfig(lookahead=128, channels=24),
     rse=replace(LIVE.rse, hidden_factor=1),
 )
-"""For processors without bfloat16: half of the work of `live`. Its newest frames hear less of what
-follows, so notes can be decided a hop sooner."""
+"""For CPUs without bfloat16: half of the computing of `live`. Its filters have a shorter
+look-ahead, so notes can be decided a hop sooner."""

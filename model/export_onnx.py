@@ -67,24 +67,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class StepGraph(nn.Module):
-    """The next hops of a stream to probabilities of the same number of frames.
+    """One step of a stream: maps its next hops to probabilities of the same number of frames.
 
-    It takes the samples of the next hops and the state of the previous step; it returns the frames
-    whose look-ahead is complete and the next state, so the host needs no ring buffer. Only the new
-    constant-Q columns are computed. The state is the samples that kernels reach back to, and the
-    known columns minus silence; zeros, as at the start, mean silence.
+    The inputs are the samples of the next hops and the state of the previous step. The outputs are
+    the frames whose look-ahead is complete and the next state, so the host needs no ring buffer.
+    Only the new constant-Q columns are computed. The state has the samples that kernels reach back
+    to, and the earlier columns minus silence. Zeros, the initial state, mean silence.
 
     Attributes:
         inputs: an example of each input, by name.
-        about: what a host must know of them.
+        about: metadata for hosts.
     """
 
     def __init__(
         self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
     ) -> None:
-        """lookahead_hops: from the newest frame to the end of the audio; block_frames: hops, and
-        frames, of a step. Raises ValueError if they do not fit into a window, or the network has
-        no filterbank."""
+        """Args:
+            lookahead_hops: hops from the newest frame of a step to the end of its audio.
+            block_frames: number of hops, and of frames, of a step.
+
+        Raises:
+            ValueError: the step does not fit into a window, or the network has no filterbank.
+        """
         super().__init__()
         newest = FRAMES - lookahead_hops
         if lookahead_hops < 1 or not 1 <= block_frames <= newest + 1:

@@ -29,7 +29,7 @@ class GatedSwitchUnit(nn.Module):
     """One switch layer: the same gated unit on every pair of neighbours."""
 
     def __init__(self, config: RSEConfig, skip: bool = False) -> None:
-        """skip: whether the unit reads the previous block's output (D exists)."""
+        """skip: True if the unit uses the previous block's output (D exists)."""
         super().__init__()
         pair = 2 * config.maps
         self.gates = nn.Linear(pair, 3 * pair)  # reset gates r1 and r2, update gate u
@@ -44,7 +44,7 @@ class GatedSwitchUnit(nn.Module):
             nn.init.zeros_(candidate.bias)
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
-        """x, before: (batch, n, m), n even -> the same shape. before: the same layer's output in
+        """Map x, (batch, n, m) with even n, to the same shape. before: output of the same layer in
         the previous block, used with `skip`."""
         batch, n, maps = x.shape
         seen = x

@@ -22,17 +22,17 @@ PROGRAMS: Mapping[str, int] = {
     "voice": 52,
     "mallets": 12,
 }
-"""The program that plays each instrument class in MIDI files."""
+"""Program of each instrument class in MIDI files."""
 
 LABELS: Mapping[str, str] = {"plucked": "guitar"}
-"""The label for people of an instrument class whose name is not the usual word."""
+"""Label that users see, for instrument classes whose name is not the usual word."""
 
 LABELS_TO_INSTRUMENTS: Mapping[str, str] = {label: name for name, label in LABELS.items()}
 
 INSTRUMENTS = tuple(PROGRAMS)  # instrument classes; the index is the class number
 INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 
-UNKNOWN = -1  # the class number of notes of which it is not known what plays them
+UNKNOWN = -1  # class number of notes of unknown instruments
 
 _CLASSES: tuple[tuple[range, str], ...] = (
     (range(0, 2), "piano"),

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 
 def kaiser(rejection_db: float, transition: float) -> tuple[int, float]:
-    """Number of taps, and beta of the window, for a rejection above 50 dB and a transition as a
-    part of half the sample rate (J. F. Kaiser, 1974)."""
+    """Return the number of taps and the window's beta for a rejection above 50 dB and a transition
+    band, as a fraction of half the sample rate (J. F. Kaiser, 1974)."""
     taps = (rejection_db - 7.95) / (2.285 * math.pi * transition) + 1
     return math.ceil(taps), 0.1102 * (rejection_db - 8.7)
 
 
 def low_pass(taps: int, edge: float, beta: float) -> NDArray[np.float64]:
-    """Return a filter, shape [taps], with a gain of 1 at 0 Hz and 1/2 at ``edge``, a part of
+    """Return a filter, shape [taps], with a gain of 1 at 0 Hz and 1/2 at ``edge``, a fraction of
     half the sample rate."""
-    at = np.arange(taps) - (taps - 1) / 2
-    found = np.sinc(edge * at) * np.kaiser(taps, beta)
-    return np.asarray(found / found.sum())
+    time = np.arange(taps) - (taps - 1) / 2
+    response = np.sinc(edge * time) * np.kaiser(taps, beta)
+    return np.asarray(response / response.sum())

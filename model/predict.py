@@ -57,8 +57,8 @@ def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
 
 @torch.inference_mode()
 def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
-    """(batch, length) inputs -> (batch, positions, classes) raw outputs. Raises ValueError for
-    inputs of the wrong shape or type and for symbols outside the vocabulary."""
+    """Map inputs, (batch, length), to raw outputs, (batch, positions, classes). Raises ValueError
+    for inputs of the wrong shape or type, and for symbols outside the vocabulary."""
     if inputs.ndim != 2 or not inputs.size or not np.isfinite(inputs).all():
         raise ValueError(f"expected finite numbers (batch, length), got shape {inputs.shape}")
     if isinstance(network, SymbolNetwork):

@@ -51,7 +51,8 @@ def padded_length(length: int) -> int:
 
 
 class ResidualShuffleExchange(nn.Module):
-    """Beneš blocks and the final switch layer; zeros pad any length to a power of two."""
+    """Beneš blocks and the final switch layer. Sequences are padded with zeros to a power of
+    two."""
 
     def __init__(self, config: RSEConfig) -> None:
         super().__init__()
@@ -67,7 +68,7 @@ class ResidualShuffleExchange(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (batch, length, m) -> the same shape. Raises ValueError for an empty sequence and for
+        """Map (batch, length, m) to the same shape. Raises ValueError for an empty sequence or
         another number of axes."""
         if x.ndim != 3:
             shape = tuple(x.shape)

@@ -1,8 +1,7 @@
 """Weights on disk: tensors in ``NAME.safetensors``, and a card in ``NAME.json`` next to them.
 
 The card has the configuration under "config", and records of the training: data, licences, metrics,
-note tracker settings. Nothing is unpickled. Files are written under a temporary name, flushed and
-renamed, so a full disk or a kill leaves the old ones intact.
+note tracker settings. Nothing is unpickled. Files are replaced atomically.
 """
 
 import json
@@ -26,7 +25,7 @@ _building = threading.Lock()
 
 
 class WeightsError(ValueError):
-    """Weights that are missing, damaged or do not fit their configuration."""
+    """The weights are missing, corrupt, or do not match their configuration."""
 
 
 def shipped() -> list[str]:
@@ -84,12 +83,12 @@ def load(
     device: str | torch.device = "cpu",
     dtype: torch.dtype | None = None,
 ) -> TranscriptionModel:
-    """A transcription network in evaluation mode. Raises WeightsError.
+    """Load a transcription network in evaluation mode. Raises WeightsError.
 
-    dtype: of matrices, kernels and their products, whatever the file holds (shipped weights:
-    float16). None is the device's fastest, bfloat16 if it multiplies that, else float32. Filters,
-    norms and probabilities are float32 always. Load in float32 to train or to save the weights
-    again.
+    dtype: type of matrices, kernels and their products, independent of the type in the file
+    (shipped weights: float16). None means the fastest type of the device: bfloat16 if its hardware
+    multiplies bfloat16, else float32. Filters, norms and probabilities are always float32. Use
+    float32 to train the network or to save it again.
     """
     path = resolve(name_or_path)
     card = read_card(path)

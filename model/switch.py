@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from model.config import RSEConfig
 
-SATURATED = 18.0  # logit whose sigmoid is 1 in float32
+SATURATED = 18.0  # a logit whose sigmoid is 1 in float32
 NORM_EPSILON = 1e-10  # released code; small, for inputs of amplitude 0.25
 FEATURE_NORM_EPSILON = 1e-6
 
@@ -96,7 +96,8 @@ def initialise(linear: nn.Linear) -> None:
 
 @torch.no_grad()
 def keep_amplitude(linear: nn.Linear, activation: str) -> None:
-    """Makes outputs of amplitude 1 of activated features, which were normal with amplitude 1.
+    """Initialise a map so that its outputs have amplitude 1 if the features before the activation
+    are normal with amplitude 1.
 
     For W with independent entries and rows that sum to 0, every output has the variance
     (inputs) Var(w) Var(g), with Var(g) = 1/3 + 1/(2 pi sqrt(3)) - 1/(4 pi) = 0.346 after a GELU.
@@ -157,7 +158,8 @@ class ResidualSwitchUnit(nn.Module):
 
 
 def depth_scaled(dropout: float, bits: int) -> float:
-    """Released code: longer sequences (2^bits) have more layers, so each drops less."""
+    """Return the dropout of a layer (released code: longer sequences, 2^bits, have more layers, so
+    each layer drops less)."""
     return dropout / bits
 
 

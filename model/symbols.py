@@ -71,7 +71,8 @@ class SymbolNetwork(nn.Module):
         return x if self.embedding_linear is None else self.embedding_linear(x)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """-> (batch, length, classes) logits. Symbol 0 pads to a power of two (released code)."""
+        """Map symbols, (batch, length), to logits, (batch, length, classes). Symbol 0 pads the
+        sequence to a power of two (released code)."""
         length = symbols.shape[1]
         padded = F.pad(symbols, (0, padded_length(length) - length))
         out: Tensor = self.output(self.rse(self.embed(padded)))

@@ -4,11 +4,11 @@ Logits have shape (batch, heads, FRAMES, PITCHES); frame i of a window describes
 HOP * (i + 1). The heads:
 
 - "frame": a note sounds;
-- "onset": a note begins (a triangle of 3 hops around the moment);
-- "velocity": how loud the note that begins here is;
+- "onset": a note starts (a triangle of 3 hops around the onset);
+- "velocity": loudness of the note that starts here;
 - "offset": a note ends;
-- "pedal": how far the sustain pedal is down, the same at every pitch in range;
-- "instrument:NAME": this instrument plays the note that begins here.
+- "pedal": position of the sustain pedal, the same at every pitch in range;
+- "instrument:NAME": this instrument plays the note that starts here.
 """
 
 from __future__ import annotations
@@ -67,16 +67,17 @@ class StridedNetwork(nn.Module):
         initialise(self.head)
 
     def raw(self, window: Tensor) -> Tensor:
-        """(batch, samples) -> (batch, positions, heads * PITCHES), before the logit offset."""
+        """Map (batch, samples) to (batch, positions, heads * PITCHES), before the logit offset."""
         out: Tensor = self.head(self.rse(self.front_end(window)))
         return out
 
     def frames(self, raw: Tensor) -> Tensor:
-        """Every (HOP / stride)-th position of ``raw``, (batch, heads, frames, PITCHES) logits.
+        """Select every (HOP / stride)-th position of ``raw``: (batch, heads, frames, PITCHES)
+        logits.
 
-        Position p belongs to sample p * stride, but as in the released code frame i is trained to
-        predict sample HOP * (i + 1) from position i * HOP / stride, one hop earlier. Of HOP samples
-        there is one frame, for the sample in their middle.
+        Position p belongs to sample p * stride. As in the released code, however, frame i predicts
+        sample HOP * (i + 1) from position i * HOP / stride, one hop earlier. A window of HOP
+        samples has one frame, for the sample in its middle.
         """
         step = HOP // self.front_end.stride  # positions per frame
         out = raw[:, : max(1, raw.shape[1] - step) : step] + LOGIT_OFFSET
@@ -121,8 +122,8 @@ class FilterbankNetwork(nn.Module):
         nn.init.zeros_(self.embed.bias)
 
     def forward(self, window: Tensor) -> Tensor:
-        """(batch, context + WINDOW) -> (batch, heads, FRAMES, PITCHES) logits. The context may be
-        shorter or missing; zeros replace it."""
+        """Map (batch, context + WINDOW) to logits, (batch, heads, FRAMES, PITCHES). The context may
+        be shorter or missing; zeros replace it."""
         return self.from_features(self.filterbank(window))
 
     def from_features(self, features: Tensor) -> Tensor:
@@ -156,15 +157,15 @@ def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
 
 
 class WindowStream:
-    """Windows with the context before them: all that a stream computed in full keeps. The last
-    number of a row is the shift, which applies to the whole window."""
+    """State of a stream whose windows are computed completely: the audio before the next window.
+    The last number of a row is the shift, which applies to the complete window."""
 
     def __init__(self, context: int) -> None:
         self._context = context
         self._audio = torch.zeros(context + WINDOW)
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """(WINDOW,) -> (context + WINDOW + 1,), zeros before the first window."""
+        """Map (WINDOW,) to (context + WINDOW + 1,), with zeros before the first window."""
         new = min(new_hops * HOP, WINDOW)
         before = self._audio[new : new + self._context]
         self._audio = torch.cat([before.to(window.device), window])
@@ -197,7 +198,7 @@ class TranscriptionModel(nn.Module):
             self.offset = nn.Parameter(torch.zeros(PITCHES))
 
     def forward(self, window: Tensor) -> Tensor:
-        """(batch, samples) -> (batch, heads, frames, PITCHES) uncalibrated logits."""
+        """Map (batch, samples) to uncalibrated logits, (batch, heads, frames, PITCHES)."""
         return self.network(window)
 
     def calibrate(self, logits: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""The columns of a stream, computed once: filterbank and convolutions where the audio is new.
+"""Filterbank and convolutions of a stream, computed only for new and changed columns.
 
 A column is the same in every window that contains it, except the newest columns, whose right
-neighbours are still missing. When a window moves by k hops, the first convolution gets k new
-columns, and each convolution also changes one or two columns before them
-(k = 2, three convolutions after the first; ``.`` kept, ``#`` computed)::
+neighbours are missing. When a window moves by k hops, the first convolution gets k new columns, and
+each convolution also changes one or two columns before them (k = 2, three convolutions after the
+first; ``.`` cached, ``#`` computed)::
 
     filterbank     . . . . . . . . . . . # # - -     - silence: the kernel ends after the window
     convolution 1  . . . . . . . . . # # # # # #
@@ -25,8 +25,7 @@ from model.transcriber import FilterbankNetwork
 
 
 class ColumnNetwork:
-    """Filterbank, harmonic stack and convolutions. Weights are copied. Thread-safety: may be called
-    from several threads at a time."""
+    """Filterbank, harmonic stack and convolutions. Weights are copied. Thread-safe."""
 
     def __init__(
         self, network: FilterbankNetwork, convolutions: list[nn.Conv2d], dtype: torch.dtype
@@ -75,9 +74,13 @@ class ColumnNetwork:
         """Return the columns that change with each window, (windows, columns, pitches, channels),
         newest last, and the peaks in its newest complete frames, (windows, new_hops, PITCHES).
 
-        There are ``new_hops`` + :attr:`reach`. audio: to the last window's end, from the first
-        one's begin on; new_hops: up to ``longest_slide``, or ``first`` for a stream's first window;
-        for several windows at least :attr:`reach`; shift: bins by which new frames are read higher.
+        The number of changed columns is ``new_hops`` + :attr:`reach`.
+
+        Args:
+            audio: audio from the start of the first window to the end of the last.
+            new_hops: hops between windows, at most ``longest_slide``; ``first`` for the first
+                window of a stream; at least :attr:`reach` for several windows.
+            shift: number of bins by which the filters of the new frames are higher.
         """
         x, peaks = self._stacked(audio, new_hops, windows, shift)
         for number, (weight, bias, padding) in enumerate(self._layers):
@@ -94,7 +97,7 @@ class ColumnNetwork:
 
     @property
     def reach(self) -> int:
-        """Columns before the new ones that change with them."""
+        """Number of columns before the new ones that change with them."""
         return self.edge + STEM_REACH + len(self._layers) - 1
 
     def _stacked(
@@ -134,7 +137,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int
     pitches; time has none."""
     x = x.permute(0, 3, 1, 2)  # channels last in memory
     if x.dtype is torch.float32 and torch.backends.mkldnn.is_available():
-        # What conv2d calls too, except for small inputs, which it computes a slower way.
+        # conv2d calls this as well, but uses a slower method for small inputs.
         x = torch.mkldnn_convolution(x, weight, bias, (0, padding), (1, stride), (1, 1), 1)
     else:
         x = F.conv2d(x, weight, bias, (1, stride), (0, padding))

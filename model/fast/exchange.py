@@ -31,14 +31,14 @@ from model.front_end.filterbank import GRID
 from model.front_end.patches import OctavePatches
 
 LayerCache = dict[int, tuple[int, Tensor]]
-"""One layer's outputs, (positions, m), for the latest windows of a stream, and the hops at which
-these end. By their remainder: one window reuses another's outputs if it has the same."""
+"""Outputs of a layer, (positions, m), for the latest windows of a stream, and the hops at which
+the windows end. The keys are the remainders of these hops: a window can reuse the outputs of a
+window with the same remainder."""
 
 
 class FirstHalf:
-    """The first half of a network's first Beneš block over a stream of windows. A layer's outputs
-    stay in the order of its pairs: position d of a block and its partner, then the next two. The
-    next layer gathers its pairs from there."""
+    """The first half of a network's first Beneš block for a stream of windows. The outputs of a
+    layer are in the order of its pairs, from which the next layer gathers its own pairs."""
 
     def __init__(
         self,
@@ -47,9 +47,11 @@ class FirstHalf:
         reach: int,
         embed: Callable[[Tensor], Tensor],
     ) -> None:
-        """reach: columns before the new ones that change with them; embed: columns, (windows,
-        columns, pitches, channels) in whole patches, to positions, (windows, positions, m)
-        float32."""
+        """Args:
+        reach: number of columns before the new ones that change with them.
+        embed: maps columns, (windows, columns, pitches, channels) in complete patches, to
+            positions, (windows, positions, m) float32.
+        """
         self._unit = exchange.first_unit
         self._embed = embed
         self._octaves = patches.octaves
@@ -61,10 +63,10 @@ class FirstHalf:
         self._gathers = [
             [before.argsort()[order][first:] for first in range(0, len(order), self._octaves)]
             for before, order in pairwise(orders)
-        ]  # by layer and first patch: which of the layer's inputs the pairs are
+        ]  # indexes of the pairs among the layer's inputs, by layer and first patch
         self._spans = [
             max(1, (2 << bit if bit >= 0 else 1) // self._octaves) for bit in range(-1, layers - 1)
-        ]  # patches that a layer's pairs span, after those of the input; not of the last layer
+        ]  # number of patches that the pairs of the input and of each layer but the last span
         self._output_order = orders[-1].argsort()[
             torch.arange(patches.positions).view(2, -1).t().flatten()
         ]

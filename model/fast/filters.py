@@ -1,8 +1,8 @@
 """Computes the filterbank's newest frames, with long filters on decimated audio.
 
 Filters for low notes need most of a filterbank's multiplications and nearly all of its weights, but
-respond to nothing above a few hundred hertz. They do not need 11,025 samples per second. Let h be a
-low-pass filter, z the audio after h at every fourth sample, and k a filter:
+respond only to frequencies below a few hundred hertz. They do not need 11,025 samples per second.
+Let h be a low-pass filter, z the audio after h at every fourth sample, and k a filter:
 
     sum over t of k[t] x[t]  =  sum over n of c[n] z[n]  +  sum over the newest hop of r[t] x[t],
     c[n] = 4 sum over t of k[t] h[t - 4n],    r = k - (c at every fourth sample, after h)
@@ -25,15 +25,14 @@ from model.low_pass import low_pass
 DECIMATION = 4
 REACH = 24  # samples of h on either side of its middle
 KAISER = 10.06  # beta of h's window: 100 dB of rejection
-ERROR_DB = -70.0  # energy of the difference between a filter and what is computed for it
+ERROR_DB = -70.0  # maximum energy of the difference between a filter and its replacement
 FEW_FRAMES = 2
-_UNREAD = REACH // DECIMATION  # newest samples of z, which need audio after the window
+_UNREAD = REACH // DECIMATION  # number of newest samples of z that need audio after the window
 
 
 class NewestFrames:
-    """The newest complete frames of a filterbank. Weights are copied, the real and the imaginary
-    part of each filter side by side. Thread-safety: may be called from several threads at a
-    time."""
+    """The newest complete frames of a filterbank. Weights are copied, with the real and the
+    imaginary part of each filter next to each other. Thread-safe."""
 
     def __init__(self, bank: Filterbank) -> None:
         self._longest = bank.longest
@@ -47,14 +46,13 @@ class NewestFrames:
             rows = rows.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)  # in pairs
             if int(size) == self._longest:  # the last
                 rows = F.pad(rows, (0, 0, 0, 2))  # silence
-            # Products of few frames read the filters as they lie in memory, those of many pack
-            # them first, which is quicker the other way round.
+            # Products with many frames copy the filters first, which is faster for columns.
             few, many = rows.contiguous(), rows.t().contiguous().t()
             self._groups.append((reduced is not None, int(size), few, many))
 
     def power(self, audio: Tensor, frames: int) -> Tensor:
-        """Squared magnitudes in the order of the filterbank's kernels, and 0 at the end. audio:
-        (samples,), preceded by silence -> (frames, bins + 1)"""
+        """Map audio, (samples,), which silence precedes, to squared magnitudes, (frames, bins + 1),
+        in the order of the filterbank's kernels. The last bin is 0."""
         span = REACH + self._longest + (frames - 1) * HOP
         audio = audio[max(0, len(audio) - span) :]
         audio = F.pad(audio, (span - len(audio), REACH))
@@ -78,7 +76,7 @@ class NewestFrames:
 
 
 def decimator() -> Tensor:
-    """h, (2 * REACH + 1,)."""
+    """Return h, (2 * REACH + 1,)."""
     return torch.from_numpy(low_pass(2 * REACH + 1, 1 / DECIMATION, KAISER)).float()
 
 

@@ -1,11 +1,9 @@
-"""A filterbank network arranged for inference: the answers of ``TranscriptionModel``, faster.
+"""A filterbank network arranged for inference: the results of ``TranscriptionModel``, faster.
 
-Built from a transcriber that has its weights and its ``compute_dtype``. Batch norms are folded into
-the preceding convolutions, convolutions run channels last, and the shuffle-exchange network is
-computed only for the frames that are read (``model.fast.shuffle_exchange``).
-
-The result for a window does not depend on the rest of the batch. Thread-safety: may be called from
-several threads at a time.
+It is built from a transcriber with its final weights and ``compute_dtype``. Batch norms are folded
+into the convolutions before them, convolutions have channels last, and the shuffle-exchange network
+is computed only for the frames that are read (``model.fast.shuffle_exchange``). The result for a
+window does not depend on the rest of the batch. Thread-safe.
 """
 
 from collections.abc import Sequence
@@ -92,7 +90,7 @@ class FastNetwork:
 
     @property
     def context(self) -> int:
-        """Samples before a window that its frames depend on."""
+        """Number of samples before a window on which its frames depend."""
         return self._transcriber.config.context
 
     @torch.inference_mode()
@@ -188,11 +186,10 @@ class NetworkStream:
     window and, for a few windows, the layers of the first half of the first Beneš block, 1 to 4 MB.
     Used by one thread.
 
-    Silence precedes the first window, and any window that moved farther than the filterbank can
-    slide."""
+    Silence precedes the first window, and any window that moves farther than ``longest_slide``."""
 
     def __init__(self, columns: ColumnNetwork, first_half: FirstHalf, frames: range) -> None:
-        """frames: those read from each window."""
+        """frames: frames to read from each window."""
         self._network = columns
         self._first_half = first_half
         self._frames = frames
@@ -203,9 +200,9 @@ class NetworkStream:
         self._hop = 0  # end of the window, counted from the stream's beginning
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """window: (WINDOW,) -> the middle of the first Beneš block, (positions, m) in the order
-        of ``FastShuffleExchange.finish``, and of the frames that are read the columns, (frames,
-        pitches, channels), and peaks, (frames, PITCHES); flat float32."""
+        """Map a window, (WINDOW,), to a flat float32 row: the middle of the first Beneš block,
+        (positions, m) in the order of ``FastShuffleExchange.finish``, then the columns, (frames,
+        pitches, channels), and the peaks, (frames, PITCHES), of the frames to read."""
         return self.advance_batch([window], new_hops, shift)[0]
 
     def can_batch(self, new_hops: int) -> bool:

@@ -1,8 +1,8 @@
-"""Which switch units of a shuffle-exchange network reach the positions that are read.
+"""Selects the switch units of a shuffle-exchange network that affect the positions to be read.
 
-An output position depends on one unit of the last switch layer, that unit on two of the previous
-layer, and so on: 1 + 2 + 4 + ... units instead of n/2 per layer, until all are needed. Skipping the
-others changes nothing that is read.
+An output position depends on one unit of the last switch layer, this unit on two units of the layer
+before, and so on: 1 + 2 + 4 + ... units instead of n/2 per layer, until all are needed. Skipping
+the others does not change the output at these positions.
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ Direction = Literal["deinterleave", "interleave", "none"]
 class Layer:
     """One switch layer and how its outputs reach the inputs of the next."""
 
-    block: int | None  # the Beneš block it belongs to; None for the last layer
-    reverse: bool  # whether it is in the block's second half
+    block: int | None  # number of its Beneš block; None for the last layer
+    reverse: bool  # True in the second half of the block
     shuffle: Direction
-    """The permutation that follows if every unit of this layer and the next is computed."""
+    """Permutation of the outputs, if every unit of this layer and the next is computed."""
     gather: list[int] | None
-    """Otherwise, which outputs of the computed units, in ascending order of address, the next
-    layer or the reader takes, in its order."""
+    """Indexes among the outputs of the computed units, sorted by address, of the inputs of the next
+    layer, in its order. None if every unit is computed."""
 
 
 def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
-    """Block, half and following permutation of every switch layer of a full network."""
+    """Return block, half and following permutation of every switch layer of a complete network."""
     out: list[tuple[int | None, bool, Direction]] = []
     for block in range(blocks):
         out += [(block, False, "deinterleave")] * (bits - 1)
@@ -54,10 +54,10 @@ def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
         if wanted == everything:  # and so for all earlier layers
             pruned.append(Layer(block, reverse, direction, None))
             continue
-        taken = [sources[direction][address] for address in wanted]
-        units = sorted({address // 2 for address in taken})
-        place = {unit: row for row, unit in enumerate(units)}
-        gather = [2 * place[address // 2] + address % 2 for address in taken]
+        read = [sources[direction][address] for address in wanted]
+        units = sorted({address // 2 for address in read})
+        index = {unit: row for row, unit in enumerate(units)}
+        gather = [2 * index[address // 2] + address % 2 for address in read]
         pruned.append(Layer(block, reverse, direction, gather))
         wanted = [address for unit in units for address in (2 * unit, 2 * unit + 1)]
     return pruned[::-1]

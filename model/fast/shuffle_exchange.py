@@ -1,13 +1,13 @@
-"""The Residual Shuffle-Exchange network arranged for inference: fewer passes, the same answers.
+"""The Residual Shuffle-Exchange network arranged for inference: the same results, faster.
 
-Unlike ``model.rse``, it skips the switch units that nothing reads (``model.fast.pruning``). Unlike
-``model.switch``, matrix products use the fastest type of the processor, the residual stream stays
-float32; h is folded into W; residual, scale and permutation are one pass that writes every element
-where the next layer reads it. There are no gradients. Weights are copied, so later changes to the
-network have no effect.
+* Switch units whose outputs are not used are skipped (``model.fast.pruning``).
+* Matrix products use the fastest type of the processor. The residual stream stays float32.
+* h is folded into W. Residual, scale and permutation are one pass, which writes every element to
+  the position from which the next layer reads it.
 
-It takes sequences of a power of two, the paper's units and the released shuffle. Thread-safety: may
-be called from several threads at a time.
+There are no gradients. Weights are copied, so later changes to the network have no effect. The
+length of a sequence must be a power of two. Only the paper's units and the released shuffle are
+supported. Thread-safe.
 """
 
 from __future__ import annotations
@@ -108,20 +108,19 @@ class FastShuffleExchange:
         assert isinstance(network.last, ResidualSwitchUnit)
         self._units[None, False] = FastSwitch(network.last, dtype)
         self.first_unit = self._units[0, False]
-        """Of the first half of the first block."""
+        """Unit of the first half of the first block."""
         self._blocks = len(network.blocks)
-        # One for each run of patches that is read. A CUDA graph reads the indices again and again,
-        # so none is forgotten.
+        # One plan for each range of positions. CUDA graphs read its indices, so none is deleted.
         self._plans = cache(self._make_plan)
 
     def __call__(self, x: Tensor, positions: range) -> Tensor:
-        """(batch, n, m) -> (batch, len(positions), m) float32, the output at `positions`."""
+        """Map (batch, n, m) to the output at `positions`, (batch, len(positions), m) float32."""
         return self._run(x.float().contiguous(), self._plans(x.shape[1], positions, x.device))
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
-        """Everything after the first half of the first block. x: (batch, n, m) float32, that half's
-        output in the order that its shuffles leave (:func:`model.switch.interleave`) -> the same
-        as for the whole network."""
+        """Compute the layers after the first half of the first block. x: (batch, n, m) float32, the
+        output of that half in the order of its shuffles (:func:`model.switch.interleave`). Return
+        the output of the network."""
         length = x.shape[1]
         first_half = length.bit_length() - 2  # layers
         return self._run(x, self._plans(length, positions, x.device)[first_half:])

@@ -14,8 +14,8 @@ low and high filters peak at the same time::
 If a performance is not tuned to A4 = 440 Hz, the network uses filters that are a few bins higher or
 lower (``shift``). Its input is then in tune to half a bin.
 
-Kernels reach back past the left edge of the window, and `halo` columns before the window are
-computed in addition, for the convolutions. Kernels that end after the window yield silence.
+Kernels may start before the window. For the convolutions, `halo` columns before the window are
+computed as well. Columns whose kernels end after the window are silent.
 """
 
 import math
@@ -29,10 +29,10 @@ from model.config import HOP, PITCHES, RANGE_CENTS, SCALE_CENTS, WINDOW, Filterb
 GRID = WINDOW // HOP  # 64 columns of the feature grid; the last describes the window's end
 DB_SCALE = 20.0  # decibels per feature unit
 HARMONICS = (1, 2, 3, 4)
-_WEAK_DB = 30.0  # harmonics so far below the strongest say nothing
-_FLAT = 0.02  # least curvature of a peak, in units of features: 0.4 dB
-_SILENT_DB = 6.0  # above the filterbank's floor
-NEAR = 2  # filters on either side of the pitch's own
+_WEAK_DB = 30.0  # distance below the strongest filter from which on others are ignored
+_FLAT = 0.02  # minimum curvature of a peak, in units of features: 0.4 dB
+_SILENT_DB = 6.0  # minimum level of a sound above the filterbank's floor
+NEAR = 2  # number of filters on either side of a pitch that are used
 
 
 class Filterbank(nn.Module):
@@ -103,9 +103,9 @@ class Filterbank(nn.Module):
         return (decibels - self.config.floor_db / 2) / DB_SCALE
 
     def forward(self, window: Tensor) -> Tensor:
-        """window: (batch, samples) -> (batch, bins, columns), the last ``edge`` silent. The last
-        WINDOW samples are the window, those before it its context; missing context reads as
-        zeros."""
+        """Map windows, (batch, samples), to (batch, bins, columns), of which the last ``edge`` are
+        silent. The last WINDOW samples are the window, the others its context. Zeros replace
+        missing context."""
         first = HOP * (1 - self.config.halo)  # the sample that the first column describes
         before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
         features = self.compress(self.power(F.pad(window, (before, 0))))
@@ -122,13 +122,14 @@ class Filterbank(nn.Module):
 
     @property
     def longest_slide(self) -> int:
-        """The most hops by which a window may move so that it holds the kernels of all new
-        frames."""
+        """Maximum number of hops by which a window may move and still contain the kernels of all
+        new frames."""
         return (WINDOW - self.longest) // HOP + 1
 
 
 def bin_frequencies(config: FilterbankConfig) -> list[float]:
-    """Hz of each filter: `bins_per_semitone` per pitch, the middle one in tune."""
+    """Return the frequency of each filter in Hz: `bins_per_semitone` per pitch, the middle one in
+    tune."""
     per = config.bins_per_semitone
     return [
         440.0 * 2 ** ((config.lowest_pitch - 69 + (b - per // 2) / per) / 12)
@@ -149,9 +150,9 @@ def places(filters: Tensor, shift: int, order: Tensor) -> Tensor:
 def constant_q_kernel(
     frequency: float, length: int, size: int, lookahead: int, sample_rate: int
 ) -> Tensor:
-    """Complex kernel of `size` samples: a sine under an asymmetric Hann window of `length` samples.
-    The window peaks `lookahead` samples before the kernel's end and falls for at most that long. A
-    full-scale sine in tune gives magnitude 1."""
+    """Return a complex kernel of `size` samples: a sine under an asymmetric Hann window of `length`
+    samples, which peaks `lookahead` samples before the kernel's end. A full-scale sine in tune has
+    magnitude 1."""
     fall = min(length // 2, lookahead)
     rise = length - fall
     time = torch.arange(size, dtype=torch.float64) - (size - lookahead)  # 0 at the frame time
@@ -172,7 +173,7 @@ class SpectralPeaks:
     """
 
     def __init__(self, config: FilterbankConfig, order: Tensor) -> None:
-        """order: the place of each filter among the features, (bins,), on the device of use."""
+        """order: index of each filter among the features, (bins,), on the device of use."""
         per, bins = config.bins_per_semitone, len(order)
         self._bin_cents = 100.0 / per
         self._weak = _WEAK_DB / DB_SCALE

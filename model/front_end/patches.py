@@ -70,7 +70,7 @@ class PitchConvolutions(nn.Module):
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = x + F.relu(norm(layer(x)))
         if x.requires_grad and x.is_contiguous(memory_format=torch.channels_last):
-            # The slice's gradient has another layout, with which all that follow would be mixed.
+            # The gradient of the slice has another layout, which all layers before would inherit.
             x.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))
         return x[..., self.halo :]
 
@@ -104,7 +104,7 @@ class OctavePatches(nn.Module):
 
     def join(self, x: Tensor) -> Tensor:
         """Map (batch, positions, cells * channels) to (batch, channels, octaves * 12, frames).
-        Takes any run of adjacent columns; frames is GRID for all of them."""
+        Accepts any range of adjacent columns. With all columns, frames is GRID."""
         batch, positions = x.shape[:2]
         columns = positions // self.octaves
         x = x.view(batch, columns, self.octaves, SEMITONES, self.frames, -1)

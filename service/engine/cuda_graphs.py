@@ -1,12 +1,12 @@
-"""Batches on a GPU: windows in, probabilities out, the whole network recorded as one CUDA graph.
+"""Batches on a GPU: the complete network is recorded as a CUDA graph.
 
-A network of this kind is hundreds of small kernels, which a processor launches more slowly than
-the GPU runs them; a graph launches them as one. A graph has fixed shapes, so there is one for each
-bucket (a power of two of windows) and each set of positions that is read; batches are filled up
-with what the bucket held before. Windows cross whole, in pinned memory; the filterbank's frames
-are recomputed for each, which costs a GPU less than keeping the state of every stream.
+The network consists of hundreds of small kernels, which a CPU launches more slowly than the GPU
+runs them. A graph launches all of them at once. Its shapes are fixed, so there is a graph for each
+bucket, a power of two of windows, and each set of positions. The unused rows of a bucket have the
+windows of earlier batches. Complete windows are copied, from pinned memory, and all frames of the
+filterbank are computed again, which costs a GPU less than the state of every stream.
 
-Thread-safety: one worker thread predicts; nothing else touches the graphs.
+Not thread-safe: used by the worker's thread only.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from model.fast.network import FastNetwork
 from model.transcriber import FeatureStream, WindowStream
 from service.stream.windows import PendingWindows, Probabilities
 
-MAX_BATCH_WINDOWS = 128  # windows
-MAX_STEP_MS = 25.0  # of a worker: a live window waits for one step at most
+MAX_BATCH_WINDOWS = 128
+MAX_STEP_MS = 25.0  # maximum duration of a worker's step, for which a live window may wait
 _MAX_GRAPHS = 64
-_MIN_WINDOWS = 1 << 3  # a smaller bucket saves nothing
+_MIN_WINDOWS = 1 << 3  # size of the smallest bucket; smaller ones are not faster
 
 Repeat = Callable[[], None]
 Capture = Callable[[Callable[[], None]], Repeat]
-"""Records what a function does on the device; what it returns does it again."""
+"""Records the work of a function on the device, and returns a function that repeats it."""
 
 
 def capture_cuda_graph(work: Callable[[], None]) -> Repeat:
@@ -43,13 +43,13 @@ def capture_cuda_graph(work: Callable[[], None]) -> Repeat:
             work()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may use the device
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # allows other threads
         work()
     return graph.replay
 
 
 class _Bucket:
-    """Buffers and graph of one number of windows, read at one set of positions."""
+    """Buffers and graph for one number of windows and one set of positions."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class _Bucket:
                 on_device.copy_(self.inputs, non_blocking=True)
                 self.outputs.copy_(fast.predict(on_device, positions), non_blocking=True)
 
-        self.work = work  # a graph keeps nothing of what it reads and writes
+        self.work = work  # keeps the tensors alive, which the graph does not
         self.replay = capture(work)
 
 
@@ -86,7 +86,7 @@ class GraphRunner:
         common: Sequence[slice],
         capture: Capture = capture_cuda_graph,
     ) -> None:
-        """common: the positions that most streams are read at, recorded before there are any."""
+        """common: sets of positions of most streams, for which graphs are recorded at the start."""
         self._fast = fast
         self._device = device
         self._common = common
@@ -114,7 +114,7 @@ class GraphRunner:
         return bucket.outputs[: len(rows)].numpy().copy()
 
     def warm_up(self) -> None:
-        """Record the common graphs, and see which batch is still quick enough."""
+        """Record the common graphs, and measure the largest batch within MAX_STEP_MS."""
         size = _MIN_WINDOWS
         while size <= MAX_BATCH_WINDOWS:
             rows = [torch.zeros(self._fast.context + WINDOW + 1)] * size

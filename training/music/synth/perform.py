@@ -306,4 +306,4 @@ def _weight(entry: Instrument) -> float:
     share = (1 + layers) * min(1, len(entry.midi) / 12)
     if entry.name.startswith("sharc_"):  # made from measured spectra, without attacks and noise
         return 0.1 * share
-    return share if entry.recorded else 0.35 * share  # sound fonts are less varied
+    return share if entry.recorded else 0.35 * share  # not recorded: a sound font

@@ -22,7 +22,7 @@ from service.score.beats import (
 )
 from service.score.chord_symbols import ChordSymbol, find_chords
 from service.score.live import LiveBeat, fill_gaps
-from service.score.metre import find_beats
+from service.score.pauses import find_beats_between_pauses
 from service.score.steady import find_steady_beats
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
@@ -116,7 +116,7 @@ def analyse(
     key = key_of(array[:, 2].astype(int), array[:, 1] - array[:, 0])
     end_s = float(array[:, 1].max(initial=0))
     if reported is None:
-        beats = find_steady_beats(array, hints) or find_beats(array, hints)
+        beats = find_steady_beats(array, hints) or find_beats_between_pauses(array, hints)
     else:
         beats = fill_gaps(reported, float(array[:, 0].min(initial=end_s)), end_s)
     first_s = hints.first_downbeat_s

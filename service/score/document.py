@@ -99,17 +99,20 @@ class ScoreDocument:
         return parts
 
     @cached_property
-    def musicxml(self) -> bytes:
-        """A MusicXML document."""
+    def _sheet(self) -> sheet.Sheet:
         found = self.analysis
-        parts, fifths, title = self._parts, found.key.fifths, self._title
-        return sheet.musicxml(parts, found.beats, fifths, title, found.steady, found.chords)
+        return sheet.Sheet(self._parts, found.beats, found.key.fifths, found.steady, found.chords)
+
+    @cached_property
+    def musicxml(self) -> bytes:
+        """MusicXML document."""
+        return self._sheet.musicxml(self._title)
 
     @property
     def bars_s(self) -> list[float]:
-        """When each bar of the score begins."""
+        """Start of each bar that is drawn; a rest of several bars is drawn as one."""
         beats = self.analysis.beats
-        starts = [float(start) for start, _ in sheet.bars_of(self._parts, beats)]
+        starts = [float(start) for start in self._sheet.drawn_bars]
         return [float(time_s) for time_s in beats.time(np.array(starts))]
 
     def svg(self, width: int | None = None) -> list[str]:

@@ -1,7 +1,7 @@
 """The measures of an instrument in MusicXML: its staves, voices, marks, keys and metres."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
@@ -204,8 +204,14 @@ class PartWriter:
                     mark = direction(content, placement, self._writers[staff].staff)
                     self._marks.setdefault((staff, bar), []).append((index, mark))
 
-    def measures(self) -> Iterator[Element]:
-        """Yield the measures."""
+    def is_empty(self, bar: int) -> bool:
+        """Return True if a bar has neither notes nor marks."""
+        lines = [line[bar] for staff in self._values for line in staff]
+        has_marks = any((staff, bar) in self._marks for staff in range(len(self.clefs)))
+        return not has_marks and not any(value.chord for line in lines for value in line)
+
+    def measures(self, rests: Mapping[int, int]) -> Iterator[Element]:
+        """Yield the measures. ``rests``: number of bars of each long rest, by its first bar."""
         beats, bars, _, steady, barlines = self._grid
         nominal, size = beats.beats_per_bar, 0
         has_pickup = bars[0][1] != nominal
@@ -225,6 +231,9 @@ class PartWriter:
                 attributes.append(time)
             if bar == 0:
                 attributes.extend(self._staff_attributes())
+            if bar in rests:
+                multiple = element("multiple-rest", rests[bar])
+                attributes.append(element("measure-style", multiple))
             if len(attributes):
                 measure.append(attributes)
             for staff in range(len(self.clefs)):

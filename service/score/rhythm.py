@@ -95,9 +95,6 @@ class Rhythm:
                 bar = out[bisect_right(self._starts, chord.onset) - 1]
                 before = bisect_left(bar, chord.onset, key=lambda value: value.begin)
                 bar.insert(before, Value(chord.onset, chord.onset, chord))
-        for bar in out:
-            if not any(value.chord for value in bar):
-                bar[:] = [Value(bar[0].begin, bar[-1].end)]
         return out
 
     def _add(self, out: Sequence[list[Value]], value: Value) -> None:
@@ -161,6 +158,10 @@ class Rhythm:
         while begin < end:
             bar = bisect_right(self._starts, begin)
             barline = self._starts[bar] if bar < len(self._starts) else self._end
+            if rest and begin == self._starts[bar - 1] and barline <= end:
+                yield begin, barline
+                begin = barline
+                continue
             stop = self._stop(begin, min(end, barline), self._middles[bar - 1], rest)
             tuplet = self._tuplet(begin)
             unit = self._beats.quarters * (Fraction(tuplet.actual, tuplet.normal) if tuplet else 1)

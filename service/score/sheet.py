@@ -16,6 +16,7 @@ from service.score.part import TRANSPOSITIONS, Grid, Part, PartWriter
 from service.score.voices import Bars
 
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
+MIN_LONG_REST = 4  # empty bars
 MIN_SILENCE = 4  # beats of free rhythm, which are half seconds
 Parts = Mapping[str | None, Part]  # by instrument
 
@@ -56,40 +57,67 @@ def silent_barlines(parts: Parts, bars: Bars) -> set[int]:
     return found
 
 
-def musicxml(
-    parts: Parts,
-    beats: Beats,
-    fifths: int,
-    title: str,
-    steady: bool,
-    chords: Sequence[ChordSymbol] = (),
-) -> bytes:
-    """Return a MusicXML document.
+class Sheet:
+    """The parts of a score, with their bars."""
 
-    Args:
-        fifths: sharps of the key signature, or flats if negative.
-        steady: False if no beat was found; a line above the score states it.
-        chords: chord symbols; they stand above the first part that does not transpose.
-    """
-    bars = bars_of(parts, beats)
-    barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
-    grid = Grid(beats, bars, fifths, steady, barlines)
-    part_list, written = element("part-list"), []
-    for number, (instrument, part) in enumerate(parts.items(), 1):
-        part_id = f"P{number}"
-        writer = PartWriter(instrument, part, grid)
-        if instrument not in TRANSPOSITIONS:
-            writer.add_chords(chords)
-            chords = ()
-        is_bass_guitar = writer.clefs == ["Bass8vb"]
-        part_list.append(_score_part(part_id, instrument, is_bass_guitar, len(parts) == 1))
-        written.append(element("part", *writer.measures(), id=part_id))
-    if written:
-        first = written[0][0]
-        first.insert([child.tag for child in first].index("attributes") + 1, _heading(grid))
-    printable = "".join(filter(str.isprintable, title))  # XML has no control characters
-    work = element("work", element("work-title", printable or "Transcription"))
-    return document(element("score-partwise", work, part_list, *written, version="4.0"))
+    def __init__(
+        self,
+        parts: Parts,
+        beats: Beats,
+        fifths: int,
+        steady: bool,
+        chords: Sequence[ChordSymbol] = (),
+    ) -> None:
+        """Write the parts.
+
+        Args:
+            fifths: sharps of the key signature, or flats if negative.
+            steady: False if no beat was found; a line above the score states it.
+            chords: chord symbols; they stand above the first part that does not transpose.
+        """
+        bars = bars_of(parts, beats)
+        barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
+        self._grid = Grid(beats, bars, fifths, steady, barlines)
+        self._writers = {name: PartWriter(name, part, self._grid) for name, part in parts.items()}
+        for instrument, writer in self._writers.items():
+            if instrument not in TRANSPOSITIONS:
+                writer.add_chords(chords)
+                break
+        self._rests = self._long_rests() if steady else {}
+
+    def _long_rests(self) -> dict[int, int]:
+        """Return the first bar and the number of bars of each rest that is drawn as one bar."""
+        bars, found, first = self._grid.bars, {}, 0
+        for bar, (_, count) in enumerate(bars):
+            is_empty = all(writer.is_empty(bar) for writer in self._writers.values())
+            if not is_empty or count != bars[first][1]:
+                first = bar + (not is_empty)
+            elif bar - first + 1 >= MIN_LONG_REST:
+                found[first] = bar - first + 1
+        return found
+
+    @property
+    def drawn_bars(self) -> list[Fraction]:
+        """First beat of each bar that is drawn; a long rest is one."""
+        hidden = {bar + n for bar, count in self._rests.items() for n in range(1, count)}
+        return [start for bar, (start, _) in enumerate(self._grid.bars) if bar not in hidden]
+
+    def musicxml(self, title: str) -> bytes:
+        """Return a MusicXML document."""
+        part_list, written = element("part-list"), []
+        for number, (instrument, writer) in enumerate(self._writers.items(), 1):
+            part_id = f"P{number}"
+            is_bass_guitar = writer.clefs == ["Bass8vb"]
+            is_alone = len(self._writers) == 1
+            part_list.append(_score_part(part_id, instrument, is_bass_guitar, is_alone))
+            written.append(element("part", *writer.measures(self._rests), id=part_id))
+        if written:
+            first = written[0][0]
+            index = [child.tag for child in first].index("attributes") + 1
+            first.insert(index, _heading(self._grid))
+        printable = "".join(filter(str.isprintable, title))  # XML has no control characters
+        work = element("work", element("work-title", printable or "Transcription"))
+        return document(element("score-partwise", work, part_list, *written, version="4.0"))
 
 
 def _heading(grid: Grid) -> Element:

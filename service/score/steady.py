@@ -19,6 +19,7 @@ _MIN_LINE, _MIN_POWER = 0.4, 12.0  # resultant length of the phases; the same sq
 _WINDOW_S, _MAX_DRIFT_S = 8.0, 0.010  # the line's phase in windows, RMS about that of the whole
 _TAPPED_BPM = 118.0  # geometric middle of 84 and 168: no multiple by two is nearer outside
 _CHORDS = 1.85  # usual in a beat: sparser music has slower beats
+_MAX_GAP_S = 4.0
 _MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # notes of the line in a beat, in two and in three parts
 _TRIPLE = 0.05  # surplus of a line in three parts over one in two
 _SWUNG = (
@@ -100,7 +101,8 @@ def _notes_of_beat(time_s: F64, rate_hz: float, hints: BeatHints) -> tuple[int, 
     """Return the number of notes of the line in a beat, and in how many parts the beat divides."""
     halves, thirds = (abs(_resultant(time_s, rate_hz / parts)) for parts in (2, 3))
     parts = hints.subdivision or (3 if thirds > max(halves + _TRIPLE, 0.2) else 2)
-    chords_hz = (len(time_s) - 1) / (time_s[-1] - time_s[0])
+    gaps_s = np.minimum(np.diff(time_s), _MAX_GAP_S)  # a pause has no tempo
+    chords_hz = len(gaps_s) / gaps_s.sum()
     dense_bpm = min(_TAPPED_BPM, 60 * chords_hz / _CHORDS)
     tapped = np.log(hints.bpm or np.sqrt(_TAPPED_BPM * dense_bpm))
     count = min(_MULTIPLES[parts], key=lambda n: abs(np.log(60 * rate_hz / n) - tapped))

@@ -88,6 +88,19 @@ def test_free_rhythm_has_barlines_at_silences() -> None:
     assert not score.analysis.steady
 
 
+def test_a_long_rest_is_drawn_as_one_bar() -> None:
+    first = tune(BEATS_S, 4)
+    second = first + [60, 60, 0, 0]
+    score = ScoreDocument(as_notes(np.concatenate([first, second]), "piano"))
+    assert score.analysis.beats.bpm == pytest.approx(120, abs=1)
+    assert score.musicxml.count(b"<multiple-rest>18</multiple-rest>") == 1
+    upper, _ = music21.converter.parseData(score.musicxml, format="musicxml").parts
+    assert len(upper.getElementsByClass("Measure")) == 12 + 18 + 12
+    assert len(score.bars_s) == 12 + 1 + 12
+    (page,) = score.svg(2100)
+    assert page.count('class="measure') == 25
+
+
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "verovio", None)
     with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):

@@ -1,0 +1,62 @@
+"""Beats of music with long pauses: bars continue in the pause, at the usual tempo."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from service.score.beats import F64, BeatHints, Beats
+from service.score.metre import find_beats
+
+MAX_PAUSE_S = 8.0  # longer pauses are shortened while beats are tracked
+_SHORTENED_S = 4.0
+_NEAR_S = 0.1  # a beat at most this long after the pause is its end
+
+
+def find_beats_between_pauses(notes: F64, hints: BeatHints) -> Beats | None:
+    """Return the beats of a performance; None if it is too short to have any.
+
+    The beat tracker gets shorter pauses, because a pause has no tempo. Then each pause is filled
+    with the complete bars that fit best.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
+    """
+    begin_s = np.maximum.accumulate(notes[:-1, 1])
+    pauses_s = notes[1:, 0] - begin_s
+    long = np.flatnonzero(pauses_s > MAX_PAUSE_S)
+    begin_s, cuts_s = begin_s[long], pauses_s[long] - _SHORTENED_S
+    removed_s = np.append(0.0, np.cumsum(cuts_s))  # before each pause, and after the last one
+
+    def shortened(time_s: F64) -> F64:
+        return time_s - removed_s[np.searchsorted(begin_s + _SHORTENED_S / 2, time_s)]
+
+    near = np.column_stack([shortened(notes[:, 0]), shortened(notes[:, 1]), notes[:, 2:]])
+    if hints.first_downbeat_s is not None:
+        down_s = float(shortened(np.array(hints.first_downbeat_s)))
+        hints = hints.model_copy(update={"first_downbeat_s": max(0.0, down_s)})
+    beats = find_beats(near, hints)
+    if beats is not None:
+        for pause_s, cut_s in zip(begin_s.tolist(), cuts_s.tolist(), strict=True):
+            beats = _lengthened(beats, pause_s, cut_s)
+    return beats
+
+
+def _lengthened(beats: Beats, begin_s: float, by_s: float) -> Beats:
+    """Return beats with a longer pause, filled with complete bars."""
+    time_s, bar, size = beats.time_s, beats.bar, beats.beats_per_bar
+    end_s = begin_s + _SHORTENED_S + _NEAR_S
+    first = max(0, int(np.searchsorted(time_s, begin_s, "right")) - 1)
+    last = max(first + 1, int(np.searchsorted(time_s, end_s, "right")) - 1)
+    if last == len(time_s):
+        return beats
+    later_s = time_s[last:] + by_s
+    usual = (later_s[0] - time_s[first]) * beats.bpm / 60 - 1
+    rest = int(bar[last] - bar[first] - 1) % size
+    count = rest + max(0, round((usual - rest) / size)) * size
+    filled_s = np.linspace(time_s[first], later_s[0], count + 2)[:-1]
+    filled = (bar[first] + np.arange(count + 1)) % size
+    return replace(
+        beats,
+        time_s=np.concatenate([time_s[:first], filled_s, later_s]),
+        bar=np.concatenate([bar[:first], filled, bar[last:]]),
+    )

@@ -4,11 +4,13 @@ Also what of the machine must not decide a test: its settings of this service, i
 colours of its terminal, chance.
 """
 
+import fcntl
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from ctypes.util import find_library
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,14 +101,28 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServe
     yield from _served(tmp_path_factory.mktemp("server"), "all")
 
 
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that ``make`` has filled, once for all processes of pytest-xdist."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            partial = Path(tempfile.mkdtemp(dir=folder.parent))
+            make(partial)
+            partial.rename(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def live_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The graph of ``live``, which takes long to export."""
+    """ONNX graph of ``live``. The export takes 16 s."""
     from model import export_onnx  # needs the extra
 
-    path = tmp_path_factory.mktemp("onnx") / "live.onnx"
-    assert export_onnx.main(["live", str(path)]) == 0
-    return path
+    def export(folder: Path) -> None:
+        assert export_onnx.main(["live", str(folder / "live.onnx")]) == 0
+
+    return make_once(tmp_path_factory, "onnx", export) / "live.onnx"
 
 
 @pytest.fixture(scope="session")

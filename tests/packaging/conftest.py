@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.conftest import make_once
 from tests.paths import REPOSITORY
 
 PACKAGES = ("service", "model", "training", "clients")
@@ -31,16 +32,19 @@ def run(*command: object, folder: Path | None = None, **environment: str) -> str
 
 @pytest.fixture(scope="package")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without network from a copy, so that no build/ is left in the sources."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    ignored = shutil.ignore_patterns("__pycache__")
-    for package in PACKAGES:
-        shutil.copytree(REPOSITORY / package, source / package, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, source / name)
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", out, source]
-    run(sys.executable, "-m", "pip", "--disable-pip-version-check", *build)
-    (path,) = out.glob("*.whl")
+    """Wheel, built without network from a copy, so that no build/ is left in the sources."""
+    source = tmp_path_factory.mktemp("source")
+
+    def build(folder: Path) -> None:
+        ignored = shutil.ignore_patterns("__pycache__")
+        for package in PACKAGES:
+            shutil.copytree(REPOSITORY / package, source / package, ignore=ignored)
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(REPOSITORY / name, source / name)
+        options = ["--no-deps", "--no-build-isolation", "--no-index", "-w", folder]
+        run(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", *options, source)
+
+    (path,) = make_once(tmp_path_factory, "wheel", build).glob("*.whl")
     return path
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from model.config import FRAMES, HEADS, PITCHES
 from service.app import create_app
+from service.live import websocket
 from service.ops import logs
 from service.server import DrainingServer, server_config
 from service.settings import Settings
@@ -42,6 +43,7 @@ def load(heads: str, device: str) -> FakeTranscriber:
 def main(port: int, heads: str = "notes") -> None:
     settings = Settings(port=port, device="cpu", model=heads)
     logs.configure(settings.log_format)
+    websocket.SEND_TIMEOUT_S = 3.0  # tests wait for it
     app = create_app(settings, load_model=load)
     state = app.state.service
     state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))

@@ -38,24 +38,26 @@ async def test_a_message_too_big_to_hold_cuts_its_client_off(server: RunningServ
 
 
 async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) -> None:
-    async with reach(server, max_queue=1, ping_interval=None) as socket:
-        await Talk(socket).start()
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the answers soon fill it
+    small.connect(("127.0.0.1", server.port))
+    async with reach(server, max_queue=1, ping_interval=None, sock=small) as connection:
+        await Talk(connection).start()
 
         async def flood() -> None:
             question = json.dumps({"type": "flush", "id": "x" * 128})
             while True:
-                await socket.send(question)
+                await connection.send(question)
 
         # Nothing is read here, so that the answers fill every buffer on the way.
         flooding = asyncio.create_task(flood())
-        # Nor does the client leave: only the server can have ended this session. It takes some
-        # ten thousand answers to get there.
+        # Nor does the client leave: only the server can have ended this session.
         await wait_until(lambda: server.sessions() == 0, patience_s=240)
         # And its connection, though what was sent to the end was never read.
         async with asyncio.timeout(60):
             with pytest.raises(ConnectionClosed):
                 await flooding
-        socket.transport.abort()
+        connection.transport.abort()
     await transcribes(server)
     assert "Traceback" not in server.log
 

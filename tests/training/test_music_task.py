@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from model.config import WINDOW, ModelConfig, RSEConfig
 from model.storage import load
 from tests.networks import TINY
 from training import run
+from training.music.families import validation_passages
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.presets import MUSIC_PRESETS
@@ -41,6 +43,9 @@ def test_every_trained_parameter_gets_a_gradient(
 def test_a_run_starts_from_weights_and_can_be_resumed_and_shipped(
     synth_config: SynthConfig, tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Shipping measures 8 passages of 12 s of each family by default.
+    short = partial(validation_passages, count=1, seconds=1.0)
+    monkeypatch.setattr("training.music_task.validation_passages", lambda synth, _: short(synth))
     preset = MUSIC_PRESETS["live"]
     small = replace(preset, music=music(synth_config), init=str(tiny_weights))
     monkeypatch.setitem(MUSIC_PRESETS, "live", small)
@@ -63,11 +68,11 @@ def test_a_run_starts_from_weights_and_can_be_resumed_and_shipped(
     folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
     folders += ["--parts", "tune", "early"]
     status = ship.main(
-        [str(out), "--name", "small", "--passages", "1", "--seconds", "2", "--out", str(weights)]
+        [str(out), "--name", "small", "--passages", "1", "--seconds", "1", "--out", str(weights)]
         + folders
     )
     assert status == 0
-    again = ["--name", "small", "--passages", "1", "--seconds", "2", "--parts", "tune"]
+    again = ["--name", "small", "--passages", "1", "--seconds", "1", "--parts", "tune"]
     assert ship.main([*again, "--out", str(weights), *folders[:4]]) == 0
     assert ship.main([*again, "--name", "none", "--out", str(weights), *folders[:4]]) == 1
     shipped = load(weights / "small.safetensors")

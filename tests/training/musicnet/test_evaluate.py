@@ -50,7 +50,7 @@ def test_the_papers_figure_is_that_of_the_middle_frames(
 def arguments(archive: Path, out: Path) -> list[str]:
     """The paper's preset with a tiny network and four steps."""
     small = """--music.model.rse.maps 4 --music.model.rse.blocks 1 --music.batch-size 2
-        --music.workers 2 --music.validation-windows 6 --loop.steps 4 --loop.bfloat16 False"""
+        --music.workers 1 --music.validation-windows 6 --loop.steps 4 --loop.bfloat16 False"""
     where = ["--data-dir", str(archive), "--out", str(out)]
     return ["musicnet", "--preset", "paper", *where, *small.split()]
 

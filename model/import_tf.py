@@ -106,11 +106,11 @@ def build(
             network = TranscriptionModel(config)
         else:
             network = SymbolNetwork(config)
-    found, expected = network_variables(shapes), released_shapes(network)
+    present, expected = network_variables(shapes), released_shapes(network)
     problems = [
-        f"{key} has shape {found.get(key, 'none')}, expected {expected.get(key, 'none')}"
-        for key in sorted(expected.keys() | found.keys())
-        if found.get(key) != expected.get(key)
+        f"{key} has shape {present.get(key, 'none')}, expected {expected.get(key, 'none')}"
+        for key in sorted(expected.keys() | present.keys())
+        if present.get(key) != expected.get(key)
     ]
     if problems:
         raise WeightsError("not a network of the released code: " + "; ".join(problems))

@@ -183,8 +183,8 @@ def midi_file(
     least_s = 1.001e-6 * max(us for _, us in ticks.changes) / ticks.ticks_per_beat  # a tick
     parts = []
     order = {name: place for place, name in enumerate([None, *programs])}
-    found = {note.instrument for note in notes} or {None}
-    names = sorted(found, key=lambda name: (order.get(name, len(order)), name or ""))
+    in_use = {note.instrument for note in notes} or {None}
+    names = sorted(in_use, key=lambda name: (order.get(name, len(order)), name or ""))
     for name in names:
         part = Instrument(programs.get(name or "", 0), name=LABELS.get(name or "", name or ""))
         curves = []

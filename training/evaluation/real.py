@@ -128,8 +128,8 @@ def _evaluate_recording(
             except (BadAudioError, ProtocolError, EngineError) as error:
                 return f"{recording.audio}: {error}"
             notes = estimated_notes(transcription.notes)
-            probabilities, known_s = transcription.frame_probabilities, transcription.known_s
-            results.append(score(reference, notes, probabilities, frame_s, known_s))
+            probabilities, needed_s = transcription.frame_probabilities, transcription.needed_s
+            results.append(score(reference, notes, probabilities, frame_s, needed_s))
     return results
 
 
@@ -138,18 +138,18 @@ def score(
     estimated: Notes,
     probabilities: F32,
     frame_s: float,
-    known_s: F64 | None = None,
+    needed_s: F64 | None = None,
 ) -> Result:
     """Return all scores of one transcription.
 
     Args:
         probabilities: [frames, PITCHES], of the frame head.
-        known_s: see ``note_on_delays``; None leaves the delays out.
+        needed_s: see ``note_on_delays``; None leaves the delays out.
     """
     matched = matched_onsets(reference, estimated)
     figures = recording_metrics(reference, estimated, matched, probabilities, frame_s)
-    if known_s is not None:
-        figures |= note_on_delays(reference, matched, known_s)
+    if needed_s is not None:
+        figures |= note_on_delays(reference, matched, needed_s)
     return Result(figures, estimated.onset[matched[:, 1]] - reference.onset[matched[:, 0]])
 
 

@@ -115,11 +115,11 @@ def detected_family(own: Sequence[PredictedPassage], settings: TrackerSettings) 
 def figures(network: TranscriptionModel, passages: Passages) -> Figures:
     """Return the figures of every passage through the service's pipeline: the F1 of frames, onsets
     and onsets with offsets, or false notes per minute where there is nothing to detect."""
-    found: Figures = {}
+    result: Figures = {}
     with LocalEngine(network) as computer:
         for group, some in passages.items():
-            found[group] = [_figures(computer, passage) for passage in some]
-    return found
+            result[group] = [_figures(computer, passage) for passage in some]
+    return result
 
 
 def _figures(computer: LocalEngine, passage: Passage) -> dict[str, float]:

@@ -100,18 +100,18 @@ def read_own(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> OwnCol
     """Read and check all recordings below a folder. Raises LabelError if it has no audio, or none
     with labels."""
     collection = read_collection(folder, SUFFIXES)
-    found = OwnCollection(left_out=dict(collection.failures))
+    result = OwnCollection(left_out=dict(collection.failures))
     for recording in tqdm(collection.recordings, "reading", unit="recording"):
         try:
-            found.recordings.append(_checked(recording, computer, kind))
+            result.recordings.append(_checked(recording, computer, kind))
         except (UnfitError, ProtocolError) as error:
-            found.left_out[recording.name] = str(error)
+            result.left_out[recording.name] = str(error)
     for path in collection.unlabelled:
         try:
-            found.unlabelled.append(_at_model_rate(*_decoded(path)))
+            result.unlabelled.append(_at_model_rate(*_decoded(path)))
         except ProtocolError as error:
-            found.left_out[path.name] = str(error)
-    return found
+            result.left_out[path.name] = str(error)
+    return result
 
 
 def _decoded(path: Path) -> tuple[F32, int]:
@@ -172,8 +172,8 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
         )
     classes = np.unique(notes.instrument)
     written = aligned.notes.played_by(int(classes[0]) if len(classes) == 1 else UNKNOWN)
-    doubts = uncertain_regions(aligned, np.zeros(0), ornamented=False)
-    one = RealRecording(name, audio, written, doubts)
+    uncertain = uncertain_regions(aligned, np.zeros(0), ornamented=False)
+    one = RealRecording(name, audio, written, uncertain)
     taught = at_concert_pitch(one, cents)
     return Own(one, taught, "score", aligned_support, 0.0, cents)
 

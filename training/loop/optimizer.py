@@ -164,8 +164,8 @@ def make_optimizer(network: nn.Module, kind: str, rate: float, weight_decay: flo
     groups = parameter_groups(network, weight_decay, kind)
     if kind == "released":
         return ReleasedRAdam(groups, lr=rate)
-    found = Muon if kind == "muon" else torch.optim.RAdam
-    return found(groups, lr=rate, decoupled_weight_decay=True)
+    optimizer = Muon if kind == "muon" else torch.optim.RAdam
+    return optimizer(groups, lr=rate, decoupled_weight_decay=True)
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:

@@ -75,11 +75,11 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
         found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
         chord_s = _moved(chord_s, chord, found_s, strength)
     found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, TOLERANCE_S)
-    heard = strength >= FOUND
-    onset_s = np.where(heard, found_s, chord_s[chord])
-    support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], heard)
+    detected = strength >= FOUND
+    onset_s = np.where(detected, found_s, chord_s[chord])
+    support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], detected)
     placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
-    confidence = np.clip(np.where(heard, np.maximum(strength, placed), placed), 0, 1)
+    confidence = np.clip(np.where(detected, np.maximum(strength, placed), placed), 0, 1)
     # Offsets as written, but after the onset and before the next note of the pitch.
     offset_s = np.maximum(mapped(score.offset, written_s, chord_s), onset_s + 0.04)
     again_s = np.append(onset_s, np.inf)[next_strokes(score.pitch, onset_s)]
@@ -87,7 +87,7 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     order = np.lexsort((score.pitch, onset_s))
     begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
     notes = notes_of(begin_s, end_s, score.pitch[order])
-    known = notes.onset, notes.offset, notes.pitch, confidence[order], heard[order]
+    known = notes.onset, notes.offset, notes.pitch, confidence[order], detected[order]
     more = _unwritten(notes, onset, frame_s), _ringing(notes, sounding, frame_s)
     return Aligned(*known, written_s, chord_s, *more)
 
@@ -144,10 +144,10 @@ def _weighted_median(values: F64, weights: F64) -> float:
     return float(values[order][np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0.0
 
 
-def _around(times_s: F64, distance_s: F64, heard: Bools) -> tuple[F64, F64]:
+def _around(times_s: F64, distance_s: F64, detected: Bools) -> tuple[F64, F64]:
     """Return the fraction of detected notes within NEIGHBOURS_S, and their mean distance."""
     first, last = _nearby(times_s)
-    sums = np.cumsum([heard, np.abs(distance_s) * heard], axis=1)
+    sums = np.cumsum([detected, np.abs(distance_s) * detected], axis=1)
     sums = np.pad(sums, ((0, 0), (1, 0)))
     count, distance = sums[:, last] - sums[:, first]
     return count / (last - first), distance / np.maximum(1, count)

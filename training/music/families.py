@@ -132,7 +132,7 @@ def _rendered(
 ) -> Iterator[Passage]:
     classes, groups = FAMILIES[name]
     bank = sources.bank.instruments
-    players = tuple(
+    instruments = tuple(
         entry
         for entry in HELD_OUT
         if entry in bank and (not classes or bank[entry].class_name in classes)
@@ -145,8 +145,8 @@ def _rendered(
             dry = Rendered(sound, joined([]))
         elif name == "voice" and sources.singers:
             dry = builder.of_singing(accompanied=False)
-        elif players:
-            dry = builder.of_score(players, random_piece(pieces or sources.groups, rng))
+        elif instruments:
+            dry = builder.of_score(instruments, random_piece(pieces or sources.groups, rng))
             if name == "ensembles" and backgrounds.kits and rng.random() < 0.4:
                 drums = backgrounds.drums(len(dry.audio), rng)
                 drums_level = max(1e-9, float(np.std(drums)))

@@ -55,7 +55,7 @@ def heads_loss(
     cells = (slice(None), frames, pitches)
     rows = logits[:, :, frames, pitches]
     classes = [head for head in heads if head in INSTRUMENT_HEADS]  # they come last
-    rows, players = rows.split([len(heads) - len(classes), len(classes)], dim=1)
+    rows, instrument_rows = rows.split([len(heads) - len(classes), len(classes)], dim=1)
     begins = labels.onset[cells]
     known = 1 - labels.frame_unknown[cells], 1 - labels.onset_unknown[cells]
     parts: dict[str, Tensor] = {}
@@ -78,7 +78,7 @@ def heads_loss(
             case _:
                 raise ValueError(f"no loss for the head {head!r}")
     if classes:
-        parts["instrument"] = _instrument_loss(players, labels, cells, shares)
+        parts["instrument"] = _instrument_loss(instrument_rows, labels, cells, shares)
     weighted = [getattr(weights, name) * part for name, part in parts.items()]
     return torch.stack(weighted).sum(), parts
 

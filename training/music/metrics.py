@@ -64,12 +64,12 @@ def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
     return 2 * len(pairs) / max(1, len(reference) + len(estimated))
 
 
-def note_on_delays(reference: Notes, matched: I64, known_s: F64) -> dict[str, float]:
-    """Return DELAY_FIGURES, or none if no note is matched (``matched_onsets``). known_s: seconds of
-    the recording that each estimated note needed."""
+def note_on_delays(reference: Notes, matched: I64, needed_s: F64) -> dict[str, float]:
+    """Return DELAY_FIGURES, or none if no note is matched (``matched_onsets``). needed_s: seconds
+    of the recording that each estimated note needed."""
     if not len(matched):
         return {}
-    delays_ms = 1000 * (known_s[matched[:, 1]] - reference.onset[matched[:, 0]])
+    delays_ms = 1000 * (needed_s[matched[:, 1]] - reference.onset[matched[:, 0]])
     return dict(zip(DELAY_FIGURES, np.percentile(delays_ms, [50, 95]).tolist(), strict=True))
 
 

@@ -62,15 +62,15 @@ class RealRecording:
         ``speed`` and ``semitones`` higher. Times count from sample ``begin``."""
         begin_s, length_s = begin / SAMPLE_RATE, length / SAMPLE_RATE / speed
         audio = self.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
-        notes, doubts = self.notes, self.unknown.copy()
+        notes, uncertain = self.notes, self.unknown.copy()
         onset, offset = (notes.onset - begin_s) / speed, (notes.offset - begin_s) / speed
         pitch = notes.pitch + np.int16(semitones)
         inside = (offset > 0) & (onset < length_s) & (pitch >= 0) & (pitch < PITCHES)
-        doubts[:, :2] = (doubts[:, :2] - begin_s) / speed
-        one = doubts[:, 2] != ALL_PITCHES
-        doubts[one, 2] = np.clip(doubts[one, 2] + semitones, 0, PITCHES - 1)
+        uncertain[:, :2] = (uncertain[:, :2] - begin_s) / speed
+        one = uncertain[:, 2] != ALL_PITCHES
+        uncertain[one, 2] = np.clip(uncertain[one, 2] + semitones, 0, PITCHES - 1)
         notes = notes.moved(onset=onset, offset=offset, pitch=pitch).where(inside)
-        return audio, notes, doubts[(doubts[:, 1] > 0) & (doubts[:, 0] < length_s)]
+        return audio, notes, uncertain[(uncertain[:, 1] > 0) & (uncertain[:, 0] < length_s)]
 
 
 def _entries(root: Path, split: str) -> list[dict[str, Any]]:
@@ -109,18 +109,18 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     signs, signs_s = root / "ornaments" / f"{entry['id']}.tsv", np.zeros(0)
     if signs.exists():
         signs_s = np.loadtxt(signs, delimiter="\t", skiprows=1, usecols=0, ndmin=1)
-    doubts = uncertain_regions(aligned, signs_s, bool(entry.get("ornaments", len(signs_s))))
+    uncertain = uncertain_regions(aligned, signs_s, bool(entry.get("ornaments", len(signs_s))))
     notes = aligned.notes.played_by(next(solo, UNKNOWN))
-    return RealRecording(entry["id"], stored_audio(audio, cache), notes, doubts)
+    return RealRecording(entry["id"], stored_audio(audio, cache), notes, uncertain)
 
 
 def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRecording]]:
     """Load the labelled recordings of a split by the class of their soloist, in index order. Raises
     ValueError or OSError for files that cannot be read."""
-    found: dict[str, list[RealRecording]] = {}
+    by_class: dict[str, list[RealRecording]] = {}
     for name, entry in _labelled_entries(root, split):
-        found.setdefault(name, []).append(_labelled(root, cache, entry, name))
-    return found
+        by_class.setdefault(name, []).append(_labelled(root, cache, entry, name))
+    return by_class
 
 
 def singing_files(root: Path, split: str) -> list[Path]:
@@ -154,9 +154,9 @@ def _labelled(root: Path, cache: Path, entry: dict[str, Any], class_name: str) -
     number = INSTRUMENTS.index(class_name) if class_name else UNKNOWN
     notes = notes_of(table.onset, table.offset, table.pitch, instrument=number)
     exact = entry.get("label_kind") == "exact"
-    doubts = np.zeros((0, 4)) if exact else edges(notes)
+    uncertain = np.zeros((0, 4)) if exact else edges(notes)
     audio = stored_audio(root / entry["audio"], cache)
-    return RealRecording(entry["id"], audio, notes, doubts, approximate=not exact)
+    return RealRecording(entry["id"], audio, notes, uncertain, approximate=not exact)
 
 
 def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
@@ -180,8 +180,8 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
         sound, (onset, pitch) = audio[entry["file"]], onsets[entry["file"]]
         number = INSTRUMENTS.index(entry["class"])
         notes = notes_of(onset, onset + 0.3, pitch, instrument=number)
-        doubts = rows(np.zeros(1), len(sound) / SAMPLE_RATE, ALL_PITCHES, BOTH)
-        clips.append(RealRecording(Path(entry["file"]).stem, sound, notes, doubts))
+        uncertain = rows(np.zeros(1), len(sound) / SAMPLE_RATE, ALL_PITCHES, BOTH)
+        clips.append(RealRecording(Path(entry["file"]).stem, sound, notes, uncertain))
     return clips
 
 

@@ -159,9 +159,9 @@ def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        for kinds, found in ((suffixes, audio), (MIDI | TABLES, labels)):
+        for kinds, by_stem in ((suffixes, audio), (MIDI | TABLES, labels)):
             if path.suffix.lower() in kinds:
-                found.setdefault(path.stem, []).append(path)
+                by_stem.setdefault(path.stem, []).append(path)
     if not audio:
         what = f"below {folder}" if folder.is_dir() else f", {folder} is not a folder"
         raise LabelError(f"no audio ({', '.join(sorted(suffixes))}) {what}")

@@ -76,13 +76,13 @@ def segment_labels(
     for begin_s, end_s, down in () if pedal is None else pedal:
         held = depth[span(begin_s, end_s)]
         np.maximum(held, np.uint8(np.rint(down * PEDAL_SCALE)), out=held)
-    doubts = np.zeros((2, frames, PITCHES), np.uint8)
+    uncertain = np.zeros((2, frames, PITCHES), np.uint8)
     for begin_s, end_s, at, what in () if unknown is None else unknown:
         pitches = slice(None) if at < 0 else int(at)
         for row, bit in enumerate((FRAME_UNKNOWN, ONSET_UNKNOWN)):
             if int(what) & bit:
-                doubts[row, span(begin_s, end_s), pitches] = 1
-    return Targets(frame, onset, velocity[note], offset, instrument[note], depth, *doubts)
+                uncertain[row, span(begin_s, end_s), pitches] = 1
+    return Targets(frame, onset, velocity[note], offset, instrument[note], depth, *uncertain)
 
 
 def _triangles(

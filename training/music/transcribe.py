@@ -19,7 +19,7 @@ class ArrayTranscription(NamedTuple):
     heads: tuple[str, ...]
     probabilities: NDArray[np.float32]  # [heads, frames, 128]
     pedal: list[PedalPress]
-    known_s: NDArray[np.float64]  # [notes] duration of the audio that decides each onset
+    needed_s: NDArray[np.float64]  # [notes] duration of the audio that decides each onset
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
@@ -37,7 +37,7 @@ def transcribe_array(
     not finite, ProtocolError for a rate out of range and EngineError if the model fails."""
     heads = engine.config.outputs
     blocks = [np.zeros((len(heads), 0, PITCHES), np.float32)]
-    known_s: dict[int, float] = {}  # by note
+    needed_s: dict[int, float] = {}  # by note
     segments = SegmentPipeline(
         engine,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
@@ -53,10 +53,10 @@ def transcribe_array(
             for window in probabilities:
                 for event in stream.process_predictions(window[None]):
                     if event.kind == "note_on":
-                        known_s[event.note_id] = stream.processed_samples / rate
+                        needed_s[event.note_id] = stream.processed_samples / rate
         stream.finish()
     finally:
         segments.close()
     notes, pedal = stream.collector.notes, stream.collector.pedal
-    known = np.array([known_s.get(note.note_id, len(samples) / rate) for note in notes])
+    known = np.array([needed_s.get(note.note_id, len(samples) / rate) for note in notes])
     return ArrayTranscription(notes, heads, np.concatenate(blocks, axis=1), pedal, known)

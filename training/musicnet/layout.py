@@ -53,7 +53,7 @@ def find(root: Path) -> dict[int, Source]:
             f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
             "Unpack musicnet.tar.gz there (training/PAPER.md says where it is)."
         )
-    found: dict[int, Source] = {}
+    sources: dict[int, Source] = {}
     for data, labels in FOLDERS:
         audio = {path.stem: path for path in sorted((base / data).glob("*.wav"))}
         tables = {path.stem: path for path in sorted((base / labels).glob("*.csv"))}
@@ -63,18 +63,20 @@ def find(root: Path) -> dict[int, Source]:
                 f"{base} is incomplete: no pair of audio in {data} and labels in {labels} for "
                 f"{', '.join(lonely)}"
             )
-        found |= {int(stem): Source(int(stem), path, tables[stem]) for stem, path in audio.items()}
-    return found
+        sources |= {
+            int(stem): Source(int(stem), path, tables[stem]) for stem, path in audio.items()
+        }
+    return sources
 
 
-def split(found: dict[int, Source]) -> dict[Use, list[Source]]:
+def split(sources: dict[int, Source]) -> dict[Use, list[Source]]:
     """Split recordings into the paper's validation and test sets, and the rest for training.
     Missing recordings are skipped. Raises ArchiveError if a set is empty."""
-    rest = sorted(found.keys() - {*TEST, *VALIDATION})
+    rest = sorted(sources.keys() - {*TEST, *VALIDATION})
     uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST}
-    sets = {use: [found[n] for n in numbers if n in found] for use, numbers in uses.items()}
-    for use, sources in sets.items():
-        if not sources:
+    sets = {use: [sources[n] for n in numbers if n in sources] for use, numbers in uses.items()}
+    for use, members in sets.items():
+        if not members:
             which = f" (of {', '.join(map(str, uses[use]))})" if uses[use] else ""
             raise ArchiveError(f"the archive has no recording for {use}{which}")
     return sets

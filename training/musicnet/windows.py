@@ -128,9 +128,9 @@ class Archive:
         """context: samples before each window. Raises ArchiveError if the archive is missing or
         incomplete."""
         self.root, self.rate, self.context = root, rate, context
-        found = find(root)
-        self.split = split(found)
-        missing = [n for n in (*VALIDATION, *TEST) if n not in found]
+        sources = find(root)
+        self.split = split(sources)
+        missing = [n for n in (*VALIDATION, *TEST) if n not in sources]
         if missing:
             logger.warning("%s lacks the recordings %s", root, missing)
 

@@ -39,8 +39,8 @@ def sources(synth: SynthConfig) -> Sources:
         path = synth.root / index
         if index != REQUIRED and not path.exists():
             return []
-        found = json.loads(path.read_text())
-        return found[key] if key else found
+        index_data = json.loads(path.read_text())
+        return index_data[key] if key else index_data
 
     bank = read(REQUIRED, "instruments")
     voices = [*read("voices/speech.json", "files"), *read("voices/singing.json", "files")]
@@ -98,8 +98,8 @@ def attributions(by_weights: dict[str, Sources]) -> str:
         page += [f"## {heading}", ""]
         for group, title in TITLES.items():
             sources: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-            for weights, found in by_weights.items():
-                for one in found.get(group, []):
+            for weights, groups in by_weights.items():
+                for one in groups.get(group, []):
                     if shares_alike(one) == alike:
                         source = f"{one['attribution']} ({one['licence']})"
                         sources.setdefault(source, []).append((weights, one))

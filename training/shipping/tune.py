@@ -192,10 +192,10 @@ def tune(
         seen.append(candidate)
         if name not in standing:
             standing[name] = objective(best, name)
-        found = objective(candidate, name)
-        if found <= standing[name] + min_gain:
+        score = objective(candidate, name)
+        if score <= standing[name] + min_gain:
             return False
-        best, standing = candidate, {name: found}
+        best, standing = candidate, {name: score}
         return True
 
     for round_ in range(ROUNDS):
@@ -247,9 +247,9 @@ def correction_frames(pieces: PredictedPassages, settings: TrackerSettings) -> f
     for some in pieces.values():
         late_s: list[float] = []
         for piece in some:
-            found = piece.detected_notes(bare)
-            rows, columns = matched_onsets(piece.truth.notes, found).T
-            late_s.extend(found.onset[columns] - piece.truth.notes.onset[rows])
+            detected = piece.detected_notes(bare)
+            rows, columns = matched_onsets(piece.truth.notes, detected).T
+            late_s.extend(detected.onset[columns] - piece.truth.notes.onset[rows])
         if late_s:
             medians.append(float(np.median(late_s)) / (HOP / SAMPLE_RATE))
     late = float(np.mean(medians)) if medians else 0.0

@@ -142,11 +142,11 @@ def test_labels_are_exact_or_masked_at_their_edges(labelled: Path, tmp_path: Pat
 
 
 def test_the_inside_of_an_approximate_note_is_trained() -> None:
-    doubts = edges(notes_of([1.0], [2.0], [60]))
+    uncertain = edges(notes_of([1.0], [2.0], [60]))
 
     def bits(at_s: float, pitch: int) -> int:
-        here = (doubts[:, 0] <= at_s) & (at_s < doubts[:, 1]) & (doubts[:, 2] == pitch)
-        return int(np.bitwise_or.reduce(doubts[here, 3].astype(int), initial=0))
+        here = (uncertain[:, 0] <= at_s) & (at_s < uncertain[:, 1]) & (uncertain[:, 2] == pitch)
+        return int(np.bitwise_or.reduce(uncertain[here, 3].astype(int), initial=0))
 
     assert bits(1.0, 60) == bits(1 + EDGE_S / 2, 61) == FRAME_UNKNOWN | ONSET_UNKNOWN
     assert bits(2.0, 60) == FRAME_UNKNOWN

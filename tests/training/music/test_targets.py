@@ -62,9 +62,9 @@ def test_the_pedal_has_the_depth_of_its_presses() -> None:
 
 def test_doubtful_labels_are_marked() -> None:
     hop_s = HOP / SAMPLE_RATE
-    doubts = np.array(
+    uncertain = np.array(
         [[1 * hop_s, 4 * hop_s, 60, FRAME_UNKNOWN], [2 * hop_s, 3 * hop_s, -1, ONSET_UNKNOWN]]
     )
-    targets = segment_labels(notes_of([], [], []), SAMPLE_RATE, unknown=doubts)
+    targets = segment_labels(notes_of([], [], []), SAMPLE_RATE, unknown=uncertain)
     assert targets.frame_unknown.sum() == targets.frame_unknown[:3, 60].sum() == 3
     assert targets.onset_unknown.sum() == targets.onset_unknown[1].sum() == PITCHES

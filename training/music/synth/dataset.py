@@ -65,8 +65,10 @@ class Excerpt:
         frames = len(self.audio) // HOP
         self.positions = frames - WINDOW // HOP + 1  # hops at which a window can begin
         heard = relative_velocities(rendered.audio, rendered.notes.velocity)
-        notes, doubts = rendered.notes.moved(velocity=heard), rendered.unknown
-        self.labels = segment_labels(notes, SAMPLE_RATE, self.phase, frames, rendered.pedal, doubts)
+        notes, uncertain = rendered.notes.moved(velocity=heard), rendered.unknown
+        self.labels = segment_labels(
+            notes, SAMPLE_RATE, self.phase, frames, rendered.pedal, uncertain
+        )
 
     def write(self, hop: int, batch: Batch, row: int) -> None:
         """Copy the window that begins ``hop`` hops into the excerpt to a row of ``batch``."""

@@ -240,7 +240,7 @@ def recorded_excerpt(
     speed = 2 ** ((semitones + rng.uniform(-25, 25) / 100) / 12)
     span = min(len(recording.audio), int(seconds * speed * SAMPLE_RATE))
     begin = int(rng.integers(len(recording.audio) - span + 1))
-    source, notes, doubts = recording.part(begin, span, speed, semitones)
+    source, notes, uncertain = recording.part(begin, span, speed, semitones)
     audio = soxr.resample(source, speed * SAMPLE_RATE, SAMPLE_RATE)
     lighter = replace(how, room=0.15 * how.room)  # it already has a room
-    return Rendered(augment(audio, rng, surroundings, lighter), notes, unknown=doubts)
+    return Rendered(augment(audio, rng, surroundings, lighter), notes, unknown=uncertain)

@@ -94,9 +94,9 @@ class Backgrounds:
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
     """Return the sounds of ``noise.json``; none if it is missing. held_out: the voices and drums
     kept out of training, instead of everything else. Raises ValueError if their rate differs."""
-    found = Backgrounds()
+    backgrounds = Backgrounds()
     if not (folder / "noise.json").exists():
-        return found
+        return backgrounds
     read = cache(lambda name: soundfile.read(folder / name, dtype="float32")[0])
     for entry in read_index(folder / "noise.json")["segments"]:
         file, words = PurePosixPath(entry["file"]).stem, entry["name"].split("_")
@@ -106,13 +106,13 @@ def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
         sound = np.rint(np.clip(raw, -1, 1) * np.iinfo(np.int16).max).astype(np.int16)
         kind = entry["kind"]
         if kind == "drum_hit":
-            found.kits.setdefault(file, []).append((int(entry.get("gm_key") or 0), sound))
+            backgrounds.kits.setdefault(file, []).append((int(entry.get("gm_key") or 0), sound))
         elif entry["speech"] and kind != "crowd":
             speaker = words[1] if kind == "speech_digits" else entry["name"]
-            found.voices.setdefault(speaker, []).append(sound)
+            backgrounds.voices.setdefault(speaker, []).append(sound)
         else:
-            found.kinds.setdefault(kind, []).append(sound)
-    return found
+            backgrounds.kinds.setdefault(kind, []).append(sound)
+    return backgrounds
 
 
 def _sound(segment: Segment) -> F32:

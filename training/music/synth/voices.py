@@ -94,8 +94,8 @@ def load_singer(
     f0 = stored["f0"]
     voiced = f0[f0 > 0]
     pitch = 69 + 12 * np.log2(np.median(voiced) / 440) if len(voiced) else 60.0
-    coded, found = (stored["envelope"], stored["aperiodicity"]), syllables(f0, stored["level_db"])
-    return Singer(name, held_out, sings, *coded, found, float(pitch))
+    coded, runs = (stored["envelope"], stored["aperiodicity"]), syllables(f0, stored["level_db"])
+    return Singer(name, held_out, sings, *coded, runs, float(pitch))
 
 
 def analysed(file: Path) -> dict[str, NDArray]:
@@ -123,14 +123,14 @@ def syllables(f0: F32, level_db: F32) -> tuple[Syllable, ...]:
         return ()
     loud = (f0 > 0) & (level_db > np.percentile(level_db[f0 > 0], 95) + QUIET_DB)
     changes = np.flatnonzero(np.diff(np.concatenate([[False], loud, [False]]).astype(int)))
-    found: list[Syllable] = []
+    runs: list[Syllable] = []
     free = 0  # frames before this belong to other syllables
     for first, last in changes.reshape(-1, 2):
         for begin, end in _divided(level_db, int(first), int(last)):
             if end - begin >= SHORTEST:
-                found.append(_syllable(level_db, max(free, begin - CONSONANT), begin, end))
+                runs.append(_syllable(level_db, max(free, begin - CONSONANT), begin, end))
             free = end
-    return tuple(found)
+    return tuple(runs)
 
 
 def _divided(level_db: F32, begin: int, end: int) -> list[tuple[int, int]]:

@@ -58,6 +58,7 @@ MAX_ALLOCATION_BYTES = 128 << 20
 files claim gigabytes."""
 # Gaps between timestamps that are filled with silence.
 _MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
+MAX_TITLE = 200  # characters of a title
 
 
 class Container:
@@ -66,6 +67,7 @@ class Container:
     Attributes:
         rate_hz: sample rate of the first frame.
         header_duration_s: duration that the header states or implies; None if there is none.
+        title: title tag of the file, "" without one; bytes that are not UTF-8 are surrogates.
         corruption: first corrupt part so far, with its time; None if there is none.
     """
 
@@ -102,6 +104,7 @@ class Container:
         if len(streams) == 1:
             self._due_s = 0.0 if name == "mov" else None
         self.corruption: str | None = None
+        self.title = self._title()
         self.header_duration_s = self._length_s()
         # ADTS has no header that states a duration: FFmpeg extrapolates it from the first frames.
         self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
@@ -185,6 +188,13 @@ class Container:
         gap_s = 0.0 if due_s is None else time_s - due_s
         return round(gap_s * frame.rate) if _MIN_GAP_S < gap_s < _MAX_GAP_S else 0
 
+    def _title(self) -> str:
+        for tags in (self._container.metadata, self._stream.metadata):  # OGG: of the stream
+            for name, value in tags.items():
+                if name.lower() == "title":
+                    return str(value)[:MAX_TITLE]
+        return ""
+
     def _length_s(self) -> float | None:
         stream, container = self._stream, self._container
         if stream.duration is not None and stream.time_base is not None:
@@ -255,7 +265,8 @@ def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
     file.seek(0)
     unclosed = SimpleNamespace(read=file.read, seek=file.seek, tell=file.tell)
     try:
-        return av.open(unclosed, options=options)
+        # Tags that are not UTF-8 are no error.
+        return av.open(unclosed, options=options, metadata_errors="surrogateescape")
     except (av.FFmpegError, ValueError) as error:
         why = " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
         if head[4:8] == b"ftyp":

@@ -46,6 +46,7 @@ class AudioDecoder:
             self._container.close()
             self._container = _open(recording)
         try:
+            self.title = self._container.title
             self.header_duration_s = self._container.header_duration_s
             """Duration in the header; None if not stated. A corrupt file may have less audio."""
             self.audio = AudioFormat(

@@ -15,10 +15,12 @@ class SampleArray:
         rate_hz: sample rate.
         header_duration_s: length in seconds.
         corruption: None: nothing is missing.
+        title: "".
     """
 
     may_exceed_full_scale = True
     corruption: str | None = None
+    title = ""
 
     def __init__(self, samples: NDArray[np.float32], rate_hz: int) -> None:
         """samples: shape [n] or [n, channels], full scale 1."""

@@ -116,7 +116,7 @@ class SandboxedDecoder:
 
     Attributes:
         pid: process ID of the child.
-        audio, header_duration_s, mix: as in ``AudioDecoder``.
+        audio, header_duration_s, title, mix: as in ``AudioDecoder``.
     """
 
     def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
@@ -128,6 +128,7 @@ class SandboxedDecoder:
             self.pid = self._info()["pid"]
             info = self._info()
             self.header_duration_s: float | None = info["header_duration_s"]
+            self.title = str(info["title"])
             self.audio = AudioFormat(
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=info["rate_hz"], channels=1
             )
@@ -224,8 +225,11 @@ def _decode(file_descriptor: int, packets: int, max_duration_s: float | None) ->
             os.fdopen(file_descriptor, "rb") as file,
             AudioDecoder(file, max_duration_s) as decoder,
         ):
-            rate_hz, header_duration_s = decoder.audio.sample_rate_hz, decoder.header_duration_s
-            send_info(rate_hz=rate_hz, header_duration_s=header_duration_s)
+            send_info(
+                rate_hz=decoder.audio.sample_rate_hz,
+                header_duration_s=decoder.header_duration_s,
+                title=decoder.title,
+            )
             try:
                 for block in decoder:
                     send(_SAMPLES, np.ascontiguousarray(block, np.float32).tobytes())

@@ -41,6 +41,8 @@ _OPTIONS = {
 _ACCIDENTAL = re.compile('<tspan font-family="Leipzig"[^>]*>([\uea64-\uea66])</tspan>')
 _UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
 _TEXT_SIZE = "405px"  # verovio's
+# Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
+_DRAWABLE = re.compile("[ -\u024f\u0250-\u052f\u1e00-\u1fff\u2000-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
 _TEXT_FONT = "Libertinus Serif"  # typst brings it; the page has a subset
 _ENDLESS = 60_000
 
@@ -97,6 +99,12 @@ class ScoreDocument:
                 onsets = [note.onset for note in quantised]
                 parts[name] = parts[name]._replace(pedal=presses(moves, onsets))
         return parts
+
+    @property
+    def undrawable(self) -> str:
+        """Characters of the title that a PDF shows as empty boxes."""
+        shown = sheet.readable(self._title)
+        return "".join(dict.fromkeys(c for c in shown if not _DRAWABLE.match(c)))
 
     @cached_property
     def _sheet(self) -> sheet.Sheet:

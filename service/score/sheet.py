@@ -1,5 +1,6 @@
 """A score of quantised notes as MusicXML."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -115,9 +116,15 @@ class Sheet:
             first = written[0][0]
             index = [child.tag for child in first].index("attributes") + 1
             first.insert(index, _heading(self._grid))
-        printable = "".join(filter(str.isprintable, title))  # XML has no control characters
-        work = element("work", element("work-title", printable or "Transcription"))
+        work = element("work", element("work-title", _readable(title) or "Transcription"))
         return document(element("score-partwise", work, part_list, *written, version="4.0"))
+
+
+def _readable(title: str) -> str:
+    """Return a title without control characters, which XML lacks. Surrogates of bytes that are not
+    UTF-8 (PEP 383) become Latin-1."""
+    title = re.sub("[\udc80-\udcff]", lambda byte: chr(ord(byte[0]) - 0xDC00), title)
+    return "".join(filter(str.isprintable, title))
 
 
 def _heading(grid: Grid) -> Element:

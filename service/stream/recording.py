@@ -32,11 +32,13 @@ class ChosenModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptionResult:
-    """Result of a recording. ``notes`` are sorted by onset time, then pitch."""
+    """Result of a recording. ``notes`` are sorted by onset time, then pitch. ``title``: tag of the
+    file."""
 
     notes: list[Note]
     pedal: list[PedalPress]
     totals: Totals
+    title: str = ""
 
     def midi(self, tempo: Tempo = DEFAULT_TEMPO) -> bytes:
         """Return a Standard MIDI File."""
@@ -138,7 +140,7 @@ def transcribe_recording(
             collector = stream.collector
             collector.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
-            yield TranscriptionResult(notes=collector.notes, pedal=collector.pedal, totals=totals)
+            yield TranscriptionResult(collector.notes, collector.pedal, totals, decoder.title)
             if failure := failure or decoded.error or stream.error:
                 raise failure
         finally:

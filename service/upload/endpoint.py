@@ -127,7 +127,7 @@ async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Qu
         if choices.answer == "midi":
             named = file_name(upload.filename, ".mid")
             return Response(midi.data, media_type="audio/midi", headers=named)
-        title = PurePath(upload.filename or "").stem
+        title = performance.title or PurePath(upload.filename or "").stem
         pedal = performance.pedal
         score = partial(ScoreDocument, performance.notes, choices, title, pedal=pedal)
         xml = await render_score(request, state, score, "musicxml")

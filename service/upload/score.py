@@ -170,4 +170,5 @@ def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | 
         "beats": analysis.said,
         "bars_s": score.bars_s,
         "chords": analysis.chords_json,
+        "undrawable": score.undrawable,
     }

@@ -259,7 +259,7 @@ def _save(
     if target == STDIO:
         write_csv(transcription.notes, sys.stdout)
     elif ending in SCORES:
-        score = transcription.score(target.stem, hints)
+        score = transcription.score(transcription.performance.title or target.stem, hints)
         if not score.analysis.steady:
             report("no steady beat: written in free rhythm")
         score.save(target)

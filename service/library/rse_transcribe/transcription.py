@@ -79,6 +79,7 @@ class Transcription:
 
     def score(self, title: str = "", hints: BeatHints = NO_BEAT_HINTS) -> ScoreDocument:
         """Return the score. Its ``save`` writes MusicXML, or PDF with the extra "score"."""
+        title = title or self.performance.title
         return ScoreDocument(self.notes, hints, title, pedal=self.performance.pedal)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
@@ -105,7 +106,7 @@ class Transcription:
                 write_csv(self.notes, text)
                 write_atomically(path, text.getvalue().encode())
             case ending if ending in SCORES:
-                self.score(path.stem).save(path)
+                self.score(self.performance.title or path.stem).save(path)
             case ending:
                 known = f".mid, .json, .csv, {', '.join(SCORES)}"
                 raise ValueError(f"save to {known}, not {ending or 'no ending'}")

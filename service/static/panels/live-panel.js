@@ -56,7 +56,7 @@ export class LivePanel extends EventTarget {
   }
 
   async #begin(source) {
-    const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const time = new Date().toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
     const take = new Take(`Live, ${time}`);
     const live = new LiveTake(take, source);
     this.#live = live;

@@ -4,7 +4,7 @@
  */
 
 import { after, cancel } from "../audio/timers.js";
-import { save, stemOf } from "../notes/saving.js";
+import { save, stemOf, titleOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
 
@@ -107,7 +107,7 @@ export class ScoreView {
         const score = await this.#fetch(this.#asking, {
           notes,
           pedal: this.#pedal(),
-          title: take.name,
+          title: titleOf(take),
           beats: take.live ? this.#newest() : take.keptBeats,
           form: "svg",
           width: Math.round(width),
@@ -191,11 +191,13 @@ export class ScoreView {
       const blob = await this.#fetch(new AbortController(), {
         notes: this.#notes(),
         pedal: this.#pedal(),
-        title: stemOf(take),
+        title: titleOf(take),
         beats: take.keptBeats,
         form,
       });
       save(blob, `${stemOf(take)}.${form}`);
+      if (form === "pdf" && this.#score?.undrawable)
+        this.#say(`The PDF's font lacks these characters of the title: ${this.#score.undrawable}`, true);
     } catch (error) {
       if (error.name !== "AbortError") this.#say(error.message, true);
     }

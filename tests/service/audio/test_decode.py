@@ -66,6 +66,20 @@ def test_samples_are_those_of_libsndfile(container: str, subtype: str, channels:
     np.testing.assert_allclose(decoded(data), whole.mean(axis=1), rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("container", ["WAV", "FLAC", "OGG"])
+@pytest.mark.parametrize("title", ["", "Ωμέγα", "Caf\udce9", "x" * 300])
+def test_titles_are_those_of_the_tags(container: str, title: str) -> None:
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", RATE_HZ, 1, format=container) as sound:
+        sound.title = title.replace("\udce9", "!")
+        sound.write(noise())
+    data = file.getvalue()
+    if title.endswith("\udce9") and container != "OGG":  # whose pages have checksums
+        data = data.replace(b"Caf!", b"Caf\xe9")
+    with AudioDecoder(io.BytesIO(data)) as decoder:
+        assert decoder.title in (title[:200], title.replace("\udce9", "!"))
+
+
 @pytest.mark.parametrize("channels", [1, 3, 6, 64])
 def test_blocks_are_short(channels: int) -> None:
     sound = noise()[:, :1] * np.linspace(0.5, 1, channels, dtype=np.float32)

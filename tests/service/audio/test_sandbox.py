@@ -62,6 +62,7 @@ def test_a_file_decodes_as_without_a_sandbox(tmp_path: Path) -> None:
         with SandboxedDecoder(file) as sandboxed:
             assert sandboxed.audio == decoder.audio
             assert sandboxed.header_duration_s == decoder.header_duration_s
+            assert sandboxed.title == decoder.title == "Ωμέγα"
             np.testing.assert_array_equal(np.concatenate(list(sandboxed)), expected)
             assert sandboxed.mix == decoder.mix
 

@@ -42,7 +42,7 @@ _ACCIDENTAL = re.compile('<tspan font-family="Leipzig"[^>]*>([\uea64-\uea66])</t
 _UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
 _TEXT_SIZE = "405px"  # verovio's
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
-_DRAWABLE = re.compile("[ -\u024f\u0250-\u052f\u1e00-\u1fff\u2000-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
+_DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
 _TEXT_FONT = "Libertinus Serif"  # typst brings it; the page has a subset
 _ENDLESS = 60_000
 

@@ -140,7 +140,12 @@ def transcribe_recording(
             collector = stream.collector
             collector.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
-            yield TranscriptionResult(collector.notes, collector.pedal, totals, decoder.title)
+            yield TranscriptionResult(
+                notes=collector.notes,
+                pedal=collector.pedal,
+                totals=totals,
+                title=decoder.title,
+            )
             if failure := failure or decoded.error or stream.error:
                 raise failure
         finally:

@@ -262,6 +262,8 @@ def _save(
         score = transcription.score(transcription.performance.title or target.stem, hints)
         if not score.analysis.steady:
             report("no steady beat: written in free rhythm")
+        if ending == ".pdf" and score.undrawable:
+            report(f"the PDF's font lacks these characters of the title: {score.undrawable}")
         score.save(target)
     else:
         tempo = analyse(transcription.notes, hints).tempo if ending in MIDI else None

@@ -67,17 +67,19 @@ def test_samples_are_those_of_libsndfile(container: str, subtype: str, channels:
 
 
 @pytest.mark.parametrize("container", ["WAV", "FLAC", "OGG"])
-@pytest.mark.parametrize("title", ["", "Ωμέγα", "Caf\udce9", "x" * 300])
+@pytest.mark.parametrize("title", ["", "Ωμέγα", "Caf!", "x" * 300])
 def test_titles_are_those_of_the_tags(container: str, title: str) -> None:
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", RATE_HZ, 1, format=container) as sound:
-        sound.title = title.replace("\udce9", "!")
+        if title:
+            sound.title = title
         sound.write(noise())
     data = file.getvalue()
-    if title.endswith("\udce9") and container != "OGG":  # whose pages have checksums
-        data = data.replace(b"Caf!", b"Caf\xe9")
     with AudioDecoder(io.BytesIO(data)) as decoder:
-        assert decoder.title in (title[:200], title.replace("\udce9", "!"))
+        assert decoder.title == title[:200]
+    if title == "Caf!" and container != "OGG":  # its pages have checksums
+        with AudioDecoder(io.BytesIO(data.replace(b"Caf!", b"Caf\xe9"))) as decoder:
+            assert decoder.title == "Caf\udce9"
 
 
 @pytest.mark.parametrize("channels", [1, 3, 6, 64])

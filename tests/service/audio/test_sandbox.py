@@ -24,7 +24,9 @@ CLAIMED = 80_000_000  # samples
 
 def stereo(path: Path) -> Path:
     rng = np.random.default_rng(0)
-    soundfile.write(path, rng.uniform(-0.5, 0.5, (30_000, 2)), 44_100)
+    with soundfile.SoundFile(path, "w", 44_100, 2) as sound:
+        sound.title = "Ωμέγα"
+        sound.write(rng.uniform(-0.5, 0.5, (30_000, 2)))
     return path
 
 

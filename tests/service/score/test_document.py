@@ -43,6 +43,15 @@ def test_a_piano_piece_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
     assert min(pitch.midi for pitch in lower.flatten().pitches) == 36
 
 
+def test_titles_lose_control_characters_and_state_what_a_pdf_cannot_draw() -> None:
+    notes = as_notes(tune(BEATS_S, 4))
+    score = ScoreDocument(notes, title="\x07Caf\udce9 \u03a9\u0436 \u611b\u611b")
+    opened = music21.converter.parseData(score.musicxml, format="musicxml")
+    assert opened.metadata.bestTitle == "Caf\u00e9 \u03a9\u0436 \u611b\u611b"
+    assert score.undrawable == "\u611b"
+    assert score.pdf().startswith(b"%PDF")
+
+
 def test_instruments_have_parts_and_strays_do_not() -> None:
     melody = tune(BEATS_S, 4)
     notes = [*as_notes(melody, "clarinet"), *as_notes(melody - [0, 0, 12, 0], "cello")]

@@ -116,11 +116,11 @@ class Sheet:
             first = written[0][0]
             index = [child.tag for child in first].index("attributes") + 1
             first.insert(index, _heading(self._grid))
-        work = element("work", element("work-title", _readable(title) or "Transcription"))
+        work = element("work", element("work-title", readable(title) or "Transcription"))
         return document(element("score-partwise", work, part_list, *written, version="4.0"))
 
 
-def _readable(title: str) -> str:
+def readable(title: str) -> str:
     """Return a title without control characters, which XML lacks. Surrogates of bytes that are not
     UTF-8 (PEP 383) become Latin-1."""
     title = re.sub("[\udc80-\udcff]", lambda byte: chr(ord(byte[0]) - 0xDC00), title)

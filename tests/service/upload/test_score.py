@@ -1,5 +1,6 @@
 """`POST /score` and `answer=musicxml`: notes in, a score out."""
 
+import io
 import json
 from contextlib import closing
 from http.client import HTTPConnection
@@ -9,6 +10,7 @@ from xml.etree import ElementTree
 import httpx
 import numpy as np
 import pytest
+import soundfile
 from anyio import to_process
 from starlette.testclient import TestClient
 
@@ -57,10 +59,17 @@ def test_control_characters_of_a_title_are_left_out(client: TestClient) -> None:
     assert ElementTree.fromstring(answer.content).findtext("work/work-title") == "A<&> B"
 
 
-def test_an_upload_answers_with_a_score(client: TestClient) -> None:
-    answer = post(client, sound_file(), "musicxml")
+def test_an_upload_answers_with_a_score_that_has_its_title(client: TestClient) -> None:
+    samples, rate_hz = soundfile.read(io.BytesIO(sound_file()))
+    tagged = io.BytesIO()
+    with soundfile.SoundFile(tagged, "w", rate_hz, 1, format="FLAC") as file:
+        file.title = "\u0394\u03cd\u03bf"
+        file.write(samples)
+    answer = post(client, tagged.getvalue(), "musicxml")
     assert answer.status_code == 200
-    assert b"score-partwise" in answer.content
+    assert (
+        ElementTree.fromstring(answer.content).findtext("work/work-title") == "\u0394\u03cd\u03bf"
+    )
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ def create_app(
         version=health.installed_version(),
         lifespan=lifespan,
         redoc_url=None,
+        redirect_slashes=False,
         exception_handlers=HANDLERS,
     )
     app.state.service = state
@@ -155,6 +156,8 @@ def serve_page(app: FastAPI) -> None:
 
     async def page_or_nothing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            # The files are small, and the cost of a Range header with thousands of parts is high.
+            scope["headers"] = [field for field in scope["headers"] if field[0] != b"range"]
             await files(scope, receive, send)
         elif scope["type"] == "websocket":
             error = ProtocolError(ErrorCode.NOT_FOUND, "no websocket at this path")

@@ -18,8 +18,8 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from service.live.receiving import MAX_MESSAGE_BYTES
@@ -33,30 +33,82 @@ UNREAD_MS = 30_000
 RECEIVE_BUFFER_BYTES = 128 * 1024
 """Receive buffer of a socket: small, so that a ping behind the audio is answered within 20 s."""
 
-
+MAX_HEAD_BYTES = 32 * 1024
+"""Maximum size of the URL and the headers of a request, and of what follows its body. An incomplete
+head may exceed it by the bytes that one read returns (256 KiB)."""
+HEAD_TOO_LARGE = f"the head of a request has at most {MAX_HEAD_BYTES} bytes"
+MAX_PIPELINED = 16
+"""Maximum number of requests of a connection that wait for the response to an earlier one."""
 PARSED_BYTES = 4096
 """Maximum number of bytes of a websocket that are parsed before other connections are served."""
 MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
 """Websocket frames of a connection, after those of FRAMES_BURST_S."""
 
 
-class HttpConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """HTTP connection with an idle timeout also before the first request, and within one."""
+class HttpConnection(HttpToolsProtocol):
+    """HTTP connection with limits that uvicorn lacks.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    The head of a request has at most MAX_HEAD_BYTES and must arrive within the idle timeout, also
+    the first one. The timeout also ends a body that continues after the response.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._running: RequestResponseCycle | None = None
+        self._head_bytes = 0  # since the latest complete head, or bytes of a body
         self._restart_timeout()
+        self._schedule_timeout()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        answered = self.cycle is None or self.cycle.response_complete
-        if self in self.connections and answered:  # not upgraded to a websocket
-            self._restart_timeout()
+        self._head_bytes += len(data)
+        super().data_received(data)  # cancels the timeout
+        if self not in self.connections or self.transport.is_closing():  # or upgraded to websocket
+            return
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self.send_400_response(HEAD_TOO_LARGE)
+        elif self.cycle is None or self.cycle.response_complete:
+            self._schedule_timeout()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes = 0
+        self._restart_timeout()
+
+    def on_headers_complete(self) -> None:
+        # An exception becomes a response with status 400.
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many requests wait for a response")
+        if len(self.url) + sum(len(n) + len(v) for n, v in self.headers) > MAX_HEAD_BYTES:
+            raise ValueError(HEAD_TOO_LARGE)
+        super().on_headers_complete()
+        self._head_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._head_bytes = 0
+
+    def on_response_complete(self) -> None:
+        self._restart_timeout()
+        super().on_response_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        super()._start_asgi_task(cycle, app)
+        self._running = cycle
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond to a malformed request and close. The response to an earlier request, if it is in
+        progress, is dropped: the base class would log an error for it."""
+        super().send_400_response(msg)
+        if self._running is not None:
+            self._running.disconnected = True
 
     def _restart_timeout(self) -> None:
+        self._timeout_at_s = self.loop.time() + self.timeout_keep_alive
+
+    def _schedule_timeout(self) -> None:
         self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        self.timeout_keep_alive_task = self.loop.call_at(
+            self._timeout_at_s, self.timeout_keep_alive_handler
         )
 
 
@@ -87,6 +139,17 @@ class SocketConnection(WebSocketsSansIOProtocol):
         self._unparsed += data
         if self._parsing is None:
             self._parse()
+
+    def send_receive_event_to_app(self) -> None:
+        """Close the connection if a text is not UTF-8. The base class would log a traceback."""
+        if self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.conn.fail(1007, "a text that is not UTF-8")
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     def handle_events(self) -> None:
         self._frames_done_s = max(self._frames_done_s, self.loop.time())

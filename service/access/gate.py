@@ -122,9 +122,9 @@ class Gate:
         if scheme.lower() == "bearer":
             client = self.keys.client(secret.strip())
         else:
-            for offered in scope.get("subprotocols", ()):
-                if offered.startswith(TOKEN_SUBPROTOCOL):
-                    client = self.tokens.owner(offered.removeprefix(TOKEN_SUBPROTOCOL))
+            offered = scope.get("subprotocols", ())
+            token = next((one for one in offered if one.startswith(TOKEN_SUBPROTOCOL)), "")
+            client = self.tokens.owner(token.removeprefix(TOKEN_SUBPROTOCOL))
         # The key may have been removed after the token was issued.
         if client is None or not self.keys.has_client(client):
             return ProtocolError(ErrorCode.UNAUTHORIZED, "no valid API key or token")

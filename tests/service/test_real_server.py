@@ -19,6 +19,7 @@ from model.storage import WEIGHTS
 from service.access.keys import hash_key
 from service.live.receiving import MAX_READ_AHEAD_BYTES
 from service.live.websocket import MIN_READ_BYTES_PER_S
+from service.server import MAX_PIPELINED
 from tests.benchmarks.machine import family
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.servers import TONES, RunningServer, StartServer, wait_until
@@ -174,6 +175,58 @@ async def test_half_a_request_ends_after_a_while_and_a_session_does_not(
             assert await ending == b""
         await talking.send('{"type": "stop"}')
         assert '"done"' in [text async for text in talking][-1]
+
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        HEAD + 100_000 * b"a: b\r\n",
+        HEAD + b"a: " + 600_000 * b"a",
+        b"GET /" + 600_000 * b"a",
+        b"POST" + HEAD[3:] + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + 100_000 * b"a: b\r\n",
+        2_000 * (HEAD + b"\r\n"),
+        HEAD + b"\r\n\0",
+    ],
+    ids=["headers", "header", "url", "trailers", "pipeline", "garbage"],
+)
+def test_a_request_without_end_closes_its_connection(server: RunningServer, endless: bytes) -> None:
+    """Without an error in the log, although a response may be in progress."""
+    received = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        with contextlib.suppress(ConnectionError):  # closed while there is more to send
+            client.sendall(endless)
+            while data := client.recv(1 << 16):
+                received += data
+    assert received.count(b"HTTP/1.1 200") <= MAX_PIPELINED + 1
+    assert httpx.get(f"{server.url}/healthz", timeout=60).is_success
+    assert "Traceback" not in server.log
+
+
+async def test_a_slow_request_ends_in_time(start_server: StartServer) -> None:
+    """Neither its head nor a body after the response may trickle."""
+    server = start_server(*TONES, RSE_IDLE_TIMEOUT_S="1")
+
+    async def trickle(head: bytes) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(head)
+        while not writer.transport.is_closing() and not reader.at_eof():
+            writer.write(b"a")
+            await asyncio.sleep(0.05)
+        writer.transport.abort()
+
+    async with asyncio.timeout(60):
+        body = b"Content-Length: 1000000\r\n\r\n"
+        await asyncio.gather(*(trickle(head) for head in (HEAD, HEAD + body)))
+
+
+async def test_a_text_that_is_not_utf8_closes_the_connection(server: RunningServer) -> None:
+    async with reach(server) as socket:
+        await socket.send(b"\xff", text=True)
+        assert await Talk(socket).to_the_end() == 1007
+    assert "Traceback" not in server.log
 
 
 async def test_the_log_has_no_queries_and_no_errors_of_refusals(start_server: StartServer) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import anyio
 
@@ -21,6 +22,7 @@ from service.workers.pool import WorkerPool
 
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
+MAX_RENDERED_SCORES = 2  # at one time, of different clients
 MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests in progress, also those that wait
 
 
@@ -54,7 +56,10 @@ class ServiceState:
         self.tokens = Tokens(read_secret(settings.secret.get_secret_value(), settings.keys_file))
         self.sessions = SessionAdmissionControl(settings.max_sessions)
         self.uploads = AdmissionControl(settings.max_uploads)
-        self.scores = anyio.CapacityLimiter(1)  # scores rendered at the same time
+        self.scores = anyio.CapacityLimiter(MAX_RENDERED_SCORES)
+        self.score_turns: WeakValueDictionary[str, asyncio.Lock] = (
+            WeakValueDictionary()
+        )  # by client
         self.score_requests = AdmissionControl(MAX_SCORES)
         self.connections: dict[str, LiveConnection] = {}  # by session id
         # Sockets accepted without a slot, because they may resume a session that has one.

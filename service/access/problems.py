@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 SUBPROTOCOL = "rse.v1"
+MAX_ERRORS = 10  # validation errors of a request that its response names
 
 _FRAMEWORK_CODES = (ErrorCode.BAD_UPLOAD, ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED)
 
@@ -55,7 +56,9 @@ async def handle_exception(request: Request, error: Exception) -> Response:
             code = next(codes, ErrorCode.INTERNAL)
             return problem_response(ProtocolError(code, str(error.detail)), error.headers)
         case RequestValidationError():
-            messages = [format_error({**e, "loc": e["loc"][1:]}) for e in error.errors()]
+            messages = [
+                format_error({**e, "loc": e["loc"][1:]}) for e in error.errors()[:MAX_ERRORS]
+            ]
             return problem_response(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(messages)))
         case _:  # its message may name files and settings: the log has it, the client does not
             return problem_response(server_error(error))

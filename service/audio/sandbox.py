@@ -39,6 +39,7 @@ except ImportError:  # Windows
 
 MAX_MEMORY_BYTES = 256 << 20
 MAX_CPU_S = 600
+DECODER_NICE = 10  # priority below that of live streams
 STALL_S = 10.0  # maximum time between two packets
 MAX_PACKET_BYTES = 16 << 20
 HAS_LIMITS = sys.platform == "linux"
@@ -195,13 +196,14 @@ class SandboxedDecoder:
 
 
 def _limit_process() -> None:
-    """Limit the memory and the processor time of this process, and take it off the network where
-    the system allows it."""
+    """Limit the memory, the processor time and the priority of this process, and take it off the
+    network where the system allows it."""
     with open("/proc/self/statm", "rb") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MAX_MEMORY_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(max(0, DECODER_NICE - os.nice(0)))
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
 

@@ -32,6 +32,9 @@ from service.protocol.options import (
     TuningHz,
 )
 
+MAX_ERRORS = 100
+"""Maximum number of validation errors of a message that are examined: each costs time."""
+
 
 class _ClientMessage(BaseModel):
     # Reject unknown fields, so that a misspelt option does not go unnoticed.
@@ -47,7 +50,9 @@ def _split(value: object) -> object:
 
 
 _Names = Annotated[
-    tuple[Instrument, ...], Field(max_length=len(INSTRUMENTS)), BeforeValidator(_split)
+    tuple[Instrument, ...],
+    Field(max_length=len(INSTRUMENTS), fail_fast=True),
+    BeforeValidator(_split),
 ]
 
 
@@ -103,7 +108,7 @@ class Checkpoint(_State):
     from_sample: Count
     frames: Count
     notes: Count
-    sounding: tuple[SoundingNote, ...] = Field(max_length=128)
+    sounding: tuple[SoundingNote, ...] = Field(max_length=128, fail_fast=True)
 
 
 class Resume(Checkpoint):
@@ -190,6 +195,9 @@ def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolEr
 
     starting: True if a ``Start`` was parsed outside of the union ``ClientMessage``.
     """
+    if error.error_count() > MAX_ERRORS:
+        code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
+        return ProtocolError(code, f"the message has {error.error_count()} errors")
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
     if not starting:

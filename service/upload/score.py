@@ -1,11 +1,12 @@
 """`POST /score`: render notes as a score (PROTOCOL.md).
 
-Rendering a score keeps a processor busy for seconds. A separate process renders one score at a
-time, so that live streams do not wait for it. The process is killed after RENDER_TIMEOUT_S, when
-its client disconnects and when the server drains.
+Rendering a score keeps a processor busy for seconds. Separate processes of low priority render one
+score of a client at a time, so that live streams and other clients do not wait for it. A process
+is killed after RENDER_TIMEOUT_S, when its client disconnects and when the server drains.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -36,6 +37,7 @@ MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
 RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
+RENDER_NICE = 10  # priority below that of live streams
 
 
 def _known_instrument(name: str | None) -> str | None:
@@ -67,14 +69,16 @@ def _in_order(beats: list[LiveBeat]) -> list[LiveBeat]:
     return beats
 
 
-Beats = Annotated[list[LiveBeat], Field(max_length=MAX_NOTES), AfterValidator(_in_order)]
+Beats = Annotated[
+    list[LiveBeat], Field(max_length=MAX_NOTES, fail_fast=True), AfterValidator(_in_order)
+]
 
 
 class ScoreRequest(BeatHints):
     """Notes, pedal presses and the user's beat hints. ``beats``, if any, are used unchanged."""
 
-    notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES)
-    pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES)
+    notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES, fail_fast=True)
+    pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES, fail_fast=True)
     beats: Beats | None = None
     title: str = Field(default="", max_length=200)
 
@@ -126,8 +130,15 @@ async def render_score(
 ) -> bytes | dict[str, Any]:
     """Render a score in a separate process. Raises ProtocolError if it takes longer than
     RENDER_TIMEOUT_S, the client disconnects, or the server drains."""
-    run = partial(to_process.run_sync, cancellable=True, limiter=state.scores)
-    rendering = asyncio.create_task(run(_write, score, form, width))
+    turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
+
+    async def render() -> bytes | dict[str, Any]:
+        async with turn:
+            return await to_process.run_sync(
+                _write, score, form, width, cancellable=True, limiter=state.scores
+            )
+
+    rendering = asyncio.create_task(render())
     draining = asyncio.create_task(state.draining.wait())
     left = asyncio.create_task(_disconnected(request))
     try:
@@ -156,6 +167,8 @@ async def _disconnected(request: Request) -> None:
 
 
 def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | dict[str, Any]:
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(max(0, RENDER_NICE - os.nice(0)))
     score = make()
     if form != "svg":
         return score.musicxml if form == "musicxml" else score.pdf()

@@ -14,6 +14,7 @@ import soundfile
 from anyio import to_process
 from starlette.testclient import TestClient
 
+from service.access.keys import hash_key
 from service.score import sheet
 from service.state import MAX_SCORES_PER_CLIENT
 from service.upload import score
@@ -81,12 +82,14 @@ def test_an_upload_answers_with_a_score_that_has_its_title(client: TestClient) -
         ({"notes": NOTES * 2000}, "4 MiB"),
         ({"notes": [NOTES[0] | {"instrument": "kazoo"}]}, "unknown instrument"),
         ({"notes": [NOTES[0] | {"pitch": 1}]}, "notes.0.pitch"),
+        ({"notes": [{}] * 10_000}, "notes.0.onset_s is missing"),
         ({"notes": NOTES, "beats": [BEAT, BEAT]}, "the times of the beats must increase"),
     ],
 )
 def test_bad_notes_are_refused(client: TestClient, body: dict[str, object], words: str) -> None:
     answer = client.post("/score", json=body)
     assert answer.status_code in (413, 422)
+    assert len(answer.content) < 1000
     assert words in answer.json()["detail"]
 
 
@@ -114,19 +117,26 @@ def test_a_slow_score_is_stopped(client: TestClient, monkeypatch: pytest.MonkeyP
     assert client.post("/score", json={"notes": NOTES}).status_code == 200
 
 
-def test_a_client_that_leaves_ends_its_score_and_sigterm_ends_others(tmp_path: Path) -> None:
+def test_a_slow_score_leaves_others_alone_and_ends_with_its_client_or_at_sigterm(
+    tmp_path: Path,
+) -> None:
+    keys = " ".join(f"{name}:{hash_key(name).hex()}" for name in ("alice", "bob"))
     with server_starter(tmp_path) as start:
-        server = start(*TONES)
+        server = start(*TONES, RSE_KEYS=keys)
 
-        def post_score(notes: list[dict[str, object]], timeout_s: float) -> httpx.Response:
-            return httpx.post(f"{server.url}/score", json={"notes": notes}, timeout=timeout_s)
+        def post_score(key: str, notes: object, timeout_s: float) -> int:
+            url, headers = f"{server.url}/score", {"Authorization": f"Bearer {key}"}
+            body = {"notes": notes}
+            return httpx.post(url, json=body, headers=headers, timeout=timeout_s).status_code
 
         for _ in range(MAX_SCORES_PER_CLIENT + 1):  # each would hold a slot for a minute
             with pytest.raises(httpx.ReadTimeout):
-                post_score(SLOW, 1)
-        assert post_score(NOTES, 100).status_code == 200
+                post_score("alice", SLOW, 1)
+        assert post_score("alice", NOTES, 100) == 200
         connection = HTTPConnection("127.0.0.1", server.port)
         with closing(connection):
-            connection.request("POST", "/score", json.dumps({"notes": SLOW}))
+            body = json.dumps({"notes": SLOW})
+            connection.request("POST", "/score", body, {"Authorization": "Bearer alice"})
+            assert post_score("bob", NOTES, 100) == 200
             assert server.terminate() == 0
             assert json.loads(connection.getresponse().read())["code"] == "draining"

@@ -66,7 +66,7 @@ class HttpConnection(HttpToolsProtocol):
             return
         if self._head_bytes > MAX_HEAD_BYTES:
             self.send_400_response(HEAD_TOO_LARGE)
-        elif self.cycle is None or self.cycle.response_complete:
+        elif self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]
             self._schedule_timeout()
 
     def on_message_begin(self) -> None:

@@ -4,7 +4,7 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, BooleanOptiona
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -13,7 +13,6 @@ from model.validation import format_error
 from service.protocol.midi_file import DEFAULT_TEMPO, FileNote, Tempo
 from service.score.beats import (
     F64,
-    I64,
     MAX_BEATS_PER_BAR,
     MIN_STEADY_CONFIDENCE,
     NO_BEAT_HINTS,
@@ -21,29 +20,12 @@ from service.score.beats import (
     Beats,
 )
 from service.score.chord_symbols import ChordSymbol, find_chords
+from service.score.keys import Key, key_of
 from service.score.live import LiveBeat, fill_gaps
 from service.score.pauses import find_beats_between_pauses
 from service.score.steady import find_steady_beats
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
-# Profiles of keys by Albrecht and Shanahan (2013): shares of the pitch classes from the tonic up.
-MAJOR = (0.238, 0.006, 0.111, 0.006, 0.137, 0.094, 0.016, 0.214, 0.009, 0.080, 0.008, 0.081)
-MINOR = (0.220, 0.006, 0.104, 0.123, 0.019, 0.103, 0.012, 0.214, 0.062, 0.022, 0.061, 0.052)
-MAJOR_KEYS = ("Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B")
-MINOR_KEYS = ("Ebm", "Bbm", "Fm", "Cm", "Gm", "Dm", "Am", "Em", "Bm", "F#m", "C#m", "G#m")
-_LONGEST_S = 2.0  # that counts of a note: a held bass is no stronger a sign than a chord
-
-
-class Key(NamedTuple):
-    """``fifths``: sharps of the signature, or flats if negative, -6 to 5."""
-
-    fifths: int
-    minor: bool
-
-    @property
-    def name(self) -> str:
-        """As in MIDI's key signature, such as "Eb" or "F#m"."""
-        return (MINOR_KEYS if self.minor else MAJOR_KEYS)[self.fifths + 6]
 
 
 @dataclass(frozen=True)
@@ -140,20 +122,6 @@ def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
     events = bar[np.searchsorted(time_s, notes.ravel(), side="right").clip(1) - 1]
     near = np.unique(events[:, None] + np.arange(-1, 2))
     return time_s[np.isin(bar, near)] if len(notes) else time_s
-
-
-def key_of(pitch: I64, length_s: F64) -> Key:
-    """The key whose profile the pitch classes, weighted by their lengths, correlate with best."""
-    weight = np.bincount(pitch % 12, np.minimum(length_s, _LONGEST_S), 12)
-    if not weight.any():
-        return Key(0, minor=False)
-    _, tonic, minor = max(
-        (float(np.corrcoef(np.roll(profile, tonic), weight)[0, 1]), tonic, profile is MINOR)
-        for profile in (MAJOR, MINOR)
-        for tonic in range(12)
-    )
-    major = (tonic + 3) % 12 if minor else tonic
-    return Key((major * 7 + 6) % 12 - 6, minor)
 
 
 def add_beat_options(parser: ArgumentParser) -> None:

@@ -109,7 +109,7 @@ class ScoreDocument:
     @cached_property
     def _sheet(self) -> sheet.Sheet:
         found = self.analysis
-        return sheet.Sheet(self._parts, found.beats, found.key.fifths, found.steady, found.chords)
+        return sheet.Sheet(self._parts, found.beats, found.key, found.steady, found.chords)
 
     @cached_property
     def musicxml(self) -> bytes:

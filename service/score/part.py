@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from service.score.beats import Beats
 from service.score.chord_symbols import ChordSymbol
+from service.score.keys import Sections
 from service.score.marks import CLEFS, Press, best_clef, dynamics, octave_lines
 from service.score.musicxml import (
     Accidentals,
@@ -52,14 +53,14 @@ class Grid(NamedTuple):
     """Bars of a score.
 
     Attributes:
-        fifths: sharps of the key signature, or flats if negative.
+        keys: key signatures, the first from the first bar on.
         steady: False in free rhythm: notes have no stems, and metres are hidden.
         barlines: indices of the bars that end in a line.
     """
 
     beats: Beats
     bars: Bars
-    fifths: int
+    keys: Sections
     steady: bool
     barlines: Collection[int]
 
@@ -100,8 +101,9 @@ class PartWriter:
     def __init__(self, instrument: str | None, part: Part, grid: Grid) -> None:
         self._grid, self._part = grid, part
         self._transposition = TRANSPOSITIONS.get(instrument or "", _CONCERT)
-        self._fifths = grid.fifths + self._transposition.fifths
-        self._fifths -= 12 * (self._fifths > 6)
+        keys = [(at, fifths + self._transposition.fifths) for at, fifths in grid.keys]
+        keys = [(at, fifths - 12 * (fifths > 6)) for at, fifths in keys]
+        self._keys, self._fifths = dict(keys), keys[0][1]
         staves = staves_of(instrument, part.notes)
         self.clefs = [clef for _, clef in staves]
         self._chords: list[list[list[Chord]]] = []  # by staff and voice
@@ -109,7 +111,7 @@ class PartWriter:
         for own, clef in staves:
             semitones = self._transposition.semitones
             raised = [note._replace(pitch=note.pitch + semitones) for note in own]
-            names.append(spelled(raised, self._fifths))
+            names.append(spelled(raised, keys))
             one_line = instrument not in KEYBOARDS or not grid.steady
             lines = [tab_line(own)] if clef == "Tab" else voices(raised, grid.bars, one_line)
             self._chords.append(lines)
@@ -212,17 +214,19 @@ class PartWriter:
 
     def measures(self, rests: Mapping[int, int]) -> Iterator[Element]:
         """Yield the measures. ``rests``: number of bars of each long rest, by its first bar."""
-        beats, bars, _, steady, barlines = self._grid
+        beats, bars, keys, steady, barlines = self._grid
+        ends = {at for at, _ in keys[1:]}
         nominal, size = beats.beats_per_bar, 0
         has_pickup = bars[0][1] != nominal
-        for bar, (_, count) in enumerate(bars):
+        for bar, (start, count) in enumerate(bars):
             measure = element("measure", number=bar + (not has_pickup))
             if (bar == 0 and has_pickup) or not steady:  # without a number
                 measure.set("implicit", "yes")
             attributes = element("attributes")
             if bar == 0:
-                key = element("key", element("fifths", self._fifths))
-                attributes.extend((element("divisions", self._divisions), key))
+                attributes.append(element("divisions", self._divisions))
+            if start in self._keys:
+                attributes.append(element("key", element("fifths", self._keys[start])))
             if size != (size := count if bar else nominal):
                 above, below = beats.signature(size)
                 time = element("time", element("beats", above), element("beat-type", below))
@@ -241,9 +245,12 @@ class PartWriter:
                     measure.append(self._backup(count))
                 measure.extend(self._bar_of_staff(staff, bar))
             is_last = bar == len(bars) - 1
-            if is_last or bar not in barlines:
-                style = element("bar-style", "light-heavy" if is_last else "none")
-                measure.append(element("barline", style, location="right"))
+            style = "light-heavy" if is_last else "none" if bar not in barlines else None
+            if start + count in ends:
+                style = "light-light"
+            if style:
+                line = element("bar-style", style)
+                measure.append(element("barline", line, location="right"))
             yield measure
 
     def _staff_attributes(self) -> Iterator[Element]:
@@ -271,6 +278,7 @@ class PartWriter:
         joins = [
             beams(line, start, writer.quarters, joined) if writer.stems else {} for line in lines
         ]
+        self._fifths = self._keys.get(start, self._fifths)
         if bar == 0 or bar - 1 in self._grid.barlines:
             self._accidentals[staff] = Accidentals(self._fifths, repeated=not self._grid.steady)
         accidentals = self._accidentals[staff]  # of both voices, in order of time

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 from model.instruments import LABELS, PROGRAMS
 from service.score.beats import Beats
 from service.score.chord_symbols import ChordSymbol
+from service.score.keys import Key, key_sections
 from service.score.musicxml import direction, document, element
 from service.score.part import TRANSPOSITIONS, Grid, Part, PartWriter
 from service.score.voices import Bars
@@ -65,20 +66,22 @@ class Sheet:
         self,
         parts: Parts,
         beats: Beats,
-        fifths: int,
+        key: Key,
         steady: bool,
         chords: Sequence[ChordSymbol] = (),
     ) -> None:
         """Write the parts.
 
         Args:
-            fifths: sharps of the key signature, or flats if negative.
+            key: key of the piece.
             steady: False if no beat was found; a line above the score states it.
             chords: chord symbols; they stand above the first part that does not transpose.
         """
         bars = bars_of(parts, beats)
         barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
-        self._grid = Grid(beats, bars, fifths, steady, barlines)
+        notes = [note for part in parts.values() for note in part.notes]
+        keys = key_sections(notes if steady else (), bars, key)
+        self._grid = Grid(beats, bars, keys, steady, barlines)
         self._writers = {name: PartWriter(name, part, self._grid) for name, part in parts.items()}
         for instrument, writer in self._writers.items():
             if instrument not in TRANSPOSITIONS:
@@ -89,9 +92,10 @@ class Sheet:
     def _long_rests(self) -> dict[int, int]:
         """Return the first bar and the number of bars of each rest that is drawn as one bar."""
         bars, found, first = self._grid.bars, {}, 0
-        for bar, (_, count) in enumerate(bars):
+        keys = dict(self._grid.keys)
+        for bar, (start, count) in enumerate(bars):
             is_empty = all(writer.is_empty(bar) for writer in self._writers.values())
-            if not is_empty or count != bars[first][1]:
+            if not is_empty or count != bars[first][1] or start in keys:
                 first = bar + (not is_empty)
             elif bar - first + 1 >= MIN_LONG_REST:
                 found[first] = bar - first + 1

@@ -7,8 +7,10 @@ its signature. A chromatic note is named as the raised or lowered note that the 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from operator import itemgetter
 from typing import NamedTuple
 
+from service.score.keys import Sections
 from service.score.quantise import QuantisedNote
 
 
@@ -48,8 +50,8 @@ def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:
     return Name(_STEPS[step], alter, (pitch - alter) // 12 - 1)
 
 
-def spelled(notes: Sequence[QuantisedNote], fifths: int) -> Names:
-    """Return the names of the notes in a key signature."""
+def spelled(notes: Sequence[QuantisedNote], keys: Sections) -> Names:
+    """Return the names of the notes in the key signatures of their sections."""
     pitches: dict[Fraction, set[int]] = {}
     for note in notes:
         pitches.setdefault(note.onset, set()).add(note.pitch)
@@ -60,6 +62,7 @@ def spelled(notes: Sequence[QuantisedNote], fifths: int) -> Names:
         later = pitches[onsets[following]] if following < len(onsets) else set()
         return (note.pitch + 1 in later) - (note.pitch - 1 in later)
 
-    return {
-        (note.onset, note.pitch): name_of(note.pitch, fifths, direction(note)) for note in notes
-    }
+    def fifths(note: QuantisedNote) -> int:
+        return keys[max(0, bisect_right(keys, note.onset, key=itemgetter(0)) - 1)][1]
+
+    return {(n.onset, n.pitch): name_of(n.pitch, fifths(n), direction(n)) for n in notes}

@@ -5,16 +5,9 @@ from argparse import ArgumentParser
 import numpy as np
 import pytest
 
-from service.score.analysis import (
-    MAJOR_KEYS,
-    MINOR_KEYS,
-    Key,
-    add_beat_options,
-    analyse,
-    beat_hints_from,
-    key_of,
-)
+from service.score.analysis import add_beat_options, analyse, beat_hints_from
 from service.score.beats import BeatHints
+from service.score.keys import MAJOR_KEYS, MINOR_KEYS, Key, key_of
 from tests.service.score.music import as_notes, tune
 
 SCALE = np.array([0, 2, 4, 5, 7, 9, 11, 12, 0, 4, 7])

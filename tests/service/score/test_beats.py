@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.score.analysis import Analysis, Key
+from service.score.analysis import Analysis
 from service.score.beats import MIN_STEADY_CONFIDENCE, BeatHints, Beats
+from service.score.keys import Key
 from service.score.metre import find_beats
 from tests.service.score.music import free, tune
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from service.protocol.midi_file import midi_file
-from service.score.analysis import Analysis, Key, analyse
+from service.score.analysis import Analysis, analyse
 from service.score.beats import BeatHints, Beats
 from service.score.chord_symbols import find_chords
 from service.score.document import ScoreDocument
+from service.score.keys import Key
 from tests.service.score.music import as_notes, free
 
 BEATS = Beats(np.linspace(0.0, 32.0, 65), np.arange(65) % 4, 4, 2, 1.0)

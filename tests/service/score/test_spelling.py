@@ -52,7 +52,7 @@ def test_keys_have_no_accidental_that_the_scale_does_not_need(tonic: int, minor:
 def test_chromatic_notes_are_spelled_by_direction() -> None:
     line = (60, 61, 62, 61, 60, 66, 67, 68, 67)
     notes = [QuantisedNote(p, Fraction(n), Fraction(1)) for n, p in enumerate(line)]
-    named = [spelled(notes, 0)[note.onset, note.pitch] for note in notes]
+    named = [spelled(notes, [(Fraction(0), 0)])[note.onset, note.pitch] for note in notes]
     names = [step + ("", "#", "b")[alter] for step, alter, _ in named]
     assert names == ["C", "C#", "D", "Db", "C", "F#", "G", "Ab", "G"]
 

@@ -140,13 +140,13 @@ class Examples:
         return Examples(self.inputs[rows], self.targets[rows])
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Both as integers for a network."""
+        """Return both as integer tensors."""
         inputs, targets = (torch.from_numpy(a).to(device) for a in (self.inputs, self.targets))
         return inputs.long(), targets.long()
 
 
 def distinct_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
-    """Up to `count` examples of a nominal length with distinct inputs, in the order drawn."""
+    """Return up to `count` examples of a nominal length with distinct inputs, as drawn."""
     seen: set[bytes] = set()
     kept: list[Symbols] = []
     repeats = 0
@@ -178,7 +178,7 @@ def make_bins(
     for size in bins:
         own = sum(map(len, parts[size]))
         if out:
-            # Which smaller bin each extra example comes from is uniform, whatever its size.
+            # The smaller bin of each extra example is drawn uniformly.
             origins = rng.choice(list(out), own // SHORTER_PART)
             for smaller, shorter in out.items():
                 rows = rng.integers(0, len(shorter), np.count_nonzero(origins == smaller))

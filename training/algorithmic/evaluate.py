@@ -1,7 +1,7 @@
-"""Accuracy against length: ``python -m training.algorithmic.evaluate RUN_DIR``.
+"""Accuracy by length: ``python -m training.algorithmic.evaluate RUN_DIR``.
 
-Networks trained on lengths up to 64 are tried on 8, 16, ..., 4096 (paper, figure "generalization
-to longer sequences"). The table goes to RUN_DIR/generalisation.json too.
+Networks trained on lengths up to 64 are tested on lengths 8, 16, ..., 4096 (paper, figure
+"generalization to longer sequences"). RUN_DIR/generalisation.json has the table as well.
 """
 
 import json
@@ -28,17 +28,17 @@ RESULT = "generalisation.json"
 
 @dataclass(frozen=True)
 class Score:
-    """How right a network is on examples of one length."""
+    """Accuracy of a network on examples of one length."""
 
     length: int
     symbol_accuracy: float
-    """Right symbols among positions where target or output is not padding, pooled (released
+    """Share of right symbols at positions where target or output is not padding, pooled (released
     code)."""
-    sequence_accuracy: float  # examples that are right at every such position
+    sequence_accuracy: float  # share of examples that are right at every such position
 
 
 def draw_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
-    """`count` examples of a nominal length, padded to it; repeated if fewer exist."""
+    """Draw `count` examples of a nominal length, padded to it, with repetitions if fewer exist."""
     examples = distinct_examples(problem, rng, length, count).padded(length)
     return examples.take(np.arange(count) % len(examples))
 
@@ -54,7 +54,7 @@ def score_examples(network: nn.Module, examples: Examples) -> Score:
     for begin in range(0, count, batch):
         inputs, targets = examples.take(slice(begin, begin + batch)).tensors(device)
         outputs = network(inputs).argmax(dim=-1)
-        # a wrong symbol is never padding in both: counted without asking.
+        # A wrong symbol is never padding in both, so all mistakes count.
         mistakes = (outputs != targets).sum(dim=1)
         symbols += int(((outputs != PADDING) | (targets != PADDING)).sum())
         wrong += int(mistakes.sum())

@@ -1,8 +1,8 @@
 """The algorithmic tasks for the training loop (paper, section "Algorithmic tasks").
 
-Every optimiser step takes one batch of each bin through the same weights and averages the costs.
-The released code trains all bins from the first step, each example in the smallest that holds it;
-``curriculum_steps`` lets them join one after another, shortest first.
+Every optimiser step averages the costs of one batch of each bin. An example is in the smallest bin
+with enough symbols. The released code trains all bins from the first step. With
+``curriculum_steps`` they join one after another, the shortest first.
 """
 
 from collections.abc import Generator, Mapping
@@ -29,12 +29,12 @@ class AlgorithmicConfig:
     """Data, network and objective of an algorithmic task."""
 
     task: Literal["addition", "multiplication", "sorting"] = "addition"
-    """As --task says, which also chooses the number of blocks."""
+    """Set by --task, which also selects the number of blocks."""
     rse: RSEConfig = field(default_factory=lambda: RELEASED_RSE)
-    """The network. The paper takes 1 Beneš block for addition and sorting, 2 for
+    """The network. The paper uses 1 Beneš block for addition and sorting, 2 for
     multiplication."""
     bins: tuple[int, ...] = BINS
-    """Sequence lengths, powers of two in rising order; each has its own batch."""
+    """Sequence lengths, ascending powers of two, with a batch each."""
     batch_size: Count = 32  # Examples of each bin in an optimiser step
     curriculum_steps: FromZero = 0
     """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
@@ -43,9 +43,9 @@ class AlgorithmicConfig:
     """Distinct training examples of each nominal length."""
     smoothing: Fraction = 0.01  # Probability taken from the right class and shared by the others
     validation_examples: Count = 1024
-    """Of each bin; drawn independently of the training set, with overlap if lengths are
-    short (released code)."""
-    seed: int = 1  # Of the data sets
+    """Number of validation examples of each bin, drawn independently of the training set. Short
+    lengths overlap with it (released code)."""
+    seed: int = 1  # Seed of the data sets
 
     def __post_init__(self) -> None:
         if not self.bins or any(size < 2 or size & (size - 1) for size in self.bins):
@@ -61,6 +61,8 @@ class AlgorithmicConfig:
 
 
 class AlgorithmicTask:
+    """An algorithmic task (``training.loop.loop.Task``)."""
+
     score = "accuracy"
 
     def __init__(self, config: AlgorithmicConfig) -> None:
@@ -99,7 +101,7 @@ class AlgorithmicTask:
         return torch.stack(costs).mean(), parts
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Accuracy of symbols and of whole sequences on examples of every bin."""
+        """Return the accuracy of symbols and of complete sequences on examples of every bin."""
         config, scores = self.config, {}
         for size in config.bins:  # fresh examples of each bin's own length
             rng = np.random.default_rng((config.seed, VALIDATION_STREAM, size))

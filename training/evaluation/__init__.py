@@ -1,1 +1,1 @@
-"""Measures models through the service's own pipeline; nothing is trained here."""
+"""Evaluates models with the service's pipeline. Nothing is trained here."""

@@ -1,7 +1,5 @@
-"""Accuracy of notes, instruments and pedal on the validation passages of every family.
-
-The service's stream transcribes the passages, as it does in use.
-"""
+"""Accuracy of notes, instruments and pedal on the validation passages of every family, transcribed
+by the service's stream."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +18,7 @@ from training.music.metrics import FIGURES, confusion, estimated_notes, matched_
 from training.music.transcribe import transcribe_array
 
 PEDAL_FRAME_S = 0.05
-HALF_PEDAL = 0.5  # smallest depth that counts as down
+HALF_PEDAL = 0.5  # minimum depth that counts as down
 
 
 class FamilyCounts:

@@ -1,10 +1,8 @@
-"""Score recordings that have note labels.
+"""Evaluates recordings that have note labels.
 
-The service's streaming code resamples the audio, cuts it into windows and detects the notes. The
-figures therefore hold for a live stream with the same look-ahead. Nothing is tuned here.
-
-A recording fails if it cannot be read or transcribed, or if most of its labels lie beyond its end.
-The report lists failed recordings in ``failures``; the others are still scored.
+The service's stream transcribes them, so the figures hold for a live stream with the same
+look-ahead. Nothing is tuned here. A recording fails if it cannot be read or transcribed, or if most
+of its labels lie beyond its end. The report lists failed recordings in ``failures``.
 """
 
 import os
@@ -118,7 +116,7 @@ def _evaluate_recording(
     reference = recording.notes.shifted(label_shift_s)
     beyond = reference.onset > len(samples) / rate + END_TOLERANCE_S
     if beyond.sum() > len(beyond) / 2:
-        return f"{recording.name}: most labels begin after the end of the audio: not in seconds?"
+        return f"{recording.name}: most labels start after the end of the audio: not in seconds?"
     results = []
     with LocalEngine(make_transcriber()) as engine:
         frame_s = HOP / engine.config.sample_rate

@@ -33,7 +33,7 @@ class Truth:
 
     @property
     def exact(self) -> bool:
-        """True if the labels are certain everywhere, ends of notes included."""
+        """True if the labels are certain everywhere, including the offsets."""
         return not self.unknown.any()
 
 

@@ -28,8 +28,8 @@ with this number."""
 
 
 def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> float:
-    """Return the accuracy of answering with the most frequent word of the passage, the first of
-    equals. common: number of the file's most frequent words to exclude. Punctuation is ignored."""
+    """Return the accuracy of the most frequent word of each passage as the answer; of equally
+    frequent words, the first. common: number of the file's most frequent words to exclude."""
     of_all = Counter(word for words in passages for word in words)
     left_out = {word for word, _ in of_all.most_common(common)}
     right = 0

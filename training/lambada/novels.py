@@ -1,8 +1,8 @@
-"""Novels as tokens and sentences, cut the way LAMBADA's files are.
+"""Novels as tokens and sentences, tokenised like LAMBADA's files.
 
-Those were tokenised as the Penn Treebank is: quotation marks are `` and '' (single ones ` and '),
-contractions are split (do n't, it 's), punctuation stands alone. The files are in lower case; the
-case is kept in tokens, as it distinguishes names from other words.
+These are tokenised like the Penn Treebank: quotation marks are `` and '' (single ones ` and '),
+contractions are split (do n't, it 's), punctuation is separate. The files are in lower case. Tokens
+preserve the case here, because it distinguishes names from other words.
 """
 
 import re
@@ -82,27 +82,27 @@ NOVELS_OF_A_NAME = 4  # a name in at least this many novels is common
 
 
 class TextError(ValueError):
-    """Text, passages or word vectors that are missing or not what they should be."""
+    """Text, passages or word vectors are missing or have another format."""
 
 
 @dataclass(frozen=True)
 class Novels:
-    """Every novel one after the other, in lower case."""
+    """All novels, concatenated, in lower case."""
 
-    words: tuple[str, ...]  # the distinct ones, most frequent first
-    counts: I64  # (words,) how often each occurs
-    names: Bools  # (words,) whether a word stands mostly with a capital where no sentence begins
+    words: tuple[str, ...]  # distinct words, most frequent first
+    counts: I64  # (words,) number of occurrences
+    names: Bools  # (words,) true if a word mostly has a capital where no sentence starts
     text: NDArray[np.int32]  # (tokens,) indices into `words`
-    starts: I64  # where sentences begin in `text`, in rising order
-    books: I64  # where novels begin in `text`
+    starts: I64  # positions of sentence starts in `text`, ascending
+    books: I64  # positions of the starts of novels in `text`
 
     def shared_words(self) -> tuple[list[str], list[str]]:
         """Return the words that other novels probably share, most frequent first, and the common
         names.
 
-        Names that fewer than half of the novels have are not shared: with numbered symbols in
-        their place, a network learns what names do and not who Alice is. Those of several novels
-        are common; rarer ones look like any unknown word, as names do that are in no novel here.
+        Names in fewer than half of the novels are not shared. With numbered symbols in their place,
+        a network learns the use of names, not facts about Alice. Names of several novels are
+        common. Rarer ones are treated like unknown words, as the names of other novels are.
         """
         novels = [np.unique(novel) for novel in np.split(self.text, self.books[1:])]
         spread = np.bincount(np.concatenate(novels), minlength=len(self.words))
@@ -123,14 +123,14 @@ def read_novels(path: Path) -> Novels:
     text: list[int] = []
     starts: list[int] = []
     books: list[int] = []
-    within: Counter[int] = Counter()  # occurrences where no sentence begins
-    capital: Counter[int] = Counter()  # those of them with a capital
+    within: Counter[int] = Counter()  # occurrences where no sentence starts
+    capital: Counter[int] = Counter()  # number of these with a capital
     for novel in _texts(path):
         books.append(len(text))
         for tokens in paragraphs(novel):
             first = set(sentence_starts(tokens))
             starts += (len(text) + start for start in sorted(first))
-            # The word behind an opening quotation mark begins a sentence as well.
+            # The word after an opening quotation mark starts a sentence as well.
             for at, token in enumerate(tokens):
                 word = index.setdefault(token.lower(), len(index))
                 text.append(word)
@@ -138,7 +138,7 @@ def read_novels(path: Path) -> Novels:
                     within[word] += 1
                     capital[word] += token[0].isupper()
     if not text:
-        raise TextError(f"{path} holds no prose: .txt files of whole sentences are expected")
+        raise TextError(f"no prose in {path}: expected .txt files of complete sentences")
     counts = np.bincount(text, minlength=len(index))
     order = np.argsort(-counts, kind="stable")
     words = list(index)

@@ -1,8 +1,8 @@
 """Passages: some sentences of context and a target sentence, whose last word is the answer.
 
-They are read from LAMBADA's files, one a line, or cut from novels in the way LAMBADA was made
-(Paperno et al. 2016): the fewest whole sentences of at least CONTEXT words, then the target
-sentence up to the answer, which may be any of its words that is like an answer of LAMBADA's.
+They are read from files in LAMBADA's format, one per line, or cut from novels as LAMBADA was made
+(Paperno et al. 2016): the fewest complete sentences with CONTEXT words or more, then the target
+sentence up to the answer, which is any of its words that could be an answer in LAMBADA.
 """
 
 import logging
@@ -19,11 +19,12 @@ from training.lambada.novels import Novels, TextError
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 4096  # words of a passage in a file; longer lines are an error
-CONTEXT, MOST = 50, 200
-"""Words before the target sentence, at least, and of a passage cut from novels, at most."""
-COMMON = 500  # most frequent words that are no answers unless they are names
-APART = 12  # words since the answer occurred last, at least
+LONGEST = 4096  # maximum number of words of a passage in a file
+CONTEXT, MAX_WORDS = 50, 200
+"""Minimum number of words before the target sentence, and maximum number of words of a passage that
+is cut from novels."""
+COMMON = 500  # number of most frequent words that are answers only if they are names
+APART = 12  # minimum number of words since the answer last occurred
 DETERMINERS = frozenset(
     "the a an his her my your their our its this that these those no some any every".split()
 )
@@ -32,12 +33,12 @@ NOUN_SHARE = 0.15  # a word is a noun if at least this share of its occurrences 
 
 @dataclass(frozen=True)
 class Passages:
-    """Many passages as stretches of one text, which may overlap."""
+    """Passages as parts of one text, which may overlap."""
 
-    words: tuple[str, ...]  # the distinct ones
+    words: tuple[str, ...]  # distinct words
     text: NDArray[np.int32]  # (tokens,) indices into `words`
-    begin: I64  # (passages,) index of each one's first word in `text`
-    answer: I64  # (passages,) index of each one's last word in `text`
+    begin: I64  # (passages,) index of the first word of each passage in `text`
+    answer: I64  # (passages,) index of the last word of each passage in `text`
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -66,9 +67,9 @@ def read_training_passages(path: Path, longest: int) -> Passages:
         text.extend(index.setdefault(word, len(index)) for word in words)
         answer.append(len(text) - 1)
     if not begin:
-        raise TextError(f"no passage of {path} has its last word among those before it")
+        raise TextError(f"in no passage of {path} does the last word occur earlier")
     if dropped:
-        logger.info("%s: %d passages are too long or lack their answer", path, dropped)
+        logger.info("%s: skipped %d passages, too long or without their answer", path, dropped)
     return Passages(
         tuple(index),
         np.frombuffer(text, np.int32),
@@ -86,8 +87,8 @@ def read_passages(path: Path) -> Iterator[list[str]]:
             words = line.split()
             if words and not 2 <= len(words) <= LONGEST:
                 raise TextError(
-                    f"{path}, line {number}: {len(words)} words; a passage has 2 to {LONGEST}, "
-                    "one passage a line"
+                    f"{path}, line {number}: {len(words)} words; expected one passage of 2 to "
+                    f"{LONGEST} words per line"
                 )
             if words:
                 empty = False
@@ -99,40 +100,40 @@ def read_passages(path: Path) -> Iterator[list[str]]:
 def cut_passages(
     novels: Novels, longest: int, context: int = CONTEXT, common: int = COMMON
 ) -> Passages:
-    """Every passage of at most `longest` words whose answer occurs before it and is like one of
-    LAMBADA's. Raises TextError without any."""
+    """Return all passages of at most `longest` words whose answer occurs earlier and could be an
+    answer in LAMBADA. Raises TextError if there are none."""
     text, starts = novels.text, novels.starts
-    place = np.arange(len(text))
-    sentence = np.searchsorted(starts, place, side="right") - 1
-    # The last sentence start that leaves enough context is where the passage begins.
+    position = np.arange(len(text))
+    sentence = np.searchsorted(starts, position, side="right") - 1
+    # A passage starts at the last sentence start with enough context after it.
     first = np.searchsorted(starts, starts - context, side="right") - 1
     book = np.searchsorted(novels.books, starts, side="right")
-    whole = (first >= 0) & (book[first] == book)
+    complete = (first >= 0) & (book[first] == book)
     begin = starts[np.maximum(first, 0)][sentence]
     previous = _previous(text)
-    chosen = (
-        whole[sentence]
+    selected = (
+        complete[sentence]
         & like_lambada(novels, previous, common)
         & (previous >= begin)
-        & (place - begin < min(longest, MOST))
+        & (position - begin < min(longest, MAX_WORDS))
     )
-    if not chosen.any():
-        raise TextError("the novels hold no passage whose last word occurs before it")
-    return Passages(novels.words, text, begin[chosen], place[chosen])
+    if not selected.any():
+        raise TextError("the novels have no passage whose last word occurs earlier")
+    return Passages(novels.words, text, begin[selected], position[selected])
 
 
 def like_lambada(novels: Novels, previous: I64, common: int) -> Bools:
     """Return for each token, (tokens,), whether it could be an answer in LAMBADA.
 
-    The rule follows the development passages. Of their answers, where they stand in the passage,
-    more than half are names and most others nouns; nine of ten last occurred 16 words before or
-    earlier; hardly any begins a sentence or follows an opening quotation mark. So in training
+    The rule follows the development passages. Of the answers that occur in their passage, more than
+    half are names and most others nouns. Nine of ten last occurred 16 or more words before. Few
+    start a sentence or follow an opening quotation mark. In training, therefore,
 
-    - the answer is a name, or a noun beyond the most frequent words;
+    - the answer is a name, or a noun that is not among the most frequent words;
     - it last occurred at least APART words before;
-    - the word before it is a word or a comma.
+    - the token before it is a word or a comma.
 
-    previous: (tokens,) where each token occurred last before.
+    previous: (tokens,) position of the previous occurrence of each token.
     """
     determiner = np.array([word in DETERMINERS for word in novels.words])
     follows = novels.text[1:][determiner[novels.text[:-1]]]

@@ -35,9 +35,9 @@ from training.loop.symbol_losses import (
 )
 
 CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
-PADDING_STREAM = 2**32  # of the seed, beside the epochs' permutations
+PADDING_STREAM = 2**32  # random stream of the seed for paddings; lower numbers shuffle epochs
 VOCABULARY = "vocabulary.json"
-VECTORS = "vectors.safetensors"  # the frozen embedding, shared by the weights beside it
+VECTORS = "vectors.safetensors"  # frozen embedding, shared by the weights in its folder
 
 
 class WordNetwork(SymbolNetwork):
@@ -62,13 +62,13 @@ class WordNetwork(SymbolNetwork):
 
 
 class FrozenEmbedding(nn.Module):
-    """Looks words up in a table outside the network's state. A million vectors take 1.2 GB: copies
-    of the network share them, and files of weights omit them. They stay in main memory, and only
-    the rows of a batch travel to the device."""
+    """Embedding in a table outside the network's state. A million vectors need 1.2 GB, so copies of
+    the network share them, and files of weights omit them. They stay in main memory, and only the
+    rows of a batch are copied to the device."""
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
-        self._table = (table,)  # a tuple, which hides it from the module's own book-keeping
+        self._table = (table,)  # a tuple, so that it is neither a parameter nor a buffer
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenEmbedding:
         return FrozenEmbedding(self._table[0])
@@ -84,43 +84,49 @@ class LambadaConfig:
 
     train: Path = Path("data/novels.tar.xz")
     """Novels (an archive or a folder of .txt files), from which passages are cut, or a file of
-    passages, one a line, as LAMBADA's train.txt."""
+    passages, one per line, like LAMBADA's train.txt."""
     validation: Path = Path("data/lambada_development_plain_text.txt")
-    """A file of passages; LAMBADA's development file."""
+    """A file of passages, such as LAMBADA's development file."""
     vectors: Path | None = None
-    """Word vectors for a frozen embedding, as fastText's .vec or GloVe's; none learns one."""
+    """Word vectors for a frozen embedding (fastText's .vec or GloVe's); None: it is learned."""
     made_up: FromZero = 0
-    """Number of made-up passages in place of either file, for a first try; 0 reads the files."""
-    vocabulary: int = 0  # Size: the most frequent words, or the first vectors; 0 for all
+    """Number of synthetic passages instead of the files, for a first try; 0: read the files."""
+    vocabulary: int = 0  # Number of words (most frequent, or first vectors); 0: all
     corpus_vectors: bool = False
-    """Begin the learnt embedding with word vectors trained on the novels; without `vectors`."""
+    """Initialise the learned embedding with word vectors trained on the novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))  # The network
     length: int = 256  # Positions of the network, a power of two
     votes: FromZero = 10
-    """Random placings of a passage that vote when it is tested, as in the paper; with 0 passages
+    """Number of random placements of a passage that vote in tests, as in the paper. 0: passages
     end at the last position, in training too."""
     batch_size: Count = 64  # Passages in an optimiser step
     objective: Literal["shared", "sum"] = "shared"
-    """Every place of the answer gets an equal share (released code), or only their sum counts."""
+    """"shared": equal targets for all occurrences of the answer (released code); "sum": only the
+    sum of their probabilities counts."""
     smoothing: Fraction = 0.1
     """Probability that is spread over all positions; "shared" only."""
-    word_dropout: Fraction = 0.05  # Probability of a word's vector being zero while training
-    validation_passages: FromZero = 0  # Passages from the start of the validation file; 0 for all
+    word_dropout: Fraction = 0.05  # Probability that the vector of a word is zero in training
+    validation_passages: FromZero = 0  # Number of validation passages, from the start; 0: all
 
     def __post_init__(self) -> None:
         if self.length < 2 or self.length & (self.length - 1):
             raise ValueError(f"length must be a power of two: {self.length}")
         if self.corpus_vectors and (self.vectors or not is_collection(self.train)):
-            raise ValueError("corpus_vectors needs novels to train on, and no other vectors")
+            raise ValueError("corpus_vectors requires novels to train on, and no other vectors")
 
 
 class LambadaTask:
+    """LAMBADA (``training.loop.loop.Task``)."""
+
     score = "accuracy"
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
-        """folder: folder of the run, which stores vocabulary and vectors next to the weights.
-        resume: True to read them from there. Raises OSError or TextError, or WeightsError for
-        corrupt vectors.
+        """Args:
+            folder: folder of the run, which also receives vocabulary and vectors.
+            resume: True to read them from there.
+
+        Raises:
+            OSError, TextError, WeightsError: files that are missing or corrupt.
         """
         if config.made_up:
             paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]
@@ -159,7 +165,7 @@ class LambadaTask:
 
         def batch(at: int) -> Encoded:
             rows = shuffled_rows(len(passages), config.batch_size, at, seed)
-            # a separate stream: the padding of a step does not depend on the steps before.
+            # A separate stream: the padding of a step does not depend on the steps before.
             shifts = np.random.default_rng((seed, PADDING_STREAM, at)).random(config.batch_size)
             placed = []
             for row, shift in zip(rows, shifts, strict=True):
@@ -183,7 +189,7 @@ class LambadaTask:
         return loss, {"accuracy": lambada_accuracy(logits.detach(), targets)}
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Share of the validation passages whose last word is found."""
+        """Return the share of validation passages with the right answer."""
         passages = self._validation[: self.config.validation_passages or None]
         reader = Reader(network, self.vocabulary, self.config.length, self.config.votes)
         return {"accuracy": float(reader.right(passages).mean())}

@@ -1,5 +1,5 @@
-"""Words as the symbols of a network, and word vectors: from text files, or from the novels
-themselves by word2vec."""
+"""Words as the symbols of a network, and word vectors, from files or trained on novels
+(word2vec)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from model.storage import write_atomically
 from training.arrays import F32
 from training.lambada.novels import Novels, TextError
 
-UNKNOWN = 1  # symbol of what is unknown and no word, or beyond the numbers; 0 is padding
-MASK = 2  # symbol in the place of the answer
-KINDS = 4  # of unknown words: names or not, of each those once in a passage and those more often
-NUMBERED = 8  # unknown words of each kind that are distinguished in a passage
-FIRST = 3 + KINDS * NUMBERED  # symbol of the first word; the numbered ones come before it
+UNKNOWN = 1  # symbol of unknown tokens without a number; 0 is padding
+MASK = 2  # symbol in place of the answer
+KINDS = 4  # kinds of unknown words: names or not, once in a passage or more often
+NUMBERED = 8  # number of unknown words of each kind that are distinguished in a passage
+FIRST = 3 + KINDS * NUMBERED  # symbol of the first word, after those of numbered words
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Symbols of special meaning, then one for each word."""
+    """Special symbols, then one for each word."""
 
     words: tuple[str, ...]
     names: frozenset[str] = field(default=frozenset())
-    """Those known to be names; only those without symbols matter."""
+    """Words that are known to be names; only names without symbols have an effect."""
 
     @cached_property
     def symbols(self) -> dict[str, int]:
@@ -50,7 +50,7 @@ class Vocabulary:
         return cls(tuple(data["words"]), frozenset(data["names"]))
 
 
-SEED = 0  # seed of the vectors of special symbols, which are in no file
+SEED = 0  # seed of the vectors of special symbols
 CORPUS_SEED = 1
 EPOCHS = 2
 WINDOW = 5  # words predicted on either side
@@ -65,13 +65,13 @@ def embedding_table(vectors: F32) -> F32:
     return np.concatenate([special.astype(np.float32), vectors])
 
 
-def read_vectors(path: Path, most: int = 0) -> tuple[tuple[str, ...], F32]:
-    """Read the first `most` words of a file (0 means all) and their vectors, (words, dimensions).
-    A repeated word counts once.
+def read_vectors(path: Path, max_words: int = 0) -> tuple[tuple[str, ...], F32]:
+    """Read the first ``max_words`` words of a file (0 means all) and their vectors, (words,
+    dimensions). A repeated word counts once.
 
-    A line is a word and its numbers, separated by spaces. fastText's .vec begins with a line of the
-    numbers of words and dimensions; GloVe's files do not. Raises OSError, and TextError for
-    anything else.
+    A line has a word and its numbers, separated by spaces. The first line of fastText's .vec has
+    the numbers of words and dimensions; GloVe's files have no such line. Raises OSError, and
+    TextError for other formats.
     """
     vectors: dict[str, F32] = {}
     try:
@@ -80,19 +80,19 @@ def read_vectors(path: Path, most: int = 0) -> tuple[tuple[str, ...], F32]:
                 word, *values = line.rstrip().split(" ")
                 if number or len(values) > 1:
                     vectors.setdefault(word, np.array(values, np.float32))
-                if most and len(vectors) == most:
+                if max_words and len(vectors) == max_words:
                     break
         table = np.stack(list(vectors.values()))
     except ValueError as error:
-        raise TextError(f"{path} holds no word vectors: {error}") from error
+        raise TextError(f"{path} is not a file of word vectors: {error}") from error
     if not table.size or not np.isfinite(table).all():
-        raise TextError(f"{path} holds word vectors that are not finite")
+        raise TextError(f"{path} has word vectors that are not finite")
     return tuple(vectors), table
 
 
 @dataclass(frozen=True)
 class _Sentences:
-    """The sentences as lists of words; iterable more than once, as gensim needs it."""
+    """Sentences as lists of words. gensim iterates over them several times."""
 
     novels: Novels
 
@@ -118,7 +118,7 @@ def corpus_vectors(novels: Novels, words: Sequence[str], dimensions: int, deviat
         epochs=EPOCHS,
     )
     model.build_vocab_from_freq({word: int(novels.counts[index[word]]) for word in words})
-    # Other words are passed over.
+    # gensim ignores other words.
     model.train(_Sentences(novels), total_examples=len(novels.starts), epochs=EPOCHS)
     vectors: F32 = model.wv[list(words)]
     vectors -= vectors.mean(axis=0)

@@ -1,6 +1,6 @@
 """Optimiser, learning rate schedule and running average of the training loop.
 
-Not torch.optim.Muon, which takes matrices alone and always multiplies in bfloat16.
+torch.optim.Muon is not used, because it accepts only matrices and always multiplies in bfloat16.
 """
 
 import math
@@ -113,7 +113,7 @@ class Muon(torch.optim.RAdam):
                     continue
                 state = self.state[parameter]
                 if not state:
-                    state["step"] = torch.zeros(())  # RAdam looks for it when it is loaded
+                    state["step"] = torch.zeros(())  # required by RAdam's load_state_dict
                     state["momentum"] = torch.zeros_like(parameter)
                 momentum = state["momentum"].lerp_(gradient, 1 - MOMENTUM)
                 update = orthogonal(gradient.lerp(momentum, MOMENTUM))
@@ -139,9 +139,10 @@ def orthogonal(matrix: Tensor) -> Tensor:
 def parameter_groups(
     network: nn.Module, weight_decay: float, optimizer: str
 ) -> list[dict[str, Any]]:
-    """Trained matrices and kernels with decay (released code: names with CvK), the rest without.
-    Groups of their own are for "muon" the matrices of shuffle-exchange networks, first, and for
-    "released" the embedding, last, which follows the sparse rule and does not decay."""
+    """Return the groups of trained parameters: matrices and kernels with decay (released code:
+    names with CvK), the others without. "muon" adds a first group, the matrices of
+    shuffle-exchange networks; "released" a last group, the embedding, which follows the sparse
+    rule and does not decay."""
     special = {"muon": ResidualShuffleExchange, "released": nn.Embedding}.get(optimizer, ())
     modules = [module for module in network.modules() if isinstance(module, special)]
     inner = {id(parameter) for module in modules for parameter in module.parameters()}
@@ -183,7 +184,7 @@ def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
 
 
 def schedule(progress: float, warmup: float) -> float:
-    """Factor of the peak learning rate: a linear rise, then a linear fall to zero."""
+    """Return the factor of the peak learning rate: a linear rise, then a linear fall to zero."""
     if progress < warmup:
         return max(0.02, progress / warmup)
     return (1 - progress) / (1 - warmup)

@@ -16,12 +16,12 @@ ANSWER = 2  # LAMBADA's class of positions with the answer; 1 is any other word
 
 
 def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -> Tensor:
-    """Smoothed cross-entropy above its minimum, positions weighted (released code).
+    """Return the weighted, smoothed cross-entropy minus its minimum (released code), a mean over
+    batch and length.
 
     logits: (batch, length, classes) float; targets: (batch, length) integer classes, PADDING after
-    the end, which is predicted like any class but weighs PADDING_WEIGHT. Each example's weights are
-    divided by their mean. Returns the mean over batch and length, 0 for the best possible
-    prediction.
+    the end. Padding is predicted like any class, but has the weight PADDING_WEIGHT. The weights of
+    each example are divided by their mean.
     """
     classes = logits.shape[-1]
     rest = smoothing / (classes - 1)  # target probability of each wrong class
@@ -31,16 +31,16 @@ def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -
     entropy = -(1 - smoothing) * right - rest * wrong  # (batch, length)
     weights = torch.where(targets == PADDING, PADDING_WEIGHT, 1.0)
     weights = weights / weights.mean(dim=1, keepdim=True)
-    least = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(rest + 1e-20)
-    return ((entropy - least) * weights).mean()
+    minimum = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(rest + 1e-20)
+    return ((entropy - minimum) * weights).mean()
 
 
 def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
-    """Cross-entropy over positions; occurrences of the answer share the mass (released code).
+    """Return the cross-entropy over positions, a mean over the batch (released code). The
+    occurrences of the answer share the probability mass.
 
     logits: (batch, length, classes) float, of which only channel ANSWER is used; targets: (batch,
-    length) integer classes. The smoothing mass is spread over all positions, padding included; a
-    passage without its answer has nothing else. Returns the batch mean.
+    length) integer classes. The smoothing mass is spread over all positions, including padding.
     """
     scores = _precise(logits[:, :, ANSWER])
     answers = (targets == ANSWER).to(scores.dtype)
@@ -50,9 +50,9 @@ def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Ten
 
 
 def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Negative log of the answer's total probability, padding excluded (Kadlec et al. 2016). Shapes
-    as in :func:`lambada_loss`; every passage contains its answer. One occurrence may get all of the
-    probability at no cost. Returns the batch mean."""
+    """Return the negative logarithm of the answer's total probability without padding, a mean over
+    the batch (Kadlec et al. 2016). Shapes as in :func:`lambada_loss`; every passage contains its
+    answer. One occurrence may have all of the probability at no cost."""
     scores = _precise(logits[:, :, ANSWER])
     words = scores.masked_fill(targets == PADDING, -math.inf).logsumexp(dim=1)
     answers = scores.masked_fill(targets != ANSWER, -math.inf).logsumexp(dim=1)
@@ -60,14 +60,15 @@ def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Fraction of the batch whose most probable position holds the answer (released code)."""
-    chosen = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)
-    return (targets.gather(1, chosen) == ANSWER).float().mean()
+    """Return the share of the batch with the answer at the most probable position (released
+    code)."""
+    best = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)
+    return (targets.gather(1, best) == ANSWER).float().mean()
 
 
 def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Fraction of correct symbols where prediction or target is not padding (released code). The
-    mean over examples of each example's fraction."""
+    """Return the share of right symbols where prediction or target is not padding, a mean over
+    examples (released code)."""
     predicted = logits.argmax(dim=-1)
     counted = (targets != PADDING) | (predicted != PADDING)
     right = ((predicted == targets) & counted).sum(dim=1)
@@ -75,14 +76,14 @@ def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _precise(scores: Tensor) -> Tensor:
-    """At least single precision: bfloat16 is too coarse for sums of exponentials."""
+    """Convert to float32 or more, because bfloat16 is too coarse for sums of exponentials."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def shuffled_rows(size: int, batch_size: int, step: int, *seed: int) -> I64:
     """Return the indexes, (batch_size,), of the examples in the batch of a step, from 0."""
-    places = range(step * batch_size, (step + 1) * batch_size)
-    return np.array([_order(size, *seed, place // size)[place % size] for place in places])
+    numbers = range(step * batch_size, (step + 1) * batch_size)
+    return np.array([_order(size, *seed, number // size)[number % size] for number in numbers])
 
 
 @lru_cache(16)

@@ -1,1 +1,1 @@
-"""The MusicNet archive: finding, resampling and cutting its recordings into windows."""
+"""The MusicNet archive: finds and resamples its recordings, and cuts them into windows."""

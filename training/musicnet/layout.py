@@ -1,13 +1,13 @@
-"""The MusicNet archive as it is published (Thickstun et al., ICLR 2017)::
+"""Layout of the MusicNet archive (Thickstun et al., ICLR 2017)::
 
     DIR/ or DIR/musicnet/
       train_data/1727.wav     44.1 kHz, one channel
       train_labels/1727.csv   start_time,end_time,instrument,note,start_beat,end_beat,note_value
       test_data/  test_labels/
 
-Times of labels are samples at 44.1 kHz; a note sounds from start_time to before end_time.
-Recordings are numbered. The archive's own test folder is not the test set of the paper, which
-trains on most of it.
+Times of labels are samples at 44.1 kHz. A note sounds from start_time until before end_time.
+Recordings are numbered. The archive's test folder is not the paper's test set: the paper trains on
+most of it.
 """
 
 import csv
@@ -24,7 +24,7 @@ from training.arrays import I64
 SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
 COLUMNS = ("start_time", "end_time", "note")
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
-SLACK = SOURCE_RATE // 10  # samples that a label may exceed the audio; it is truncated
+SLACK = SOURCE_RATE // 10  # maximum samples of a label after the audio; they are cut off
 
 Use = Literal["train", "validation", "test"]
 TEST = (2303, 2382, 1819)
@@ -32,7 +32,7 @@ VALIDATION = (2131, 2384, 1792, 2514, 2567, 1876)
 
 
 class ArchiveError(ValueError):
-    """An archive that is missing, incomplete or damaged."""
+    """The archive is missing, incomplete or corrupt."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Source:
 
 
 def find(root: Path) -> dict[int, Source]:
-    """Every recording of an archive, by number. Raises ArchiveError if there is no archive or audio
-    and labels do not correspond."""
+    """Return all recordings of an archive, by number. Raises ArchiveError if there is no archive,
+    or audio and labels do not correspond."""
     base = root / "musicnet" if (root / "musicnet").is_dir() else root
     if not all((base / folder).is_dir() for folder in FOLDERS[0]):
         raise ArchiveError(
@@ -58,10 +58,10 @@ def find(root: Path) -> dict[int, Source]:
         audio = {path.stem: path for path in sorted((base / data).glob("*.wav"))}
         tables = {path.stem: path for path in sorted((base / labels).glob("*.csv"))}
         if audio.keys() != tables.keys():
-            lonely = sorted(audio.keys() ^ tables.keys())
+            unpaired = ", ".join(sorted(audio.keys() ^ tables.keys()))
             raise ArchiveError(
                 f"{base} is incomplete: no pair of audio in {data} and labels in {labels} for "
-                f"{', '.join(lonely)}"
+                f"{unpaired}"
             )
         sources |= {
             int(stem): Source(int(stem), path, tables[stem]) for stem, path in audio.items()
@@ -99,7 +99,7 @@ def read_intervals(source: Source) -> I64:
     intervals = np.array(rows, dtype=np.int64).reshape(-1, 3)
     begin, end, note = intervals.T
     if ((begin < 0) | (begin > end) | (note < 0) | (note > 127)).any():
-        raise ArchiveError(f"{path} holds impossible labels")
+        raise ArchiveError(f"{path} has impossible labels")
     if (last := end.max(initial=0)) > length + SLACK:
         raise ArchiveError(f"{path} does not belong to {source.audio}: {last} > {length} samples")
     np.minimum(intervals[:, :2], length, out=intervals[:, :2])

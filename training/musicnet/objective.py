@@ -1,7 +1,7 @@
 """The objective of the paper's MusicNet network (appendix "MusicNet training details").
 
-The paper names two terms, the middle of the window and the positions at stride 128; the authors'
-released code adds the others.
+The paper describes two terms: the middle of the window, and the positions at stride 128. The
+authors' released code adds the others.
 """
 
 from torch import Tensor
@@ -10,26 +10,26 @@ from torch.nn import functional as F
 from model.config import LOGIT_OFFSET
 from model.validation import Fraction, NotNegative, validated_dataclass
 
-OTHERS_SMOOTHING = 0.1  # more than elsewhere; half of it each
+OTHERS_SMOOTHING = 0.1  # label smoothing of the term `others`, in addition to `smoothing`
 
 
 @validated_dataclass()
 class FrameTerms:
-    """Weights of the terms; 0 leaves a term out."""
+    """Weights of the terms; 0 omits a term."""
 
-    middle: NotNegative = 1.0  # The middle frame, the one that is evaluated
+    middle: NotNegative = 1.0  # The middle frame, which is evaluated
     regular: NotNegative = 2.0
-    """The mean over all frames at stride 128, the middle one among them (the paper's added term:
-    78.02 % with it, 76.84 % without)."""
-    others: NotNegative = 0.01  # All positions, pulled towards silence; in the released code alone
+    """The mean over all frames at stride 128, including the middle (added by the paper: 78.02 %
+    with it, 76.84 % without)."""
+    others: NotNegative = 0.01  # All positions, with silence as the target (released code only)
     calibration: NotNegative = 0.1
-    """Per-note scale and offset of the middle frame, without gradients to the network; in the
-    released code alone."""
-    smoothing: Fraction = 0.01  # Of the labels; in the released code alone
+    """Scale and offset of each note in the middle frame, without gradients to the network (released
+    code only)."""
+    smoothing: Fraction = 0.01  # Smoothing of the labels (released code only)
 
 
 TEXT_TERMS = FrameTerms(others=0.0, calibration=0.0, smoothing=0.0)
-"""What the paper's text mentions; it leaves the weight of the regular frames open."""
+"""Terms of the paper's text, which does not state the weight of the regular frames."""
 
 
 def frame_loss(

@@ -1,7 +1,7 @@
-"""Windows of recordings with their labels, as the released code cuts them.
+"""Windows of recordings with their labels, cut as in the released code.
 
-Window j of a recording begins at sample ``rate + j * stride``: its first second is skipped. Frame
-i of a window describes its sample HOP * (i + 1), where a note sounds if begin <= sample < end::
+Window j of a recording starts at sample ``rate + j * stride``: the first second is skipped. Frame i
+of a window describes its sample HOP * (i + 1), where a note sounds if begin <= sample < end::
 
     recording  0 ........ rate ........ rate + stride ...
     window 0              |--128--|--128--|-- ... --|      8192 samples
@@ -54,7 +54,7 @@ BATCH = 64  # windows predicted at once
 
 @dataclass(frozen=True)
 class Track:
-    """One recording, ready to be cut."""
+    """A recording at the model's rate, with its labels."""
 
     number: int
     audio: F32  # (samples,), memory-mapped
@@ -99,12 +99,12 @@ class Windows:
         """Return audio and targets of these windows, in order."""
         batch = empty_batch(len(numbers), self.context)
         for row, number in enumerate(numbers):
-            place = int(np.searchsorted(self.ends, number, side="right"))
-            before = int(self.ends[place - 1]) if place else 0
-            track = self.tracks[place]
+            index = int(np.searchsorted(self.ends, number, side="right"))
+            before = int(self.ends[index - 1]) if index else 0
+            track = self.tracks[index]
             begin = self.rate + (int(number) - before) * self.stride
-            heard = track.audio[max(0, begin - self.context) : begin + WINDOW]
-            batch.audio[row, -len(heard) :] = heard
+            audio = track.audio[max(0, begin - self.context) : begin + WINDOW]
+            batch.audio[row, -len(audio) :] = audio
             notes = notes_near(track.intervals, begin, self.rate)
             labels = segment_labels(notes, self.rate, begin)
             for target, label in zip(batch.targets, labels, strict=True):

@@ -28,7 +28,7 @@ def test_at_most_three_words_are_read_in_both_formats(
     tmp_path: Path, text: str, words: tuple[str, ...], vectors: list[list[float]]
 ) -> None:
     (tmp_path / "vectors").write_text(text)
-    found, numbers = read_vectors(tmp_path / "vectors", most=3)
+    found, numbers = read_vectors(tmp_path / "vectors", max_words=3)
     assert found == words
     assert numbers.tolist() == vectors
 
@@ -36,7 +36,7 @@ def test_at_most_three_words_are_read_in_both_formats(
 @pytest.mark.parametrize("text", ["", "the 1 2 3\nowl 1 2\n", "once upon a time\n", "the 1 nan\n"])
 def test_what_is_no_file_of_vectors_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "vectors").write_text(text)
-    with pytest.raises(TextError, match="vectors holds"):
+    with pytest.raises(TextError, match="word vectors"):
         read_vectors(tmp_path / "vectors")
 
 

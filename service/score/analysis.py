@@ -1,4 +1,4 @@
-"""What a performance says of its beats, bars and key, for its MIDI file and its score."""
+"""Analysis of a performance: beats, bars, key and chords, for its MIDI file and its score."""
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Sequence
@@ -30,10 +30,12 @@ _FREE_BEAT_S = 0.5  # a quarter of proportional notation
 
 @dataclass(frozen=True)
 class Analysis:
-    """Attributes:
-    beats: if not ``steady`` a beat every half second, to write free time with.
-    steady: whether the performance keeps to a beat.
-    chords: chord symbols at the beats where the harmony changes.
+    """Analysis of a performance.
+
+    Attributes:
+        beats: beats; if not ``steady``, one every half second, for free rhythm.
+        steady: True if the performance has a steady beat.
+        chords: chord symbols at the beats where the harmony changes.
     """
 
     beats: Beats
@@ -43,13 +45,13 @@ class Analysis:
 
     @property
     def tempo(self) -> Tempo:
-        """For a MIDI file; the standard's, without bars, if there is no beat."""
+        """Tempo of a MIDI file: the default, without bars, if there is no steady beat."""
         if not self.steady:
             return replace(DEFAULT_TEMPO, key=self.key.name, chords=self.chord_times)
         beats = self.beats
         bars = beats.bars(0, len(beats.time_s))
         if len(bars) > 1 and beats.bar[0]:
-            del bars[0]  # a pickup: it is cut
+            del bars[0]  # a pickup, which is shorter
         changes = [next(same) for _, same in groupby(bars, key=lambda bar: bar[1])]
         return Tempo(
             beats_s=beats.time_s.tolist(),
@@ -72,8 +74,8 @@ class Analysis:
         return [{"time_s": round(time_s, 3), "name": name} for time_s, name in self.chord_times]
 
     @property
-    def said(self) -> list[dict[str, float]]:
-        """The beats as JSON, none if there is no beat."""
+    def beats_json(self) -> list[dict[str, float]]:
+        """Beats as JSON; empty if there is no steady beat."""
         beats = self.beats
         same = {"beats_per_bar": beats.beats_per_bar, "subdivision": beats.subdivision}
         pairs = zip(beats.time_s.tolist(), beats.bar.tolist(), strict=True)
@@ -87,10 +89,10 @@ def analyse(
 ) -> Analysis:
     """Return beats, key and chords of the notes that have ended.
 
-    If the hints state a beat, there is one.
+    Any hint about the beat makes the performance steady.
 
     Args:
-        reported: beats that were said while the music went on, to be kept as they are.
+        reported: beats that were reported live, which are used unchanged.
     """
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)
@@ -125,7 +127,7 @@ def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
 
 
 def add_beat_options(parser: ArgumentParser) -> None:
-    """Add options of the user's knowledge of the beat, with one line of help."""
+    """Add the options for the user's beat hints, with one line of help."""
     parser.add_argument("--bpm", type=_bpm, help="+ --beats-per-bar, --fixed-tempo")
     parser.add_argument("--beats-per-bar", dest="metre", type=_metre, help=SUPPRESS)
     parser.add_argument("--fixed-tempo", action="store_true", help=SUPPRESS)
@@ -133,7 +135,7 @@ def add_beat_options(parser: ArgumentParser) -> None:
 
 
 def beat_hints_from(options: Namespace) -> BeatHints:
-    """Return the values of ``add_beat_options``. Raises ValueError, in one line."""
+    """Return the hints of ``add_beat_options``. Raises ValueError with a message of one line."""
     fields = vars(options) | (options.metre or {})
     try:
         return BeatHints(

@@ -1,13 +1,13 @@
-"""A pulse in the notes of a performance.
+"""Beat tracker: detects the beats of a performance from its notes.
 
-Where in a beat a chord is likely to fall is told by how it sounds: long, low, full chords are beats
-rather than what lies between them. A softmax over places in the beat says how likely; its weights
-were fitted to performances whose beats are known (training/RESULTS.md).
+Long, low and full chords are more often on beats than between them. A softmax over positions in the
+beat predicts the position of each chord from its features. Its weights were fitted to performances
+with known beats (training/RESULTS.md).
 
-A dynamic programme over tempo and phase finds the beats. A state is a beat at a time, with the
-length of the beat before it, and whether beats divide in two or three. A step from one beat to the
-next earns what the chords within it say, and costs what its tempo differs from the one before, so
-that it may follow a rubato.
+A dynamic program over tempo and phase finds the best beats. A state is the time of a beat, the
+length of the beat before it, and its subdivision in two or three. A step from one beat to the next
+gains the log likelihood of the chords within it, and costs more the more the tempo changes, so that
+it can follow a rubato.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ import numpy as np
 
 from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 
-CHORD_S = 0.045  # notes that begin within this time are one chord
-MIN_CHORDS = 8  # fewer show no beat
-PLACES = {  # in a beat, by its subdivision; each class of places has one row below
+CHORD_S = 0.045  # notes with onsets within this time are one chord
+MIN_CHORDS = 8  # minimum number of chords for a beat
+PLACES = {  # positions in a beat, by its subdivision; each class has one row below
     2: ((0.0,), (0.5,), (0.25, 0.75)),
     3: ((0.0,), (1 / 3,), (2 / 3,), (1 / 6, 0.5, 5 / 6)),
 }
-TYPICAL_S = 0.6  # of a beat
+TYPICAL_S = 0.6  # typical length of a beat
 # Rows: downbeat, other beats, the classes of PLACES after the first, elsewhere. Columns: constant,
 # log(beat / TYPICAL_S), its square, and the features.
 WEIGHTS = {
@@ -45,29 +45,29 @@ WEIGHTS = {
     ),
 }
 _LONGEST_GAP_S = 1.5
-_AROUND = 24  # chords before and after, to which one is compared
+_AROUND = 24  # number of chords before and after, to which a chord is compared
 
-STEP_S = 0.02  # of time in the dynamic program
-LEAD_S = 0.1  # of the dynamic program before the first chord
-SHORTEST_S, LONGEST_S = 0.25, 1.7  # beats: 240 to 35 a minute
-_RATIO = 1.045  # of neighbouring beat lengths
-_REACH = 5  # neighbours either way that the next beat may take
-_SIGMA_S = 0.025  # of an onset about its place in the beat
-_ELSEWHERE = 0.08  # share of onsets that keep to no place
-_FLOOR = -4.0  # log probability of a class for any chord: no single one may decide
-_TEMPO_COST = 7.0  # of a beat longer or shorter than the last, by the ratio's logarithm
-_TERNARY = 0.7  # for each second of beats that divide in three: their six places suit any chord
-_SILENT_COST = 1.5  # of a beat on which no chord falls
-_USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # preferred beat: log-normal, weight for each second
+STEP_S = 0.02  # time step of the dynamic program
+LEAD_S = 0.1  # time by which the dynamic program starts before the first chord
+SHORTEST_S, LONGEST_S = 0.25, 1.7  # length of a beat: 240 to 35 beats per minute
+_RATIO = 1.045  # ratio of neighbouring beat lengths
+_REACH = 5  # maximum change of the beat length from beat to beat, in neighbours
+_SIGMA_S = 0.025  # standard deviation of an onset from its position in the beat
+_ELSEWHERE = 0.08  # share of onsets at no particular position
+_FLOOR = -4.0  # minimum log probability of a class, so that no single chord decides
+_TEMPO_COST = 7.0  # cost of a change of the beat length, per logarithm of the ratio
+_TERNARY = 0.7  # cost per second of beats in three parts, whose six positions suit any chord
+_SILENT_COST = 1.5  # cost of a beat without a chord
+_USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # preferred beat: log-normal, weight per second
 _NEVER = -1e8
-_PAUSE = round(2 * LONGEST_S / STEP_S)  # steps without a chord
-_SNAP_S = 0.05  # a beat this close to a chord is where the chord is
-_CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3  # agreement of phases by chance, and what it is more
-_SMOOTHED = 2  # beats before and after
+_PAUSE = round(2 * LONGEST_S / STEP_S)  # number of steps without a chord that are a pause
+_SNAP_S = 0.05  # a beat this close to a chord moves to the chord
+_CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3  # agreement of phases by chance, and the range above it
+_SMOOTHED = 2  # number of beats before and after in the smoothing
 
 
 class Chords(NamedTuple):
-    """Chords in order: ``time_s`` [chords], ``features`` [chords, 5], relative to those around."""
+    """Chords in order: ``time_s`` [chords]; ``features`` [chords, 5], relative to nearby chords."""
 
     time_s: F64
     features: F64
@@ -85,7 +85,7 @@ def chord_numbers(onset_s: F64, within_s: float = CHORD_S) -> I64:
 
 
 def chords_of(notes: F64) -> Chords | None:
-    """None if there are fewer than ``MIN_CHORDS``.
+    """Return the chords of notes; None if there are fewer than ``MIN_CHORDS``.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
@@ -110,7 +110,8 @@ def chords_of(notes: F64) -> Chords | None:
 
 
 def class_log_probabilities(features: F64, subdivision: int, beat_s: float) -> F64:
-    """Log probabilities [chords, classes] of a chord's place in beats of a length."""
+    """Return log probabilities, [chords, classes], of the positions of chords in a beat of this
+    length."""
     weights = np.array(WEIGHTS[subdivision])
     slow = np.log(beat_s / TYPICAL_S)
     logits = weights[:, :3] @ (1.0, slow, slow * slow) + features @ weights[:, 3:].T
@@ -119,7 +120,7 @@ def class_log_probabilities(features: F64, subdivision: int, beat_s: float) -> F
 
 
 def relative(values: F64) -> F64:
-    """Deviations from the mean of the values around, in their standard deviations."""
+    """Return the deviations from the mean of nearby values, in their standard deviations."""
     box = np.ones(2 * _AROUND + 1) / (2 * _AROUND + 1)
     padded = np.pad(values, _AROUND, mode="reflect" if len(values) > _AROUND else "edge")
     mean = np.convolve(padded, box, "valid")
@@ -128,7 +129,7 @@ def relative(values: F64) -> F64:
 
 
 class BeatState(NamedTuple):
-    """A beat; ``length`` numbers that of the one before."""
+    """A beat. ``length``: index of the length of the beat before."""
 
     time_s: float
     subdivision: int
@@ -142,7 +143,7 @@ def best_path(
     hints: BeatHints = NO_BEAT_HINTS,
     start: BeatState | None = None,
 ) -> list[BeatState]:
-    """The best beats of a stretch of a performance, those after ``start`` if it is given."""
+    """Return the best beats of a part of a performance, from ``start`` on if it is set."""
     steps = int((end_s - begin_s) / STEP_S) + 1
     lags = _lags(hints.bpm)
     gain = _gains(chords, begin_s, steps, lags)
@@ -154,7 +155,7 @@ def best_path(
     apart = np.abs(np.log(lags[near] / lags[:, None]))
     tempo_cost = 10 * _TEMPO_COST if hints.fixed_tempo else _TEMPO_COST
     cost = np.where(apart > 0.3, -_NEVER, tempo_cost * apart)
-    # No step of a block can follow another of it: they are computed at once.
+    # A block is as long as the shortest beat, so its steps are independent and computed at once.
     block, longest = int(lags[0]), int(lags[-1])
     padded = -(-steps // block) * block
     best = np.full((longest + padded, len(subs), count), _NEVER)
@@ -168,7 +169,7 @@ def best_path(
         choice = candidates.argmax(3)[..., None]
         value = np.take_along_axis(candidates, choice, 3)[..., 0]
         source = np.take_along_axis(np.broadcast_to(sources, candidates.shape), choice, 3)[..., 0]
-        if start is None and now < longest + block:  # it may begin within any beat
+        if start is None and now < longest + block:  # the first beat may be anywhere
             fresh = (np.arange(now, now + block)[:, None, None] < lags + 8) & (value < _NEVER / 2)
             value, source = np.where(fresh, 0.0, value), np.where(fresh, -1, source)
         rows = slice(now, min(now + block, steps))
@@ -187,13 +188,13 @@ def best_path(
         source = back[now, sub, lag]
         now -= int(lags[lag])
         if source < 0 or now < 0:
-            early = [path[0]._replace(time_s=begin_s + now * STEP_S)]  # than the first chord
+            early = [path[0]._replace(time_s=begin_s + now * STEP_S)]  # before the first chord
             return early + path if now >= -5 and start is None else path
         sub, lag = divmod(int(source), count)
 
 
 def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
-    """What each beat earns, with the time before it: [steps, subdivisions, lags]."""
+    """Return the gain of each beat and the time before it, [steps, subdivisions, lags]."""
     place = ((chords.time_s - begin_s) / STEP_S).round().astype(int)
     inside = (place >= 0) & (place < steps)
     features, place = chords.features[inside], place[inside]
@@ -210,14 +211,15 @@ def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
     sounding[place] = 1
     sounding = np.convolve(sounding, np.ones(5), "same")
     table -= np.where(sounding > 0, 0, _SILENT_COST)[:, None, None]
-    heard = np.cumsum(np.append(np.zeros(_PAUSE), sounding > 0))
-    paused = heard[_PAUSE:] == heard[:-_PAUSE]
-    table[paused] = 0.0  # a pause says nothing: its tempo is that of the music around
+    count = np.cumsum(np.append(np.zeros(_PAUSE), sounding > 0))
+    is_pause = count[_PAUSE:] == count[:-_PAUSE]
+    table[is_pause] = 0.0  # a pause is no evidence: the tempo continues
     return table
 
 
 def _explained(features: F64, sub: int, lag: int) -> F64:
-    """Log likelihood of each chord, 0, 1, ... steps before the end of a beat: [chords, lag]."""
+    """Return the log likelihood of each chord 0, 1, ... steps before the end of a beat, [chords,
+    lag]."""
     beat_s = lag * STEP_S
     logs = np.logaddexp(class_log_probabilities(features, sub, beat_s), _FLOOR)
     back_s = np.arange(lag) * STEP_S
@@ -228,13 +230,13 @@ def _explained(features: F64, sub: int, lag: int) -> F64:
             distance = np.minimum(distance, beat_s - distance)
             shape += np.exp(-0.5 * (distance / _SIGMA_S) ** 2) / len(places)
     shapes /= _SIGMA_S * np.sqrt(2 * np.pi)
-    on_beat = np.logaddexp(logs[:, 0], logs[:, 1])  # whether it begins a bar or not
+    on_beat = np.logaddexp(logs[:, 0], logs[:, 1])  # downbeats and other beats
     classes = np.concatenate([on_beat[:, None], logs[:, 2 : len(shapes) + 1]], 1)
     return np.log(shapes.max(0) + _ELSEWHERE / beat_s) + classes[:, shapes.argmax(0)]
 
 
 def _lags(bpm: float | None = None) -> I64:
-    """Beat lengths in steps."""
+    """Return the beat lengths in steps."""
     shortest, longest = SHORTEST_S, LONGEST_S
     if bpm is not None:
         shortest, longest = 60 / bpm * 0.92, 60 / bpm * 1.08
@@ -247,12 +249,12 @@ def _lags(bpm: float | None = None) -> I64:
 def beats_of_path(
     chords: Chords, path: Sequence[BeatState], subdivision: int, before_s: Sequence[float] = ()
 ) -> Beats:
-    """Beats without bars, at the chords that are close, after those at ``before_s``.
+    """Return beats without bars: those at ``before_s``, then the path, moved to chords nearby.
 
-    They are as sure as the phases of chords agree, in beats or in a half to a quarter of them. The
-    mean of exp(2 pi i n phase) is long if they do (Rayleigh's test). The beats are smoothed, as
-    they bend to chords at random; so do those of free playing, the more the fewer chords it has.
-    0 if chords are further apart than beats may be: any beats fit those, and nobody hears a beat.
+    The confidence is the agreement of the phases of the chords, in beats or in halves to quarters
+    of beats: the length of the mean of exp(2 pi i n phase) (Rayleigh's test). The beats are
+    smoothed for it, because they follow chords, in free playing as well, and more so with fewer
+    chords. It is 0 if the chords are further apart than beats may be, because any beats would fit.
     """
     time_s = np.array([state.time_s for state in path])
     after = np.searchsorted(chords.time_s, time_s).clip(1, len(chords.time_s) - 1)
@@ -268,7 +270,7 @@ def beats_of_path(
     width = round(_SMOOTHED * max(1.0, apart_s * beats.bpm / 60))
     around = np.arange(-width, width + 1)
     places = np.clip(np.arange(len(time_s))[:, None] + around, 0, len(time_s) - 1)
-    # At the ends, as many beats on one side as on the other.
+    # At the ends, the same number of beats on both sides.
     fewest = np.minimum(*np.abs(places[:, [0, -1]] - places[:, [width]]).T)
     inside = np.abs(around) <= fewest[:, None]
     smooth_s = (time_s[places] * inside).sum(1) / inside.sum(1)

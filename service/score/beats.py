@@ -1,4 +1,4 @@
-"""Beats and bars of a performance, and what a listener knows of them."""
+"""Beats and bars of a performance, and the user's beat hints."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,8 +14,8 @@ from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
-MAX_BEATS_PER_BAR = 12  # that may be stated
-MIN_STEADY_CONFIDENCE = 0.5  # confidence below which a performance is called free
+MAX_BEATS_PER_BAR = 12  # maximum in a hint
+MIN_STEADY_CONFIDENCE = 0.5  # confidence below which the rhythm is free
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Beats:
 
     Attributes:
         time_s: [beats], ascending, at least two.
-        bar: [beats] the beat's place in its bar, from 0.
-        beats_per_bar: of most bars.
-        subdivision: of the beats, 2 or 3; a bar of two beats of three parts is written as 6/8.
+        bar: [beats] position of each beat in its bar, from 0.
+        beats_per_bar: number of beats of most bars.
+        subdivision: parts of a beat, 2 or 3. A bar of two beats of three parts is written as 6/8.
         confidence: 0 to 1. Below ``MIN_STEADY_CONFIDENCE`` the performance has no steady beat.
     """
 
@@ -38,11 +38,11 @@ class Beats:
 
     @property
     def quarters(self) -> Fraction:
-        """Length of a beat as written, in quarter notes."""
+        """Written length of a beat in quarter notes."""
         return Fraction(1) if self.subdivision == 2 else Fraction(3, 2)
 
     def signature(self, beats: int) -> tuple[int, int]:
-        """Numerator and denominator of a bar of ``beats`` beats."""
+        """Return the numerator and denominator of a bar of ``beats`` beats."""
         return (beats, 4) if self.subdivision == 2 else (3 * beats, 8)
 
     @property
@@ -50,21 +50,21 @@ class Beats:
         return 60 / float(np.median(np.diff(self.time_s)))
 
     def position(self, time_s: F64) -> F64:
-        """Times in beats; before the first and after the last, at the tempo there."""
+        """Convert seconds to beats; before the first and after the last, by the tempo there."""
         first, last = self.time_s[1] - self.time_s[0], self.time_s[-1] - self.time_s[-2]
         inside = np.interp(time_s, self.time_s, np.arange(len(self.time_s)))
         early = np.minimum(time_s - self.time_s[0], 0) / first
         return inside + early + np.maximum(time_s - self.time_s[-1], 0) / last
 
     def time(self, position: F64) -> F64:
-        """Seconds of positions in beats: the inverse of ``position``."""
+        """Convert beats to seconds, the inverse of ``position``."""
         whole = np.clip(np.floor(position).astype(int), 0, len(self.time_s) - 2)
         begin, end = self.time_s[whole], self.time_s[whole + 1]
         return begin + (position - whole) * (end - begin)
 
     def bars(self, begin: Fraction | int, end: Fraction | int) -> list[tuple[Fraction, int]]:
-        """The first beat and the number of beats of each bar that covers the beats given. The first
-        is cut to what is needed of it (a pickup); bars outside of the beats found have
+        """Return the first beat and the number of beats of each bar between two beats. The first
+        bar may be shortened to a pickup. Bars outside of the detected beats have
         ``beats_per_bar``."""
         downs = [int(beat) for beat in np.flatnonzero(self.bar == 0)] or [0]
         while downs[0] > begin:
@@ -79,11 +79,11 @@ class Beats:
 
 
 def smoothest(cost: F64, change: float | F64) -> I64:
-    """Return the column of each row with the least total cost (Viterbi algorithm).
+    """Return the columns, one for each row, with the minimum total cost (Viterbi algorithm).
 
     Args:
         cost: [rows, columns].
-        change: cost of a change of the column: of any, or [rows] from the row before to this one.
+        change: cost of a change of the column: a number, or [rows] from the row before.
     """
     total, back = cost[0], []
     for row, price in zip(cost[1:], np.broadcast_to(change, len(cost))[1:], strict=True):
@@ -97,9 +97,16 @@ def smoothest(cost: F64, change: float | F64) -> I64:
 
 
 class BeatHints(BaseModel):
-    """The user's knowledge of the beat: beats a minute; beats of a bar, and in how many parts each
-    divides (3 and 4 beats are 12/8); time of the first beat of a bar. ``chords``: True for chord
-    symbols also of a single line, False for none."""
+    """The user's beat hints.
+
+    Attributes:
+        bpm: beats per minute.
+        beats_per_bar, subdivision: beats of a bar and parts of a beat (4 beats of 3 parts are
+            12/8).
+        first_downbeat_s: time of the first beat of a bar.
+        fixed_tempo: True if the tempo is constant.
+        chords: True for chord symbols of monophonic music as well, False for none.
+    """
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
     beats_per_bar: int | None = Field(default=None, ge=2, le=MAX_BEATS_PER_BAR)

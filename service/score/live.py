@@ -1,8 +1,8 @@
 """Beats of a performance in progress. Each beat is reported once, a bounded time after it sounded.
 
 Every ``TICK_S`` the beat tracker continues from the last reported beat and reports new beats that
-are older than ``LAG_S``. The beats depend on the notes alone, not on the times or the sizes of the
-updates. While no beat is confident enough nothing is reported, and the search starts over.
+are older than ``LAG_S``. The beats depend only on the notes, not on the times or the sizes of the
+updates. While the beats are not confident enough, none is reported, and the search starts again.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from service.score.metre import assign_bars
 TICK_S = 2.0
 LAG_S = 2.0
 CONTEXT_S = 24.0
-"""Of music that says where bars are and how sure the beats are: the longest that a first beat
-waits; later ones wait for ``LAG_S + TICK_S`` at most."""
-_CERTAIN, _CHORDS = 0.95, 16  # confidence and chords that a first beat needs
-_COVERED = 0.5  # share of a performance that must have beats, or it is called free
+"""Duration of the latest music that determines bars and confidence, and maximum delay of a first
+beat. Later beats are delayed by ``LAG_S + TICK_S`` at most."""
+_CERTAIN, _CHORDS = 0.95, 16  # minimum confidence and number of chords for a first beat
+_COVERED = 0.5  # minimum share of a performance with beats; below it, the rhythm is free
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBeat:
-    """A beat: its place in a bar, from 0, the beats of that bar, and as in ``Beats``."""
+    """A beat. ``place``: position in its bar, from 0; the other fields are those of ``Beats``."""
 
     time_s: Annotated[float, Field(ge=0, le=86_400)]
     place: Annotated[int, Field(ge=0, le=3)]
@@ -39,27 +39,27 @@ class LiveBeat:
 
 
 class LiveBeats:
-    """Finds the beats of a performance as it goes on, from ``begin_s`` on."""
+    """Detects the beats of a performance in progress, from ``begin_s`` on."""
 
     def __init__(self, begin_s: float = 0.0) -> None:
         self.reported: list[LiveBeat] = []
         self._begin_s = begin_s
         self._ticks = 0
-        self._last: BeatState | None = None  # that was said, unless the search starts over
-        self._run = 0  # the first of those said since it did
+        self._last: BeatState | None = None  # last reported beat; None: the search starts again
+        self._run = 0  # index of the first reported beat of the present search
 
     @property
     def due_s(self) -> float:
-        """When it can say more: once all is known that began or ended before."""
+        """Time at which new beats are possible: once all onsets and offsets before it are known."""
         return self._begin_s + (self._ticks + 1) * TICK_S
 
     def update(self, notes: F64, until_s: float) -> list[LiveBeat]:
-        """New beats.
+        """Return new beats.
 
         Args:
             notes: [notes, 4] onset and offset in s (infinite while a note sounds), MIDI pitch,
-                velocity: all that sounded in the ``CONTEXT_S`` before ``due_s``, in any order.
-            until_s: all that began or ended before is among them.
+                velocity of all notes in the ``CONTEXT_S`` before ``due_s``, in any order.
+            until_s: time before which all onsets and offsets are known.
         """
         known = len(self.reported)
         while self.due_s <= until_s:
@@ -68,7 +68,7 @@ class LiveBeats:
         return self.reported[known:]
 
     def finish(self, notes: F64, end_s: float) -> list[LiveBeat]:
-        """The last beats: no more notes come."""
+        """Return the last beats, after the last notes."""
         known = len(self.reported)
         self.update(notes, end_s)
         self._tick(notes, end_s, 0.0)
@@ -106,7 +106,8 @@ class LiveBeats:
 
 
 def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tuple[int, int]]:
-    """Place and bar of the beats after those said: the bar that has begun ends as it was said."""
+    """Return position and bar length of the beats after the reported ones. The present bar keeps
+    its reported length."""
     rest: list[tuple[int, int]] = []
     first = usual = None
     if before:
@@ -120,7 +121,7 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
 
 
 def fill_gaps(reported: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | None:
-    """The beats as one row, with gaps filled; None if they are too few for that stretch."""
+    """Return the beats with gaps filled; None if they cover too little of the performance."""
     if len(reported) < MIN_CHORDS:
         return None
     time_s, bar, missing_s = [reported[0].time_s], [reported[0].place], 0.0

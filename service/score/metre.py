@@ -1,11 +1,11 @@
-"""The metre of a performance: which pulse is the beat, how many beats a bar has, where bars begin.
+"""The metre of a performance: the pulse that is the beat, the beats per bar, the starts of bars.
 
-Found beats are divided into units. A metre is a row of levels, from units over beats to bars, each
-two or three times as long as the one below. Each level is judged against the one below: where it
-begins, notes are longer and harmony changes more than elsewhere, and accents one or two lengths
-later are like those of now. How much each counts was fitted to scores and performances whose bars
-are known; how usual metres and tempos are was not (training/RESULTS.md). A performance has one
-metre throughout; bars may be cut short.
+Detected beats are divided into units. A metre is a hierarchy of levels, from units over beats to
+bars, each two or three times as long as the level below. The evidence for a level, compared with
+the level below, is that notes are longer and harmony changes more at its starts than elsewhere, and
+that accents are similar one and two lengths later. The weights of the evidence were fitted to
+scores and performances with known bars; the priors of metres and tempos were not
+(training/RESULTS.md). A performance has one metre, but bars may be shortened.
 """
 
 from dataclasses import replace
@@ -19,28 +19,29 @@ from service.score import beat_tracker
 from service.score.beat_tracker import BeatState, chord_numbers, chords_of, relative
 from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 
-# Likeness of accents after one length and two, longer notes, change of harmony from one length
-# of the level below to the next, and of its own.
+# Weights of the similarity of accents after one and two lengths, of longer notes, and of the change
+# of harmony over a length of the level below and of the level itself.
 WEIGHTS = (0.67, 0.44, 0.39, 0.34, 0.19)
-# What speaks against a metre, by what beats divide in and the number of them: how rare it is.
+# Cost of a metre by subdivision and beats per bar: higher if it is rare.
 RARE = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 1.3, (3, 3): 2.1, (3, 4): 2.1}
-_RAREST = 5.0  # of all others
-_BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # usual beat: log-normal; its weight
-_FULL = 0.25  # weight of beats that hold more or fewer chords than one
-_WINDOW = 60  # beats that are judged at once
-_AS_MANY = 16  # bars say no more than these: one is like the next
-_ON = 0.3  # of a unit: onsets as close as this are on it
-_LONGEST = 6.0  # beats that count of a note
-_CUT = 8.0  # cost of a bar that is cut short
-_STAYS = 2.0  # what speaks for the metre that has been
+_RAREST = 5.0  # cost of all other metres
+_BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # usual length of a beat: log-normal; its weight
+_FULL = 0.25  # cost of beats with more or fewer chords than one
+_WINDOW = 60  # number of beats that are evaluated at once
+_AS_MANY = 16  # maximum number of bars that count as evidence, because bars are alike
+_ON = 0.3  # maximum distance of an onset that is on a unit, in units
+_LONGEST = 6.0  # maximum length of a note that counts, in beats
+_CUT = 8.0  # cost of a shortened bar
+_STAYS = 2.0  # gain of the metre of the bars before
 _NEVER = -1e6
-METRES = (2, 3, 4, 5, 7)  # beats per bar that are looked for
+METRES = (2, 3, 4, 5, 7)  # beats per bar that can be detected
 _MIN_BEATS = 4
-_STRETCH_S, _UNSETTLED_S = 140.0, 20.0  # read at once (10 MB), and at its end read again
+_STRETCH_S, _UNSETTLED_S = 140.0, 20.0
+"""Duration that the beat tracker processes at once (10 MB), and its end, which is repeated."""
 
 
 class Metre(NamedTuple):
-    """``beat``: its length in units; a found beat has as many as it divides in."""
+    """A metre. ``beat``: length of its beat in units, which are the parts of a detected beat."""
 
     beat: int
     subdivision: int
@@ -52,26 +53,29 @@ class Metre(NamedTuple):
 
     @property
     def levels(self) -> list[tuple[int, int]]:
-        """Length of the level below, and of each level."""
+        """Length of the level below each level, and of the level."""
         half = {2 * self.beat} if self.beats_per_bar == 4 else set()
         part = {self.beat // self.subdivision} if self.beat > 1 else set()
         return list(pairwise(sorted({1, self.beat, self.bar} | half | part)))
 
     def sides(self, below: int, length: int) -> tuple[NDArray[np.bool_], ...]:
-        """Places of a bar that begin a level, and the others that begin the one below."""
+        """Return the units of a bar at which the level starts, and the others at which only the
+        level below starts."""
         place = np.arange(self.bar)
         return place % length == 0, (place % below == 0) & (place % length > 0)
 
 
-_READINGS = {  # of found beats: as they are, twice or half as long, two parts as three or reversed
+# Interpretations of detected beats: unchanged, twice or half as long, two parts as three or the
+# other way round.
+_READINGS = {
     2: ((2, 2), (4, 2), (1, 2), (3, 3), (6, 3)),
     3: ((3, 3), (1, 2), (2, 2), (6, 2)),
 }
 
 
 def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
-    """The beats of a performance; None if it is too short to have any. A long one is read in
-    stretches, each from a settled beat, so that memory is bounded.
+    """Return the beats of a performance; None if it is too short. A long performance is processed
+    in parts, each from a settled beat on, so that memory is bounded.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
@@ -104,14 +108,14 @@ def assign_bars(
     before: int | None = None,
     keep: bool = False,
 ) -> Beats:
-    """Beats with their bars, or others that suit the bars better.
+    """Return the beats with bars, or beats of another length that suit the bars better.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
-        hints: beats of a bar and parts of a beat, if they are known.
-        first: a beat that begins a bar, if one is known.
-        before: beats of the bars before, which go on unless much speaks against it.
-        keep: the beats are right.
+        hints: beats of a bar and parts of a beat, if known.
+        first: index of a beat that starts a bar, if known.
+        before: beats per bar of the bars before, which is preferred.
+        keep: True if the length of the beats must not change.
     """
     per = beats.subdivision
     units = Units(notes, beats)
@@ -145,7 +149,7 @@ def assign_bars(
 
 
 class Units:
-    """What begins on each unit of some beats, and what that says of a metre."""
+    """The notes that start on each unit of the beats, and their evidence for metres."""
 
     def __init__(self, notes: F64, beats: Beats) -> None:
         per = beats.subdivision
@@ -181,17 +185,19 @@ class Units:
         self._changed: dict[int, F64] = {}  # by length
 
     def prior(self, metre: Metre, window: slice) -> float:
-        """What speaks for a metre but for its levels: how usual, fast and full its beats are."""
+        """Return the log prior of a metre, of the length of its beats and of their number of
+        chords."""
         off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
         full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
         return float(-RARE.get(metre[1:], _RAREST) - _TEMPO * off * off - _FULL * full * full)
 
     def weighted(self, metre: Metre, window: slice) -> F64:
-        """Log likelihood of each unit of a bar being its first."""
+        """Return the log likelihood of each unit of a bar to be its first."""
         return np.asarray(self.phases(metre, window) @ WEIGHTS)
 
     def phases(self, metre: Metre, window: slice) -> F64:
-        """What the levels say, if a bar begins on unit 0, 1, ...: [units of a bar, WEIGHTS]."""
+        """Return the evidence of the levels if a bar starts on unit 0, 1, ...: [units of a bar,
+        WEIGHTS]."""
         unit = np.arange(self.count)[window] % metre.bar
         size = np.bincount(unit, minlength=metre.bar)
         place = np.arange(metre.bar)
@@ -209,11 +215,11 @@ class Units:
         return total
 
     def _marks(self, below: int, length: int) -> F64:
-        """[units, 3]: length of notes, change of harmony by the lengths of two levels."""
+        """Return [units, 3]: length of notes, change of harmony over the lengths of two levels."""
         return np.stack([self._accents[:, 0], self._change(below), self._change(length)], 1)
 
     def _change(self, length: int) -> F64:
-        """How much harmony changes from a length before each unit to a length after it."""
+        """Return the change of harmony from a length before each unit to a length after it."""
         if length not in self._changed:
             total = np.vstack([np.zeros((1, 12)), np.cumsum(self._harmony, 0)])
             at = np.arange(self.count)
@@ -226,7 +232,8 @@ class Units:
         return self._changed[length]
 
     def _alike(self, window: slice, below: int, length: int) -> F64:
-        """How like accents are to those one and two lengths later, beside other lags."""
+        """Return the similarity of accents to those one and two lengths later, relative to other
+        lags."""
         rows = self._accents[window] - self._accents[window].mean(0)
         power = float((rows * rows).sum(1).mean()) + 1e-6
         alike = np.zeros(2)
@@ -238,7 +245,7 @@ class Units:
         return alike
 
     def places(self, metre: Metre, known: int | None, keep: bool) -> I64:
-        """The place of each unit in its bar: bars are whole unless much speaks against it."""
+        """Return the position of each unit in its bar. Shortened bars have a cost."""
         at, place = np.arange(self.count), np.arange(metre.bar)
         scores = np.zeros((self.count, metre.bar))
         for below, length in metre.levels:
@@ -250,7 +257,7 @@ class Units:
         if known is not None:
             scores[known, 1:] = _NEVER
         value = scores[0].copy()
-        before = np.full(self.count, metre.bar - 1)  # the place before each first one
+        before = np.full(self.count, metre.bar - 1)  # last position of the bar before each first
         for unit in range(1, self.count):
             cut = int(value.argmax())
             value = np.roll(value, 1)

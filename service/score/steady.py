@@ -14,7 +14,7 @@ from service.score.metre import METRES, Metre, Units
 STRUM_S = 0.06  # onsets within this time are one beat event: a strummed chord
 MIN_CHORDS, MIN_S, MAX_S = 16, 6.0, 3600.0
 _BIN_S = 0.005
-_RATES_HZ = (1.0, 12.0)  # of the shortest regular notes
+_RATES_HZ = (1.0, 12.0)  # range of the rate of the shortest regular notes
 _MIN_LINE, _MIN_POWER = 0.4, 12.0  # resultant length of the phases; the same squared times chords
 _WINDOW_S, _MAX_DRIFT_S = 8.0, 0.010  # the line's phase in windows, RMS about that of the whole
 _TAPPED_BPM = 118.0  # geometric middle of 84 and 168: no multiple by two is nearer outside
@@ -123,7 +123,7 @@ def _barred(
     start_s = phase + note_s * np.round((time_s[0] - phase) / note_s)
     last = int(np.ceil((notes[:, 1].max() - start_s) / beat_s)) + 2
     best: tuple[float, Beats] | None = None
-    for shift in range(count):  # of the first chord, in notes of the line, after a beat
+    for shift in range(count):  # notes of the line from a beat to the first chord
         grid_s = start_s - shift * note_s + beat_s * np.arange(last)
         beats = Beats(grid_s, np.zeros(last, np.int64), 4, subdivision, 1.0)
         units = Units(notes, beats)

@@ -167,7 +167,7 @@ def with_midi(
             yield item
             if isinstance(item, TranscriptionResult):
                 found = analyse(item.notes, hints)
-                yield UploadMidi(item.midi(found.tempo), found.said, found.chords_json)
+                yield UploadMidi(item.midi(found.tempo), found.beats_json, found.chords_json)
 
 
 async def iterate_in_thread(

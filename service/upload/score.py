@@ -180,7 +180,7 @@ def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | 
         "bpm": beats.bpm,
         "signature": beats.signature(beats.beats_per_bar),
         "key": analysis.key.name,
-        "beats": analysis.said,
+        "beats": analysis.beats_json,
         "bars_s": score.bars_s,
         "chords": analysis.chords_json,
         "undrawable": score.undrawable,

@@ -18,6 +18,9 @@ QUICK ?=
 PYTHON ?= python3
 VENV ?= .venv
 
+# Test processes: one more than cores, since tests also wait.
+PROCESSES ?= $(shell echo $$(($$(nproc) < 4 ? $$(nproc) + 1 : 5)))
+
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -33,7 +36,7 @@ serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PO
 	@exec $(PY) -m service --host $(HOST) --port $(PORT)
 
 test: lint ## format check, lint, types, tests
-	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(PY) -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 fuzz: $(VENV)/.installed-dev ## INPUTS=200000 random inputs to protocol, parser and decoders
 	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q

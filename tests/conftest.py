@@ -56,6 +56,23 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 
+SLOWEST = (
+    *("clients", "training", "packaging", "test_nginx.py", "service/cluster", "service/page"),
+    *("service/test_real_server.py", "service/workers", "service/upload", "model/test_export_onnx"),
+)
+"""Files with the longest tests. They run first, so that all processes end at about one time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+
+    def position(item: pytest.Item) -> int:
+        path = item.path.relative_to(root).as_posix()
+        return next((n for n, name in enumerate(SLOWEST) if path.startswith(name)), len(SLOWEST))
+
+    items.sort(key=position)
+
+
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     """What a test draws depends on no test before it, of which another machine may skip some."""

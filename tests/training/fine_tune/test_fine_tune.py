@@ -257,11 +257,16 @@ def test_the_notebook_runs(
     monkeypatch.chdir(tmp_path)
     path = REPOSITORY / "clients" / "examples" / "fine_tune.ipynb"
     notebook = nbformat.read(path, as_version=4)
-    options, *cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
+    options, recordings, *cells = (
+        cell.source for cell in notebook.cells if cell.cell_type == "code"
+    )
+    for long, short in (("range(5)", "range(3)"), ("12 *", "6 *"), ("10.5,", "5.0,")):
+        assert long in recordings
+        recordings = recordings.replace(long, short)
     names: dict[str, Any] = {}
     exec(options, names)
     names |= {"MODEL": str(tiny_weights), "LABELS": "performance", "STEPS": 1}
-    for cell in cells:
+    for cell in (recordings, *cells):
         exec(cell, names)
     assert (tmp_path / "bells" / "report.json").is_file()
     assert names["transcription"].notes is not None

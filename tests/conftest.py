@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
-    """What a test draws depends on no test before it, of which another machine may skip some."""
+    """Seed torch, so that a test's random numbers do not depend on the tests before it."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 
@@ -107,14 +107,14 @@ def _served(folder: Path, *heads: str) -> "Iterator[RunningServer]":
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
-    """The service in a process of its own, on the model that hears pure tones, for all tests that
-    leave it as it was."""
+    """Service in a separate process with the model of pure tones, for tests that leave it as it
+    was."""
     yield from _served(tmp_path_factory.mktemp("server"))
 
 
 @pytest.fixture(scope="session")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
-    """The same on a model that hears instruments too, by loudness."""
+    """Server like ``server`` whose model also classifies instruments, by loudness."""
     yield from _served(tmp_path_factory.mktemp("server"), "all")
 
 
@@ -144,7 +144,7 @@ def live_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """The folder of recordings and oracles beside the repository (or ``$SHARED``)."""
+    """Folder of recordings and oracles next to the repository (or ``$SHARED``)."""
     if not SHARED.is_dir():
         pytest.skip(f"no recordings or oracles at {SHARED}")
     return SHARED

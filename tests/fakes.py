@@ -1,8 +1,8 @@
-"""A model that hears a few pure tones: same interface as a transcriber, no training, exact.
+"""Model that detects a few pure tones: interface of a transcriber, no training, exact.
 
-Every frame's features depend on the 256 samples about it alone, computed window by window, so
-equal windows give equal bits whatever the batch; a frame's numbers do not depend on the window
-that shows it (except for the rounding of sums).
+The features of a frame depend on the 256 samples around it only, and are computed window by window.
+Equal windows therefore give equal bits in any batch. A frame's numbers do not depend on the window
+that contains it, except for the rounding of sums.
 """
 
 import threading

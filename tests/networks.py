@@ -20,8 +20,8 @@ STRIDED = replace(PAPER, rse=SMALL)
 def assert_same_outputs(
     config: ModelConfig, got: NDArray[np.float32], wanted: NDArray[np.float32], atol: float
 ) -> None:
-    """Of [..., outputs, frames, pitches]. In noise the peak at a pitch may be either of two that
-    are equally high, so a few deviations differ."""
+    """Compare outputs [..., outputs, frames, pitches]. A few deviations may differ: in noise, two
+    peaks near a pitch can be equally high."""
     heads = len(config.heads)
     np.testing.assert_allclose(got[..., :heads, :, :], wanted[..., :heads, :, :], atol=atol, rtol=0)
     if config.outputs != config.heads:

@@ -1,4 +1,4 @@
-"""Where things are: the repository, and what lies beside it."""
+"""Paths of the repository and of the folder next to it."""
 
 import os
 from pathlib import Path

@@ -66,7 +66,7 @@ def test_the_lock_has_all_that_the_service_needs() -> None:
 def test_kubernetes_accepts_the_manifests() -> None:
     validator = kubernetes_validate.latest_version()
     for document in yaml.safe_load_all(read(DOCKER / "kubernetes.yaml")):
-        if document["kind"] != "PodMonitor":  # of Prometheus' operator, not of Kubernetes
+        if document["kind"] != "PodMonitor":  # a type of the Prometheus operator
             kubernetes_validate.validate(document, validator, strict=True)
 
 

@@ -22,7 +22,7 @@ CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def anchors(document: Path) -> set[str]:
-    """What GitHub makes of the headings."""
+    """Return the anchors that GitHub generates for the headings."""
     headings = re.findall(r"^#+ (.+)$", CODE.sub("", document.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -276,7 +276,7 @@ async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_pat
     meeting = asyncio.Barrier(players + 1)
 
     async def meet_twice(client: TranscriptionClient) -> None:
-        """Once when this client has heard of this third, and again when the deed is done."""
+        """Meet when this client has received notes of this third, and again after the fault."""
         heard = len(client.notes.notes)
         async with asyncio.timeout(PATIENCE_S):
             while len(client.notes.notes) <= heard:

@@ -1,7 +1,6 @@
 """A long recording through the service's own path: times real time, and peak memory.
 
-The work is done by a fresh process, as an upload would be, so that the memory is that of the
-service's pipeline alone.
+A separate process transcribes, so that the peak memory includes nothing but the pipeline.
 """
 
 import argparse

@@ -65,7 +65,7 @@ def network(config: ModelConfig, batches: tuple[int, ...], runs: int) -> dict[st
             for way, schedule in schedules.items():
                 times = timed(partial(runner.predict, shifted, schedule.positions), runs)
                 speeds = [batch / s for s in times]
-                wanted = config.sample_rate / HOP / schedule.block_frames  # of a stream
+                wanted = config.sample_rate / HOP / schedule.block_frames  # windows/s of a stream
                 figures[f"service, {way}, batch {batch}"] = {
                     "windows_a_second": spread(speeds),
                     "streams_in_real_time": spread([speed / wanted for speed in speeds]),

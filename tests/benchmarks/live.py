@@ -24,13 +24,13 @@ from tests.benchmarks.machine import SERVICE, cpu_s, serving, write_music
 
 RATE_HZ = 48_000
 CHUNK_S = 0.02
-MICROPHONE_CHUNK_S = 0.01  # as clients.microphone sends
+MICROPHONE_CHUNK_S = 0.01  # chunk length of clients.microphone
 PERCENTILES = (50, 95, 99)
 
 
 @dataclass
 class Stream:
-    """What a streaming client saw."""
+    """Measurements of a streaming client."""
 
     delay_ms: float
     on_ms: list[float]  # from the time of each note to its note_on at the client

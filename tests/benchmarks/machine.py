@@ -1,4 +1,4 @@
-"""What a figure was measured on, how it is summed up, and music to measure with."""
+"""Description of the machine, statistics of measurements, and music for benchmarks."""
 
 import os
 import platform
@@ -81,7 +81,7 @@ def serving(*program: str, **environment: str) -> Iterator[tuple[RunningServer, 
 
 
 def family(pid: int) -> list[int]:
-    """A process and those that it started."""
+    """Return the IDs of a process and of its descendants, the process first."""
     found = [one.read_text().split() for one in Path(f"/proc/{pid}/task").glob("*/children")]
     return [pid, *(int(child) for children in found for child in children)]
 
@@ -95,7 +95,7 @@ def cpu_s(pid: int) -> float:
 
 
 def peak_mb() -> float:
-    """The most memory that this process and those that it started have had, in MB (10^6 bytes)."""
+    """Return the peak memory of this process and its descendants in MB (10^6 bytes)."""
     return sum(_memory_mb(pid, "VmHWM") for pid in family(os.getpid()))
 
 

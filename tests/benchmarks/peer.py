@@ -1,13 +1,13 @@
-"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy beside peers.
+"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy compared with peers.
 
-All transcribe the same recordings and are scored by the same code: this service as a live stream
-with the look-ahead asked for, the peers, which are given whole files, with their default settings.
-Peers need an environment of their own:
+All systems transcribe the same recordings, and the same code scores them. This service transcribes
+a live stream with the requested look-ahead. The peers transcribe complete files with their default
+settings, in a separate environment:
 
     python3.11 -m venv VENV && VENV/bin/pip install 'basic-pitch[onnx]==0.4.0' swift-f0==0.3.0 \\
       'setuptools<81'
 
-swift-f0 is run on recordings of one line alone, and has no frame probabilities.
+swift-f0 transcribes monophonic recordings only, and has no frame probabilities.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def one_line(notes: Notes) -> bool:
 
 
 def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:
-    """Writes what a peer hears in each file, as ``peer_program`` says; raises PeerError."""
+    """Write the notes that a peer detects in each file (see ``peer_program``). Raises PeerError."""
     program = Path(__file__).with_name("peer_program.py")
     command: list[str | Path] = [peer / "bin" / "python", program, package, out]
     command += [path.resolve() for path in audio]
@@ -113,7 +113,7 @@ def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:
 
 
 def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_s: float) -> Report:
-    """As ``real.report``, and ``times_real_time``. Raises PeerError."""
+    """Return a ``real.report`` with ``times_real_time``. Raises PeerError."""
     with tempfile.TemporaryDirectory() as folder:
         transcribe(peer, package, Path(folder), [recording.audio for recording in found])
         results, audio_s, took_s = {}, 0.0, 0.0

@@ -35,7 +35,7 @@ def basic_pitch() -> Callable[[Path], dict[str, Any]]:
 
 
 def swift_f0() -> Callable[[Path], dict[str, Any]]:
-    """It hears one line, without velocities."""
+    """Monophonic, without velocities."""
     from swift_f0 import SwiftF0, segment_notes
 
     detector = SwiftF0()

@@ -32,7 +32,7 @@ from tests.service.servers import TONES
 LATE_MS = 50.0
 MOST = 512
 HOST_STREAMS = 16
-CLIENT_STREAMS = 50  # of one client process
+CLIENT_STREAMS = 50  # maximum number in a client process
 BURST_STREAMS, BURST_CLIENTS, BURST_REQUESTS, BURST_PAUSE_S = 8, 16, 64, 1.0
 KINDS = {
     "block": StreamOptions(block_frames=8),
@@ -79,8 +79,8 @@ def search(carried: Callable[[int], bool]) -> int:
 
 
 def run_host(options: argparse.Namespace) -> dict[str, Any]:
-    """What a stream costs a processor beside the model, in thousandths of a core: sockets,
-    messages, resampling, notes. The model computes nothing and hears nothing."""
+    """Measure the processor time of a stream without the model, in thousandths of a core: sockets,
+    messages, resampling, notes. The model computes nothing and detects nothing."""
     seconds, runs = (10.0, 2) if options.quick else (30.0, 5)
     used = []
     with serving(*TONES, "none", **limits(HOST_STREAMS)) as (server, folder):
@@ -143,8 +143,8 @@ def run_many(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_bursts(options: argparse.Namespace) -> dict[str, Any]:
-    """Live streams alone, and beside bursts of HTTP requests: how late their events are. The
-    requests are for the page, probes, and scores with errors, from BURST_CLIENTS connections."""
+    """Measure the delay of events of live streams, alone and during bursts of HTTP requests for the
+    page, probes and faulty scores from BURST_CLIENTS connections."""
     seconds = 10.0 if options.quick else 30.0
     with serving(*SERVICE, options.model, **limits(BURST_STREAMS)) as (server, folder):
         music = folder / "music.wav"
@@ -176,7 +176,7 @@ def burst(url: str, stop: threading.Event) -> Counter[int]:
 def measured(
     url: str, music: Path, count: int, seconds: float, mode: str = "block"
 ) -> dict[str, Any]:
-    """What this many concurrent streams see, in client processes of their own."""
+    """Return the measurements of this many concurrent streams, run in client processes."""
     command = [sys.executable, "-m", "tests.benchmarks.streams", url, str(music)]
     counts = [len(part) for part in np.array_split(np.arange(count), -(-count // CLIENT_STREAMS))]
     clients = [

@@ -16,15 +16,15 @@ RATE = 16_000
 
 
 class PortAudioError(Exception):
-    """As sounddevice has it."""
+    """Error of sounddevice."""
 
 
 class FakeSounddevice:
-    """Stands for the module: one playback device, one input device with two channels.
+    """Fake of the module: one playback device, one input device with two channels.
 
-    The last channel that is opened hears a ramp, the others its negative: mixed, they cancel each
-    other. The device ends after ``seconds``; None: it goes on until it is closed, at the pace of
-    life, as a faster one would overrun every buffer if the machine stands still for some seconds.
+    The last open channel records a ramp, the others its negative, so that their mix is silent. The
+    device ends after ``seconds``. With None it continues in real time until it is closed: a faster
+    device would overrun every buffer if the machine stands still for some seconds.
     """
 
     PortAudioError = PortAudioError

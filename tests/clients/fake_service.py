@@ -1,7 +1,7 @@
-"""A small server that speaks the live protocol, for tests of the clients without the service.
+"""Small server with the live protocol, for tests of the clients without the service.
 
-It "hears" one note a second: at k + 0.25 s pitch 60 + k begins, at k + 0.75 s it ends. To resume
-it needs the last half second again.
+It detects one note a second: pitch 60 + k from k + 0.25 s to k + 0.75 s. To resume, it needs the
+last half second again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from websockets.http11 import Request, Response
 from tests.service.servers import reserved_port
 
 FRAME_RATE_HZ = 4.0
-STEP_S = 1 / FRAME_RATE_HZ  # of time between two of the server's steps
+STEP_S = 1 / FRAME_RATE_HZ  # interval between two steps of the server
 REPLAY_S = 0.5
 
 
@@ -42,13 +42,13 @@ class Behaviour:
     drops: int = 1_000  # how many sessions are dropped so
     silent_after_ready: bool = False
     drain_at_samples: float = math.inf
-    forget_ends: bool = False  # as if the ends of notes got lost
+    forget_ends: bool = False  # send no note_off
     pedal: bool | None = None  # how the pedal moves as a session begins
     extra_messages: list[str] = field(default_factory=list)  # sent raw after ready
 
 
 class FakeService:
-    """Answers sessions according to its ``behaviour``; ``sessions`` tells what it heard."""
+    """Serve sessions according to ``behaviour``; ``sessions`` records what the clients sent."""
 
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
@@ -104,7 +104,7 @@ class Session:
         self._socket, self._behaviour = socket, behaviour
         self._seq = self._known_events = self._notes = 0
         self._sounding: list[int] = []
-        self._time_s = 0.0  # that is transcribed
+        self._time_s = 0.0  # end of the transcribed audio
 
     @property
     def pcm_frame_bytes(self) -> int:

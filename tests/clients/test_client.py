@@ -116,7 +116,7 @@ async def test_closing_early_leaves_no_note_sounding_and_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("status", "retryable"),
     [
-        (HTTPStatus.BAD_GATEWAY, True),  # of a proxy, between two servers
+        (HTTPStatus.BAD_GATEWAY, True),  # a proxy without a server
         (HTTPStatus.TOO_MANY_REQUESTS, True),
         (HTTPStatus.UNAUTHORIZED, False),
     ],

@@ -17,7 +17,7 @@ RATE_HZ = 11_025
 # (pitch, onset in s) of tones that fade out within a second
 TUNE = [(60, 0.5), (64, 1.0), (67, 1.5), (72, 2.0), (55, 2.5)]
 DURATION_S = 4.0
-LEVELS = (1.0, 0.5, 0.35, 0.25, 0.15, 0.1)  # of partials
+LEVELS = (1.0, 0.5, 0.35, 0.25, 0.15, 0.1)  # amplitudes of the partials
 KERNEL_S = 240.0  # of a machine that does much else, for a cell
 ALONE = """
 import runpy, sys

@@ -86,7 +86,7 @@ async def test_notes_that_come_too_late_are_shown_but_not_played(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(microphone, "TOO_LATE_S", -1.0)  # as any note is
+    monkeypatch.setattr(microphone, "TOO_LATE_S", -1.0)  # every note is late
     device.pause_s = 0.01
     device.seconds = 1.0
     async with FakeService(Behaviour(pedal=True)).running() as service:
@@ -292,7 +292,7 @@ async def test_ctrl_c_and_a_closed_terminal_end_the_take_with_its_last_notes_and
                 os.kill(process.pid, signal.SIGINT)
                 await asyncio.to_thread(process.wait, timeout=100)
             loop.remove_reader(terminal)
-            os.close(terminal)  # which hangs up
+            os.close(terminal)  # sends SIGHUP
             await asyncio.to_thread(process.wait, timeout=100)
         finally:
             process.kill()

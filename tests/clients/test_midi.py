@@ -58,7 +58,7 @@ def test_a_pedal_that_is_down_to_the_end_is_released_there(instrument: str | Non
 
 
 def connected(programs: dict[str, int]) -> Connected:
-    ready: Any = SimpleNamespace(instruments=programs)  # as far as is read
+    ready: Any = SimpleNamespace(instruments=programs)  # the only field used
     return Connected(ready=ready, resumed=False)
 
 

@@ -52,7 +52,7 @@ KINDS = ["start", "flush", "keepalive", "stop", *4 * ["tone"], "no number", "bab
 
 @dataclass
 class Client:
-    """What a client says, and what comes of it."""
+    """Messages of a client, and the state that they lead to."""
 
     said: list[str | bytes] = field(default_factory=list)
     start: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ class Client:
 
     @property
     def samples(self) -> tuple[int, int]:
-        """Those of all channels that were sent whole, and the bytes of an incomplete one."""
+        """Return the complete PCM frames sent, and the bytes of an incomplete one."""
         assert self.start is not None
         size = np.dtype(DTYPES[self.start["encoding"]]).itemsize * int(self.start["channels"])
         return divmod(self.audio_bytes, size)
@@ -118,7 +118,7 @@ def clients(draw: st.DrawFn) -> Client:
 
 
 def check(client: Client, messages: list[dict[str, Any]], code: int) -> None:
-    """Asserts that this is what the client hears, and the code of the close."""
+    """Assert that the messages and the close code are correct for what the client sent."""
     assert [message["seq"] for message in messages] == list(range(len(messages)))
     for message in messages:
         SERVER_MESSAGE.validate_python(message)

@@ -1,4 +1,4 @@
-"""What a client may say, read: a message, a query, or a documented error."""
+"""Any text or query of a client is parsed, or rejected with a documented error."""
 
 import json
 from collections.abc import Callable

@@ -66,7 +66,7 @@ def test_columns_are_silent_where_kernels_end_after_the_window() -> None:
 
 
 def cents(rows: torch.Tensor) -> np.ndarray:
-    """Of the first window, NaN where there is no sound."""
+    """Return the tuning of the first window in cents, NaN where it is silent."""
     row = rows[0].numpy()
     return np.where(row > 0, (row - 0.5) * SCALE_CENTS, np.nan)
 
@@ -113,7 +113,7 @@ def test_silence_and_pitches_beyond_the_filters_have_no_peak() -> None:
 
 @pytest.mark.parametrize("shift", [-3, -1, 2])
 def test_filters_read_higher_hear_a_tone_that_is_higher(shift: int) -> None:
-    """As if in tune, to the nearest filter."""
+    """A shifted tone gives the columns of one in tune, to the nearest filter."""
     peaks = SpectralPeaks(BANK.config, torch.arange(BANK.bins))
     audio = torch.from_numpy(tone(69.1 + shift / 3, 4).astype(np.float32))[None]
     with torch.inference_mode():

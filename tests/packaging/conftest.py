@@ -18,7 +18,7 @@ PACKAGES = ("service", "model", "training", "clients")
 
 
 def run(*command: object, folder: Path | None = None, **environment: str) -> str:
-    """What a program says; fails the test where it fails."""
+    """Return the output of a program. Fails the test if the program fails."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
@@ -49,7 +49,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def link_what_is_asked_for(package: metadata.Distribution, extra: str, into: Path) -> None:
-    """Links this environment's packages that one asks for, and those that they ask for."""
+    """Link the requirements of a package from this environment, recursively."""
     for line in package.requires or []:
         wanted = Requirement(line)
         if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):

@@ -1,4 +1,4 @@
-"""What the READMEs and the library's users do, with an installed wheel and nothing else of ours."""
+"""The examples of the READMEs and the library, with an installed wheel only."""
 
 import os
 import re
@@ -54,8 +54,8 @@ def test_what_the_readmes_show_runs(bare: Path, home: Path, tmp_path: Path) -> N
 
 
 def test_the_command_alone_on_the_path(bare: Path, home: Path, tmp_path: Path) -> None:
-    """As pipx and uv put it there: a link to the command of an environment nobody has entered. A
-    user's own model.py does not matter to it."""
+    """pipx and uv install the command as a link into an environment that is not active. A model.py
+    of the user has no effect."""
     (tmp_path / "rse-transcribe").symlink_to(bare / "rse-transcribe")
     (home / "model.py").write_text("raise SystemExit('not mine')")
     shell = ["env", "-i", f"PATH={tmp_path}:/usr/bin:/bin", "sh", "-c"]

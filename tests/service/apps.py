@@ -1,4 +1,4 @@
-"""An application on a model that hears pure tones, and what its tests say to it."""
+"""Application with the model of pure tones, and the messages of its tests."""
 
 import asyncio
 import base64
@@ -123,7 +123,7 @@ def wait_for(client: TestClient, path: str, status: int) -> None:
 
 
 def state_of(client: TestClient) -> ServiceState:
-    """What the endpoints of the client's application share."""
+    """Return the state that the endpoints of the client's application share."""
     state: ServiceState = client.app.state.service  # type: ignore[attr-defined]
     return state
 
@@ -186,8 +186,8 @@ def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
 async def converse(
     app: ASGIApp, *said: str | bytes, leaves: bool = True
 ) -> tuple[list[dict[str, Any]], int]:
-    """What a client hears that says all of this at once, and the code of the close. Then it leaves,
-    at which the code is 1006, or stays and is silent."""
+    """Send all messages at once. Return the messages of the server and the close code. Then the
+    client disconnects (close code 1006), or stays connected and idle."""
     coming: list[Message] = [{"type": "websocket.connect"}]
     for content in said:
         kind = "text" if isinstance(content, str) else "bytes"
@@ -213,7 +213,7 @@ async def converse(
 
 
 def scope(kind: str, path: str, *headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
-    """Of a connection to an application of :func:`serving`."""
+    """Return the scope of a connection to an application of :func:`serving`."""
     return {
         "type": kind,
         "asgi": {"version": "3.0"},

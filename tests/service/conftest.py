@@ -1,4 +1,4 @@
-"""What tests share: a model in this process, and real servers on free ports in theirs."""
+"""Shared fixtures: a model in this process, and real servers in separate processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.service.servers import StartServer, server_starter
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[LocalEngine]:
-    """Computes the model that hears pure tones, for the tests of a module."""
+    """Engine with the model of pure tones."""
     with LocalEngine(FakeTranscriber()) as engine:
         yield engine
 

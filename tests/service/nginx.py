@@ -15,8 +15,8 @@ from tests.service.servers import reserved_port, wait_for_answer
 def nginx(
     configuration: Callable[[int], str], folder: Path, ready: str = "/readyz"
 ) -> Iterator[str]:
-    """One that listens at a port with this configuration; its address. ready: the path that answers
-    once it serves."""
+    """Start nginx with a configuration for a port; yield its address. ready: path that responds
+    with 200 once nginx serves."""
     program = require_system("nginx")
     reservation, port = reserved_port()
     url = f"http://127.0.0.1:{port}"
@@ -24,7 +24,7 @@ def nginx(
     file, log = folder / "nginx.conf", folder / "log"
     file.write_text(configuration(port), encoding="utf-8")
     directives = "daemon off;"
-    if os.geteuid() == 0:  # else its workers were nobody, to whom this folder is closed
+    if os.geteuid() == 0:  # its workers would be user nobody, who cannot read this folder
         directives += f" user {pwd.getpwuid(0).pw_name};"
     command = [program, "-p", f"{folder}/", "-c", str(file), "-e", "stderr", "-g", directives]
     with reservation, log.open("wb") as output:

@@ -1,7 +1,7 @@
 """`python -m tests.service.serve_fake PORT [HEADS]`: the real service, with a model of no weights.
 
-HEADS is `notes`, `all` for those of instruments and the pedal too, or `none`: nothing is heard, at
-no cost.
+HEADS is `notes`, or `all` (with instruments and the pedal), or `none`: the model detects nothing,
+at no cost.
 
 `rse_tasks` at /metrics counts the tasks of the event loop.
 """

@@ -28,8 +28,8 @@ ONE_CLIENT = {"RSE_MAX_SESSIONS_PER_CLIENT": "100"}  # may take all places
 
 
 def reserved_port() -> tuple[socket.socket, int]:
-    """A port of 127.0.0.1 that no other program is given for as long as the socket is open. It does
-    not listen: a server may bind the same address beside it (SO_REUSEADDR, socket(7))."""
+    """Reserve a port of 127.0.0.1 until the socket is closed. The socket does not listen, so that a
+    server can bind the same address (SO_REUSEADDR, socket(7))."""
     reservation = socket.socket()
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reservation.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Streams on a model that hears pure tones: what they are given, and what they find."""
+"""Streams with the model of pure tones: their input and their events."""
 
 import io
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ class Talk:
         await self.until("flushed")
 
     async def to_the_end(self) -> int | None:
-        """Hears the rest; the code of the close."""
+        """Receive the remaining messages; return the close code."""
         try:
             while True:
                 self.heard.append(json.loads(await self.socket.recv()))
@@ -44,7 +44,7 @@ class Talk:
             return closed.rcvd.code if closed.rcvd else None
 
     async def stop(self) -> None:
-        """A regular end, at which the whole melody was heard."""
+        """End the audio and assert that the complete melody was transcribed."""
         await self.socket.send('{"type": "stop"}')
         assert await self.to_the_end() == 1000
         assert check_notes(self.heard) == PITCHES

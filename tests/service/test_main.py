@@ -1,4 +1,4 @@
-"""What the command says before it serves."""
+"""Output of the command before it serves."""
 
 import subprocess
 import sys

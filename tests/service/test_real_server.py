@@ -68,7 +68,7 @@ async def test_a_ping_behind_audio_that_waits_is_answered_in_time(server: Runnin
         sent, start_s, message = 0, time.monotonic(), bytes(2 * MIN_READ_BYTES_PER_S)
         with contextlib.suppress(TimeoutError):
             while True:
-                async with asyncio.timeout(1):  # of the two that this takes at the slowest pace
+                async with asyncio.timeout(1):  # at the minimum pace this takes 2 s
                     await socket.send(message)
                 sent += len(message)
         # Most clients wait 20 s for what is in front of their ping in the socket.

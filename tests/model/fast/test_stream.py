@@ -16,7 +16,7 @@ from tests.model.fast.test_network import networks
 from tests.networks import assert_same_outputs
 
 POSITIONS = slice(50, 54)
-TOLERANCE = 2e-4  # of probabilities: long filters read decimated audio
+TOLERANCE = 2e-4  # long filters use decimated audio, which changes probabilities
 _SMALL = FilterbankConfig(channels=4, convolutions=2, lookahead=256)
 CONFIGS = {
     "live": replace(LIVE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=1)),
@@ -61,7 +61,7 @@ def test_a_stream_gives_what_whole_windows_give(
 @settings(max_examples=5)
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), step=st.sampled_from([32, 16, 7]))
 def test_windows_are_the_same_together(config: ModelConfig, sizes: list[int], step: int) -> None:
-    """Whatever their number, and however the stream goes on."""
+    """Any number of windows gives the same features, and any continuation of the stream."""
     _, fast = networks(config)
     hops = [32] * sum(sizes) + [step] * 3
     audio = noise(sum(hops))
@@ -83,7 +83,7 @@ def test_windows_are_the_same_together(config: ModelConfig, sizes: list[int], st
 @ALL
 @pytest.mark.parametrize("step", [1, 3, 8])
 def test_a_stream_forgets_where_it_began(config: ModelConfig, step: int) -> None:
-    """After ``preroll_hops`` one that began in the middle has the bits of one that heard all."""
+    """After ``preroll_hops`` a stream from the middle has the bits of one from the start."""
     _, fast = networks(config)
     preroll = -(-config.preroll_hops // step)
     audio = noise((preroll + 3) * step)

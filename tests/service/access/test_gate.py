@@ -1,4 +1,4 @@
-"""The gate: who gets in, over HTTP and websocket, and what the others hear."""
+"""The gate: which clients it admits over HTTP and websocket, and what the others receive."""
 
 import time
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def refused(client: TestClient, **options: Any) -> tuple[int, str]:
 
 
 def refusal(client: TestClient, **options: Any) -> tuple[str, int]:
-    """What a browser reads of a refusal."""
+    """Return the error that a browser receives if it is rejected."""
     headers = {"Origin": "http://testserver", **options.pop("headers", {})}
     with client.websocket_connect(ADDRESS, headers=headers, **options) as socket:
         messages, code = hear(socket)
@@ -202,7 +202,7 @@ def test_pages_from_elsewhere_open_no_socket_and_upload_nothing() -> None:
         assert refused(client, headers=headers) == (403, "origin_not_allowed")
         answer = client.post("/transcribe", headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (403, "origin_not_allowed")
-        assert client.get("/info", headers=headers).status_code == 200  # which they cannot read
+        assert client.get("/info", headers=headers).status_code == 200  # browsers cannot read it
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 

@@ -49,7 +49,7 @@ def decoded(data: bytes | bytearray) -> NDArray[np.float32]:
 
 
 def damaged(data: bytes) -> tuple[NDArray[np.float32], str]:
-    """What is heard of a file, and what is said at its end."""
+    """Return the decoded samples and the message of the error at the end."""
     blocks: list[NDArray[np.float32]] = []
     with AudioDecoder(io.BytesIO(data)) as decoder, pytest.raises(ProtocolError) as caught:
         blocks.extend(decoder)
@@ -174,7 +174,7 @@ def test_tags_before_and_after_the_sound_are_no_damage(picture: bytes) -> None:
 
 
 def boxes(names: list[bytes], file: bytes | bytearray) -> list[int]:
-    """Where the boxes, each in the one before, of an MP4 file begin."""
+    """Return the positions of nested boxes of an MP4 file, the outermost first."""
     found: list[int] = []
     at = 0
     while len(found) < len(names):

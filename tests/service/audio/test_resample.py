@@ -46,7 +46,7 @@ def test_neither_chunks_nor_where_it_begins_change_a_bit(
 
 
 def level_db(tone_hz: float, rate_hz: int) -> float:
-    """Of what a tone of full scale becomes, without the ends."""
+    """Return the level of a resampled tone of full scale, without its ends."""
     tone = np.sin(2 * np.pi * tone_hz * np.arange(rate_hz) / rate_hz).astype(np.float32)
     out = resample(tone, rate_hz, [rate_hz])[1_000:-1_000]
     return float(10 * np.log10(2 * np.mean(out.astype(float) ** 2)))

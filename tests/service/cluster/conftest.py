@@ -17,7 +17,7 @@ import pytest
 from tests.paths import REPOSITORY
 from tests.service.servers import reserved_port, wait_for_answer
 
-PATIENCE_S = 280.0  # of a machine that does much else; a deployment takes seconds
+PATIENCE_S = 280.0  # a deployment takes seconds, but more on a busy machine
 
 KEY = "a key of the tests"
 
@@ -33,7 +33,7 @@ ENVIRONMENT = {
     "RAY_local_fs_capacity_threshold": "1.0",
     "RAY_enable_metrics_collection": "0",
     "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is put into the user's home
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray writes one to the home folder
     "PYTHONPATH": str(REPOSITORY),
     "OMP_NUM_THREADS": "1",
     "RSE_MODEL": "live",

@@ -1,4 +1,4 @@
-"""The pipeline around real networks: the streamed frames are those of the windows themselves."""
+"""Real networks in the pipeline: streamed frames equal those of separate windows."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from tests.fakes import play
 from tests.networks import FILTERBANK, STRIDED, assert_same_outputs
 from tests.service.streams import heard, listen, open_stream, pcm, recorded, to_bytes
 
-TOLERANCE = 1e-5  # of probabilities: a batch's size may change the order of a sum
+TOLERANCE = 1e-5  # the batch size may change the order of a sum
 DECIMATED = 2e-4  # where long filters read decimated audio
 
 
@@ -84,8 +84,8 @@ def test_streamed_frames_are_those_of_whole_windows(
 def test_live_file_and_resumed_frames_have_the_same_bits(
     chunk: int, block_frames: int, company: list[int], cut: float
 ) -> None:
-    """Whatever the chunks, the other streams, and wherever a session goes on; while the tuning is
-    found."""
+    """Chunks, other streams and the position of a resume change no bit, also while the tuning is
+    estimated."""
     torch.manual_seed(0)
     transcriber = TranscriptionModel(FILTERBANK).eval()
     rate_hz = FILTERBANK.sample_rate
@@ -95,7 +95,7 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
     file = streamed(transcriber, samples, options, None)
     unfollowed = streamed(transcriber, samples, replace(options, tuning_hz=440.0), None)
     differ = (file != unfollowed).any(axis=(0, 2))
-    assert not differ[:70].any()  # where nothing is known yet
+    assert not differ[:70].any()  # before the first estimate
     assert differ[150:350].all()
 
     audio, frames = pcm(rate_hz), dict[int, NDArray[np.float32]]()
@@ -103,7 +103,7 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
 
     def keep(first: int, probabilities: NDArray[np.float32]) -> None:
         for frame in range(first, first + probabilities.shape[1]):
-            if frame >= point.frames:  # those before it are heard again to get ready
+            if frame >= point.frames:  # earlier frames are pre-roll
                 frames[frame] = probabilities[:, frame - first]
 
     with LocalEngine(transcriber) as engine:

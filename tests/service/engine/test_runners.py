@@ -148,5 +148,5 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
         assert threads_of_a_new_thread() == torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(own)
-    assert set(seen) == {1}  # those of the workers
+    assert set(seen) == {1}  # threads of the workers
     assert torch.equal(torch.get_rng_state(), state)

@@ -36,7 +36,7 @@ class Held:
 
     sessions: int
     uploads: int
-    tasks: int  # of the event loop; the server of `tests.service.serve_fake` counts them
+    tasks: int  # in the event loop, counted by `tests.service.serve_fake`
     files: int  # open descriptors: sockets, pipes, spooled uploads
     threads: int
 

@@ -91,9 +91,9 @@ def test_a_bar_is_shown_in_a_terminal(
     song: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rse_transcribe.recordings._BAR_AFTER_S", 0)
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # of other tests: no notebook
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # other tests import it
     transcribe(song)
-    assert capsys.readouterr().err == ""  # of no terminal
+    assert capsys.readouterr().err == ""  # not a terminal
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     transcribe(song, progress=False)
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""What can be done with a transcription, and what else the library has."""
+"""Methods of a transcription, and other functions of the library."""
 
 import importlib
 import os

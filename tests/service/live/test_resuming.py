@@ -73,24 +73,24 @@ class Performer:
             "resume": {**self.checkpoint, "known_events": self.known_events},
         }
 
-    def perform(self, server: TestClient, end: int, heard: int | None) -> list[dict[str, Any]]:
-        """One socket: sends up to byte ``end``; the connection breaks after ``heard`` messages, or
-        comes to its regular end where that is None; returns what came then."""
+    def perform(self, server: TestClient, end: int, received: int | None) -> list[dict[str, Any]]:
+        """Send up to byte ``end`` on one socket and return its messages. The connection breaks
+        after ``received`` messages; None: it ends regularly."""
         with server.websocket_connect(ADDRESS) as socket:
             self.ready = begin(socket, **self.start())
-            # A resumed session repeats the checkpoint: what was heard after it still counts.
+            # A resumed session repeats the checkpoint: what was received after it still counts.
             if self.checkpoint is None:
                 self.hear(self.ready)
             start = 2 * self.ready["checkpoint"]["from_sample"]
             send(socket, AUDIO[start:end])
-            if heard is None:
+            if received is None:
                 messages, code = stop(socket)
                 assert code == CloseCode.NORMAL
                 for message in messages:
                     self.hear(message)
                 return messages
             socket.send_json({"type": "flush", "id": "all"})
-            for _ in range(heard):
+            for _ in range(received):
                 message = socket.receive_json()
                 if message["type"] == "flushed":
                     break
@@ -106,7 +106,7 @@ def whole(servers: list[TestClient]) -> Performer:
 
 
 @pytest.mark.parametrize(
-    ("ends", "heard"),
+    ("ends", "received"),
     [
         ([0.5], [0]),
         ([0.95, 0.96], [1_000, 4]),
@@ -114,12 +114,12 @@ def whole(servers: list[TestClient]) -> Performer:
     ],
 )
 def test_the_union_of_the_events_is_that_of_one_session(
-    servers: list[TestClient], whole: Performer, ends: list[float], heard: list[int]
+    servers: list[TestClient], whole: Performer, ends: list[float], received: list[int]
 ) -> None:
     kinds = {event["type"] for event in whole.events}
     assert kinds == {"note_on", "note_off", "note_update", "pedal"}
     performer = Performer()
-    for turn, (end, count) in enumerate(zip(ends, heard, strict=True)):
+    for turn, (end, count) in enumerate(zip(ends, received, strict=True)):
         performer.perform(servers[turn % 2], int(end * len(AUDIO)) // 2 * 2, count)
     messages = performer.perform(servers[len(ends) % 2], len(AUDIO), None)
     assert performer.events == whole.events
@@ -157,7 +157,9 @@ def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: P
     assert code == CloseCode.GOING_AWAY
     for message in messages[: kinds.index("draining")]:
         performer.hear(message)
-    assert of_type(messages[kinds.index("draining") :], "note_off")  # which is disregarded
+    assert of_type(
+        messages[kinds.index("draining") :], "note_off"
+    )  # its note_off was in the lost messages
     performer.perform(servers[0], len(AUDIO), None)
     assert performer.events == whole.events
 

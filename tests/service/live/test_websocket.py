@@ -154,7 +154,7 @@ def test_idle_clients_get_an_error_and_keep_their_notes() -> None:
 
 
 def test_a_session_has_an_end_in_audio(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_s = 60  # of time too, in which the audio must have come
+    limit_s = 60  # also of the time in which the audio must arrive
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
     with serving(max_session_s=limit_s, idle_timeout_s=limit_s) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:

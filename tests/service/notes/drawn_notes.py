@@ -53,8 +53,8 @@ def hear(tracker: Tracker, drawn: Probabilities) -> list[NoteEvent]:
 def same_when_resumed(
     opened: Callable[[], Tracker], blocks: list[Probabilities], cut: int, further: int, frames: int
 ) -> None:
-    """Another tracker goes on where one stopped that had heard the first ``cut`` blocks of one
-    frame each, given as much history as it needs and ``further`` frames."""
+    """Stop a tracker after ``cut`` blocks of one frame. Resume with another tracker, which gets the
+    history that it needs and ``further`` frames."""
     whole = opened()
     expected = [event for block in blocks for event in push(whole, block)] + whole.finish(frames)
     one, other = opened(), opened()

@@ -19,8 +19,8 @@ PITCH = 60
 
 
 def row_of(curve: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The row of a tone that is so many cents above PITCH in each frame: at every pitch the
-    nearest peak, at most half a semitone away."""
+    """Return the row of a tone with this deviation from PITCH in cents in each frame: the nearest
+    peak at every pitch, at most half a semitone away."""
     away = np.clip(100 * PITCH + curve[:, None] - 100 * np.arange(PITCHES), -50, 50)
     return (0.5 + away / 200).astype(np.float32)
 
@@ -36,8 +36,8 @@ def run(
     sizes: list[int],
     first: int = 0,
 ) -> list[Event]:
-    """What is reported of rows in blocks of these sizes, in turn; events by the frame that made
-    them known."""
+    """Return the bends reported for rows in blocks of these sizes, used in turn. Events are keyed
+    by the frame at which they were decided."""
     out: list[Event] = []
     sizes = sizes * len(rows)
     while first < len(rows):
@@ -75,7 +75,7 @@ def test_vibrato_and_a_glide_beyond_half_a_semitone_are_followed() -> None:
 
 def test_bends_count_from_the_same_pitch_when_the_filterbank_is_read_higher() -> None:
     glide = np.linspace(-60, 60, 80)
-    row = row_of(np.concatenate([glide[:40], glide[40:] - 33]))  # as read from frame 40 on
+    row = row_of(np.concatenate([glide[:40], glide[40:] - 33]))  # selected from frame 40 on
     tracker = BendTracker(FRAME_S)
     tracker.append_rows(row[:40], 0.0)
     tracker.append_rows(row[40:], 33.0)

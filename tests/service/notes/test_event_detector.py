@@ -188,4 +188,4 @@ def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
     assert sum(weights) <= 1 / (1 - chosen.belief_kept) + 18 * 1e-4
     for weight in weights:
         assert weight > 0
-        assert float(f"{weight:.4f}") == weight  # as it is sent
+        assert float(f"{weight:.4f}") == weight  # sent with 4 digits

@@ -194,7 +194,7 @@ def notes(events: list[NoteEvent]) -> list[tuple[int, int, int]]:
 
 
 def sung(pitches: list[int], frames: int = 30, sureness: float = 0.3) -> Probabilities:
-    """Connected notes that a network hardly hears, without onsets, after 20 silent frames."""
+    """Return legato notes with low probabilities, without onsets, after 20 silent frames."""
     drawn = silence(20 + frames * len(pitches) + 40)
     for number, pitch in enumerate(pitches):
         drawn[0, 20 + frames * number :][:frames, pitch] = sureness

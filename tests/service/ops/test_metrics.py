@@ -1,4 +1,4 @@
-"""What /metrics says of sessions, uploads, refusals and the model."""
+"""/metrics counts sessions, uploads and rejections, and names the model."""
 
 import logging
 

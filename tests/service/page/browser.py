@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Download, FloatRect, Page, Playwright
 
 from tests.service.servers import START_S, RunningServer
 
-PATIENCE_MS = 60_000  # of a machine that does much else
+PATIENCE_MS = 60_000  # a busy machine is slow
 LISTENING = "body[data-state=listening]"
 IDLE = "body[data-state=idle]"
 
@@ -105,7 +105,7 @@ class Tab:
 
     @property
     def roll(self) -> dict[str, str]:
-        """The roll's data attributes: what is on the picture, in words."""
+        """Data attributes of the roll, which describe the picture."""
         dataset: dict[str, str] = self.page.locator("#roll").evaluate("e => ({...e.dataset})")
         return dataset
 

@@ -1,8 +1,7 @@
 """One browser for all tests of the page.
 
-The fake microphone plays four tones, over and over: what a page misses while it opens comes again.
-
-The model is the one that hears pure tones, so every note is known.
+The fake microphone repeats four tones. A page that misses some of them while it loads gets them
+again. The model detects pure tones, so every note is known.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ TONES = [(69, 0.5, 1.0), (81, 1.2, 1.6), (57, 1.8, 2.4), (69, 2.6, 3.0)]
 DURATION_S = 3.4
 LONG_TONES = [(69, 0.5, 20.0), (81, 21.0, 40.0), (57, 41.0, 60.0)]
 LONG_S = 62.0
-BEAT_S = 0.6  # of the tune
+BEAT_S = 0.6  # beat period of the tune
 NAMES = ["A4", "A5", "A3", "A4"]
 PITCHES = [pitch for pitch, _, _ in TONES]
 

@@ -22,7 +22,7 @@ def test_the_page_asks_for_a_key(
         tab = Tab(context.new_page(), server)
         page, field = tab.page, tab.page.locator("#key")
 
-        page.on("dialog", lambda dialog: dialog.accept())  # that a take is not saved
+        page.on("dialog", lambda dialog: dialog.accept())  # "the take is not saved"
         page.set_input_files("#file", recording)
         field.fill("rse_not-the-key")
         tab.press("Continue")

@@ -22,7 +22,7 @@ from tests.service.page.conftest import NAMES, PITCHES
 from tests.service.servers import START_S, RunningServer, StartServer
 from tests.service.servers import TONES as TONES_SERVER
 
-LIVE_OPTIONS = {"lookahead_ms": 200, "block_frames": 4}  # those that the page asks for
+LIVE_OPTIONS = {"lookahead_ms": 200, "block_frames": 4}  # options of the page
 MICROPHONE_IN_HAND = """(allowed) => {
   const media = navigator.mediaDevices;
   const open = media.getUserMedia.bind(media);

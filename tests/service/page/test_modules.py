@@ -24,7 +24,7 @@ def test_midi_is_written_in_the_beats(bench: Tab, subdivision: int) -> None:
     beats = [
         {"time_s": t, "place": n % 3, "beats_per_bar": 3, "subdivision": subdivision}
         for n, t in enumerate(times_s)
-        if n not in (7, 8)  # which are filled in
+        if n not in (7, 8)  # fields to fill in
     ]
     notes = [
         {"pitch": 60, "velocity": 64, "instrument": None, "onset": t, "offset": t + 0.2}

@@ -45,7 +45,7 @@ def test_filters_act_on_all_that_shows_and_saves_notes(
     tab.upload(recording)
     page = tab.page
     page.locator("summary", has_text="List").click()
-    tab.slide("#least-length", 450)  # of 500, 400, 600 and 400 ms
+    tab.slide("#least-length", 450)  # durations of 500, 400, 600 and 400 ms
     expect(page.locator("#note-count")).to_have_text("2 of 4 notes")
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", "2")
     expect(page.locator("#notes tr")).to_have_count(2)

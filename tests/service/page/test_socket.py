@@ -43,7 +43,7 @@ STAGE = """
 
 
 def play(tab: Tab, script: str) -> dict[str, Any]:
-    """Runs a script on that stage; what the sockets were sent, and what the page heard."""
+    """Run a script with these sockets; return the messages sent and received."""
     reported: dict[str, Any] = tab.run(
         f"async () => {{ {STAGE} try {{ {script} }} finally {{ window.WebSocket = Real; }}"
         " return { sent: sockets.map(({ sent }) => sent), heard, lost: stream.lostSamples }; }"

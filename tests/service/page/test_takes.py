@@ -117,7 +117,7 @@ def test_a_take_that_listens_survives_a_crash(tab: Tab) -> None:
     tab.listen()
     tab.wait_for_notes(2)
     tab.until("async () => (await import('./app.js')).stage.take.stored")
-    again = page.context.new_page()  # as after a crash: the first page has written no more
+    again = page.context.new_page()  # a crash: the first page has written no more
     again.goto(tab.server.url)
     expect(again.locator("#takes li")).to_contain_text("Live")
     expect(again.locator("#note-count")).not_to_have_text("0 notes")

@@ -1,4 +1,4 @@
-"""A client's messages and the query: what is read of them, and what is said of bad ones."""
+"""Messages and queries of a client are parsed, and bad ones are rejected with a reason."""
 
 import json
 import re

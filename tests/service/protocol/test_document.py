@@ -32,7 +32,7 @@ RESUME = AFTER[AFTER.index("## Resume") : AFTER.index("## HTTP")]
 
 
 def place(message: type[BaseModel]) -> str:
-    """Where the document describes a message: an example with its table, or a row and a list."""
+    """Return the text that describes a message: an example with its table, or a row and a list."""
     kind = message.model_fields["type"].default
     if message in get_args(ClientMessage):
         (found,) = re.findall(rf'(?s)`\{{"type": "{kind}".*?\}}`(?:\n\n(?:\|[^\n]*\n)+)?', BEFORE)
@@ -42,7 +42,7 @@ def place(message: type[BaseModel]) -> str:
 
 
 def undescribed(model: type[BaseModel], text: str) -> set[str]:
-    """Fields that a text does not name; of checkpoints, those that the section on them does not."""
+    """Return the fields that a text does not name. Checkpoints have a section of their own."""
     names = model.model_fields.keys() - {"type", "seq"} - set(re.findall(r"[`\"](\w+)[`\"]", text))
     for field in model.model_fields.values():
         for part in (field.annotation, *get_args(field.annotation)):

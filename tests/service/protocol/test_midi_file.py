@@ -1,4 +1,4 @@
-"""MIDI files: the notes that come out of a reader are those that went in."""
+"""MIDI files: a reader returns the notes that were written."""
 
 import io
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ def test_every_instrument_has_a_track_with_its_name_and_program_and_none_is_drum
     assert file.type == 1
     tempo, *tracks = file.tracks
     assert [message.type for message in tempo] == ["set_tempo", "time_signature", "end_of_track"]
-    labels = {"plucked": "guitar"}  # for people
+    labels = {"plucked": "guitar"}  # name of a class in files
     assert [track.name for track in tracks] == [labels.get(name, name) for name in PROGRAMS]
     channels = [{m.channel for m in track if not m.is_meta} for track in tracks]
     assert all(len(channel) == 1 and 9 not in channel for channel in channels)

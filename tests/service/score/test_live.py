@@ -17,7 +17,7 @@ END_S = float(BEATS_S[-1])
 
 
 def heard(notes: NDArray[np.float64], moments_s: Iterable[float]) -> list[tuple[LiveBeat, float]]:
-    """Beats and when they are said, if at each moment no more is known than has sounded."""
+    """Return the beats and their reporting times. At each time only past notes are known."""
     live, out = LiveBeats(), []
     for now_s in moments_s:
         known = notes[notes[:, 0] < now_s].copy()

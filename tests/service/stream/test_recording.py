@@ -102,7 +102,7 @@ def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
 
 
 def test_segments_have_the_bits_of_a_single_pass() -> None:
-    """Whatever the number of workers, and as live."""
+    """The number of workers changes no bit. A live stream gives the same bits."""
     samples = 0.1 * np.random.default_rng(0).standard_normal(61 * 64 * HOP, np.float32)
     audio, found = pcm(FILTERBANK.sample_rate), []
     for workers in (1, 3):

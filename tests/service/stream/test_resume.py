@@ -50,8 +50,8 @@ def run(
     point: ResumePoint | None = None,
     cut_at: int | None = None,
 ) -> tuple[list[Event], ResumePoint]:
-    """The events of a stream that hears ``samples`` from the point on, to the end or up to a
-    sample where its connection breaks; and the point where the next one may go on."""
+    """Stream ``samples`` from the point to the end, or until the connection breaks at a sample.
+    Return the events and the point from which another stream can resume."""
     stream = open_stream(engine, pcm(rate_hz), options, resume=point)
     features = engine.open_stream(stream.positions)
     start = point.from_sample if point else 0

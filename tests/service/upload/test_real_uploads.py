@@ -56,7 +56,7 @@ async def lines_of(server: RunningServer, seconds: int) -> AsyncIterator[httpx.R
 async def test_the_end_waits_for_uploads_under_way_and_not_for_those_still_received(
     start_server: StartServer,
 ) -> None:
-    server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")  # of a machine that does much else
+    server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")  # a busy machine is slow
     received = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:

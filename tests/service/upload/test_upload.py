@@ -190,7 +190,7 @@ def test_bad_parameters_are_named_in_plain_words(
 
 def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
-    bare = {"Content-Type": "application/x-www-form-urlencoded"}  # of curl --data-binary
+    bare = {"Content-Type": "application/x-www-form-urlencoded"}  # curl --data-binary sends it
     bodies: list[dict[str, Any]] = [
         {},
         {"content": wav},
@@ -242,7 +242,7 @@ def test_too_many_notes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Failing(FakeTranscriber):
-    """Fails on one batch of all: that after so many windows, in whatever batches they came."""
+    """Model that fails on one batch: the one after a number of windows, in any batches."""
 
     fails_after = -1
 

@@ -42,6 +42,6 @@ async def until(holds: Any) -> None:
 
 
 def events(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What does not depend on time; without numbers, which count what does."""
+    """Return the messages that do not depend on time. ``seq``, which does, is 0."""
     kinds = ("note_on", "note_off", "note_update", "pedal", "beat", "done")
     return [{**one, "seq": 0} for one in messages if one["type"] in kinds]

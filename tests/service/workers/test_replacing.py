@@ -29,7 +29,7 @@ SAMPLES = performance(FAKE_RATE_HZ, 5, 30.0)
 
 
 class Remembering(FakeStream):
-    """Hears nothing until it has heard as much as a window, unless the performance begins here."""
+    """Detect nothing before a window of audio was received, unless the performance starts here."""
 
     unsettled: int | None = None
 

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder, and weights that it starts from."""
+"""Files in the folder of a run, and initial weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_steps_written_twice_count_once_and_half_a_line_is_passed_over(tmp_path:
 
     write({1: 0.5, 2: 0.4})
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "validation", "st')  # as a full disk leaves it
+        file.write('{"kind": "validation", "st')  # the disk was full
     write({0: 1.0, 2: 0.3, 3: 0.2})  # the first of which is lost with it
     found = [(line["step"], line["error"]) for line in read_metrics(tmp_path)]
     assert found == [(1, 0.5), (2, 0.3), (3, 0.2)]

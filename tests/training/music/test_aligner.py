@@ -1,4 +1,4 @@
-"""Scores aligned with what an ideal model hears of a synthetic piece."""
+"""Scores aligned with the predictions of an ideal model for a synthetic piece."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from training.music.aligner import FOUND, HEARD_EARLY_S, PLACED, Aligned, align
 from training.music.notes import Notes, notes_of_rows
 
 FRAME_S = HOP / SAMPLE_RATE
-LEAD_S = 2.0  # of silence before the music
+LEAD_S = 2.0  # silence before the music
 PACE = 1.25  # it is played so much slower than written
 
 
 def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where the player is at a time of the score, at a varying tempo."""
+    """Return the time in the performance of a time in the score, at a varying tempo."""
     return LEAD_S + PACE * written_s + 0.15 * np.sin(written_s)
 
 
@@ -22,7 +22,7 @@ Activations = tuple[NDArray[np.float32], NDArray[np.float32]]  # sounding, onset
 
 
 def ideal_activations(notes: Notes, seconds: float) -> Activations:
-    """Probabilities as the labels of training would have them, as early as a model hears."""
+    """Return the labels of training as probabilities, with the delay of a model."""
     frames = int(seconds / FRAME_S)
     onset = np.zeros((frames, PITCHES), np.float32)
     for time_s, pitch in zip(notes.onset, notes.pitch, strict=True):

@@ -172,7 +172,7 @@ def test_only_the_instrument_of_a_phrase_is_trained(tmp_path: Path) -> None:
 
 
 def evidence(*notes: tuple[float, float, int]) -> Aligned:
-    """Notes (onset, offset, pitch) that are all heard; the score is at half of the tempo."""
+    """Return notes (onset, offset, pitch), all detected; the score has half of the tempo."""
     onset, offset, pitch = (np.array(column) for column in zip(*notes, strict=True))
     count = len(notes)
     chords = np.array([0.0, 10.0]), np.array([0.0, 20.0])
@@ -181,7 +181,7 @@ def evidence(*notes: tuple[float, float, int]) -> Aligned:
 
 
 def targets(made: Aligned, ornamented: bool = False) -> Targets[NDArray[np.uint8]]:
-    """Of 20 s."""
+    """Return the targets of 20 s."""
     rows = uncertain_regions(made, np.zeros(0), ornamented)
     return segment_labels(made.notes, SAMPLE_RATE, -HOP, 20 * SAMPLE_RATE // HOP, unknown=rows)
 

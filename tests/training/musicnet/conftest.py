@@ -9,7 +9,7 @@ from training.musicnet.stand_in import Note, write_recording
 
 SECONDS = 3.0
 TRAIN, VALIDATION, TEST = (1727, 1728), (2131, 1792), (2303, 1819)
-EXTENDED = 2556  # of the archive's test folder and the ten, but not of the paper's three
+EXTENDED = 2556  # in the test folder and the extended set of ten, not in the paper's three
 
 
 def scale(number: int) -> list[Note]:

@@ -31,7 +31,7 @@ RELEASED_RATE = 11_000
 
 
 def label_row(frame: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Frame labels (frames, PITCHES) as the released code stores them beside the audio."""
+    """Frame labels (frames, PITCHES) as the released code stores them with the audio."""
     row: NDArray[np.float32] = np.zeros((len(frame) + 1) * PITCHES, np.float32)
     row[: frame.size] = 1 + frame.ravel()
     return row

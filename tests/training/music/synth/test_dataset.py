@@ -1,4 +1,4 @@
-"""Batches of windows, what overlaid excerpts sound like, and velocities as heard."""
+"""Batches of windows, mixed excerpts, and relative velocities."""
 
 import contextlib
 import itertools

@@ -173,7 +173,7 @@ def test_phrasing_keeps_onsets_and_the_order_of_ends(
 
 
 def dampers(**settings: float) -> Dampers:
-    """As of a grand, without residue and delay."""
+    """Return the dampers of a grand piano, without residue and delay."""
     made = Dampers(np.random.default_rng(0))
     vars(made).update(middle_s=0.12, bass_semitones=14, treble_semitones=24, treble_power=2)
     vars(made).update(residue=1e-3, delay_s=0.0, highest=90, **settings)

@@ -158,7 +158,7 @@ def send(socket: WebSocketTestSession, pcm: bytes | None = None) -> None:
         socket.send_bytes(chunk)
 
 
-def hear(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
+def receive_all(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
     """Everything the server still says, and the code it closes with."""
     messages: list[dict[str, Any]] = []
     while True:
@@ -172,15 +172,15 @@ def refusal(client: TestClient, **fields: Any) -> tuple[dict[str, Any], int]:
     """The error that is all that such a start is answered with, and the code of the close."""
     with client.websocket_connect(ADDRESS) as socket:
         socket.send_json({**START, **fields})
-        (error,), code = hear(socket)
+        (error,), code = receive_all(socket)
     assert error["type"] == "error"
     return error, code
 
 
 def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
-    """Ends the audio; returns what ``hear`` does."""
+    """Ends the audio; returns what ``receive_all`` does."""
     socket.send_json({"type": "stop"})
-    return hear(socket)
+    return receive_all(socket)
 
 
 async def converse(

@@ -13,11 +13,11 @@ AUDIO = pcm16(melody())
 
 
 class Talk:
-    """A session with a server, whose messages are all kept."""
+    """Session with a server; records all its messages."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.heard: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
 
     async def start(self, **fields: Any) -> None:
         await self.socket.send(json.dumps({**START, **fields}))
@@ -28,8 +28,8 @@ class Talk:
             await self.socket.send(chunk)
 
     async def until(self, kind: str) -> None:
-        while not self.heard or self.heard[-1]["type"] != kind:
-            self.heard.append(json.loads(await self.socket.recv()))
+        while not self.messages or self.messages[-1]["type"] != kind:
+            self.messages.append(json.loads(await self.socket.recv()))
 
     async def flush(self) -> None:
         await self.socket.send('{"type": "flush", "id": "a"}')
@@ -39,7 +39,7 @@ class Talk:
         """Receive the remaining messages; return the close code."""
         try:
             while True:
-                self.heard.append(json.loads(await self.socket.recv()))
+                self.messages.append(json.loads(await self.socket.recv()))
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd else None
 
@@ -47,8 +47,8 @@ class Talk:
         """End the audio and assert that the complete melody was transcribed."""
         await self.socket.send('{"type": "stop"}')
         assert await self.to_the_end() == 1000
-        assert check_notes(self.heard) == PITCHES
-        assert midi_pitches(self.heard[-1]["midi_base64"]) == PITCHES
+        assert check_notes(self.messages) == PITCHES
+        assert midi_pitches(self.messages[-1]["midi_base64"]) == PITCHES
 
 
 def reach(server: RunningServer, query: str = "", **options: Any) -> connect:

@@ -115,7 +115,7 @@ async def test_pings_are_answered_while_the_server_is_behind(start_server: Start
             os.kill(worker, signal.SIGCONT)
         await socket.send('{"type": "stop"}')
         assert await talk.to_the_end() == 1000
-    assert talk.heard[-1]["totals"]["received_samples"] == 8_000 * 40
+    assert talk.messages[-1]["totals"]["received_samples"] == 8_000 * 40
 
 
 async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer) -> None:
@@ -129,7 +129,7 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
             await talk.play(held)
             await talk.flush()
             await ready_to_go.wait()
-            return talk.heard, await talk.to_the_end()
+            return talk.messages, await talk.to_the_end()
 
     barrier = asyncio.Barrier(4)
     players = [asyncio.create_task(play(barrier)) for _ in range(3)]
@@ -256,14 +256,14 @@ async def test_the_command(start_server: StartServer) -> None:
     async with reach(server) as socket:
         talk = Talk(socket)
         await talk.start()
-        assert talk.heard[0]["model"] == "light"
+        assert talk.messages[0]["model"] == "light"
         await talk.play(AUDIO[: len(AUDIO) // 2])
         await talk.flush()
         await talk.play(AUDIO[len(AUDIO) // 2 :])
         await socket.send('{"type": "stop"}')
         assert await talk.to_the_end() == 1000
-    check_notes(talk.heard)
-    assert talk.heard[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
+    check_notes(talk.messages)
+    assert talk.messages[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
     os.kill(server.process.pid, signal.SIGINT)  # Ctrl+C
     assert server.process.wait(240) == 0
     assert "Traceback" not in server.log

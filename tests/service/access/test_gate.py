@@ -11,7 +11,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.access.gate import LOOPBACK_HOSTS, client_name_for, host_allowed, origin_allowed
 from service.access.keys import hash_key
-from tests.service.apps import ADDRESS, hear, serving
+from tests.service.apps import ADDRESS, receive_all, serving
 from tests.service.apps import begin as start
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
@@ -33,7 +33,7 @@ def begin(client: TestClient, **options: Any) -> str | None:
     with client.websocket_connect(ADDRESS, **options) as socket:
         start(socket)
         socket.send_text('{"type": "stop"}')
-        assert hear(socket)[1] == 1000
+        assert receive_all(socket)[1] == 1000
         chosen: str | None = socket.accepted_subprotocol
         return chosen
 
@@ -52,7 +52,7 @@ def refusal(client: TestClient, **options: Any) -> tuple[str, int]:
     """Return the error that a browser receives if it is rejected."""
     headers = {"Origin": "http://testserver", **options.pop("headers", {})}
     with client.websocket_connect(ADDRESS, headers=headers, **options) as socket:
-        messages, code = hear(socket)
+        messages, code = receive_all(socket)
     assert [message["type"] for message in messages] == ["error"]
     return messages[0]["code"], code
 

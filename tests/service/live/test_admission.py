@@ -14,8 +14,8 @@ from tests.service.apps import (
     PITCHES,
     begin,
     check_notes,
-    hear,
     perform,
+    receive_all,
     refusal,
     send,
     serving,
@@ -91,7 +91,7 @@ def test_of_two_connections_with_one_session_the_newer_wins(
             kept = {name: ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
             resume = {**ready["checkpoint"], "known_events": 0}
             assert begin(newer, **kept, resume=resume)["session_id"] == ready["session_id"]
-            messages, code = hear(ghost)
+            messages, code = receive_all(ghost)
             assert (messages[-1]["code"], messages[-1]["retryable"]) == ("replaced", False)
             assert code == 4409
             send(newer)

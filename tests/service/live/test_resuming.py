@@ -18,9 +18,9 @@ from tests.service.apps import (
     begin,
     check_notes,
     drain,
-    hear,
     of_type,
     pcm16,
+    receive_all,
     refusal,
     send,
     serving,
@@ -53,7 +53,7 @@ class Performer:
         self.checkpoint: dict[str, Any] | None = None
         self.known_events = 0
 
-    def hear(self, message: dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any]) -> None:
         if message["type"] in ("note_on", "note_off", "note_update", "pedal"):
             self.events.append({**message, "seq": 0})
             self.known_events += 1
@@ -80,21 +80,21 @@ class Performer:
             self.ready = begin(socket, **self.start())
             # A resumed session repeats the checkpoint: what was received after it still counts.
             if self.checkpoint is None:
-                self.hear(self.ready)
+                self.handle(self.ready)
             start = 2 * self.ready["checkpoint"]["from_sample"]
             send(socket, AUDIO[start:end])
             if received is None:
                 messages, code = stop(socket)
                 assert code == CloseCode.NORMAL
                 for message in messages:
-                    self.hear(message)
+                    self.handle(message)
                 return messages
             socket.send_json({"type": "flush", "id": "all"})
             for _ in range(received):
                 message = socket.receive_json()
                 if message["type"] == "flushed":
                     break
-                self.hear(message)
+                self.handle(message)
             return []
 
 
@@ -146,17 +146,17 @@ def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: P
         leaving.websocket_connect(ADDRESS) as socket,
     ):
         performer.ready = begin(socket, updates=True)
-        performer.hear(performer.ready)
+        performer.handle(performer.ready)
         send(socket, AUDIO[: len(AUDIO) // 2])
         socket.send_json({"type": "flush", "id": "half"})
         while (message := socket.receive_json())["type"] != "flushed":
-            performer.hear(message)
+            performer.handle(message)
         drain(leaving)
-        messages, code = hear(socket)
+        messages, code = receive_all(socket)
     kinds = [message["type"] for message in messages]
     assert code == CloseCode.GOING_AWAY
     for message in messages[: kinds.index("draining")]:
-        performer.hear(message)
+        performer.handle(message)
     assert of_type(
         messages[kinds.index("draining") :], "note_off"
     )  # its note_off was in the lost messages

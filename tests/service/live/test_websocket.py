@@ -27,12 +27,12 @@ from tests.service.apps import (
     begin,
     check_notes,
     converse,
-    hear,
     melody,
     midi_pitches,
     of_type,
     pcm16,
     perform,
+    receive_all,
     refusal,
     send,
     serving,
@@ -109,7 +109,7 @@ def test_a_fault_in_a_session_loses_nothing(client: TestClient) -> None:
         begin(socket, encoding="pcm_f32le")
         send(socket, melody().astype("<f4").tobytes())
         socket.send_text("\N{EIGHTH NOTE}" * (2**20 // 3 + 1))  # too big in bytes alone
-        messages, closed = hear(socket)
+        messages, closed = receive_all(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["message_too_big"]
     assert check_notes(messages) == PITCHES
     done = messages[-1]
@@ -133,7 +133,7 @@ def test_a_fault_of_the_model_ends_one_session_with_its_notes(client: TestClient
         begin(one, encoding="pcm_f32le", sample_rate=FAKE_RATE_HZ)
         begin(other)
         send(one, poisoned.astype("<f4").tobytes())
-        messages, closed = hear(one)
+        messages, closed = receive_all(one)
         send(other)
         assert check_notes(stop(other)[0]) == PITCHES
     assert [m["code"] for m in of_type(messages, "error")] == ["internal"]
@@ -162,7 +162,7 @@ def test_a_session_has_an_end_in_audio(monkeypatch: pytest.MonkeyPatch) -> None:
             send(socket)
             for _ in range(limit_s):
                 socket.send_bytes(bytes(2 * RATE_HZ))
-            messages, code = hear(socket)
+            messages, code = receive_all(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["session_too_long"]
     assert check_notes(messages) == PITCHES
     assert limit_s - 1 < messages[-1]["totals"]["audio_s"] <= limit_s
@@ -209,7 +209,7 @@ def test_a_client_that_is_not_read_meanwhile_is_not_silent() -> None:
             socket.send_json({"type": "stop"})
             time.sleep(1.5)
             model.gate.set()
-            messages, code = hear(socket)
+            messages, code = receive_all(socket)
     assert (messages[-1]["type"], messages[-1]["reason"], code) == ("done", "stop", 1000)
     assert messages[-1]["totals"]["received_samples"] == 4 * SAMPLES
 

@@ -11,7 +11,7 @@ from tests.service.apps import (
     DURATION_S,
     MELODY,
     begin,
-    hear,
+    receive_all,
     send,
     serving,
     sound_file,
@@ -65,7 +65,7 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
         for _ in range(3):
             with client.websocket_connect(ADDRESS) as socket:
                 socket.send_text("{bad")
-                hear(socket)
+                receive_all(socket)
         with client.websocket_connect(ADDRESS):
             pass  # it leaves
         after = numbers(client)

@@ -13,7 +13,7 @@ import numpy as np
 from service.score.beats import F64, I64, Beats, smoothest
 from service.score.spelling import name_of
 
-ALTERATIONS = ("", "#", "b")  # of a name, by its number of sharps; -1 is a flat
+ALTERATIONS = ("", "#", "b")  # suffix of a name, by its number of sharps; -1 is a flat
 QUALITIES = {  # suffix of the name: semitones above the root, and the cost of this quality
     "": ((0, 4, 7), 0.0),
     "m": ((0, 3, 7), 0.0),

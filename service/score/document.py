@@ -23,7 +23,7 @@ from service.score.musicxml import compressed
 from service.score.part import Part
 from service.score.quantise import quantise_notes
 
-STRAY = 0.02  # share of the notes below which an instrument is taken for a mistake
+STRAY = 0.02  # minimum share of the notes; an instrument with fewer is an error
 _A4_MM = (210, 297)
 _OPTIONS = {
     "pageWidth": 10 * _A4_MM[0],  # tenths of a mm
@@ -57,10 +57,10 @@ class PedalTimes(Protocol):
 
 
 class ScoreDocument:
-    """The score of notes; SVG and PDF need the extra "score".
+    """Score of notes. SVG and PDF need the extra "score".
 
     Attributes:
-        analysis: beats, key, and whether there is a beat at all.
+        analysis: beats, key and chords.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ScoreDocument:
         return [float(time_s) for time_s in beats.time(np.array(starts))]
 
     def svg(self, width: int | None = None) -> list[str]:
-        """SVG of A4 pages, or of one page of this width, in tenths of a mm, as high as needed.
+        """Return SVG of A4 pages, or of one page of this width in tenths of a mm.
 
         Raises:
             ValueError: verovio cannot read the score.
@@ -141,11 +141,11 @@ class ScoreDocument:
         return [_with_text_font(page) for page in pages]
 
     def pdf(self) -> bytes:
-        """A PDF file of A4 pages."""
+        """Return a PDF file of A4 pages."""
         pages = {f"{number}.svg": page.encode() for number, page in enumerate(self.svg())}
         images = "".join(f'#image("{name}", width: 100%)\n' for name in pages)
         width, height = _A4_MM
-        head = "#set document(date: none)\n"  # the same notes give the same file
+        head = "#set document(date: none)\n"  # so that the same notes give the same file
         head += f"#set page(width: {width}mm, height: {height}mm, margin: 0mm)\n"
         files = {"main.typ": (head + images).encode(), **pages}
         return bytes(sheet.load("typst").compile(files, ignore_system_fonts=True))

@@ -20,7 +20,7 @@ _DOCTYPE = (
     b"<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE score-partwise PUBLIC "
     b'"-//Recordare//DTD MusicXML 4.0 Partwise//EN" "http://www.musicxml.org/dtds/partwise.dtd">\n'
 )
-_NAME = "score.musicxml"  # of the file in a compressed one
+_NAME = "score.musicxml"  # name of the file in an archive
 _AFTER_OFFSET = ("staff", "sound")  # children of a direction or harmony that follow its offset
 _ACCIDENTALS = {-2: "flat-flat", -1: "flat", 0: "natural", 1: "sharp", 2: "double-sharp"}
 _KINDS = {
@@ -35,7 +35,7 @@ _KINDS = {
     "aug": "augmented",
     "sus4": "suspended-fourth",
     "sus2": "suspended-second",
-}  # of chord symbols, by quality
+}  # kinds of chords in MusicXML, by quality
 
 Beams = Mapping[int, Sequence[str]]  # by the index of a value: the beam of each level
 Content = Element | str | int | Fraction | None

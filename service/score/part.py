@@ -281,7 +281,7 @@ class PartWriter:
         self._fifths = self._keys.get(start, self._fifths)
         if bar == 0 or bar - 1 in self._grid.barlines:
             self._accidentals[staff] = Accidentals(self._fifths, repeated=not self._grid.steady)
-        accidentals = self._accidentals[staff]  # of both voices, in order of time
+        accidentals = self._accidentals[staff]  # shared by both voices, in order of time
         written: dict[tuple[int, int], list[Element]] = {}
         for _, voice, index in sorted(
             (value.begin, voice, index)

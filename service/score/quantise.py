@@ -19,7 +19,7 @@ _FINEST, _MIN_SHARE = (8, 12), 0.25  # grids that are used only if this share of
 _SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in deviations
 _SWITCH = 0.5  # cost of a change between two and three parts
 _MERGED = 1.0  # cost of two chords at one place of the grid
-_EARLY = 0.1  # of a beat: onsets this much before a beat belong to it
+_EARLY = 0.1  # in beats: an onset at most this much before a beat belongs to it
 MAX_GRACE_S = 0.09
 _STEP = 24  # parts of a beat in which sounding lengths are given
 

@@ -1,8 +1,8 @@
-"""The written rhythm of a voice: lengths of notes and rests, cut at beats and bars.
+"""Written rhythm of a voice: lengths of notes and rests, cut at beats and bars.
 
-All times are in beats. A note lasts until the simplest place that is near its end, so that short
-rests vanish. Then notes and rests are cut into single note values with at most one dot, such that
-readers see the beats. Beats that divide in three where the metre's divide in two are tuplets.
+All times are in beats. A note lasts until the simplest position near its end, which removes short
+rests. Notes and rests are then cut into note values with at most one dot, so that the beats are
+visible. A beat in three parts is a tuplet if the metre's beats have two.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,8 +15,8 @@ from typing import NamedTuple
 from service.score.beats import Beats
 from service.score.voices import Bars, Chord
 
-_MIN_REST = Fraction(1, 4)  # of a beat; shorter rests are how notes are played
-_MAX_RATIO = 1.5  # of the written length to the played one, except for the shortest notes
+_MIN_REST = Fraction(1, 4)  # in beats; shorter rests belong to the articulation
+_MAX_RATIO = 1.5  # written length by played length, except for the shortest notes
 _DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs: a doubled length, symbols, ties, dots
 _STACCATO_S, _STACCATO = (
     0.25,
@@ -51,7 +51,7 @@ class Value(NamedTuple):
 
     @property
     def tie(self) -> str | None:
-        """How the value is tied, in the words of MusicXML."""
+        """Type of the tie in MusicXML; None if the value is not tied."""
         if self.chord is None or self.begin == self.chord.onset:
             return None if self.last else "start"
         return "stop" if self.last else "continue"

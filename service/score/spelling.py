@@ -22,12 +22,11 @@ class Name(NamedTuple):
     octave: int
 
 
-Names = Mapping[tuple[Fraction, int], Name]  # of notes by onset and pitch
+Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
-_LOWEST = (
-    -3
-)  # of the 12 names used without a direction: minor third of the major key to raised fifth
+# Without a direction, the 12 names from the minor third of the major key to the raised fifth.
+_LOWEST = -3
 
 
 def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:

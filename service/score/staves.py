@@ -8,11 +8,11 @@ from service.score.voices import Chord, Fret, cheapest, chord_of, rows_of
 
 _HAND, _MIDDLE = 14, 60  # semitones that a hand reaches; the pitch where hands part
 OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of a guitar's strings, the highest first
-FRETS, SPAN = 19, 4  # that a string has, and that a hand reaches
-# Costs of a fret's way, height and reach; what a note is worth.
+FRETS, SPAN = 19, 4  # frets of a string; frets that a hand reaches
+# Costs of moving, height and stretch, by fret; gain of a note.
 _MOVE, _HIGH, _STRETCH, _PLAYED = 1.0, 0.15, 0.5, 50.0
 _DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones: the ghost has most of them
-_GHOST = 6.0  # price of leaving out a note a semitone from another of its chord
+_GHOST = 6.0  # cost of omitting a note a semitone from another of its chord
 
 
 def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
@@ -43,8 +43,8 @@ def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[Qua
 
 
 def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
-    """Return one line of chords with their frets, on the cheapest row of hand positions. Notes that
-    no hand reaches are left out."""
+    """Return one line of chords with frets, at the hand positions with the least total cost. Notes
+    that a hand cannot reach are omitted."""
     chords = [chord_of(row) for row in rows_of(n for n in notes if not n.grace)]
 
     def options(
@@ -71,8 +71,8 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
 
 
 def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]]]:
-    """Yield ways to play a chord, each with its price: with all notes, and without one note of each
-    semitone. Such a note is often a ghost, which would send an open chord up the neck."""
+    """Yield fingerings of a chord with their costs: of all notes, and without one note of each
+    semitone. Such a note is often false, and would move an open chord up the neck."""
     yield from ((0.0, frets) for frets in _frets(pitches[::-1]))
     for pitch in pitches:
         if len(pitches) > 2 and not {pitch - 1, pitch + 1}.isdisjoint(pitches):
@@ -83,7 +83,7 @@ def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]
 
 
 def _frets(pitches: Sequence[int], first: int = 0) -> Iterator[dict[int, Fret]]:
-    """Ways to play pitches, from high to low, on the strings from ``first`` on."""
+    """Yield the fingerings of pitches, from high to low, on the strings from ``first`` on."""
     if not pitches or first == len(OPEN):
         yield {}
         return

@@ -17,15 +17,15 @@ ALTERATIONS = ("", "#", "b")  # suffix of a name, by its number of sharps; -1 is
 QUALITIES = {  # suffix of the name: semitones above the root, and the cost of this quality
     "": ((0, 4, 7), 0.0),
     "m": ((0, 3, 7), 0.0),
-    "7": ((0, 4, 7, 10), 0.3),
-    "m7": ((0, 3, 7, 10), 0.3),
-    "maj7": ((0, 4, 7, 11), 0.5),
+    "7": ((0, 4, 7, 10), 0.5),
+    "m7": ((0, 3, 7, 10), 0.5),
+    "maj7": ((0, 4, 7, 11), 0.8),
     "dim": ((0, 3, 6), 1.0),
     "m7b5": ((0, 3, 6, 10), 0.6),
     "dim7": ((0, 3, 6, 9), 1.0),
     "aug": ((0, 4, 8), 1.5),
-    "sus4": ((0, 5, 7), 1.0),
-    "sus2": ((0, 2, 7), 1.5),
+    "sus4": ((0, 5, 7), 2.0),
+    "sus2": ((0, 2, 7), 2.5),
 }
 _TONES = (1.3, 1.0, 0.9, 0.9)  # relative weight of root, third, fifth and seventh in a chord
 _OTHER = 0.12  # relative weight of each other pitch class
@@ -36,6 +36,8 @@ _MIN_BASS = 0.25  # in beats: shorter notes are not the bass
 _BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost of root, third, fifth, seventh and another note as bass
 _CHROMATIC = 0.35  # cost of each tone outside of the key
 _CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
+_MIN_OVERLAP = 1.3  # notes: mean number in the first beat that has a chord
+_MAX_ROOTS = 0.25  # of a chord's beats with the root as bass: more are no inversion
 _MIN_SHARE, _MIN_VOICES = 0.25, 1.6  # of beats with three pitch classes; mean number of notes
 _SCALE = (0, 2, 4, 5, 7, 9, 11)
 _RAISED = (6, 8)  # sixth and seventh of a minor key, from the tonic of its relative major
@@ -72,9 +74,15 @@ def find_chords(
     if not len(notes) or wanted is False:
         return []
     begin, end = (_snap(beats.position(notes[:, column])) for column in (0, 1))
-    beat, weight, bass = _weigh(begin, end, notes[:, 2].astype(int))
-    if not (wanted or _has_chords(begin, end, weight)):
-        return []
+    beat, weight, bass, voices = _weigh(begin, end, notes[:, 2].astype(int))
+    if not wanted:
+        if not _has_chords(begin, end, weight):
+            return []
+        # Bars of a melody alone, before the first chord, have no symbol.
+        bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
+        chord_beat = beat[(voices > _MIN_OVERLAP).argmax()]
+        start = next(int(begun) for begun, count in bars if begun + count > chord_beat)
+        beat, weight, bass = beat[beat >= start], weight[beat >= start], bass[beat >= start]
     path: list[int] = []
     change = _change_costs(beat, beats)
     for start in range(0, len(beat), _STRETCH):
@@ -84,9 +92,10 @@ def find_chords(
     symbols, starts = [], [0, *(np.flatnonzero(np.diff(path)) + 1).tolist()]
     for start, stop in zip(starts, [*starts[1:], len(path)], strict=True):
         root, quality = _STATES[path[start]]
-        lowest = bass[start:stop].sum(0)
-        low = int(lowest.argmax())
-        inverted = 2 * lowest[root] < lowest[low] and (low - root) % 12 in QUALITIES[quality][0]
+        lowest = bass[start:stop]
+        low = int(lowest[lowest.any(1).argmax()].argmax())  # of the first beat that has a bass
+        inner = QUALITIES[quality][0][1:]
+        inverted = lowest[:, root].mean() < _MAX_ROOTS and (low - root) % 12 in inner
         slash = _name(low, fifths) if inverted else ""
         symbols.append(ChordSymbol(int(beat[start]), _name(root, fifths), quality, slash))
     return symbols
@@ -97,16 +106,21 @@ def _snap(position: F64) -> F64:
     return np.where(np.abs(position - nearest) < _EARLY, nearest, position)
 
 
-def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64]:
+def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
     """Return [n] the beats in which notes sound, [n, 12] how long each pitch class sounds there,
-    and [n, 12] 1 for the lowest note."""
+    [n, 12] 1 for the lowest note, and [n] the mean number of notes from the first to the last."""
     number = np.floor(begin)[:, None] + np.arange(_HELD)
     start = np.maximum(begin[:, None], number)
-    length = np.minimum(end[:, None], number + 1) - start
-    length[:, 0] += _ONSET
-    note, column = np.nonzero(length > 0)
-    length = length[note, column]
+    stop = np.minimum(end[:, None], number + 1)
+    note, column = np.nonzero(stop > start)
+    start, stop = start[note, column], stop[note, column]
+    length = stop - start
     beat, place = np.unique(number[note, column].astype(int), return_inverse=True)
+    first, last = np.full(len(beat), np.inf), np.full(len(beat), -np.inf)
+    np.minimum.at(first, place, start)
+    np.maximum.at(last, place, stop)
+    voices = np.bincount(place, length) / (last - first)
+    length += _ONSET * (column == 0)
     weight, bass = np.zeros((len(beat), 12)), np.zeros((len(beat), 12))
     np.add.at(weight, (place, pitch[note] % 12), length)
     lowest = np.full(len(beat), 128)
@@ -114,7 +128,7 @@ def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64]:
     np.minimum.at(lowest, place[long], pitch[note][long])
     found = np.flatnonzero(lowest < 128)
     bass[found, lowest[found] % 12] = 1
-    return beat, np.minimum(weight, _MAX_WEIGHT), bass
+    return beat, np.minimum(weight, _MAX_WEIGHT), bass, voices
 
 
 def _has_chords(begin: F64, end: F64, weight: F64) -> bool:

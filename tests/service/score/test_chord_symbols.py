@@ -70,6 +70,18 @@ def test_passing_notes_do_not_change_the_chord() -> None:
     assert names(np.array(sorted(held + scale))) == [(0, "C")]
 
 
+def test_a_melody_alone_before_the_first_chord_has_no_symbol() -> None:
+    pickup = [(beat / 2, beat / 2 + 0.45, 68 + beat, 80) for beat in range(4)]
+    chords = bars("48 64 67 72", "53 60 65 69") + [2, 2, 0, 0]
+    assert names(np.array([*pickup, *chords.tolist()])) == [(4, "C"), (8, "F")]
+
+
+def test_a_bass_that_alternates_is_no_inversion() -> None:
+    rows = [(t / 2, t / 2 + 0.4, 48 if t % 4 == 0 else 43, 80) for t in (0, 2, 4, 6)]
+    rows += [(t / 2, t / 2 + 0.4, pitch, 80) for t in (1, 3, 5, 7) for pitch in (55, 60, 64)]
+    assert names(np.array(sorted(rows), float)) == [(0, "C")]
+
+
 def test_a_single_line_has_chords_only_if_wanted() -> None:
     line = np.array([(t / 2, t / 2 + 0.5, 60 + p, 80) for t, p in enumerate((0, 4, 7, 12) * 4)])
     assert not find_chords(line, BEATS, 0, minor=False)

@@ -64,6 +64,8 @@ class Rhythm:
         self._line, self._beats, self._beat_s = line, beats, 60 / beats.bpm
         self._starts = [start for start, _ in bars]
         self._end = bars[-1][0] + bars[-1][1]
+        self._edges = [*self._starts, self._end]
+        self._bar_of_beat = [bar for bar, (_, count) in enumerate(bars) for _ in range(count)]
         self._half_bar = {4: 2, 6: 3}.get(beats.beats_per_bar, 0)  # in beats; 0: it is not shown
         shift = beats.beats_per_bar - bars[0][1]  # a pickup is the end of a bar
         self._middles = [start + self._half_bar for start in self._starts]
@@ -129,13 +131,12 @@ class Rhythm:
             ends.append(following)
 
         def cost(end: Fraction) -> float:
-            bar = bisect_left(self._starts, end)
-            barline = self._starts[bar] if bar < len(self._starts) else self._end
+            barline = self._edges[bisect_left(self._edges, end)]
             rests = self._values(end, min(following, barline), rest=True)
             price = _DEVIATION * abs(log2((end - onset) / played))
             return price + self._cost(self._values(onset, end)) + self._cost(rests)
 
-        return min(ends, key=cost)
+        return min(ends, key=cost) if len(ends) > 1 else ends[0]
 
     def _places_after(self, onset: Fraction) -> Iterator[Fraction]:
         """Yield the ends that a note may have: eighths, or thirds of a beat that divides so."""
@@ -156,13 +157,13 @@ class Rhythm:
     ) -> Iterator[tuple[Fraction, Fraction]]:
         """Yield begin and end of the single values that a note or a rest consists of."""
         while begin < end:
-            bar = bisect_right(self._starts, begin)
-            barline = self._starts[bar] if bar < len(self._starts) else self._end
-            if rest and begin == self._starts[bar - 1] and barline <= end:
+            bar = self._bar_of_beat[floor(begin - self._starts[0])]
+            barline = self._edges[bar + 1]
+            if rest and begin == self._edges[bar] and barline <= end:
                 yield begin, barline
                 begin = barline
                 continue
-            stop = self._stop(begin, min(end, barline), self._middles[bar - 1], rest)
+            stop = self._stop(begin, min(end, barline), self._middles[bar], rest)
             tuplet = self._tuplet(begin)
             unit = self._beats.quarters * (Fraction(tuplet.actual, tuplet.normal) if tuplet else 1)
             while begin < stop:

@@ -93,7 +93,7 @@ class ScoreDocument:
             )
             quantised = quantise_notes(onset_s, offset_s, pitch, beats, steady)
             parts[name] = Part(quantised, [note.velocity for note in notes])
-            if steady and self._pedal and (name in PEDAL_INSTRUMENTS or len(set(own)) == 1):
+            if steady and self._pedal and name in (None, *PEDAL_INSTRUMENTS):
                 moves_s = np.array([(press.onset_s, press.offset_s) for press in self._pedal])
                 moves = beats.position(moves_s.ravel()).reshape(-1, 2).tolist()
                 onsets = [note.onset for note in quantised]

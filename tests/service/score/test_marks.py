@@ -13,7 +13,7 @@ from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.marks import best_clef, dynamics, octave_lines, presses
 from service.score.voices import Chord
-from tests.service.score.music import as_notes
+from tests.service.score.music import as_notes, tune
 
 music21 = pytest.importorskip("music21", reason="the extra score")
 BARS = [(Fraction(4 * bar), 4) for bar in range(16)]
@@ -80,6 +80,13 @@ def document() -> bytes:
     pedal += [PedalPress(60, 61)]  # after the last note
     hints = BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=1.5)
     return ScoreDocument(as_notes(np.array(rows), "piano"), hints, pedal=pedal).musicxml
+
+
+def test_guitars_have_no_pedal() -> None:
+    notes = as_notes(tune(np.arange(33) * 0.5, 4), "plucked")
+    score = ScoreDocument(notes, pedal=[PedalPress(1.0, 2.0)])
+    assert score.analysis.steady
+    assert b"<pedal" not in score.musicxml
 
 
 def test_readers_find_the_marks(document: bytes) -> None:

@@ -107,7 +107,7 @@ def _snap(position: F64) -> F64:
 
 
 def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
-    """Return [n] the beats in which notes sound, [n, 12] how long each pitch class sounds there,
+    """Return [n] the beats in which notes start, [n, 12] how long each pitch class sounds there,
     [n, 12] 1 for the lowest note, and [n] the mean number of notes from the first to the last."""
     number = np.floor(begin)[:, None] + np.arange(_HELD)
     start = np.maximum(begin[:, None], number)
@@ -128,7 +128,8 @@ def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
     np.minimum.at(lowest, place[long], pitch[note][long])
     found = np.flatnonzero(lowest < 128)
     bass[found, lowest[found] % 12] = 1
-    return beat, np.minimum(weight, _MAX_WEIGHT), bass, voices
+    starts = np.isin(beat, np.floor(begin))
+    return beat[starts], np.minimum(weight, _MAX_WEIGHT)[starts], bass[starts], voices[starts]
 
 
 def _has_chords(begin: F64, end: F64, weight: F64) -> bool:

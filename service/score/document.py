@@ -24,6 +24,11 @@ from service.score.part import Part
 from service.score.quantise import quantise_notes
 
 STRAY = 0.02  # minimum share of the notes; an instrument with fewer is an error
+_SCORE_ORDER = (
+    *("flute", "oboe", "clarinet", "bassoon", "saxophone", "horn", "brass", "voice"),
+    *("violin", "viola", "cello", "contrabass", "plucked", "mallets"),
+    *("harpsichord", "organ", "electric piano", "piano"),
+)  # instruments from the top of the page
 _A4_MM = (210, 297)
 _OPTIONS = {
     "pageWidth": 10 * _A4_MM[0],  # tenths of a mm
@@ -85,7 +90,7 @@ class ScoreDocument:
         own = [main if counts[name] < STRAY * len(names) else name for name in names]
         beats, steady = self.analysis.beats, self.analysis.steady
         parts: dict[str | None, Part] = {}
-        for name in dict.fromkeys(own):
+        for name in sorted(set(own), key=lambda name: _SCORE_ORDER.index(name or "piano")):
             notes = [note for note, of in zip(self._notes, own, strict=True) if of == name]
             onset_s, offset_s, pitch = (
                 np.array([getattr(note, field) for note in notes])

@@ -17,6 +17,7 @@ from service.score.musicxml import direction, document, element
 from service.score.part import TRANSPOSITIONS, Grid, Part, PartWriter
 from service.score.voices import Bars
 
+_TAIL = Fraction(1, 2)  # beats
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
 MIN_LONG_REST = 4  # empty bars
 MIN_SILENCE = 4  # beats of free rhythm, which are half seconds
@@ -38,11 +39,17 @@ def load(name: str) -> Any:
         raise ScoreExtraMissing(message) from missing
 
 
-def bars_of(parts: Parts, beats: Beats) -> Bars:
-    """Return the first beat and the number of beats of each bar that the notes need."""
+def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:
+    """Return the first beat and the number of beats of each bar that the notes need. Heads without
+    stems need no bar after the last onset."""
     notes = [note for part in parts.values() for note in part.notes]
     begin = min((note.onset for note in notes), default=Fraction(0))
-    end = max((note.onset + note.length for note in notes), default=Fraction(1))
+    # A note that ends shortly after a barline needs no further bar.
+    ends = (
+        note.onset + max(note.length - _TAIL if steady else 0, min(note.length, _TAIL))
+        for note in notes
+    )
+    end = max(ends, default=Fraction(1))
     return beats.bars(begin, end)
 
 
@@ -77,7 +84,7 @@ class Sheet:
             steady: False if no beat was found; a line above the score states it.
             chords: chord symbols; they stand above the first part that does not transpose.
         """
-        bars = bars_of(parts, beats)
+        bars = bars_of(parts, beats, steady)
         barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
         notes = [note for part in parts.values() for note in part.notes]
         keys = key_sections(notes if steady else (), bars, key)

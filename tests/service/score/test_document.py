@@ -52,6 +52,21 @@ def test_titles_lose_control_characters_and_state_what_a_pdf_cannot_draw() -> No
     assert score.pdf().startswith(b"%PDF")
 
 
+def test_parts_are_in_the_order_of_scores() -> None:
+    melody = tune(BEATS_S, 4)
+    names = ["piano", "cello", "violin", "flute"]
+    notes = [note for name in names for note in as_notes(melody, name)]
+    opened = music21.converter.parseData(ScoreDocument(notes).musicxml, format="musicxml")
+    assert [part.partName for part in opened.parts][:3] == ["Flute", "Violin", "Cello"]
+
+
+def test_a_note_that_ends_shortly_after_a_barline_needs_no_bar() -> None:
+    rows = np.array([(n / 2, n / 2 + 0.45, 60 + n, 80) for n in range(8)], float)
+    rows[-1, 1] += 0.2
+    score = ScoreDocument(as_notes(rows), BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=0))
+    assert len(score.bars_s) == 2
+
+
 def test_instruments_have_parts_and_strays_do_not() -> None:
     melody = tune(BEATS_S, 4)
     notes = [*as_notes(melody, "clarinet"), *as_notes(melody - [0, 0, 12, 0], "cello")]

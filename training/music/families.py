@@ -144,9 +144,9 @@ def _rendered(
             sound = random_background(int(seconds * SAMPLE_RATE), rng, backgrounds, recorded=1.0)
             dry = Rendered(sound, joined([]))
         elif name == "voice" and sources.singers:
-            dry = builder.of_singing(accompanied=False)
+            dry = builder.render_singing(accompanied=False)
         elif instruments:
-            dry = builder.of_score(instruments, random_piece(pieces or sources.groups, rng))
+            dry = builder.render_score(instruments, random_piece(pieces or sources.groups, rng))
             if name == "ensembles" and backgrounds.kits and rng.random() < 0.4:
                 drums = backgrounds.drums(len(dry.audio), rng)
                 drums_level = max(1e-9, float(np.std(drums)))

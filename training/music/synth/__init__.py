@@ -4,17 +4,17 @@
                       "kind": "decaying" or "sustained", "licence", "attribution", "file",
                       "notes": [{"midi", "cents", "velocity", "layer", "start", "length",
                       "onset_ms", "orig_peak_db", "loop": [begin, end] or null}, ...]}, ...}}
-    bank/...          a sound file for each instrument at that rate, its notes one after another;
-                      start, length and loop count samples of it
+    bank/...          a sound file at that rate for each instrument, with one note after another;
+                      "start", "length" and "loop" count its samples
     midi_index.json   {"pieces": [{"id", "file", "source", "licence", "ensemble", "expressive",
                       "split": "train", "validation" or "test"}, ...]}
-    midi_open.zip     the scores and performances, Standard MIDI Files by the name in "file"
+    midi_open.zip     the scores and performances as Standard MIDI Files, named as in "file"
     midi_perf_index.json, midi_perf.zip, scores_hauptstimme_index.json, scores_hauptstimme.zip
-                      more of them in the same form
+                      more scores and performances in the same form
     rooms.json        {"sample_rate": Hz, "rooms": [{"name", "file", "kind", "t60_s",
                       "direct_sample", "licence", "attribution", ...}, ...]}
     noise.json        {"sample_rate": Hz, "segments": [{"file", "kind", "name", "start", "length",
-                      "speech": whether somebody talks, "gm_key": of a drum hit,
+                      "speech": whether somebody talks, "gm_key": General MIDI key of a drum hit,
                       "licence", "attribution", ...}, ...]}
     releases/         releases.json {"sets": {NAME: {"file", "notes": [{"key": MIDI pitch or null,
                       "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
@@ -22,6 +22,6 @@
 
 The bank, ``midi_index.json`` and ``midi_open.zip`` are required, the others optional; all rates
 are ``model.config.SAMPLE_RATE``. "midi" and "cents" are a note's sounding pitch, "velocity" (1 to
-127) its loudness, "layer" its dynamic layer, "onset_ms" the start of the sound in it. "expressive"
-marks performances, as opposed to scores.
+127) its loudness, "layer" its dynamic layer, and "onset_ms" the time in it at which the sound
+starts. "expressive" marks performances, as opposed to scores.
 """

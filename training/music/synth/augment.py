@@ -1,6 +1,6 @@
-"""Rooms, microphones and recorders between an instrument and the samples.
+"""Simulates rooms, microphones and recorders.
 
-No step moves the direct sound: labels stay aligned with the audio to within a millisecond.
+No step delays the direct sound, so labels stay aligned with the audio to within a millisecond.
 """
 
 import io
@@ -19,12 +19,12 @@ from training.music.synth.bank import read_index
 
 MU = 255.0  # ITU-T G.711
 MP3_DELAY = 576 + 529
-"""Samples that an MP3 encoder and decoder put before a sound, if the file is too small to
-say so (LAME leaves out its header below about 24 kbit/s); else the decoder removes them."""
+"""Samples that MP3 encoding and decoding put before a sound. The decoder removes them if the file
+has LAME's header, which is omitted below about 24 kbit/s."""
 
 
 def telephone(audio: F32) -> F32:
-    """300 to 3400 Hz, in 8 bits of mu-law; same length."""
+    """Limit ``audio`` to 300 to 3400 Hz in 8-bit mu-law; same length."""
     band = signal.butter(3, (300, 3400), "bandpass", fs=SAMPLE_RATE, output="sos")
     narrow = np.clip(signal.sosfilt(band, audio), -1, 1)
     code = np.sign(narrow) * np.log1p(MU * np.abs(narrow)) / np.log1p(MU)
@@ -32,9 +32,9 @@ def telephone(audio: F32) -> F32:
     return np.asarray(np.sign(code) * np.expm1(np.abs(code) * np.log1p(MU)) / MU, np.float32)
 
 
-def suppressed(audio: F32, over_db: float, lowest_db: float) -> F32:
-    """Return a spectral gate, as of phones and browsers: frequencies less than ``over_db`` above
-    their noise are turned down, to ``lowest_db`` at most; same length."""
+def suppress_noise(audio: F32, over_db: float, lowest_db: float) -> F32:
+    """Apply a spectral gate like those of phones and browsers: frequencies less than ``over_db``
+    above their noise are attenuated, at most to ``lowest_db``; same length."""
     length = int(0.032 * SAMPLE_RATE)
     if len(audio) < 2 * length:
         return audio
@@ -48,8 +48,8 @@ def suppressed(audio: F32, over_db: float, lowest_db: float) -> F32:
 
 
 def mp3(audio: F32, compression: float) -> F32:
-    """Encoded and decoded; same length, without delay. compression: 0 (as many bits as the format
-    has, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s)."""
+    """Encode and decode ``audio``; same length, without delay. compression: from 0 (the highest bit
+    rate of the format, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s)."""
     file = io.BytesIO()
     settings = {"compression_level": compression, "bitrate_mode": "CONSTANT"}
     soundfile.write(file, audio, SAMPLE_RATE, "MPEG_LAYER_III", format="MP3", **settings)
@@ -68,12 +68,12 @@ class Degradation:
     equaliser: float = 1.0  # shelves, peaks and band edges of microphones and loudspeakers
     compressor: float = 0.2  # compression of loud passages
     saturation: float = 0.15  # soft clipping, as by tape and tubes
-    quiet: float = 0.35  # peak 0 to 40 dB below full scale; of others, 0 to 18 dB
-    clipping: float = 0.05  # driven 3 to 12 dB over full scale
+    quiet: float = 0.35  # peak 0 to 40 dB below full scale, instead of 0 to 18 dB
+    clipping: float = 0.05  # 3 to 12 dB over full scale
     noise: float = 0.9  # steady noise, 10 to 60 dB below the music
     hum: float = 0.12  # mains hum with overtones, 15 to 50 dB below the music
-    clicks: float = 0.08  # as of old records, 10 to 35 dB below the music
-    drums: float = 0.08  # a recorded kit, -15 to 5 dB relative to the music
+    clicks: float = 0.08  # as on old records, 10 to 35 dB below the music
+    drums: float = 0.08  # a recorded drum kit, -15 to 5 dB relative to the music
     voice: float = 0.08  # recorded speech, -20 to 5 dB relative to the music
     telephone: float = 0.04
     suppressor: float = 0.06
@@ -81,12 +81,12 @@ class Degradation:
 
 
 PRODUCED = Degradation(drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
-"""How songs are mixed and passed on."""
+"""Degradations of produced songs."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """Reflections of one place at one microphone, float32 [samples] from the direct sound on."""
+    """Reflections of a room at one microphone, float32 [samples] from the direct sound on."""
 
     place: str
     kind: str
@@ -96,7 +96,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Measured rooms and recorded backgrounds; without them rooms and noise are synthesised."""
+    """Measured rooms and recorded backgrounds. Without them, rooms and noise are synthesised."""
 
     rooms: tuple[Room, ...] = ()
     sounds: noise.Backgrounds = noise.Backgrounds()
@@ -108,7 +108,7 @@ def augment(
     surroundings: Surroundings = Surroundings(),
     config: Degradation = Degradation(),
 ) -> F32:
-    """Room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
+    """Apply room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
     response = impulse_response(rng, config, surroundings.rooms)
     out = np.asarray(signal.oaconvolve(audio, response)[: len(audio)], np.float32)
     if rng.random() < config.compressor:
@@ -122,7 +122,7 @@ def augment(
     level_db = rng.uniform(-40.0 if rng.random() < config.quiet else -18.0, 0)
     out *= np.float32(10 ** (level_db / 20))
     out = _with_noise(out, rng, config, surroundings.sounds)
-    if rng.random() < 0.1:  # a constant offset, as of cheap converters
+    if rng.random() < 0.1:  # a constant offset, as from cheap converters
         out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
     if rng.random() < config.clipping:
         out *= np.float32(rng.uniform(1.5, 4) * 10 ** (-level_db / 20))
@@ -130,7 +130,7 @@ def augment(
         out = -out
     out = np.clip(out, -1, 1)
     if rng.random() < config.suppressor:
-        out = suppressed(out, rng.uniform(3, 15), rng.uniform(-30, -8))
+        out = suppress_noise(out, rng.uniform(3, 15), rng.uniform(-30, -8))
     if rng.random() < config.telephone:
         out = telephone(out)
     if rng.random() < config.mp3:
@@ -139,7 +139,7 @@ def augment(
 
 
 def _compress(audio: F32, rng: Rng) -> F32:
-    """Automatic gain that reduces loud passages; one filter sets attack and release."""
+    """Reduce the gain of loud passages; one filter sets attack and release."""
     block = 128
     padded = np.pad(audio, (0, -len(audio) % block))
     power = (padded.reshape(-1, block) ** 2).mean(axis=1)
@@ -185,22 +185,22 @@ IMPULSE_LEAST = int(0.1 * SAMPLE_RATE)  # samples for the ringing of the equalis
 def impulse_response(
     rng: Rng, config: Degradation = Degradation(), rooms: tuple[Room, ...] = ()
 ) -> F32:
-    """Direct sound (at sample 0), early reflections and diffuse tail, equalised at random. The
-    reflections are measured (one of ``rooms``) or simulated. The equaliser's minimum-phase filter
-    acts on the short response instead of the audio, at almost no cost."""
+    """Return the direct sound (at sample 0), early reflections and diffuse tail of a random room,
+    equalised at random. The reflections are measured (one of ``rooms``) or simulated. Equalising
+    the short response instead of the audio costs almost nothing."""
     in_room = rng.random() < config.room
     if in_room and rooms and rng.random() < 0.5:
-        response = _measured(rooms, rng)
+        response = _measured_room(rooms, rng)
         response = np.pad(response, (0, max(0, IMPULSE_LEAST - len(response))))
     else:
-        response = _made_up(in_room, rng)
+        response = _simulated_room(in_room, rng)
     if rng.random() < config.equaliser:
         response = signal.oaconvolve(response, _equaliser(rng))[: len(response)]
     return response.astype(np.float32)
 
 
-def _made_up(in_room: bool, rng: Rng) -> F64:
-    """Direct sound, some early reflections and decaying noise; the direct sound alone outdoors."""
+def _simulated_room(in_room: bool, rng: Rng) -> F64:
+    """Return the direct sound and, in a room, some early reflections and decaying noise."""
     rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5)))) if in_room else 0.0
     length = max(IMPULSE_LEAST, int(SAMPLE_RATE * rt60))
     response = np.zeros(length)
@@ -210,7 +210,7 @@ def _made_up(in_room: bool, rng: Rng) -> F64:
         time = np.arange(length) / SAMPLE_RATE
         tail = rng.standard_normal(length) * np.exp(-6.91 * time / rt60)
         tail[: int(rng.uniform(0.003, 0.02) * SAMPLE_RATE)] = 0
-        # Walls and air absorb high frequencies: the tail is duller than the direct sound.
+        # Walls and air absorb high frequencies, so the tail is duller than the direct sound.
         dull = signal.butter(1, rng.uniform(0.15, 0.9), output="sos")
         tail = np.asarray(signal.sosfilt(dull, tail))
         response += tail * (wet / max(float(np.linalg.norm(tail)), 1e-9))
@@ -222,8 +222,8 @@ def _made_up(in_room: bool, rng: Rng) -> F64:
 
 
 def _equaliser(rng: Rng) -> F64:
-    """Return a minimum-phase filter [TAPS / 2]: a tilt, peaks and dips an octave wide, sometimes
-    the narrow band of a small microphone."""
+    """Return a minimum-phase filter [TAPS / 2] with a tilt, peaks and dips an octave wide, and
+    sometimes the narrow band of a small microphone or loudspeaker."""
     bands = np.geomspace(LOWEST_HZ, SAMPLE_RATE / 2, BANDS)
     octave = np.log2(bands / bands[BANDS // 2])
     gain_db = rng.normal(0, 2.5, BANDS) + octave * rng.uniform(-3, 3)
@@ -232,7 +232,7 @@ def _equaliser(rng: Rng) -> F64:
     if rng.random() < 0.2:
         gain_db -= 12 * np.maximum(0, np.log2(bands / rng.uniform(2000, 5000)))
     hz, gain = np.append(0, bands), 10 ** (np.append(gain_db[0], gain_db) / 20)
-    # The square of the gain: half of the taps have its root (scipy.signal.minimum_phase).
+    # The gain is squared because minimum_phase returns half of the taps, which have its root.
     taps = signal.firwin2(TAPS, hz, gain**2, fs=SAMPLE_RATE)
     return np.asarray(signal.minimum_phase(taps, n_fft=8192))
 
@@ -243,8 +243,8 @@ _SELDOM = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}
 
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path) -> tuple[Room, ...]:
-    """Return the rooms of ``rooms.json``, none if it is missing; insides of pianos are left out.
-    Raises ValueError if their rate differs."""
+    """Load the rooms of ``rooms.json``, except those inside pianos; none if it is missing. Raises
+    ValueError if their sample rate differs."""
     if not (folder / "rooms.json").exists():
         return ()
     rooms = []
@@ -253,7 +253,7 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
             continue
         response, _ = soundfile.read(folder / entry["file"], dtype="float32")
         reflections = response[entry["direct_sample"] :][: int(LONGEST_S * SAMPLE_RATE)].copy()
-        reflections[: int(0.0025 * SAMPLE_RATE)] = 0  # direct sound, which becomes an impulse
+        reflections[: int(0.0025 * SAMPLE_RATE)] = 0  # an impulse replaces the direct sound
         fade = min(len(reflections), int(0.25 * SAMPLE_RATE))
         reflections[-fade:] *= np.linspace(1, 0, fade, dtype=np.float32)
         place = entry["name"].split("_")[0]
@@ -261,10 +261,10 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
     return tuple(rooms)
 
 
-def _measured(rooms: tuple[Room, ...], rng: Rng) -> F64:
-    """Return an impulse response with the direct sound, 1, at sample 0, from one of ``rooms``.
-    Distance, delay and length of the reflections are random; sometimes a second microphone in
-    the same place is mixed in."""
+def _measured_room(rooms: tuple[Room, ...], rng: Rng) -> F64:
+    """Return an impulse response of one of ``rooms``, with the direct sound, 1, at sample 0. The
+    distance, the delay and the length of the reflections are random. Sometimes a second microphone
+    in the same room is mixed in."""
     weights = np.array([_SELDOM.get(room.kind, 1.0) for room in rooms])
     room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
     response = _response(room, rng)
@@ -280,11 +280,11 @@ def _measured(rooms: tuple[Room, ...], rng: Rng) -> F64:
 
 def _response(room: Room, rng: Rng) -> F64:
     time = np.arange(len(room.reflections)) / SAMPLE_RATE
-    # Decays shortened to a half at most, as by curtains and an audience: added, in T60s.
+    # Curtains and an audience shorten the decay, here at most to half.
     shorter = 1 / rng.uniform(0.5, 1.0) - 1
     reflections = room.reflections * np.exp(-6.91 * shorter / room.t60_s * time)
-    # From twice the critical distance, at which direct sound and reflections are equal, to a fifth
-    # of it (H. Kuttruff, Room Acoustics, section 5.5).
+    # The distance is from a fifth to twice the critical distance, at which direct sound and
+    # reflections are equally loud (H. Kuttruff, Room Acoustics, section 5.5).
     ratio_db = rng.uniform(-6, 14)
     level = 10 ** (-ratio_db / 20) / max(1e-9, float(np.linalg.norm(reflections)))
     late = int(rng.uniform(0, 0.02) * SAMPLE_RATE) if rng.random() < 0.5 else 0  # distant walls

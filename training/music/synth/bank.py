@@ -1,7 +1,7 @@
 """The note bank: recorded single notes of many instruments, ready for pitch-shifted reading.
 
-On first use the notes are decoded, upsampled (so that linear interpolation is accurate enough),
-given seamless loops and written to one memory-mapped file, which all worker processes share.
+On first use, the notes are decoded, upsampled (so that linear interpolation is accurate enough),
+given seamless loops and written to a file, which all worker processes map into memory.
 """
 
 import hashlib
@@ -22,15 +22,15 @@ from training.arrays import F32, I64
 
 _CLASSES = {"electric_grand": "electric piano", "choir": "voice"}
 _CLASSES |= dict.fromkeys(("trumpet", "trombone", "tuba"), "brass")
-"""Classes of instruments that are not named like their class or family."""
+"""Classes of instruments whose class differs from their name and family."""
 
 OVERSAMPLING = 2  # keeps the images of linear interpolation 26 dB down at 4 kHz
 STORED_RATE = OVERSAMPLING * SAMPLE_RATE
 SILENCE_DB = -45.0  # a decaying note ends once its envelope stays this far below its peak
-GUARD = 4  # zero samples after each note, of which interpolation reads one
+GUARD = 4  # zero samples after each note, the first of which interpolation reads
 CACHE_VERSION = 4
 CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 99.0}
-"""Measured tuning of notes (entry, pitch) that the index gives as exact."""
+"""Measured tuning of notes (entry, pitch) for which the index is wrong."""
 
 HELD_OUT = tuple(
     "piano_iowa piano_iowa_full epiano_pianet harpsichord_pjcohen organ_vsco2 guitar_steel_iowa "
@@ -38,22 +38,22 @@ HELD_OUT = tuple(
     "flute_vsco2 oboe_msgeneral clarinet_vsco2 bassoon_vsco2 sax_tenor_vcsl horn_vsco2 "
     "horn_vsco2_sus trombone_vsco2 choir_male_berklee vibraphone_vcsl".split()
 )
-"""Entries for validation on unseen instruments: of each class with at least two an independent set
-of samples, recorded if there is one, with all other entries of the same instrument."""
+"""Entries for validation on unseen instruments: from each class with at least two independent sets
+of samples, all entries of one set, preferably a recorded one."""
 
 
 @dataclass(frozen=True)
 class Instrument:
-    """One instrument of the bank; every array has one element per recorded note. Samples are
-    stored ones; all but ``start`` count from the note's first."""
+    """One instrument of the bank. Every array has one element per recorded note. Positions and
+    lengths are in samples at STORED_RATE; all but ``start`` count from the note's first sample."""
 
     name: str
     family: str
     instrument: str
-    number: int  # class of the instrument, an index of ``INSTRUMENTS``, or UNKNOWN
+    number: int  # class of the instrument, an index into ``INSTRUMENTS``, or UNKNOWN
     recorded: bool  # false if the notes come from a sound font or are synthesised
     sustained: bool
-    midi: F32  # sounding pitch, the measured tuning error included
+    midi: F32  # sounding pitch, including the measured tuning error
     velocity: F32
     balance_db: F32
     start: I64
@@ -65,7 +65,7 @@ class Instrument:
 
     @property
     def class_name(self) -> str:
-        """Name of the instrument's class; empty if unclear."""
+        """Name of the instrument's class; empty if unknown."""
         return "" if self.number == UNKNOWN else INSTRUMENTS[self.number]
 
     @property
@@ -76,9 +76,9 @@ class Instrument:
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
-        """Return the recorded note to use for each of n notes, shape [n]: a semitone of pitch
-        shift costs as much as 8 steps of velocity, and ``preference`` adds a cost to each
-        recorded note."""
+        """Return the index of the recorded note to use for each note, [n]. A semitone of pitch
+        shift costs as much as 8 steps of velocity. ``preference`` is added to the costs of the
+        recorded notes."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi)
         cost += np.abs(velocity[:, None] - self.velocity)
         return np.asarray((cost + preference).argmin(axis=1))
@@ -112,8 +112,8 @@ def load_bank(folder: Path, cache: Path) -> Bank:
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """Return an index of sounds. Raises OSError if it is missing, ValueError if their rate
-    differs."""
+    """Read an index of sounds. Raises OSError if it is missing, ValueError if the sounds are not at
+    SAMPLE_RATE."""
     index: dict[str, Any] = json.loads(path.read_bytes())
     if index["sample_rate"] != SAMPLE_RATE:
         raise ValueError(f"{path} is at {index['sample_rate']} Hz, not {SAMPLE_RATE} Hz")
@@ -158,11 +158,11 @@ def _make_seamless(sound: F32, start: int, end: int) -> None:
 
 
 def _onset(sound: F32, indexed_s: float) -> int:
-    """Return the sample of the onset: that of the index, or the first audible sample of a bowed or
-    blown note, up to 25 ms earlier."""
+    """Return the sample of the onset: that of the index, or the first audible one if that is
+    earlier, as on bowed and blown notes (by up to 25 ms)."""
     attack = np.abs(sound[: int(0.15 * STORED_RATE)])
-    heard = int(np.argmax(attack >= 0.2 * attack.max(initial=0))) if len(attack) else 0
-    return min(heard, round(indexed_s * STORED_RATE))
+    audible = int(np.argmax(attack >= 0.2 * attack.max(initial=0))) if len(attack) else 0
+    return min(audible, round(indexed_s * STORED_RATE))
 
 
 def _audible_length(sound: F32) -> int:
@@ -180,7 +180,7 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
     balance = np.array([note["orig_peak_db"] for note in notes], np.float32)
     for layer in np.unique(layers):
         balance[layers == layer] -= np.median(balance[layers == layer])
-    if "normalised" in (entry.get("remark") or ""):  # its peaks are meaningless
+    if "normalised" in (entry.get("remark") or ""):  # the peaks do not show the loudness
         balance[:] = 0
     cents = [CORRECTED_CENTS.get((name, note["midi"]), note["cents"]) for note in notes]
     return Instrument(
@@ -200,8 +200,8 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
 
 
 def _class_number(entry: dict[str, Any]) -> int:
-    """Class of a bank entry; UNKNOWN if it is unclear, as of mixed strings. A pizzicato counts as
-    plucked, a section of one instrument as that."""
+    """Return the class of a bank entry, UNKNOWN for one such as mixed strings. Pizzicato counts as
+    plucked, a section of one instrument as that instrument."""
     name = entry.get("class", entry["instrument"])
     if "class" not in entry:
         if "sections" in entry.get("source", ""):  # one entry made of several instruments
@@ -218,9 +218,10 @@ def _class_number(entry: dict[str, Any]) -> int:
 def neighbours(
     instrument: Instrument, pick: NDArray[np.intp], velocity: NDArray[np.floating[Any]]
 ) -> tuple[NDArray[np.intp], F32]:
-    """For n notes that play recording ``pick``: the recording to mix with it, of the same pitch and
-    the next layer towards the note's velocity, and its share, [n]: from 0 at the picked layer to 1
-    at the other, 0 if there is none."""
+    """Return for n notes that play recordings ``pick`` the recordings to mix with them, and their
+    shares. They have the same pitch and are in the next layer towards the note's velocity. A share
+    rises from 0 at the velocity of the picked layer to 1 at that of the other, and is 0 if there is
+    no other."""
     recorded = instrument.velocity
     away = velocity - recorded[pick]
     # Distance of every recording from the picked one, in the direction of the note's velocity.
@@ -231,12 +232,12 @@ def neighbours(
     return distance.argmin(axis=1), np.where(share < 0.1, 0, share).astype(np.float32)
 
 
-def mixed(sound: F32, other: F32, share: float) -> F32:
-    """``share`` of ``other`` in ``sound``, equally long and aligned at their onsets. Incoherent
-    recordings are not mixed; one of opposite polarity is inverted."""
+def mix_layers(sound: F32, other: F32, share: float) -> F32:
+    """Mix ``share`` of ``other`` into ``sound``; both are equally long and aligned at their onsets.
+    Incoherent recordings are not mixed, and a recording of opposite polarity is inverted."""
     head, second = sound[:4096], other[:4096]
     strength = float(np.linalg.norm(head) * np.linalg.norm(second))
     correlation = float(head @ second) / max(strength, 1e-9)
-    if abs(correlation) < 0.6:  # partials would cancel
+    if abs(correlation) < 0.6:  # partials would cancel each other
         return sound
     return sound + np.float32(share) * (np.float32(np.sign(correlation)) * other - sound)

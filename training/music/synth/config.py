@@ -1,4 +1,4 @@
-"""Which data training audio is made from, and how much of it at a time."""
+"""Settings of the training audio: its data and the length of its excerpts."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,8 +1,9 @@
 """Batches of training windows, rendered by worker processes during training.
 
-Each worker keeps a pool of excerpts and fills a batch with windows of random ones; a used-up
-excerpt is replaced. The batches of worker k depend only on (seed, k), and the consumer takes from
-the workers in turn: configuration, seed, batch size and number of workers determine a stream.
+Each worker keeps a pool of excerpts and fills a batch with windows from randomly chosen ones. An
+excerpt that has given all its windows is replaced. The batches of worker k depend only on (seed,
+k), and the consumer takes batches from the workers in turn. The stream is therefore determined by
+the configuration, the seed, the batch size and the number of workers.
 """
 
 import atexit
@@ -25,15 +26,15 @@ from training.music.targets import PEDAL_UNKNOWN, VELOCITY_SCALE, Targets, segme
 
 DYNAMIC_DB = Voice.dynamic_db
 TYPICAL_DB = -10.0
-"""Level of a passage played at REFERENCE_VELOCITY: played velocities are heard as they are."""
+"""Level of a passage for which the relative velocities equal the played ones."""
 _BLOCK = int(0.1 * SAMPLE_RATE)
 
 
 def relative_velocities(audio: F32, velocity: F32) -> F32:
-    """Return the relative velocities [notes] of an excerpt, 1 to 127; 0, unknown, stays 0. The gain
-    of a recording is unknown, so a short window shows only how loud a note is in the recording, not
-    the velocity that was played. The labels therefore shift all velocities of an excerpt by its
-    level, which preserves the differences between notes."""
+    """Return the relative velocities [notes] of an excerpt, 1 to 127; 0 (unknown) stays 0. Because
+    the gain of a recording is unknown, a short window shows only how loud a note is in the
+    recording, not the velocity with which it was played. All velocities of an excerpt are therefore
+    shifted by its level, which preserves the differences between notes."""
     known = velocity > 0
     count = len(audio) // _BLOCK
     if not known.any() or not count:
@@ -55,17 +56,17 @@ class Batch(NamedTuple):
 
 
 class Excerpt:
-    """A rendered excerpt with the targets of all its frames; windows are slices of both. Windows
-    begin ``phase`` samples after a multiple of HOP, with a phase drawn for each excerpt. Before the
-    excerpt there is silence."""
+    """A rendered excerpt with the targets of all its frames; a window is a slice of both. Windows
+    begin ``phase`` samples after a multiple of HOP; the phase is drawn once per excerpt. Silence
+    precedes the excerpt."""
 
     def __init__(self, rendered: Rendered, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))
         self.audio = rendered.audio[self.phase :]
         frames = len(self.audio) // HOP
         self.positions = frames - WINDOW // HOP + 1  # hops at which a window can begin
-        heard = relative_velocities(rendered.audio, rendered.notes.velocity)
-        notes, uncertain = rendered.notes.moved(velocity=heard), rendered.unknown
+        velocity = relative_velocities(rendered.audio, rendered.notes.velocity)
+        notes, uncertain = rendered.notes.moved(velocity=velocity), rendered.unknown
         self.labels = segment_labels(
             notes, SAMPLE_RATE, self.phase, frames, rendered.pedal, uncertain
         )
@@ -73,15 +74,15 @@ class Excerpt:
     def write(self, hop: int, batch: Batch, row: int) -> None:
         """Copy the window that begins ``hop`` hops into the excerpt to a row of ``batch``."""
         end = hop * HOP + WINDOW
-        heard = self.audio[max(0, end - batch.audio.shape[1]) : end]
+        audio = self.audio[max(0, end - batch.audio.shape[1]) : end]
         batch.audio[row] = 0
-        batch.audio[row, -len(heard) :] = heard
+        batch.audio[row, -len(audio) :] = audio
         for target, label in zip(batch.targets, self.labels, strict=True):
             target[row] = label[hop : hop + FRAMES]
 
 
 def empty_batch(size: int, context: int = 0) -> Batch:
-    """Zeroed arrays for ``size`` windows with ``context`` samples before each."""
+    """Return zeroed arrays for ``size`` windows with ``context`` samples before each."""
     targets = {name: np.zeros((size, FRAMES, PITCHES), np.uint8) for name in Targets._fields}
     targets["pedal"] = np.full((size, FRAMES), PEDAL_UNKNOWN, np.uint8)
     return Batch(np.zeros((size, context + WINDOW), np.float32), Targets(**targets))
@@ -90,7 +91,7 @@ def empty_batch(size: int, context: int = 0) -> Batch:
 def generate_batches(
     config: SynthConfig, batch_size: int, seed: int | list[int]
 ) -> Iterator[Batch]:
-    """Endless training batches, made in this process."""
+    """Yield training batches without end, rendered in this process."""
     rng = np.random.default_rng(seed)
     sources = load_sources(config, "train")
     pool: list[tuple[Excerpt, list[int]]] = []  # with the hops at which windows will begin
@@ -119,9 +120,9 @@ def generate_batches(
 def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
     """Make a window start before its stream or end after it, with zeros and empty targets."""
     cut = int(rng.integers(WINDOW))
-    # Frame i describes sample HOP * (i + 1): so many frames describe samples before the cut.
+    # Frame i describes sample HOP * (i + 1). Count the frames that describe samples before the cut.
     frames = max(0, -(-cut // HOP) - 1)
-    at = cut - WINDOW  # from the end: context may lie before the window
+    at = cut - WINDOW  # counted from the end, as context may precede the window
     before = rng.random() < 0.5
     batch.audio[row, slice(at) if before else slice(at, None)] = 0
     part = slice(frames) if before else slice(frames, None)
@@ -142,18 +143,20 @@ class _Batches(IterableDataset[Batch]):
 
 
 def _prepare_worker(worker: int) -> None:
-    for stop in (signal.SIGINT, signal.SIGTERM):  # they reach all: the consumer saves first
+    # These signals reach every process of the group, and the consumer must save its state first.
+    for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_IGN)
-    atexit.register(os._exit, 0)  # threads of libraries may abort a process that ends otherwise
+    atexit.register(os._exit, 0)  # a normal exit may abort because of threads of libraries
 
 
 def synth_stream(
     config: SynthConfig, batch_size: int, workers: int, seed: int
 ) -> Generator[Batch, None, None]:
-    """Endless training batches from worker processes, which stop when the stream is closed; of this
-    process if ``workers`` is 0. Raises what a worker raised, or RuntimeError if one died silently.
-    A script with workers needs the guard ``if __name__ == "__main__"``, as they are spawned."""
-    # Decode the bank once here: otherwise every worker would, at the same time.
+    """Return an endless stream of training batches from worker processes, which stop when the
+    stream is closed, or from this process if ``workers`` is 0. The stream raises what a worker
+    raised, or RuntimeError if one died. As workers are spawned, a script that uses them needs the
+    guard ``if __name__ == "__main__"``."""
+    # Decode the bank once here. Otherwise every worker would do so at the same time.
     load_sources(config, "train")
     loader = DataLoader(
         _Batches(config, batch_size, seed),
@@ -163,9 +166,9 @@ def synth_stream(
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=_prepare_worker,
         pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
-        generator=torch.Generator(),  # the loader's own seed leaves the global one alone
+        generator=torch.Generator(),  # without it, the loader would draw from the global generator
     )
-    # By default tensors: they cross between processes in shared memory, arrays through a pipe.
+    # The loader makes tensors of arrays, which travel between processes in shared memory.
     return (
         Batch(audio.numpy(), Targets(*(target.numpy() for target in targets)))
         for audio, targets in loader

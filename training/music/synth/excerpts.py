@@ -1,4 +1,4 @@
-"""Excerpts, audio with notes: scores performed by instruments in a room, or real recordings."""
+"""Excerpts (audio with its notes) of scores played by instruments in a room or of recordings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from training.music.synth.noise import load_backgrounds, random_background
 from training.music.synth.perform import orchestrate, perform, sample_instrument, voice_for
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
 from training.music.synth.scores import Piece, load_pieces, random_notes
-from training.music.synth.sing import Habits, line, random_melody, sing, transposed
+from training.music.synth.sing import Habits, line, random_melody, shift_to_range, sing
 from training.music.synth.voices import Singer, load_singer, load_singers
 
 ENSEMBLES = {
@@ -33,18 +33,18 @@ ENSEMBLES = {
 }
 """Relative frequency of the scores of each group (``Piece.group``)."""
 REAL = {"scores": 0.4, "guitar": 0.25, "voice": 0.25, "phrases": 0.1}
-"""Relative frequency of real recordings with scores, of guitars and voices with labels, and of
-phrases of which only the instrument is known."""
+"""Relative frequency of the kinds of real recordings: with scores, guitars with labels, voices with
+labels, and phrases of which only the instrument is known."""
 
 
 @dataclass(frozen=True)
 class TrainingSources:
-    """The bank, the rooms and their sounds, and of one split scores and real recordings."""
+    """Everything that excerpts of one split are made from."""
 
     bank: Bank
     groups: dict[str, list[Piece]]  # by ``Piece.group``
     surroundings: Surroundings = Surroundings()
-    mechanics: pianos.Mechanics | None = None  # noises of pianos, if the bank has them
+    mechanics: pianos.Mechanics | None = None  # noises of pianos, if the bank has any
     recordings: Mapping[str, list[real.RealRecording]] = field(
         default_factory=dict
     )  # by key of REAL
@@ -52,8 +52,8 @@ class TrainingSources:
 
 
 def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
-    """Open bank and scores, and for training the real recordings. Raises ValueError if the split
-    has no piece with notes, or ``real_root`` no recording with labels."""
+    """Open the bank, the scores and, for training, the real recordings. Raises ValueError if the
+    split has no piece with notes, or ``real_root`` has no recording with labels."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, split):
         groups.setdefault(piece.group, []).append(piece)
@@ -83,18 +83,19 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
 
 
 def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
-    """Draw a group by its weight, and a piece of it by the square root of its length."""
+    """Draw a group with its weight in ENSEMBLES, then one of its pieces with a probability
+    proportional to the square root of its length."""
     weights = np.array([ENSEMBLES[name] for name in groups])
     pieces = groups[list(groups)[int(rng.choice(len(groups), p=weights / weights.sum()))]]
     share = np.sqrt([piece.seconds for piece in pieces])
     return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
 
 
-CHOIR = 0.15  # fraction of the singing alone for which several parts of a score are sung
+CHOIR = 0.15  # fraction of unaccompanied singing in which several parts of a score are sung
 
 
 class ExcerptBuilder:
-    """A dry excerpt in the making: of what, how long, how it is tuned."""
+    """Renders dry excerpts of one length in one tuning."""
 
     def __init__(self, sources: TrainingSources, rng: Rng, seconds: float) -> None:
         self.sources, self.rng, self.seconds = sources, rng, seconds
@@ -102,17 +103,19 @@ class ExcerptBuilder:
         tuned = rng.random() < 0.75
         self.tuning_cents = float(np.clip(rng.normal(0, 5), *near) if tuned else rng.uniform(*far))
 
-    def of_score(self, only: tuple[str, ...] | None = None, piece: Piece | None = None) -> Rendered:
-        """``piece``, or a random one. ``only``: the instruments to use."""
+    def render_score(
+        self, only: tuple[str, ...] | None = None, piece: Piece | None = None
+    ) -> Rendered:
+        """Render ``piece`` or a random one. only: names of the instruments to use."""
         for _ in range(20):  # a long rest may leave an excerpt without notes
             chosen = piece or random_piece(self.sources.groups, self.rng)
-            rendered = self._played(chosen, *self._performed(chosen), only)
+            rendered = self._play(chosen, *self._perform(chosen), only)
             if len(rendered.notes):
                 break
         return rendered
 
-    def of_random_notes(self) -> Rendered:
-        """Random notes on one instrument, pianos preferred."""
+    def render_random_notes(self) -> Rendered:
+        """Render random notes on one instrument, most often a piano."""
         rng, instruments = self.rng, self.sources.bank.instruments
         entries = [entry for name, entry in instruments.items() if name not in HELD_OUT]
         keyboards = [entry for entry in entries if entry.family == "piano"]
@@ -122,63 +125,64 @@ class ExcerptBuilder:
         voice = voice_for(entry, rng)
         pedal = np.zeros((0, 3))
         if voice.dampers and rng.random() < 0.3:
-            pedal = pianos.pedal_depths(pianos.invented_pedal(notes, rng), rng)
-            notes = pianos.held_by_pedal(notes, pedal)
-        return self._rendered(shorten_repeats(notes.played_by(entry.number)), [voice], pedal)
+            pedal = pianos.pedal_depths(pianos.random_pedal(notes, rng), rng)
+            notes = pianos.extend_by_pedal(notes, pedal)
+        return self._render(shorten_repeats(notes.played_by(entry.number)), [voice], pedal)
 
-    def of_singing(self, accompanied: bool) -> Rendered:
-        """One or more of the singers, with or without players."""
+    def render_singing(self, accompanied: bool) -> Rendered:
+        """Render one or more singers, with or without accompaniment."""
         rng = self.rng
         if not accompanied and rng.random() > CHOIR and rng.random() < 0.5:  # no score
-            return self._sung(random_melody(self.seconds, rng), alone=True)
+            return self._sing(random_melody(self.seconds, rng), alone=True)
         piece = random_piece(self.sources.groups, rng)
-        notes, pedal = self._performed(piece)
+        notes, pedal = self._perform(piece)
         parts = np.unique(notes.part)
         if not accompanied and len(parts) > 1 and rng.random() < CHOIR:
             some = rng.permutation(parts)[:4]
-            choir, *others = [self._sung(line(notes.where(notes.part == part))) for part in some]
+            choir, *others = [self._sing(line(notes.where(notes.part == part))) for part in some]
             for other in others:
-                choir = overlaid(choir, other, float(rng.uniform(-4, 4)))
+                choir = mix_excerpts(choir, other, float(rng.uniform(-4, 4)))
             return choir
         height = [notes.pitch[notes.part == part].mean() for part in parts]
         melody = line(notes.where(notes.part == parts[np.argmax(height)]) if height else notes)
-        sung = self._sung(melody, alone=not accompanied)
+        sung = self._sing(melody, alone=not accompanied)
         if not accompanied:
             return sung
-        # What is sung is not played as well.
+        # The instruments do not double the sung notes.
         places = set(zip(melody.onset, melody.pitch, strict=True))
         rest = [at not in places for at in zip(notes.onset, notes.pitch, strict=True)]
-        band = self._played(piece, notes.where(np.array(rest, bool)), pedal)
-        return overlaid(band, sung, float(rng.uniform(-3, 9)))
+        band = self._play(piece, notes.where(np.array(rest, bool)), pedal)
+        return mix_excerpts(band, sung, float(rng.uniform(-3, 9)))
 
-    def _performed(self, piece: Piece) -> tuple[Notes, F64]:
+    def _perform(self, piece: Piece) -> tuple[Notes, F64]:
         """Draw a passage of a piece. Return its notes and its pedal."""
         latest = max(0.0, piece.seconds - 0.7 * self.seconds)
         begins = piece.notes.onset[: max(1, np.searchsorted(piece.notes.onset, latest))]
         start_s = float(begins[self.rng.integers(len(begins))])
         return perform(piece, start_s, self.seconds, self.rng)
 
-    def _played(
+    def _play(
         self, piece: Piece, notes: Notes, pedal: F64, only: tuple[str, ...] | None = None
     ) -> Rendered:
         bank = self.sources.bank
-        return self._rendered(*orchestrate(bank, piece, notes, pedal, self.rng, only))
+        return self._render(*orchestrate(bank, piece, notes, pedal, self.rng, only))
 
-    def _rendered(self, notes: Notes, voices: list[Voice], pedal: F64) -> Rendered:
+    def _render(self, notes: Notes, voices: list[Voice], pedal: F64) -> Rendered:
         bank, mechanics = self.sources.bank, self.sources.mechanics
         how = self.seconds, self.tuning_cents, self.rng
         return render(bank, notes, voices, *how, pedal, mechanics)
 
-    def _sung(self, melody: Notes, alone: bool = False) -> Rendered:
+    def _sing(self, melody: Notes, alone: bool = False) -> Rendered:
         singers, rng = self.sources.singers, self.rng
-        weights = np.array([4.0 if one.sings else 1.0 for one in singers])  # most only speak
+        # Most recorded voices only speak, so those that sing get more weight.
+        weights = np.array([4.0 if one.sings else 1.0 for one in singers])
         singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
-        melody, habits = transposed(melody, singer, rng), Habits(rng, alone)
+        melody, habits = shift_to_range(melody, singer, rng), Habits(rng, alone)
         return sing(melody, singer, habits, self.seconds, self.tuning_cents, rng)
 
 
-def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
-    """Return the mix of two equally long excerpts; the second is ``level_db`` louder on average."""
+def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered:
+    """Mix two excerpts of equal length; the second is ``level_db`` louder on average."""
     loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
@@ -189,13 +193,13 @@ def overlaid(first: Rendered, second: Rendered, level_db: float) -> Rendered:
     return Rendered(audio, joined([first.notes, moved]), pedal)
 
 
-BACKGROUND = 0.12  # fraction of the excerpts without notes
-RANDOM = 0.12  # fraction of chords, scales, arpeggios, repetitions and clusters without a score
+BACKGROUND = 0.12  # fraction of the rendered excerpts without notes
+RANDOM = 0.12  # fraction with random chords, scales, repetitions and clusters instead of a score
 SUNG = 0.2  # fraction of the scores of which a part is sung, if there are voices
 
 
 def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) -> Rendered:
-    """One augmented excerpt: of a real recording, a score, random notes or noise."""
+    """Return an augmented excerpt of a real recording, a score, random notes or noise."""
     seconds = float(rng.uniform(0.8 * config.excerpt_s, 1.2 * config.excerpt_s))
     surroundings, how = sources.surroundings, Degradation()
     if sources.recordings and rng.random() < config.real_probability:
@@ -210,19 +214,19 @@ def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) ->
         return Rendered(augment(sound, rng, surroundings), joined([]))
     builder = ExcerptBuilder(sources, rng, seconds)
     if kind < BACKGROUND + RANDOM:
-        rendered = builder.of_random_notes()
+        rendered = builder.render_random_notes()
     elif sources.singers and rng.random() < SUNG:
         accompanied = rng.random() < 0.5
-        rendered = builder.of_singing(accompanied)
+        rendered = builder.render_singing(accompanied)
         how = PRODUCED if accompanied else how
     else:
-        rendered = builder.of_score()
+        rendered = builder.render_score()
         if rng.random() < 0.15:  # a larger ensemble
-            rendered = overlaid(rendered, builder.of_score(), float(rng.uniform(-8, 4)))
+            rendered = mix_excerpts(rendered, builder.render_score(), float(rng.uniform(-8, 4)))
     return replace(rendered, audio=augment(rendered.audio, rng, surroundings, how))
 
 
-SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the tempo, as on tape
+SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions; as on tape, they change the tempo too
 
 
 def recorded_excerpt(
@@ -232,8 +236,8 @@ def recorded_excerpt(
     rng: Rng,
     surroundings: Surroundings,
 ) -> Rendered:
-    """Return an augmented excerpt of a recording drawn by its length; all of it if it is
-    shorter."""
+    """Return an augmented excerpt of a recording, drawn with a probability proportional to its
+    length. A recording shorter than ``seconds`` is returned whole."""
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
     semitones = int(rng.choice(SEMITONES))

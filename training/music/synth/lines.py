@@ -1,8 +1,9 @@
 """Melodic lines of bowed, blown and sung instruments.
 
-The bank has single notes, each with its own attack. A slurred note has none, and neighbours meet in
-a transition of 10 to 100 ms in which pitch, level and spectrum change (J. Strawn, Orchestral
-Instruments: Analysis of Performed Transitions, 1986). Others begin below their pitch or swell.
+The bank has single notes, each with its own attack. A slurred note has none. It follows the note
+before it in a transition of 10 to 100 ms, in which pitch, level and spectrum change (J. Strawn,
+Orchestral Instruments: Analysis of Performed Transitions, 1986). Other notes begin below their
+pitch or swell.
 """
 
 from dataclasses import dataclass
@@ -14,16 +15,17 @@ from training.music.notes import Notes
 
 ALONE_S = 0.04  # notes that begin within this time of each other are a chord, not a line
 WIDEST = 12  # semitones: wider leaps are not slurred
-GLIDE_SEMITONES = 3.0  # the longest glide: from farther away the finger falls on the string
+GLIDE_SEMITONES = 3.0  # the widest glide
 
 
 @dataclass(frozen=True)
 class Line:
-    """How a part is phrased; fractions of its notes from 0 to 1."""
+    """How a part is phrased: fractions of its notes, from 0 to 1, and a range of levels."""
 
-    connected: float = 0.0  # neighbours without a gap between them
-    slurred: float = 0.0  # of those, neighbours under one bow or breath
-    gliding: float = 0.0  # slurred notes from their neighbour's pitch, others from below their own
+    connected: float = 0.0  # notes that last until the next one begins
+    slurred: float = 0.0  # connected notes whose successor is played in the same bow or breath
+    gliding: float = 0.0
+    """Notes that glide to their pitch: slurred ones from the pitch before, others from below."""
     swell_db: float = 0.0  # standard deviation of the change of level along a note
 
 
@@ -34,8 +36,8 @@ class Phrasing:
     connected: Bools  # notes that last until the next one begins
     slurred: Bools  # notes without an attack
     left: Bools  # notes that are followed by a slurred one
-    transition_s: float  # in which a slurred note replaces the one before it
-    skipped_s: F64  # of the recording of a slurred note, after its onset
+    transition_s: float  # time in which a slurred note replaces the one before it
+    skipped_s: F64  # seconds after its onset at which the recording of a slurred note is entered
     glide: F64  # semitones above a note's pitch at which it begins
     glide_s: F64  # time constants of the glides
     slope_db: F64  # change of level from the beginning of a note to its end
@@ -43,7 +45,8 @@ class Phrasing:
 
 
 def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
-    """Draw a performer's habits. An organ's keys connect notes, but neither slur nor swell."""
+    """Draw a performer's habits. On an organ, notes are connected but neither slurred nor
+    swelled."""
     connected = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
     if not blown_or_bowed:
         return Line(connected)
@@ -51,8 +54,9 @@ def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
     return Line(connected, slurred, float(rng.beta(1, 3)), float(rng.uniform(0, 4)))
 
 
-def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
-    """Return the notes of one part as the line plays them. Some last until the next one starts."""
+def apply_phrasing(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
+    """Return the notes of one part, some of which now last until the next one starts, and their
+    articulation."""
     count = len(notes)
     connected = _followed(notes) & (rng.random(count) < line.connected)
     source = np.flatnonzero(connected)
@@ -81,8 +85,8 @@ def phrased(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
 
 
 def _followed(notes: Notes) -> Bools:
-    """Return for each note [n] whether the next one continues the line: no other note sounds with
-    either of them, or across the change."""
+    """Return for each note [n] whether the next one continues the line, which requires that no
+    other note sounds with either of them or across the change."""
     if len(notes) < 2:
         return np.zeros(len(notes), bool)
     onset = notes.onset
@@ -92,14 +96,14 @@ def _followed(notes: Notes) -> Bools:
     earlier_end = np.maximum.accumulate(notes.offset)[:-2]
     quiet = np.append(True, earlier_end <= onset[2:])
     held = (notes.offset[:-1] - onset[:-1]) / np.maximum(gap, 1e-9)
-    # Before a written rest notes sound for less, beneath a second voice for longer.
+    # A note held for less is followed by a written rest; one held for longer is in another voice.
     follows = alone[:-1] & alone[1:] & quiet & (held >= 0.5) & (held <= 1.2)
     return np.append(follows, False)
 
 
-def glided(position: F64, step: float, semitones: float, constant_samples: float) -> None:
-    """Let a note begin ``semitones`` above its pitch, in place. position: [n] where the recording
-    is read, at ``step`` stored samples per sample."""
+def add_glide(position: F64, step: float, semitones: float, constant_samples: float) -> None:
+    """Make a note begin ``semitones`` above its pitch, by changing ``position`` [n] in place: where
+    the recording is read, at ``step`` stored samples per sample."""
     length = min(len(position), int(6 * constant_samples))
     if not length:
         return
@@ -109,8 +113,8 @@ def glided(position: F64, step: float, semitones: float, constant_samples: float
     position[length:] += moved[-1]
 
 
-def swelled(sound: F32, slope_db: float, swell_db: float) -> None:
-    """Let the level of a note [n] change from its beginning on, in place."""
+def add_swell(sound: F32, slope_db: float, swell_db: float) -> None:
+    """Change the level of a note [n] along its length, in place."""
     along = np.linspace(0, 1, len(sound), dtype=np.float32)
     swell = np.sin(np.float32(np.pi) * along)
     level_db = np.float32(slope_db) * along + np.float32(swell_db) * swell

@@ -1,4 +1,4 @@
-"""Sounds without notes, recorded and synthesised: rooms and streets, speech, drums, noise, hum."""
+"""Recorded and synthesised sounds without notes: places, speech, drums, noise and hum."""
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -14,12 +14,13 @@ from training.arrays import F32, Rng
 from training.music.synth.bank import read_index
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
-"""Voices (parts of a segment's name) and drums (its file) held out for evaluation."""
+"""Voices (by a part of the segment's name) and drums (by file) held out for evaluation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
-"""Kinds of continuous sounds; others are occasional events."""
-RECORDED = 0.7  # fraction of the noise that is recorded, if any exists
+"""Kinds of continuous sounds; the others are single events."""
+RECORDED = 0.7  # fraction of the noise that is recorded, if there are recordings
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
-"""General MIDI keys of bass drum, snare drum, hi-hat and (all others), and how often each plays."""
+"""General MIDI keys of bass drum, snare drum, hi-hat and all others, and the fraction of the places
+of a pattern at which each plays."""
 Segment = NDArray[np.int16]
 
 
@@ -29,11 +30,11 @@ class Backgrounds:
     def __init__(self) -> None:
         self.voices: dict[str, list[Segment]] = {}  # by speaker
         self.kits: dict[str, list[tuple[int, Segment]]] = {}
-        """By file: a General MIDI key and a hit."""
+        """By file: General MIDI keys and hits."""
         self.kinds: dict[str, list[Segment]] = {}  # other sounds
 
     def noise(self, length: int, rng: Rng) -> F32:
-        """Return sounds of a place: steady ones, events, or both; float32 [length]."""
+        """Return continuous sounds, single events, or both; float32 [length]."""
         steady = [kind for kind in self.kinds if kind in CONTINUOUS]
         sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
         out = np.zeros(length, np.float32)
@@ -49,15 +50,15 @@ class Backgrounds:
         return out
 
     def talk(self, length: int, rng: Rng) -> F32:
-        """One speaker, with pauses; float32 [length], silent without speech."""
+        """Return one speaker with pauses, float32 [length]; silence if no speech is loaded."""
         out = np.zeros(length, np.float32)
         if not self.voices:
             return out
-        # Half of the time long recordings of speech, else single words.
+        # Speakers are drawn by the length of their recordings.
         names = list(self.voices)
         seconds = [sum(map(len, self.voices[name])) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
-        pace = float(rng.uniform(0.85, 1.2))  # playback speed; changes pitch and timbre too
+        pace = float(rng.uniform(0.85, 1.2))  # playback speed, which changes pitch and timbre too
         at = -int(rng.uniform(0, 0.5) * len(voice[0]))
         while at < length:
             sound = _sound(voice[rng.integers(len(voice))])
@@ -68,7 +69,7 @@ class Backgrounds:
         return out
 
     def drums(self, length: int, rng: Rng) -> F32:
-        """One of the kits plays a beat; float32 [length], silent without kits."""
+        """Return a beat on one of the kits, float32 [length]; silence if no kit is loaded."""
         out = np.zeros(length, np.float32)
         if not self.kits:
             return out
@@ -92,8 +93,8 @@ class Backgrounds:
 
 
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
-    """Return the sounds of ``noise.json``; none if it is missing. held_out: the voices and drums
-    kept out of training, instead of everything else. Raises ValueError if their rate differs."""
+    """Load the sounds of ``noise.json``; none if it is missing. held_out: load only the voices and
+    drums of HELD_OUT instead of all others. Raises ValueError if their sample rate differs."""
     backgrounds = Backgrounds()
     if not (folder / "noise.json").exists():
         return backgrounds
@@ -121,7 +122,7 @@ def _sound(segment: Segment) -> F32:
 
 
 def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
-    """Return segments of a kind, crossfaded, with equal loudness."""
+    """Return crossfaded segments of a kind, at equal loudness."""
     out, at = np.zeros(length, np.float32), 0
     while at < length:
         sound = _sound(kind[int(rng.integers(len(kind)))])
@@ -137,18 +138,21 @@ def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
 
 
 def _add(out: F32, at: int, sound: F32) -> None:
-    """Add ``sound`` at sample ``at``, which may be negative. Parts outside are dropped."""
+    """Add ``sound`` to ``out`` at sample ``at``, which may be negative. Parts outside are
+    dropped."""
     sound = sound[max(0, -at) : max(0, len(out) - at)]
     at = max(0, at)
     out[at : at + len(sound)] += sound
 
 
-COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}  # powers by which amplitudes fall
+COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
+"""Amplitudes fall with this power of the frequency."""
 
 
 @lru_cache(maxsize=len(COLOURS))
 def _table(colour: str) -> F32:
-    """Unit-variance noise, equal in every process; generating it each time would be slow."""
+    """Return unit-variance noise, the same in every process. It is cached because generating it is
+    slow."""
     size = fft.next_fast_len(47 * SAMPLE_RATE)
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
     spectrum = fft.rfft(rng.standard_normal(size))
@@ -159,14 +163,14 @@ def _table(colour: str) -> F32:
 
 
 def coloured(length: int, colour: str, rng: Rng) -> F32:
-    """Unit-variance noise of one of COLOURS, float32 [length]."""
+    """Return unit-variance noise of one of COLOURS, float32 [length]."""
     table = _table(colour)
     begin = int(rng.integers(len(table)))
     return np.take(table, np.arange(begin, begin + length), mode="wrap")
 
 
 def hum(length: int, rng: Rng) -> F32:
-    """Return mains hum: 50 or 60 Hz and harmonics, near unit variance."""
+    """Return mains hum, 50 or 60 Hz with harmonics, of about unit variance."""
     time = np.arange(length, dtype=np.float32) / np.float32(SAMPLE_RATE)
     base = float(rng.choice([50.0, 60.0])) + rng.normal(0, 0.05)
     out = np.zeros(length, np.float32)
@@ -178,7 +182,7 @@ def hum(length: int, rng: Rng) -> F32:
 
 
 def clicks(length: int, rng: Rng) -> F32:
-    """Single loud samples and short bursts, as of switches, keys and bad contacts."""
+    """Return single loud samples and short bursts, as from switches, keys and bad contacts."""
     out = np.zeros(length, np.float32)
     for at in rng.integers(0, length, rng.poisson(length / SAMPLE_RATE)):
         size = min(int(rng.integers(1, 40)), length - int(at))
@@ -188,10 +192,10 @@ def clicks(length: int, rng: Rng) -> F32:
 
 
 def sweep(length: int, rng: Rng) -> F32:
-    """Return sines that glide up and down, as in sirens and test signals; peak 1."""
+    """Return a sine that glides up and down like a siren or a test signal, with a peak of 1."""
     octaves = rng.uniform(0.15, 1.5)  # per second, faster than any pitch bend
     turns = np.arange(length) / SAMPLE_RATE * octaves / 6
-    height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz, up and down
+    height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz
     return np.sin(2 * np.pi * np.cumsum(60 * 2**height / SAMPLE_RATE)).astype(np.float32)
 
 
@@ -211,17 +215,17 @@ KINDS = {
 def random_background(
     length: int, rng: Rng, sounds: Backgrounds, recorded: float = RECORDED, kind: str = ""
 ) -> F32:
-    """Return an excerpt without notes, float32 [length]: peak 1 or digital silence. kind: one of
-    KINDS, or None for a random one; recorded: share of noise that comes from ``sounds``, if any.
-    """
+    """Return an excerpt without notes, float32 [length], with a peak of 1 or silent. recorded:
+    fraction of the noise that comes from ``sounds``, if they have any; kind: one of KINDS, or empty
+    for a random one."""
     shares = np.array(list(KINDS.values()))
     kind = kind or str(rng.choice(list(KINDS), p=shares / shares.sum()))
     out = np.zeros(length, np.float32)
     if kind in ("noise", "mixture"):
-        from_life = bool(sounds.kinds) and rng.random() < recorded
-        if from_life:
+        use_recorded = bool(sounds.kinds) and rng.random() < recorded
+        if use_recorded:
             out += sounds.noise(length, rng)
-        if not from_life or kind == "mixture":
+        if not use_recorded or kind == "mixture":
             colour = str(rng.choice(list(COLOURS)))
             out += np.float32(rng.uniform(0.02, 1)) * coloured(length, colour, rng)
     if kind in ("hum", "mixture"):

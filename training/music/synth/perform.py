@@ -1,7 +1,7 @@
-"""From a score to a performance: timing, dynamics and instruments of its notes.
+"""Turns a score into a performance: timing, dynamics and instruments of its notes.
 
-Engraved scores are mechanical: exact times, constant dynamics, notes of full length, no pedal. A
-network would learn to rely on that without the changes made here.
+Engraved scores have exact times, constant dynamics, notes of full length and no pedal. Without the
+changes made here, a network would learn to rely on that.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
 
 
 def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
-    """Humanised notes of ``seconds`` of a piece from ``start_s``, and its pedal presses. Times
-    count from the start of the excerpt. Parts stay as in the score; the pedal is not applied yet,
-    as it affects only pianos."""
+    """Return the notes of ``seconds`` of a piece from ``start_s``, played as by a person, and the
+    pedal presses. Times count from the start of the excerpt. The score's parts are preserved. The
+    pedal does not extend the notes yet, as it affects only pianos."""
     tempo = float(np.exp(rng.uniform(np.log(0.7), np.log(1.4))))  # relative to the written one
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))
     lead = float(rng.uniform(0.0, 0.8))
-    # Rubato: local tempi drawn every few seconds, integrated to a monotone map of time.
+    # Rubato: local tempi are drawn every few seconds and integrated to a monotonic map of time.
     spread = 0.01 if piece.expressive else float(rng.uniform(0.02, 0.1))
     knots = np.arange(0, seconds * tempo + 60, rng.uniform(0.7, 3.0))
     pace = np.exp(rng.normal(0, spread, len(knots))) / tempo
@@ -59,15 +59,16 @@ def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Not
 
 
 KEYBOARD_GROUPS = ("solo piano", "pop piano")
-FIGURED = 0.25
-"""Fraction of the keyboard passages with bass octaves, and with fast repeats. Scores have few of
-either, and recordings of pianos showed that the network misses both most often."""
+EMBELLISHED = 0.25
+"""Fraction of the keyboard passages to which bass octaves are added, and of those to which fast
+repeats are added. Scores have few of either, and in recordings of pianos the network missed these
+most often."""
 BASS_BELOW = 55  # MIDI pitch
 
 
 def _with_bass_octaves(notes: Notes, rng: Rng) -> Notes:
-    """Double most low notes of some passages an octave below."""
-    if rng.random() > FIGURED:
+    """Double most low notes of some passages an octave lower."""
+    if rng.random() > EMBELLISHED:
         return notes
     low = notes.where((notes.pitch < BASS_BELOW) & (rng.random(len(notes)) < 0.8))
     softer = np.clip(low.velocity * rng.uniform(0.7, 1.1), 12, 122).astype(np.float32)
@@ -83,7 +84,7 @@ def _with_bass_octaves(notes: Notes, rng: Rng) -> Notes:
 
 def _with_repeats(notes: Notes, rng: Rng) -> Notes:
     """Split some longer notes of some passages into strokes 90 to 250 ms apart."""
-    if rng.random() > FIGURED or not len(notes):
+    if rng.random() > EMBELLISHED or not len(notes):
         return notes
     period_s = rng.uniform(0.09, 0.25)
     split = (notes.offset - notes.onset > 2 * period_s) & (rng.random(len(notes)) < 0.3)
@@ -110,7 +111,7 @@ def _transposition(pitch: NDArray[np.int16], rng: Rng) -> int:
 
 
 def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: Rng) -> F32:
-    """Return velocities as played: phrases swell and fade, parts and notes differ."""
+    """Return played velocities: phrases swell and fade, and parts and notes differ in loudness."""
     if expressive:
         mean = float(notes.velocity.mean()) if len(notes) else 64.0
         velocity = mean + (notes.velocity - mean) * rng.uniform(0.8, 1.3) + rng.normal(0, 14)
@@ -131,18 +132,18 @@ def orchestrate(
     rng: Rng,
     only: tuple[str, ...] | None = None,
 ) -> tuple[Notes, list[Voice], F64]:
-    """Assign an instrument to each part: notes, whose ``part`` indexes the voices, and the
-    pedal, [presses, 3] of begin s, end s and depth. HELD_OUT is not used; for validation,
-    ``only`` names the entries to use instead. Notes outside an instrument's range are dropped
-    when rendered."""
+    """Assign an instrument to each part. Return the notes, whose ``part`` indexes the voices, the
+    voices, and the pedal [presses, 3] (begin s, end s, depth). Entries of HELD_OUT are not used;
+    for validation, ``only`` names the entries to use instead. Notes outside an instrument's range
+    are dropped when they are rendered."""
     usable = [
         entry
         for name, entry in bank.instruments.items()
         if (name in only if only is not None else name not in HELD_OUT)
     ]
     if not usable:
-        raise ValueError("the hold-outs leave no instrument to play on")
-    # Staves given to the same instrument become one voice: it has one damper per string.
+        raise ValueError("the bank has no instrument that may be used")
+    # Staves for the same struck or plucked instrument become one voice, as they share its strings.
     part_voice = np.zeros(len(piece.programs), np.int16)
     voices: list[Voice] = []
     shared: dict[str, int] = {}
@@ -159,18 +160,19 @@ def orchestrate(
     if not piano_voices:
         return shorten_repeats(notes), voices, np.zeros((0, 3))
     if not len(pedal) and rng.random() < 0.5:
-        pedal = pianos.invented_pedal(notes, rng)
-    presses = pianos.pedal_depths(pianos.changed_pedal(pedal), rng)
-    extended = pianos.held_by_pedal(notes, presses)
+        pedal = pianos.random_pedal(notes, rng)
+    presses = pianos.pedal_depths(pianos.split_long_presses(pedal), rng)
+    extended = pianos.extend_by_pedal(notes, presses)
     on_piano = np.isin(notes.part, piano_voices)
     notes = notes.ending(np.where(on_piano, extended.offset, notes.offset))
     return shorten_repeats(notes), voices, presses
 
 
 PIANOS = ("piano", "electric_piano", "electric_grand")  # with dampers and a sustain pedal
-SHAKEN = ("violin", "viola", "cello", "contrabass", "voice", "choir")
-"""Bowed and sung: usually with vibrato."""
-RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")  # their notes ring on
+WITH_VIBRATO = ("violin", "viola", "cello", "contrabass", "voice", "choir")
+"""Bowed and sung instruments, usually played with vibrato."""
+RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")
+"""Instruments whose notes ring on after their end."""
 
 
 def voice_for(entry: Instrument, rng: Rng) -> Voice:
@@ -192,7 +194,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
             stretch=float(rng.uniform(0, 1.4)) if entry.instrument == "piano" else 0.0,
         )
     organ = entry.class_name == "organ"
-    shaken = rng.random() < 0.7 * (1.0 if entry.instrument in SHAKEN else 0.4 * (not organ))
+    vibrato = rng.random() < 0.7 * (1.0 if entry.instrument in WITH_VIBRATO else 0.4 * (not organ))
     return Voice(
         entry,
         gain_db=float(rng.uniform(-4, 4)),
@@ -200,7 +202,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
         balance=float(rng.uniform(0, 0.5)),
         release_s=float(rng.uniform(0.015, 0.07)),
         detune_cents=float(rng.uniform(2, 8)),
-        vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if shaken else 0.0,
+        vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if vibrato else 0.0,
         vibrato_hz=float(rng.uniform(4.5, 7.0)),
         line=random_line(not organ, rng),
         size_semitones=_size(rng),
@@ -213,23 +215,24 @@ def _size(rng: Rng) -> float:
 
 
 def _detuning(rng: Rng) -> float:
-    """Standard deviation in cents between the notes of a piano, from well tuned to neglected."""
+    """Draw the standard deviation in cents between the notes of a piano, from well tuned to
+    neglected."""
     return float(np.exp(rng.uniform(np.log(0.5), np.log(10))))
 
 
 def _mistuning(rng: Rng) -> float:
-    """Draw the cents between the strings of a piano, some of which were tuned long ago."""
+    """Draw the standard deviation in cents between the strings of a piano's note."""
     return float(np.exp(rng.uniform(np.log(0.3), np.log(8)))) if rng.random() < 0.6 else 0.0
 
 
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
-"""Classes beside the piano that can play all parts of a score at once."""
+"""Classes besides the piano that can play all parts of a score at once."""
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
-"""Fraction of the scores of these groups given to a piano."""
-OTHERS_PIANO = 0.42
+"""Fraction of the scores of these groups that a piano plays."""
+OTHERS_PIANO = 0.42  # fraction for each of the other groups
 REORCHESTRATED = 0.5  # fraction of the other scores that get other instruments
 VOICE = INSTRUMENTS.index("voice")
-_SONG_VOICE = 68  # the program, an oboe's, that the songs of the corpus give to the voice
+_SONG_VOICE = 68  # program (oboe) of the voice in the songs of the corpus
 
 
 def assign_instruments(
@@ -258,8 +261,9 @@ def assign_instruments(
 
 
 def _mode(group: str, rng: Rng) -> str:
-    """Who plays a score: a piano, the instruments it is written for, strings, winds, any, or one
-    that plays all the parts, such as a guitar or an organ."""
+    """Draw who plays a score: "piano", the instruments it is written for ("keep"), "strings",
+    "winds", any instruments ("mixed"), or one that plays all parts, such as a guitar or an organ
+    ("polyphonic")."""
     if rng.random() < PIANO.get(group, OTHERS_PIANO):
         return "piano"
     kinds = ["strings", "winds", "mixed", "polyphonic"]
@@ -275,8 +279,8 @@ def _fitting(
     usable: Sequence[Instrument],
     rng: Rng,
 ) -> Instrument:
-    """Return a candidate that can play the notes, else any usable instrument that can, else the
-    best."""
+    """Return a candidate that can play the notes, else any usable instrument that can, else the one
+    that can play most of them."""
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:
@@ -285,15 +289,15 @@ def _fitting(
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
-    """Fraction of the notes that it can play, also 3 semitones beyond what is recorded."""
+    """Return the fraction of the notes within 3 semitones of the recorded range."""
     low, high = entry.range
     reached = (pitch >= low - 3) & (pitch <= high + 3)
     return float(reached.mean()) if len(pitch) else 1.0
 
 
 def sample_instrument(entries: Sequence[Instrument], rng: Rng) -> Instrument:
-    """One of ``entries``: all classes equally often, however many sets of samples they have; within
-    a class those with more notes and layers more often."""
+    """Draw one of ``entries``. All classes are equally likely, however many entries they have;
+    within a class, entries with more notes and layers are more likely."""
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]
     of_class = [entry for entry in entries if entry.number == number]
@@ -306,4 +310,4 @@ def _weight(entry: Instrument) -> float:
     share = (1 + layers) * min(1, len(entry.midi) / 12)
     if entry.name.startswith("sharc_"):  # made from measured spectra, without attacks and noise
         return 0.1 * share
-    return share if entry.recorded else 0.35 * share  # not recorded: a sound font
+    return share if entry.recorded else 0.35 * share  # otherwise from a sound font

@@ -1,7 +1,7 @@
-"""Pianos beyond recorded notes: dampers, sustain pedal, key noise and sympathetic strings.
+"""Models parts of a piano: its dampers, sustain pedal, key noise and sympathetic resonance.
 
-The damping of a sound depends on the time and the pressure of its damper on the strings, which
-:func:`contact_time` integrates. This models half pedals, late pedals and quick changes.
+How far a damper has damped a string depends on how long and how firmly it has touched it, which
+:func:`contact_time` integrates. This models half pedalling, late pedals and quick changes.
 """
 
 import json
@@ -18,13 +18,15 @@ from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, next_strokes, with_pedal
 
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
-"""Pedal depths up to which dampers rest fully on the strings, and from which they are clear."""
-PEDAL_LONGEST_S = 8.0  # longer presses are split by a change; 1 in 100 human presses is this long
+"""Up to the first depth of the pedal, dampers rest fully on the strings; from the second on, they
+do not touch them."""
+PEDAL_LONGEST_S = 8.0  # longer presses are split; 1 in 100 presses by people is longer
 HALF_DEPTH = (0.3, 0.75)
 
 
-def invented_pedal(notes: Notes, rng: Rng) -> F64:
-    """Pedal presses [n, 2] for a score that has none: changed at some onsets, after the note."""
+def random_pedal(notes: Notes, rng: Rng) -> F64:
+    """Draw pedal presses [n, 2] for a score that has none. At some onsets the pedal is released,
+    and pressed again shortly after them."""
     changes = [0.0]
     wanted = rng.uniform(0.4, 3.0, max(1, len(notes)))
     for onset in notes.onset:
@@ -38,8 +40,8 @@ def invented_pedal(notes: Notes, rng: Rng) -> F64:
     return presses[rng.random(len(presses)) < rng.uniform(0.4, 1.0)]
 
 
-def changed_pedal(pedal: F64) -> F64:
-    """Return presses [n, 2], those of over PEDAL_LONGEST_S changed in between (up for 120 ms)."""
+def split_long_presses(pedal: F64) -> F64:
+    """Split presses [n, 2] longer than PEDAL_LONGEST_S by releasing the pedal for 120 ms."""
     count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / PEDAL_LONGEST_S)).astype(int)
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
@@ -49,8 +51,8 @@ def changed_pedal(pedal: F64) -> F64:
 
 
 def pedal_depths(pedal: F64, rng: Rng) -> F64:
-    """[m, 3] of begin s, end s and depth 0..1 for presses [n, 2]: some players press halfway for
-    some chords, or let the pedal rise halfway before its end."""
+    """Return presses [m, 3] (begin s, end s, depth 0..1) for presses [n, 2]. Some players press the
+    pedal halfway for some chords, or let it rise halfway before its release."""
     half = rng.uniform(0.2, 0.6) if rng.random() < 0.3 else 0.0
     rows = []
     for begin, end in pedal:
@@ -66,15 +68,15 @@ def pedal_depths(pedal: F64, rng: Rng) -> F64:
     return np.array(rows).reshape(-1, 3)
 
 
-def held_by_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extend notes whose keys are released while a pedal [n, 3] is down, by half or more as in
-    MIDI, to the pedal's release; for one pressed later the note has ended."""
+def extend_by_pedal(notes: Notes, pedal: F64) -> Notes:
+    """Extend notes whose keys are released while the pedal [n, 3] is down to its release. As in
+    MIDI, it is down from a depth of one half. A pedal pressed after a note's end has no effect."""
     return with_pedal(notes, pedal[pedal[:, 2] >= 0.5, :2])
 
 
 def pedal_depth(pedal: F64, length: int) -> F64:
-    """Return the pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end
-    s, depth); it moves linearly for 30 ms after each begin and end."""
+    """Return the pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s,
+    depth). It moves linearly during the 30 ms after each begin and end."""
     depth = np.zeros(length)
     for begin, end, target in pedal:
         depth[max(0, round(begin * SAMPLE_RATE)) : max(0, round(end * SAMPLE_RATE))] = target
@@ -84,52 +86,52 @@ def pedal_depth(pedal: F64, length: int) -> F64:
 
 
 def _contact(depth: F64) -> F64:
-    """How firmly dampers rest at a pedal depth 0..1: 1 is fully, 0 clear of the strings."""
+    """Return how firmly dampers touch the strings at a pedal depth 0..1: 1 fully, 0 not at all."""
     return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
 
 
 def contact_time(depth: F64) -> F32:
-    """Return seconds of full contact that dampers of released keys have had until each sample
-    [length]."""
+    """Return for each sample [length] for how many seconds dampers of released keys have been in
+    full contact; partial contact counts in part."""
     return (np.cumsum(_contact(depth)) / SAMPLE_RATE).astype(np.float32)
 
 
 def stretch_cents(pitch: NDArray[np.integer]) -> F64:
-    """Return cents from equal temperament at which tuners set each MIDI pitch [n] of a piano.
-    Inharmonic strings beat least in stretched octaves (O. L. Railsback, JASA 9, 1938: some -30
-    cents at the lowest key and 30 at the highest)."""
+    """Return by how many cents the MIDI pitches [n] of a tuned piano differ from equal temperament.
+    Because strings are inharmonic, octaves beat least when they are stretched (O. L. Railsback,
+    JASA 9, 1938: about -30 cents at the lowest key and 30 at the highest)."""
     distance = (pitch - 60) / 48.0
     return np.asarray(32 * np.sign(distance) * np.abs(distance) ** 2.5)
 
 
 LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
 SHORTEST_S = 0.025
-RESIDUE_RATIO = 4  # the residue fades this many times as slowly
-RESTRIKE_CONSTANTS = 5  # a stroke takes full effect within this many time constants
+RESIDUE_RATIO = 4  # the time constant of the residue is this many times as long
+RESTRIKE_CONSTANTS = 5  # time constants within which a new stroke takes full effect
 
 
 class Dampers:
-    """The dampers of one instrument, in one state of regulation: from a concert grand's new felts
-    to an old upright's, middle C falls by 60 dB within 0.4 to 2.8 s."""
+    """The dampers of one instrument. Middle C falls by 60 dB within 0.4 s (new felts of a concert
+    grand) to 2.8 s (those of an old upright piano)."""
 
     def __init__(self, rng: Rng) -> None:
         self.middle_s = float(np.exp(rng.uniform(np.log(0.06), np.log(0.4))))
         """Time constant of the amplitude of the low partials at middle C."""
-        self.bass_semitones = float(rng.uniform(7, 16))  # over which it doubles downwards
-        self.treble_semitones = float(rng.uniform(16, 40))  # over which it halves upwards
-        self.treble_power = int(rng.integers(1, 4))  # high partials are damped this much faster
+        self.bass_semitones = float(rng.uniform(7, 16))  # below middle C, it doubles every so many
+        self.treble_semitones = float(rng.uniform(16, 40))  # above, it halves every so many
+        self.treble_power = int(rng.integers(1, 4))  # high partials are damped so many times faster
         self.residue = float(10 ** (rng.uniform(-40, -12) / 20))
-        """Share of the amplitude that felt does not reach at once."""
+        """Share of the amplitude that the felt does not reach at once."""
         self.highest = int(rng.integers(88, 92))  # last MIDI pitch with a damper
         self.delay_s = float(rng.uniform(0.0, 0.06))  # from the key's release to the felt's touch
         self.restrike_s = float(rng.uniform(0.007, 0.02))
-        """Time constant with which the hammer of the same note stops the string's old motion."""
+        """Time constant with which a new stroke of the hammer stops the string's old motion."""
         self.restrike_residue = float(rng.uniform(0.1, 0.5))
-        """Share of the old motion that the hammer leaves in a string without damper."""
+        """Share of the old motion that remains after a new stroke."""
 
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
-        """Return seconds of full contact in which each note [n] falls by 8.7 dB; inf without
-        damper. The lower a string, the more mass the same felt has to stop."""
+        """Return the seconds of full contact in which each note [n] falls by 8.7 dB, infinite for
+        notes without a damper. The lower a string, the more mass the felt has to stop."""
         above = pitch - 60.0
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
@@ -137,9 +139,9 @@ class Dampers:
 
 
 class Dampings:
-    """Notes of a piano, each of which ends by its damper, the pedal or its next stroke: a string
-    that is struck again while it sounds keeps some of its motion beneath the new note, whose
-    release damps it too. contact_s: [samples], :func:`contact_time` of the excerpt."""
+    """How the notes of a piano end: by the damper, which the pedal may lift, or by the next stroke.
+    A string that is struck again while it sounds keeps some of its motion beneath the new note,
+    whose release damps it too. contact_s: [samples], :func:`contact_time` of the excerpt."""
 
     def __init__(self, notes: Notes, dampers: Dampers, contact_s: F32) -> None:
         last = len(contact_s) - 1
@@ -156,8 +158,8 @@ class Dampings:
         self._struck = sample(onset[again])
         self.begin = np.minimum(sample(released[:-1]), self._struck)
         """Sample at which each note [n] begins to fall."""
-        # The contact it takes to silence each note; some of it comes before the next stroke.
-        fall = 2 * np.log(10)  # of 40 dB
+        # The contact that silences each note. Some of it may come before the next stroke.
+        fall = 2 * np.log(10)  # 40 dB
         tail = float(max(fall, RESIDUE_RATIO * (fall + np.log(dampers.residue))))
         target = contact_s[self.begin] + tail * self._constant_s
         end = np.searchsorted(contact_s, target)
@@ -168,14 +170,14 @@ class Dampings:
         over = sample(onset[after_next]) + replaced
         later = np.minimum(np.searchsorted(contact_s, rest), over)
         end = np.where(end > self._struck, np.maximum(later, self._struck), end)
-        self.end = np.where(end > last, last + 1, end)  # sample at which it is over
-        faded = contact_s[self.begin] + 3.5 * self._constant_s  # by 30 dB, under half a pedal
+        self.end = np.where(end > last, last + 1, end)  # sample at which each note is silent
+        faded = contact_s[self.begin] + 3.5 * self._constant_s  # 30 dB, with the pedal halfway down
         gone_s = np.searchsorted(contact_s, faded) / SAMPLE_RATE
         self.gone_s = np.maximum(notes.released, np.where(faded > contact_s[-1], np.inf, gone_s))
-        """Second by which it is inaudible, if that comes before its offset."""
+        """Time in seconds from which each note is inaudible, which may be before its offset."""
 
     def apply(self, note: int, sound: F32) -> None:
-        """Let ``sound``, the samples of a note from ``begin`` on, fall in place."""
+        """Damp ``sound``, the samples of a note from ``begin`` on, in place."""
         begin = int(self.begin[note])
         contact_s = self._contact_s[begin : begin + len(sound)]
         contact_s = contact_s - contact_s[0]
@@ -193,9 +195,9 @@ class Dampings:
             sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
 
     def _damp(self, note: int, sound: F32, contact_s: F32) -> None:
-        """The low partials follow two exponentials, the damper's and the residue's; those above 2.5
-        times the fundamental, split off by a one-pole filter, fall faster, as felt stops short
-        waves first."""
+        """Damp ``sound`` in place. Low partials decay as the sum of two exponentials, of the damper
+        and of the residue. Partials above 2.5 times the fundamental, split off by a one-pole
+        filter, decay faster, as felt stops short waves first."""
         constant_s, frequency = float(self._constant_s[note]), float(self._frequency[note])
         slow = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
         full = np.square(np.square(slow))
@@ -213,7 +215,8 @@ class Dampings:
         sound += low
 
     def _restrike(self, old: F32) -> None:
-        """The hammer stops most of a string's motion; the rest rings on beneath the new note."""
+        """Reduce, in place, the motion of a string that the hammer strikes again; the rest rings on
+        beneath the new note."""
         restrike_s, left = self._dampers.restrike_s, np.float32(self._dampers.restrike_residue)
         time = np.arange(int(RESTRIKE_CONSTANTS * restrike_s * SAMPLE_RATE), dtype=np.float32)
         gain = np.exp(time * np.float32(-1 / (restrike_s * SAMPLE_RATE)))
@@ -222,8 +225,8 @@ class Dampings:
 
 
 Mechanics = dict[str, list[tuple[int, F32]]]
-"""Recorded noises by kind ("release", of a key and its damper falling back, "pedal_down",
-"pedal_up"): the MIDI pitch of the key, 0 for pedals, and float32 with a peak of 1."""
+"""Recorded noises by kind ("release" of a key and its damper, "pedal_down", "pedal_up"), each with
+the MIDI pitch of its key (0 for pedals) and samples with a peak of 1."""
 
 
 def load_mechanics(folder: Path) -> Mechanics | None:
@@ -242,8 +245,8 @@ def load_mechanics(folder: Path) -> Mechanics | None:
 
 
 def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rng: Rng) -> F32:
-    """Float32 [length]: the noise of each key at its release and of each press of a pedal [m, 3],
-    relative to music with a peak of 1. The pedal is louder the farther it moves."""
+    """Return float32 [length] with the noise of each key at its release and of each move of the
+    pedal [m, 3], relative to music with a peak of 1. A pedal that moves farther is louder."""
     out = np.zeros(length, np.float32)
     keys_db = float(rng.uniform(-55, -38))  # some 30 to 40 dB below a single note
     pedal_db = keys_db + float(rng.uniform(-6, 6))
@@ -267,14 +270,14 @@ def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int,
     return out
 
 
-STRINGS = range(21, 109)  # MIDI pitches of the strings that sound in sympathy
-RESPONSES = 3  # number of different soundboards, each made once per process
+STRINGS = range(21, 109)  # MIDI pitches of the strings that resonate
+RESPONSES = 3  # number of different pianos, each computed once per process
 
 
 @lru_cache(RESPONSES)
 def _strings_response(variant: int) -> F32:
-    """Impulse response of all undamped strings of a piano: each resonates at its first partials,
-    with the decay of its register (60 dB in about 15 s in the bass and 1.5 s in the treble)."""
+    """Return the impulse response of all undamped strings of a piano. Each resonates at its first
+    partials and decays by 60 dB, within about 15 s in the bass and 1.5 s in the treble."""
     rng = np.random.default_rng(variant)
     time = np.arange(2 * SAMPLE_RATE, dtype=np.float32) / SAMPLE_RATE
     response = np.zeros(len(time), np.float32)
@@ -293,8 +296,8 @@ def _strings_response(variant: int) -> F32:
 
 
 def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
-    """Return the sound of the other strings, float32 [n], which ``audio`` [n] drives as far as a
-    pedal of ``depth`` [n] lifts the dampers. They are tuned ``tuning_cents`` from 440 Hz."""
+    """Return the sound of the strings that resonate with ``audio``, float32 [n], as far as a pedal
+    of ``depth`` [n] lifts their dampers. They are tuned ``tuning_cents`` from 440 Hz."""
     response = _strings_response(int(rng.integers(RESPONSES)))
     position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
     response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
@@ -302,7 +305,7 @@ def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng)
     free = (1 - _contact(depth)).astype(np.float32)
     driven = audio * free
     rung = np.asarray(signal.oaconvolve(driven, response)[: len(audio)], np.float32)
-    # Follows ``free`` upwards at once and downwards with the dampers' time constant.
+    # The gain follows ``free`` upwards at once, and downwards with the dampers' time constant.
     fall = np.arange(len(audio)) / (fade_s * SAMPLE_RATE)
     rung *= np.exp(np.maximum.accumulate(np.log(free + 1e-6) + fall) - fall).astype(np.float32)
     before, after = float(np.linalg.norm(driven)), float(np.linalg.norm(rung))

@@ -1,7 +1,7 @@
 """Plays notes on the instruments of the bank.
 
-Each note is the nearest recorded one, read at another speed by linear interpolation of the
-oversampled bank, looped if it is held longer than the recording, shaped and added to the mix.
+Each note is made from the nearest recorded one. That recording is read from the oversampled bank at
+another speed by linear interpolation, looped if the note is longer, shaped and added to the mix.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined, next_strokes
 from training.music.synth import pianos
-from training.music.synth.bank import OVERSAMPLING, Bank, Instrument, mixed, neighbours
-from training.music.synth.lines import Line, glided, phrased, swelled
+from training.music.synth.bank import OVERSAMPLING, Bank, Instrument, mix_layers, neighbours
+from training.music.synth.lines import Line, add_glide, add_swell, apply_phrasing
 
 REFERENCE_VELOCITY = 100.0
 FADED_DB = 12.0
-"""A plucked or blown note ends when its release has fallen this far. Labels of recorded guitars end
-14 dB down; the beginning of a release, 40 to 80 ms earlier, is hardly audible."""
+"""The label of a plucked or blown note ends when its release has fallen this far. Labels of
+recorded guitars end 14 dB down. The release begins 40 to 80 ms earlier, hardly audibly."""
 BOWED = ("violin", "viola", "cello", "contrabass")
-"""Their notes end where the bow leaves the string: what comes after it is the room's."""
+"""Labels of their notes end where the bow leaves the string; what follows is reverberation."""
 
 
 @dataclass(frozen=True)
@@ -32,35 +32,36 @@ class Voice:
     instrument: Instrument
     gain_db: float = 0.0
     dynamic_db: float = 35.0  # gain between velocity 10 and 100, by its logarithm
-    balance: float = 0.5  # how much of recorded differences in loudness is kept, 0 to 1
+    balance: float = 0.5  # how much of the recorded differences in loudness remains, 0 to 1
     release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
     dampers: pianos.Dampers | None = None  # for pianos, in place of ``release_s``
     detune_cents: float = 2.0  # standard deviation of each note's tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
     line: Line = Line()  # phrasing of an instrument that sustains its notes
-    size_semitones: float = 0.0  # of the notes whose recordings are used, above those played
+    size_semitones: float = 0.0  # how far above a note the recording is picked that plays it
     unison_cents: float = 0.0  # standard deviation between the strings of a piano's note
-    stretch: float = 0.0  # of a piano: multiple of the usual stretch (pianos.stretch_cents)
+    stretch: float = 0.0  # multiple of a piano's usual stretch (pianos.stretch_cents)
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """Audio, [samples], and its notes, which end where they have faded (FADED_DB), of bowed strings
-    where the bow leaves, on a piano where the damper begins to fall; residual sound comes later."""
+    """Audio [samples] and its notes. They end where they have faded (FADED_DB), on bowed strings
+    where the bow leaves the string, and on a piano where the damper begins to fall. Some sound
+    remains after that."""
 
     audio: F32
     notes: Notes
     pedal: F64 | None = None
     """Sustain pedal, [presses, 3] of begin and end in seconds and depth 0 to 1; None if unknown."""
     unknown: F64 | None = None
-    """Where the labels are doubtful, [n, 4]: begin and end in seconds, pitch (-1: all), and what
-    (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
+    """Where the labels are doubtful, [n, 4]: begin and end in seconds, the pitch (-1 for all), and
+    what is doubtful (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
 
 
 def shorten_repeats(notes: Notes) -> Notes:
-    """End each note where its part strikes the same pitch again. Of two notes struck within 30
-    ms of each other, only the longer one is kept."""
+    """End each note where its part plays the same pitch again. Two notes that begin within 30 ms of
+    each other become one, with the later end."""
     if len(notes) < 2:
         return notes
     notes = notes.where(np.lexsort((notes.onset, notes.pitch, notes.part)))
@@ -85,9 +86,10 @@ def render(
     pedal: F64,
     mechanics: pianos.Mechanics | None = None,
 ) -> Rendered:
-    """Play ``notes`` (their ``part`` indexes ``voices``) into ``seconds``. ``pedal``, as in
-    :class:`Rendered`, lifts the dampers of pianos, whose keys sound like ``mechanics``. Notes that
-    begin outside 0..seconds or that no recording reaches are omitted, also from the labels."""
+    """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. ``pedal``, as
+    in :class:`Rendered`, lifts the dampers of pianos; ``mechanics`` are the noises of their keys.
+    Notes that begin outside 0..seconds or that no recording reaches are omitted, also from the
+    labels."""
     audio = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     played: list[Notes] = []
     damped = any(voice.dampers for voice in voices)
@@ -119,20 +121,20 @@ def _play(
 ) -> Notes:
     """Add one part to ``audio``. Return its notes with the offsets of their sound."""
     instrument = voice.instrument
-    preference = rng.uniform(0, 12, len(instrument.midi))  # neighbours take turns
+    preference = rng.uniform(0, 12, len(instrument.midi))  # so that not only the nearest is used
     pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)
     shift = notes.pitch - instrument.midi[pick]
     reached = np.abs(shift) <= 7.5
     notes, pick, shift = notes.where(reached), pick[reached], shift[reached]
     count = len(notes)
-    notes, phrasing = phrased(notes, voice.line, rng)
+    notes, phrasing = apply_phrasing(notes, voice.line, rng)
     cents = tuning_cents + voice.detune_cents * rng.standard_normal(count)
     cents += voice.stretch * pianos.stretch_cents(notes.pitch)
     step = OVERSAMPLING * 2.0 ** ((shift + cents / 100) / 12)  # stored samples per sample
     begin = notes.onset * SAMPLE_RATE
     onset, length = instrument.onset[pick], instrument.length[pick]
-    # The recording's own attack precedes its onset: begin reading that much earlier. A slurred note
-    # is read from behind its attack, and half of its transition precedes the onset.
+    # The attack of a recording precedes its onset, so reading begins that much earlier. A slurred
+    # note is read from after its attack, and half of its transition precedes the onset.
     transition = max(2, int(phrasing.transition_s * SAMPLE_RATE))
     behind = onset + phrasing.skipped_s * SAMPLE_RATE * OVERSAMPLING
     entry = np.where(phrasing.slurred, np.minimum(behind, 0.4 * length), onset)
@@ -140,16 +142,16 @@ def _play(
     first = np.ceil(begin - lead).astype(np.intp)
     phase = entry + (first - begin) * step
     share = np.zeros(count, np.float32)
-    if voice.dampers and rng.random() < 0.5:  # half of the pianos mix layers of dynamics
+    if voice.dampers and rng.random() < 0.5:  # half of the pianos mix two dynamic layers
         other, share = neighbours(instrument, pick, notes.velocity)
         other_step = step * 2.0 ** ((instrument.midi[pick] - instrument.midi[other]) / 12)
         other_phase = instrument.onset[other] + (first - begin) * other_step
-    mistuned = np.where(notes.pitch >= 32, voice.unison_cents, 0)  # lower: single strings
+    mistuned = np.where(notes.pitch >= 32, voice.unison_cents, 0)  # lower notes have one string
     other_string = 2 ** (mistuned * rng.standard_normal(count) / 1200)
     if voice.dampers:
         dampings = pianos.Dampings(notes, voice.dampers, contact_s)
         falls, over, gone_s = dampings.begin, dampings.end, dampings.gone_s
-    else:  # by one exponential, until it is 43 dB down
+    else:  # an exponential decay, until the note is 43 dB down
         release = voice.release_s * SAMPLE_RATE
         fall = np.arange(int(5 * release) + 1, dtype=np.float32)
         fall = np.exp(-fall / np.float32(release))
@@ -180,7 +182,7 @@ def _play(
         position = ramp[:n] * step[i]
         if phrasing.glide[i]:
             constant = phrasing.glide_s[i] * SAMPLE_RATE
-            glided(position, float(step[i]), float(phrasing.glide[i]), constant)
+            add_glide(position, float(step[i]), float(phrasing.glide[i]), constant)
         if vibrato_depth[i]:
             turn = 2 * np.pi * vibrato_hz[i] / SAMPLE_RATE
             wobble = np.cos(ramp[:n] * turn + vibrato_phase[i]) - np.cos(vibrato_phase[i])
@@ -197,7 +199,7 @@ def _play(
         origin = int(instrument.start[pick[i]])
         source = bank.samples[origin : origin + int(length[i]) + 2]
         sound = _interpolate(source, position)
-        if mistuned[i]:  # struck in phase
+        if mistuned[i]:  # both strings start in phase
             position = phase[i] + (position - phase[i]) * other_string[i]
             np.minimum(position, float(length[i]), out=position)
             sound += _interpolate(source, position)
@@ -206,11 +208,11 @@ def _play(
             position = ramp[:n] * other_step[i] + other_phase[i]
             np.clip(position, 0, instrument.length[other[i]], out=position)
             second = bank.samples[instrument.start[other[i]] :]
-            sound = mixed(sound, _interpolate(second, position), float(share[i]))
+            sound = mix_layers(sound, _interpolate(second, position), float(share[i]))
         rise = rising if phrasing.slurred[i] else attack
         sound[: len(rise)] *= rise[:n]
         if phrasing.slope_db[i] or phrasing.swell_db[i]:
-            swelled(sound, float(phrasing.slope_db[i]), float(phrasing.swell_db[i]))
+            add_swell(sound, float(phrasing.slope_db[i]), float(phrasing.swell_db[i]))
         sustain = max(0, int(held[i]))
         if phrasing.left[i]:
             sustain = min(n, max(0, sustain - transition // 2))
@@ -224,15 +226,15 @@ def _play(
         sound *= np.float32(gain[i])
         at = int(first[i])
         audio[at + skip : at + n] += sound[skip:]
-    heard = notes.onset + (instrument.audible[pick] - onset) / step / SAMPLE_RATE
-    heard[looped] = np.inf
+    audible_until = notes.onset + (instrument.audible[pick] - onset) / step / SAMPLE_RATE
+    audible_until[looped] = np.inf
     if not voice.dampers:
         faded_db = 0.0 if instrument.class_name in BOWED else FADED_DB
         fade_s = faded_db / 20 * np.log(10) * voice.release_s
         again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
         faded_s = np.minimum(notes.offset + fade_s, np.maximum(again_s, notes.offset))
         notes = notes.ending(np.where(phrasing.connected, notes.offset, faded_s))
-    return notes.ending(np.minimum(notes.offset, np.minimum(heard, gone_s)))
+    return notes.ending(np.minimum(notes.offset, np.minimum(audible_until, gone_s)))
 
 
 def _interpolate(source: NDArray[np.int16], position: F64) -> F32:

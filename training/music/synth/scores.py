@@ -1,4 +1,4 @@
-"""The score corpus as arrays, bundles of MIDI files with an index each, and made-up scores."""
+"""The scores of the corpus (bundles of MIDI files, each with an index) and random notes."""
 
 import json
 import zipfile
@@ -17,9 +17,9 @@ BUNDLES = {
     "midi_perf_index.json": "midi_perf.zip",
     "scores_hauptstimme_index.json": "scores_hauptstimme.zip",
 }
-"""Index and zip of each bundle; only the first is required."""
-TRANSCRIBED = "GiantMIDI-Piano"  # source that another system transcribed: not trained on
-PITCH_LOW, PITCH_HIGH = 21, 108  # the piano's range; all labels lie in it
+"""Index and ZIP file of each bundle; only the first is required."""
+TRANSCRIBED = "GiantMIDI-Piano"  # not used, because another system transcribed it
+PITCH_LOW, PITCH_HIGH = 21, 108  # range of the piano and of all labels
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Piece:
     """One score or performance of the corpus."""
 
     ensemble: str
-    expressive: bool  # played by a person: timing, dynamics and pedal are real
-    collection: str  # where the piece comes from: the folder of its file, such as ``pop909``
+    expressive: bool  # whether a person played it, so that timing, dynamics and pedal are real
+    collection: str  # folder of its file, such as ``pop909``
     programs: tuple[int, ...]  # General MIDI program of each part
     notes: Notes
     pedal: F64
-    """Sustain pedal of the keyboard parts: [presses, 2] disjoint intervals in seconds, sorted."""
+    """Sustain pedal of the keyboard parts, [presses, 2]: sorted disjoint intervals in seconds."""
 
     @property
     def seconds(self) -> float:
@@ -40,7 +40,7 @@ class Piece:
 
     @property
     def group(self) -> str:
-        """The group of ensembles that it belongs to."""
+        """The group of ensembles to which the piece belongs."""
         if self.ensemble == "solo piano":
             return "pop piano" if self.collection == "pop909" else "solo piano"
         if self.ensemble.startswith("orchestra"):
@@ -55,8 +55,8 @@ class Piece:
 
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
-    """Return the pieces of ``split`` ("train", "validation", "test") that have notes, by the
-    indexes' order. Raises FileNotFoundError if the first index, or the zip of any, is missing."""
+    """Load the pieces of ``split`` ("train", "validation", "test") that have notes, in the order of
+    the indexes. Raises FileNotFoundError if the first index or the ZIP file of any is missing."""
     pieces = []
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
@@ -96,15 +96,15 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
 
 
 STEPS = ([0, 2, 4, 5, 7, 9, 11], range(12), [0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 8], [0, 7])
-"""Scales and chords, whose steps a line goes up and down."""
+"""Semitones of the scales and chords that a line goes up and down."""
 
-Section = tuple[F64, F64, F64]  # onsets and durations in seconds and pitches of one pattern
+Section = tuple[F64, F64, F64]  # onsets and durations in seconds, and pitches
 
 
 def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
-    """Return a sequence of patterns, all in part 0, with pitches within ``low``..``high``. Scores
-    follow harmony and rarely leave the middle of the keyboard. These patterns have every pitch and
-    interval."""
+    """Return a sequence of patterns, all in part 0, with pitches within ``low``..``high``. Unlike
+    scores, which follow harmony and rarely leave the middle of the keyboard, they have every pitch
+    and interval."""
     low, high = max(PITCH_LOW, low), min(PITCH_HIGH, high)
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
@@ -126,7 +126,7 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
 
 
 def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F64, F64]:
-    """Return onsets and durations of a regular pulse of random pace."""
+    """Return onsets and durations of a regular pulse with a random period."""
     pace = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
     onset = np.arange(0, span, pace)
     onset = onset + rng.normal(0, 0.02 * pace, len(onset)).clip(-0.02, 0.02)
@@ -134,7 +134,7 @@ def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F
 
 
 def _line(span: float, centre: float, rng: Rng) -> Section:
-    """Up and down a scale or a chord, or one note again and again."""
+    """Return notes up and down a scale or a chord, or one repeated note."""
     onset, duration = _pulse(span, rng, 0.07, 0.5)
     if rng.random() < 0.3:
         return onset, duration, np.full(len(onset), centre)
@@ -145,7 +145,7 @@ def _line(span: float, centre: float, rng: Rng) -> Section:
 
 
 def _clusters(span: float, centre: float, rng: Rng) -> Section:
-    """Up to ten pitches at any distances: no interval is rarer than another."""
+    """Return clusters of up to ten random pitches, among which no interval is rare."""
     onset, duration = _pulse(span, rng, 0.15, 1.5)
     sizes = rng.integers(2, 11, len(onset))
     width = np.repeat(rng.integers(3, 30, len(onset)), sizes)
@@ -155,6 +155,6 @@ def _clusters(span: float, centre: float, rng: Rng) -> Section:
 
 
 def _single(span: float, centre: float, rng: Rng) -> Section:
-    """Lone notes with rests: each pitch by itself, from its attack to its silence."""
+    """Return single notes separated by rests."""
     onset, duration = _pulse(span, rng, 0.3, 2.0)
     return onset, duration * rng.uniform(0.4, 1.0), centre + rng.normal(0, 8, len(onset))

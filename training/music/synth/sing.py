@@ -1,9 +1,9 @@
-"""A melody sung by a recorded voice.
+"""Makes a recorded voice sing a melody.
 
-A syllable's consonant comes before its note and its vowel is stretched over it; its pitch is
-replaced. A note is labelled as a listener would mark it: from where its vowel is loud, or from the
-middle of a slide from the note before, until the vowel fades; with the pitch nearest to what is
-sung.
+The consonant of a syllable precedes the note, the vowel is stretched over the note, and the pitch
+is replaced. Notes are labelled as by a listener. A note begins where its vowel is loud, or
+in the middle of a slide from the note before, and ends where the vowel fades. Its pitch is the one
+nearest to what is sung.
 """
 
 import numpy as np
@@ -18,38 +18,40 @@ from training.music.synth.render import REFERENCE_VELOCITY, Rendered
 from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 
 VOICE = INSTRUMENTS.index("voice")
-CHORD_S = 0.03  # maximum distance of the onsets of a chord, whose highest note is sung
-SHORTEST_S = 0.09  # shorter notes are left out
+CHORD_S = 0.03  # notes that begin within this time are a chord, of which the highest note is sung
+SHORTEST_S = 0.09  # shorter notes are omitted
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
-"""Semitones above the pitch of a recording, of speech or of song, around which a melody lies."""
+"""How many semitones the middle of a melody lies above the pitch of recorded speech or song."""
 
 
 class Habits:
     """How someone sings."""
 
     def __init__(self, rng: Rng, alone: bool = True) -> None:
-        """alone: nobody gives a pitch; untrained singers then begin anywhere."""
+        """alone: without accompaniment, in which case untrained singers begin at any pitch."""
         trained, hums = rng.random() < 0.4, rng.random() < 0.15
         self.tuning = rng.uniform(-0.5, 0.5) if alone and not trained else rng.normal(0, 0.16)
-        """Semitones above the concert pitch."""
+        """Semitones above concert pitch."""
         self.melisma = rng.beta(1, 2)  # fraction of connected notes that share a syllable
         self.glide = np.exp(rng.uniform(np.log(2), np.log(8)))
-        """Frames, standard deviation of the slide between two pitches."""
+        """Length of the slide between two pitches, as the standard deviation of a Gaussian, in
+        frames."""
         self.scoop = rng.beta(1, 2)  # fraction of the notes that begin below their pitch
-        self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note falls
+        self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note drops in pitch
         self.vibrato = rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)  # semitones
         self.vibrato_hz = rng.uniform(4.5, 7)
         self.detune = rng.uniform(0.05, 0.15) if trained else rng.uniform(0.1, 0.35)
-        """Semitones, standard deviation of a note."""
-        self.drift = rng.uniform(0.02, 0.1)  # semitones, standard deviation in a second
-        self.size = np.exp(rng.normal(0, 0.07))  # of the resonances, relative to the recorded ones
-        self.breath_db = -30.0 if hums else rng.uniform(-9, 3)  # of consonants
+        """Standard deviation of a note's pitch in semitones."""
+        self.drift = rng.uniform(0.02, 0.1)  # standard deviation of the pitch's change per second
+        self.size = np.exp(rng.normal(0, 0.07))  # factor of the frequencies of the resonances
+        self.breath_db = -30.0 if hums else rng.uniform(-9, 3)  # level of consonants
         self.muffled_hz = np.exp(rng.uniform(np.log(250), np.log(700))) if hums else np.inf
-        """Above it closed lips take 12 dB an octave."""
+        """Frequency above which closed lips take away 12 dB per octave."""
 
 
 def line(notes: Notes) -> Notes:
-    """Return a melody that one voice can sing: one note at a time, none too short."""
+    """Return the melody of ``notes`` that one voice can sing: one note at a time, none too
+    short."""
     order = np.lexsort((-notes.pitch, notes.onset))
     notes = notes.where(order)
     keep, last = [], -np.inf
@@ -63,8 +65,8 @@ def line(notes: Notes) -> Notes:
     return notes.where(notes.offset - notes.onset >= SHORTEST_S)
 
 
-def transposed(notes: Notes, singer: Singer, rng: Rng) -> Notes:
-    """Return the melody in the singer's range, shifted by octaves."""
+def shift_to_range(notes: Notes, singer: Singer, rng: Rng) -> Notes:
+    """Shift the melody by octaves into the singer's range."""
     if not len(notes):
         return notes
     centre = singer.pitch + rng.uniform(*(SUNG if singer.sings else SPOKEN))
@@ -73,7 +75,7 @@ def transposed(notes: Notes, singer: Singer, rng: Rng) -> Notes:
 
 
 def random_melody(seconds: float, rng: Rng) -> Notes:
-    """Return steps, leaps, repetitions and held notes over a scale, in phrases."""
+    """Return phrases of steps, leaps, repetitions and held notes in a scale."""
     scale = np.array([[0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 10]][rng.integers(2)])
     beat = float(np.exp(rng.uniform(np.log(0.22), np.log(0.8))))
     time, degree = float(rng.uniform(0.1, 1)), int(rng.integers(7))
@@ -95,7 +97,7 @@ def random_melody(seconds: float, rng: Rng) -> Notes:
 def sing(
     notes: Notes, singer: Singer, habits: Habits, seconds: float, tuning_cents: float, rng: Rng
 ) -> Rendered:
-    """Render the melody (:func:`line`) as audio of ``seconds``, with the notes as they sound."""
+    """Render a melody (:func:`line`) as audio of ``seconds``, with its notes as they sound."""
     notes = notes.where((notes.onset >= 0.02) & (notes.onset < seconds - SHORTEST_S))
     notes = notes.ending(np.minimum(notes.offset, seconds))
     out = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
@@ -104,25 +106,26 @@ def sing(
     score = _Frames(int(seconds * FRAMES_S) + 1)
     notes = score.write(notes, singer, habits, rng)
     pitch, nearest = score.pitches(notes, habits, habits.tuning + tuning_cents / 100, rng)
-    audio = score.synthesised(singer, pitch, habits)[: len(out)]
+    audio = score.synthesise(singer, pitch, habits)[: len(out)]
     out[: len(audio)] = audio
     return Rendered(out, score.joined(notes.moved(pitch=nearest).played_by(VOICE)))
 
 
 class _Frames:
-    """Plan of a melody by frame: source frame in the recordings, note and gain."""
+    """The plan of a melody: for each frame its source frame in the recordings, note and gain."""
 
     def __init__(self, count: int) -> None:
-        self.source = np.full(count, -1.0)  # -1 where nothing sounds
+        self.source = np.full(count, -1.0)  # -1 for silence
         self.voiced = np.zeros(count, bool)
         self.gain_db = np.zeros(count)
         self.note = np.zeros(count, np.intp)
-        """The note that a frame's pitch belongs to, also between notes."""
+        """Index of the note whose pitch each frame has, including frames between notes."""
         self.vowels: list[tuple[int, int, bool]] = []
-        """First frame of each note, the frame after its last, and whether it slides in."""
+        """First frame of each note, frame after its last, and whether the pitch slides to it from
+        the note before."""
 
     def write(self, notes: Notes, singer: Singer, habits: Habits, rng: Rng) -> Notes:
-        """Place the syllables. Return the notes as they sound."""
+        """Place the syllables. Return the notes with the times at which they sound."""
         first = np.rint(notes.onset * FRAMES_S).astype(int)
         last = np.minimum(np.rint(notes.offset * FRAMES_S).astype(int), len(self.source))
         gain_db = 30 * np.log10(notes.velocity / REFERENCE_VELOCITY)
@@ -132,11 +135,11 @@ class _Frames:
         for word, group in enumerate(_by_syllable(notes, habits, rng)):
             syllable = singer.syllables[int(words[word % len(words)])]
             begin, stop = int(first[group[0]]), int(last[group[-1]])
-            # The consonant takes from the note before what it needs, but leaves a half of it.
+            # The consonant takes as much of the note before as it needs, but at most half of it.
             earliest = end if not self.vowels else min(end, sum(self.vowels[-1][:2]) // 2)
             lead = min(syllable.vowel - syllable.begin, begin - earliest)
             if self.vowels:
-                # At least 6 frames of silence or consonant before a note is repeated.
+                # At least 6 frames of silence or consonant precede a repeated note.
                 self._end_before(begin - max(lead, 6 if repeats[group[0]] else 0))
             places = np.arange(begin - lead, begin)
             self.source[places] = syllable.vowel - lead + np.arange(lead)
@@ -163,7 +166,7 @@ class _Frames:
         return notes.moved(onset=bounds_s[:, 0], offset=bounds_s[:, 1])
 
     def _end_before(self, frame: int) -> None:
-        """End the last vowel there, or in its middle if that is later."""
+        """End the last vowel at ``frame``, or in its middle if that is later."""
         begin, end, slid = self.vowels[-1]
         stop = max(frame, (begin + end) // 2)
         if stop < end:
@@ -174,7 +177,8 @@ class _Frames:
     def pitches(
         self, notes: Notes, habits: Habits, tuning: float, rng: Rng
     ) -> tuple[NDArray, NDArray[np.int16]]:
-        """MIDI pitch of each frame [frames], and the nearest pitch to the middle of each note."""
+        """Return the MIDI pitch of each frame, and for each note the semitone nearest to the pitch
+        in its middle."""
         count = len(self.source)
         own = notes.pitch + tuning + habits.detune * rng.standard_normal(len(notes))
         pitch = gaussian_filter1d(own[self.note], habits.glide, mode="nearest")
@@ -198,15 +202,15 @@ class _Frames:
         return pitch, nearest
 
     def joined(self, notes: Notes) -> Notes:
-        """Without slides from a pitch to itself: the note before lasts on."""
+        """Join each note that slides from the same pitch with the note before."""
         same = np.append(False, np.diff(notes.pitch) == 0)
         begins = ~(same & [slid for _, _, slid in self.vowels])
         last = np.append(np.flatnonzero(begins)[1:], len(notes)) - 1
         return notes.where(begins).moved(offset=notes.offset[last])
 
-    def synthesised(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
-        """Synthesise the frames. Resonances shift with the rate at which audio is read. The spacing
-        of the frames and a lower pitch cancel the other effects of that rate."""
+    def synthesise(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
+        """Synthesise the frames. The resonances are shifted by resampling; the frame period and the
+        pitch are set so that resampling does not change the duration and the pitch."""
         import pyworld  # its import prints a warning
 
         size, sounding = habits.size, self.source >= 0
@@ -231,7 +235,7 @@ class _Frames:
 
 
 def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
-    """Return indices of the notes that share each syllable."""
+    """Return the groups of notes that share a syllable, as indices."""
     groups: list[list[int]] = []
     for index in range(len(notes)):
         gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
@@ -244,7 +248,7 @@ def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
 
 
 def _stretched(syllable: Syllable, length: int) -> F64:
-    """Return frames of the recording for a vowel of ``length`` frames; its ends keep their pace."""
+    """Return the recorded frames for a vowel of ``length`` frames. Only its middle is stretched."""
     natural = syllable.release - syllable.vowel
     edge = min(10, natural // 3, length // 3)
     begin, end = syllable.vowel + edge, syllable.release - edge

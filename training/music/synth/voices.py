@@ -1,7 +1,8 @@
-"""Recorded voices, analysed once: spectral envelope and aperiodicity of their syllables.
+"""Recorded voices: spectral envelope and aperiodicity of their syllables.
 
-``speech.json`` and ``singing.json`` list recordings with ``file``, ``speaker`` or ``singer``, and
-``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016) separates pitch from timbre.
+``speech.json`` and ``singing.json`` list recordings, with the keys ``file``, ``speaker`` or
+``singer``, and ``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016) separates pitch from
+timbre. The analysis is stored, as it is slow.
 """
 
 import hashlib
@@ -21,22 +22,23 @@ from training.music.recordings import read_audio, stored_arrays
 
 RATE = 16_000  # samples per second of the analysis
 FRAMES_S = 200  # frames of the analysis per second
-FFT = 1024  # of the spectral envelopes at RATE, as WORLD chooses it
-COEFFICIENTS = 60  # of a coded envelope, which is within 2 dB of the original
+FFT = 1024  # FFT size of the spectral envelopes, which WORLD chooses at RATE
+COEFFICIENTS = 60  # coefficients of a coded envelope, which is within 2 dB of the original
 HELD_OUT_SINGERS = ("Erithacus", "sms_singing-female")
-"""Singers of ``singing.json``, which marks none, held out for validation."""
+"""Singers of ``singing.json`` held out for validation; the file itself marks none."""
 CACHE_VERSION = 2
 
-QUIET_DB = -28.0  # voiced frames below this, relative to the loud ones, belong to no syllable
+QUIET_DB = -28.0  # voiced frames this far below the loud ones belong to no syllable
 DIP_DB = -6.0  # voiced runs are divided where they fall this far below their loudest frame
 CORE_DB = -10.0  # a vowel begins and ends at this level, relative to its loudest frame
 SHORTEST, LONGEST = 14, 60  # frames of a syllable; longer voiced runs are divided where they dip
-CONSONANT = 24  # frames before a syllable that may belong to it
+CONSONANT = 24  # maximum number of unvoiced frames before a syllable that belong to it
 
 
 @dataclass(frozen=True)
 class Syllable:
-    """Frames of a voice: a consonant, a voiced attack, a vowel and its end."""
+    """First frames of the parts of a syllable: consonant, voiced attack, vowel and its end, and the
+    frame after the last."""
 
     begin: int
     voiced: int
@@ -61,7 +63,7 @@ class Singer:
 
 @lru_cache(maxsize=2)
 def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
-    """Everyone in a folder of voices, analysed into ``cache`` on first use; none if it is missing.
+    """Load the voices in a folder, analysed into ``cache`` on first use; none if it is missing.
     Raises ValueError or OSError for an index or a recording that cannot be read."""
     singers = []
     for index, key in (("speech.json", "speaker"), ("singing.json", "singer")):
@@ -79,15 +81,15 @@ def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
 def load_singer(
     name: str, files: Sequence[Path], cache: Path, sings: bool, held_out: bool = False
 ) -> Singer:
-    """One person's recordings, analysed into ``cache`` on first use. Raises ValueError or OSError
-    for a recording that cannot be read."""
+    """Load one person's recordings, analysed into ``cache`` on first use. Raises ValueError or
+    OSError for a recording that cannot be read."""
     digest = hashlib.sha256(bytes([CACHE_VERSION]))
     for file in files:
         digest.update(file.read_bytes())
     place = cache / f"voice-{name.replace(' ', '_')}-{digest.hexdigest()[:12]}.npz"
 
     def made() -> dict[str, NDArray]:
-        parts = [analysed(file) for file in files]
+        parts = [analyse(file) for file in files]
         return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
     stored = stored_arrays(place, made)
@@ -98,8 +100,9 @@ def load_singer(
     return Singer(name, held_out, sings, *coded, runs, float(pitch))
 
 
-def analysed(file: Path) -> dict[str, NDArray]:
-    """f0 in Hz (0 where unvoiced), level in dB, coded envelope and aperiodicity, by frame."""
+def analyse(file: Path) -> dict[str, NDArray]:
+    """Return for each frame f0 in Hz (0 where unvoiced), level in dB, coded envelope and coded
+    aperiodicity."""
     import pyworld  # its import prints a warning
 
     audio, rate = read_audio(file)

@@ -11,7 +11,7 @@ from model.config import INSTRUMENTS, SAMPLE_RATE
 from tests.training.music.synth.conftest import level_db
 from training.music.notes import Notes, next_strokes, notes_of
 from training.music.synth.bank import SILENCE_DB, Bank
-from training.music.synth.lines import Line, phrased, random_line
+from training.music.synth.lines import Line, apply_phrasing, random_line
 from training.music.synth.pianos import Dampers, Dampings, contact_time, pedal_depth
 from training.music.synth.render import FADED_DB, Rendered, Voice, render, shorten_repeats
 
@@ -150,7 +150,7 @@ def test_the_level_stays_through_a_slur_and_falls_between_detached_notes(bank: B
     ],
 )
 def test_only_a_line_of_single_notes_is_connected(notes: Notes, why: str) -> None:
-    played, phrasing = phrased(notes, ALL, np.random.default_rng(0))
+    played, phrasing = apply_phrasing(notes, ALL, np.random.default_rng(0))
     np.testing.assert_array_equal(played.offset, notes.offset, why)
     assert not phrasing.slurred.any()
 
@@ -166,7 +166,7 @@ def test_phrasing_keeps_onsets_and_the_order_of_ends(
     onset = np.cumsum(gaps)
     notes = notes_of(onset, onset + lengths, pitches, 80)
     rng = np.random.default_rng(seed)
-    played, phrasing = phrased(notes, random_line(True, rng), rng)
+    played, phrasing = apply_phrasing(notes, random_line(True, rng), rng)
     np.testing.assert_array_equal(played.onset, notes.onset)
     assert (played.offset > played.onset).all()
     assert phrasing.slurred.sum() == phrasing.left.sum()

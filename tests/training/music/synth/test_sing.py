@@ -18,8 +18,8 @@ from training.music.synth.sing import (
     Habits,
     line,
     random_melody,
+    shift_to_range,
     sing,
-    transposed,
 )
 from training.music.synth.voices import RATE, Singer, load_singers
 
@@ -90,7 +90,7 @@ def test_a_melody_is_sung_as_labelled(singer: Singer) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    melody = transposed(line(random_melody(SECONDS, rng)), singer, rng)
+    melody = shift_to_range(line(random_melody(SECONDS, rng)), singer, rng)
     sung = sing(melody, singer, Habits(rng), SECONDS, 20.0, rng)
     assert len(sung.notes)
     assert np.isfinite(sung.audio).all()

@@ -36,6 +36,7 @@ _MIN_BASS = 0.25  # in beats: shorter notes are not the bass
 _BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost of root, third, fifth, seventh and another note as bass
 _CHROMATIC = 0.35  # cost of each tone outside of the key
 _CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
+_NEVER = 1e4
 _MIN_OVERLAP = 1.3  # notes: mean number in the first beat that has a chord
 _MAX_ROOTS = 0.25  # of a chord's beats with the root as bass: more are no inversion
 _MIN_SHARE, _MIN_VOICES = 0.25, 1.6  # of beats with three pitch classes; mean number of notes
@@ -85,6 +86,7 @@ def find_chords(
         beat, weight, bass = beat[beat >= start], weight[beat >= start], bass[beat >= start]
     path: list[int] = []
     change = _change_costs(beat, beats)
+    change[~np.isin(beat, np.floor(begin))] = _NEVER  # no note starts
     for start in range(0, len(beat), _STRETCH):
         part = slice(start, start + _STRETCH)
         cost = _costs(weight[part], bass[part], fifths, minor)
@@ -107,7 +109,7 @@ def _snap(position: F64) -> F64:
 
 
 def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
-    """Return [n] the beats in which notes start, [n, 12] how long each pitch class sounds there,
+    """Return [n] the beats in which notes sound, [n, 12] how long each pitch class sounds there,
     [n, 12] 1 for the lowest note, and [n] the mean number of notes from the first to the last."""
     number = np.floor(begin)[:, None] + np.arange(_HELD)
     start = np.maximum(begin[:, None], number)
@@ -128,8 +130,7 @@ def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
     np.minimum.at(lowest, place[long], pitch[note][long])
     found = np.flatnonzero(lowest < 128)
     bass[found, lowest[found] % 12] = 1
-    starts = np.isin(beat, np.floor(begin))
-    return beat[starts], np.minimum(weight, _MAX_WEIGHT)[starts], bass[starts], voices[starts]
+    return beat, np.minimum(weight, _MAX_WEIGHT), bass, voices
 
 
 def _has_chords(begin: F64, end: F64, weight: F64) -> bool:

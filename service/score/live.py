@@ -15,7 +15,7 @@ from pydantic import Field
 
 from service.score import beat_tracker
 from service.score.beat_tracker import MIN_CHORDS, SHORTEST_S, BeatState, chords_of
-from service.score.beats import F64, MIN_STEADY_CONFIDENCE, Beats
+from service.score.beats import F64, MAX_BEATS_PER_BAR, MIN_STEADY_CONFIDENCE, Beats
 from service.score.metre import assign_bars
 
 TICK_S = 2.0
@@ -24,6 +24,8 @@ CONTEXT_S = 24.0
 """Duration of the latest music that determines bars and confidence, and maximum delay of a first
 beat. Later beats are delayed by ``LAG_S + TICK_S`` at most."""
 _CERTAIN, _CHORDS = 0.95, 16  # minimum confidence and number of chords for a first beat
+MAX_PICKUP_S = 60.0
+"""Maximum time from the first beat of a bar to the start of the performance within that bar."""
 _COVERED = 0.5  # minimum share of a performance with beats; below it, the rhythm is free
 
 
@@ -31,9 +33,9 @@ _COVERED = 0.5  # minimum share of a performance with beats; below it, the rhyth
 class LiveBeat:
     """A beat. ``place``: position in its bar, from 0; the other fields are those of ``Beats``."""
 
-    time_s: Annotated[float, Field(ge=0, le=86_400)]
-    place: Annotated[int, Field(ge=0, le=3)]
-    beats_per_bar: Annotated[int, Field(ge=2, le=4)]
+    time_s: Annotated[float, Field(ge=-MAX_PICKUP_S, le=86_400)]
+    place: Annotated[int, Field(ge=0, lt=MAX_BEATS_PER_BAR)]
+    beats_per_bar: Annotated[int, Field(ge=2, le=MAX_BEATS_PER_BAR)]
     subdivision: Annotated[int, Field(ge=2, le=3)] = 2
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
 

@@ -48,9 +48,9 @@ export class Take extends EventTarget {
     return this.history.done.reduce((sum, { semitones = 0 }) => sum + semitones, 0);
   }
 
-  /** Beats that a score keeps: those that were there, or were set, while notes were edited. */
+  /** Beats that a score keeps: of an opened file (it has no `midi`), and from the first edit on. */
   get keptBeats() {
-    return this.edited && this.beats.length > 1 ? this.beats : undefined;
+    return (this.edited || !this.midi) && this.beats.length > 1 ? this.beats : undefined;
   }
 
   /** Run a command of `edit/commands.js`; `again` replaces the last one, as a drag goes on. */

@@ -141,7 +141,7 @@ export class ScoreView {
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
     this.#page.replaceChildren(documentElement);
-    if (!this.#take.live && !this.#take.edited) this.#take.beats = score.beats;
+    if (!this.#take.live && !this.#take.keptBeats) this.#take.beats = score.beats;
     this.#take.key = score.key;
     this.#take.chords = { revision: this.#take.revision, names: score.chords ?? [] };
     this.#stage.roll.redraw();

@@ -1,8 +1,10 @@
+const MAX_LENGTH = 200; // characters of a message
+
 /** The words of an RFC 9457 problem, or of the bare status if there is none. */
 export async function problemText(response) {
   try {
-    const problem = await response.json();
-    return problem.detail || problem.title;
+    const { detail, title } = await response.json();
+    return detail.length > MAX_LENGTH ? `${detail.slice(0, MAX_LENGTH)}…` : detail || title;
   } catch {
     return `The server cannot do this now (${response.status} ${response.statusText}).`;
   }

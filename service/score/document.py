@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -134,6 +134,32 @@ class ScoreDocument:
         Raises:
             ValueError: verovio cannot read the score.
         """
+        toolkit = self._engraved(width)
+        pages = [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
+        return [_with_text_font(page) for page in pages]
+
+    def timed_svg(self, width: int) -> tuple[str, dict[str, list[float]]]:
+        """SVG of one page, and onset and offset in seconds of each note by the id of its element.
+
+        Raises:
+            ValueError: verovio cannot read the score.
+        """
+        toolkit = self._engraved(width)
+        beats = self.analysis.beats
+        bars = iter(beats.position(np.array(self.bars_s)).tolist())
+        start = begin = 0.0  # of the bar, in beats and in quarters
+        times_s: dict[str, list[float]] = {}
+        for event in toolkit.renderToTimemap({"includeMeasures": True}):
+            if "measureOn" in event:
+                start, begin = next(bars), event["qstamp"]
+            position = start + (event["qstamp"] - begin) / float(beats.quarters)
+            time_s = float(beats.time(np.array(position)))
+            times_s |= {note: [time_s, time_s] for note in event.get("on", [])}
+            for note in event.get("off", []):
+                times_s[note][1] = time_s
+        return _with_text_font(toolkit.renderToSVG(1)), times_s
+
+    def _engraved(self, width: int | None) -> Any:
         toolkit = sheet.load("verovio").toolkit()
         toolkit.setOptions(_OPTIONS)
         if width is not None:
@@ -142,8 +168,7 @@ class ScoreDocument:
             toolkit.setOptions(endless)
         if not toolkit.loadData(self.musicxml.decode()):
             raise ValueError("this score cannot be engraved")
-        pages = [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
-        return [_with_text_font(page) for page in pages]
+        return toolkit
 
     def pdf(self) -> bytes:
         """Return a PDF file of A4 pages."""

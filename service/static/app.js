@@ -66,7 +66,10 @@ uploadsPanel.addEventListener("change", settle);
 uploadsPanel.addEventListener("open", ({ detail }) => livePanel.state === "idle" && choose(detail));
 store.subscribe(["take"], () => archive.follow(store.get("take")));
 takes.addEventListener("add", ({ detail }) => archive.follow(detail, true));
-archive.addEventListener("trouble", ({ detail }) => say(detail, true));
+archive.addEventListener("trouble", ({ detail }) => {
+  say(detail, true);
+  $("takes-kept").textContent = detail; // for as long as the page is open
+});
 function choose(take) {
   stage.show(take);
   takes.mark(take);

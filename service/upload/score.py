@@ -173,8 +173,9 @@ def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | 
     if form != "svg":
         return score.musicxml if form == "musicxml" else score.pdf()
     analysis, beats = score.analysis, score.analysis.beats
+    svg, notes_s = score.timed_svg(width)
     return {
-        "svg": score.svg(width)[0],
+        "svg": svg,
         "steady": analysis.steady,
         "confidence": beats.confidence,
         "bpm": beats.bpm,
@@ -182,6 +183,7 @@ def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | 
         "key": analysis.key.name,
         "beats": analysis.beats_json,
         "bars_s": score.bars_s,
+        "notes_s": notes_s,
         "chords": analysis.chords_json,
         "undrawable": score.undrawable,
     }

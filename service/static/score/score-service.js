@@ -1,7 +1,7 @@
 /** Asks the service for a score: an object with its SVG, or a file. */
 
 import { request } from "../service/access.js";
-import { problemText } from "../service/problem.js";
+import { BUSY, problemText } from "../service/problem.js";
 
 /**
  * `beats`: those that were found while it was played, if they shall stay as they are.
@@ -15,6 +15,9 @@ export async function fetchScore({ notes, pedal, title, beats, form, width, sign
     body: JSON.stringify({ notes, pedal, title, beats }),
     signal,
   });
-  if (!response.ok) throw new Error(await problemText(response));
+  if (!response.ok) {
+    const final = !BUSY.includes(response.status); // the same request would fail again
+    throw Object.assign(new Error(await problemText(response)), { final });
+  }
   return form === "svg" ? response.json() : response.blob();
 }

@@ -9,7 +9,8 @@ import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
 
 const PROGRESS_AFTER_S = 1; // of waiting for the service
-const EVERY_MS = 4_000; // between two scores of a take that grows
+const LIVE_S = 4; // between two scores of a take that grows
+const SETTLED_S = 0.5; // from a change of a take to its score
 const SEEN = 64; // newest beats of it that are written
 const TENTHS_MM_A_PIXEL = 2.2;
 const NARROWEST = 900; // tenths of a mm
@@ -26,8 +27,11 @@ export class ScoreView {
   #asking = null; // AbortController of the score in view
   #requests = new Set(); // AbortControllers of all requests
   #cancelled = false; // until the take or the view changes
+  #filterChanges = 0;
   #timer = 0;
   #bar = -1;
+  #now = -1; // the time that is marked, s
+  #sounding = []; // ids of marked notes
 
   constructor({ stage, filter, say }) {
     this.#stage = stage;
@@ -47,6 +51,7 @@ export class ScoreView {
     $("save-musicxml").addEventListener("click", () => this.#save("musicxml"));
     $("save-pdf").addEventListener("click", () => this.#save("pdf"));
     $("score-cancel").addEventListener("click", () => this.#cancel());
+    filter.addEventListener("change", () => (this.#filterChanges += 1));
     this.#page.addEventListener("click", (event) => this.#seek(event));
     const follow = () => {
       this.#follow();
@@ -98,27 +103,29 @@ export class ScoreView {
     cancel(this.#timer);
     const { take } = this.#stage;
     if (take !== this.#take) this.#forget(take);
-    const notes = this.#notes();
-    const state = take.live ? `${take.notes.length} so far` : `revision ${take.revision}`;
-    if (state !== this.#asked && notes.length && !this.#asking && !this.#cancelled) {
+    const width = Math.round(Math.max(NARROWEST, this.#page.clientWidth * TENTHS_MM_A_PIXEL));
+    const state = `${take.live ? take.notes.length : take.revision} ${width} ${this.#filterChanges} ${take.name}`;
+    const asks = state !== this.#asked && !this.#asking && !this.#cancelled;
+    const notes = asks ? this.#notes() : [];
+    if (notes.length) {
       this.#asking = new AbortController();
       try {
-        const width = Math.max(NARROWEST, this.#page.clientWidth * TENTHS_MM_A_PIXEL);
         const score = await this.#fetch(this.#asking, {
           notes,
           pedal: this.#pedal(),
           title: titleOf(take),
           beats: take.live ? this.#newest() : take.keptBeats,
           form: "svg",
-          width: Math.round(width),
+          width,
         });
         if (take === this.#stage.take) this.#show(score, state);
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#tell(error.message);
+        if (error.final) this.#asked = state;
       }
       this.#asking = null;
     }
-    if (this.shown) this.#timer = after(EVERY_MS / 1000, () => this.#refresh());
+    if (this.shown) this.#timer = after(take.live ? LIVE_S : SETTLED_S, () => this.#refresh());
   }
 
   #forget(take) {
@@ -135,7 +142,8 @@ export class ScoreView {
   #show(score, state) {
     this.#score = score;
     this.#asked = state;
-    this.#bar = -1;
+    this.#bar = this.#now = -1;
+    this.#sounding = [];
     // The service's own drawing: parsed as an image, never as a page. Its styles are in score.css,
     // for the page allows none that stand in it.
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
@@ -203,19 +211,29 @@ export class ScoreView {
     }
   }
 
-  /** Marks the bar that sounds, keeps it in sight, and clicks on the beats. */
+  /** Marks the bar and the notes that sound, and keeps the bar in sight if Follow is checked. */
   #follow() {
     const { player, take } = this.#stage;
     if (take !== this.#take && this.shown) this.#refresh();
     if (!this.#score || take !== this.#take) return;
     const now = take.live ? take.head : player.position;
-    if (!this.shown) return;
-    const bar = this.#score.bars_s.findLastIndex((begin) => begin <= now + 0.02);
+    if (!this.shown || now === this.#now) return;
+    this.#now = now;
+    const { bars_s, notes_s } = this.#score;
+    this.#mark(Object.keys(notes_s).filter((id) => notes_s[id][0] <= now && now < notes_s[id][1]));
+    const bar = bars_s.findLastIndex((begin) => begin <= now + 0.02);
     if (bar === this.#bar) return;
     this.#bar = bar;
     const measures = this.#page.querySelectorAll("g.measure");
     for (const [place, measure] of measures.entries()) measure.classList.toggle("now", place === bar);
-    measures[bar]?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    if ($("follow").checked) measures[bar]?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+
+  #mark(sounding) {
+    if (`${sounding}` === `${this.#sounding}`) return;
+    for (const id of this.#sounding) $(id)?.classList.remove("sounding");
+    for (const id of sounding) $(id)?.classList.add("sounding");
+    this.#sounding = sounding;
   }
 
   /** A click on a bar goes there. */

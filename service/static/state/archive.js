@@ -6,6 +6,7 @@
  */
 
 import { FileRecording, LiveRecording } from "../audio/recording.js";
+import { stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
 
 const NAME = "takes";
@@ -16,20 +17,28 @@ const SAME = ["name", "created", "pedal", "programs", "beats", "key", "midi", "h
 const NOT_KEPT =
   "This browser keeps no takes, perhaps because the window is private. Download what you need.";
 
-const finished = (request) =>
-  new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
+const unique = () => crypto.randomUUID?.() ?? `${Date.now()} ${Math.random()}`;
 
 export class Archive extends EventTarget {
   #database = null; // promise
   #ids = new Map(); // take -> id
+  #stamps = new Map(); // take -> stamp of its record, as this tab read or wrote it last
   #listed = new WeakSet(); // takes that are kept even without notes
-  #timers = new Map(); // take -> timer of its next write
+  #timers = new Map(); // take -> timer of its next write, 0 while it is written
   #parts = new Map(); // id -> parts of the sound that are written
   #bytes = 0; // of sound
-  #told = false;
+  #told = "";
+
+  constructor() {
+    super();
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) return; // else the tab may be closed or discarded at any time
+      for (const [take, timer] of [...this.#timers]) {
+        clearTimeout(timer);
+        if (timer) this.#write(take);
+      }
+    });
+  }
 
   #open() {
     this.#database ??= new Promise((resolve, reject) => {
@@ -44,15 +53,20 @@ export class Archive extends EventTarget {
     return this.#database;
   }
 
-  async #store(name, mode = "readonly") {
-    const database = await this.#open();
-    return database.transaction(name, mode).objectStore(name);
+  /** Make a request of a store; returns its result once the transaction is complete. */
+  async #request(name, mode, make) {
+    const transaction = (await this.#open()).transaction(name, mode);
+    const request = make(transaction.objectStore(name));
+    return new Promise((resolve, reject) => {
+      transaction.oncomplete = () => resolve(request.result);
+      transaction.onabort = () => reject(transaction.error); // as late as here if the space is full
+    });
   }
 
   /** The takes of earlier visits, oldest first. */
   async load() {
     try {
-      const records = await finished((await this.#store("takes")).getAll());
+      const records = await this.#request("takes", "readonly", (store) => store.getAll());
       records.sort((a, b) => a.created - b.created);
       const takes = [];
       for (const record of records) takes.push(await this.#restore(record));
@@ -74,7 +88,7 @@ export class Archive extends EventTarget {
     take.live = false;
     take.kept = true;
     const range = IDBKeyRange.bound([record.id, 0], [record.id, Infinity]);
-    const parts = await finished((await this.#store("audio")).getAll(range));
+    const parts = await this.#request("audio", "readonly", (store) => store.getAll(range));
     for (const { size } of parts) this.#bytes += size;
     this.#parts.set(record.id, parts.length);
     if (parts.length) {
@@ -83,6 +97,7 @@ export class Archive extends EventTarget {
         : new FileRecording(new File(parts, record.file));
     }
     this.#ids.set(take, record.id);
+    this.#stamps.set(take, record.stamp);
     this.#listen(take);
     return take;
   }
@@ -91,7 +106,7 @@ export class Archive extends EventTarget {
   follow(take, listed = false) {
     if (listed) this.#listed.add(take);
     if (this.#ids.has(take)) return;
-    this.#ids.set(take, crypto.randomUUID?.() ?? `${Date.now()} ${Math.random()}`);
+    this.#ids.set(take, unique());
     this.#listen(take);
     this.#soon(take);
   }
@@ -109,25 +124,39 @@ export class Archive extends EventTarget {
   }
 
   async #write(take) {
-    const id = this.#ids.get(take);
     const { revision } = take;
-    if (!id) return;
+    if (!this.#ids.has(take)) return;
+    this.#timers.set(take, 0);
     try {
       if (take.notes.length || take.edited || this.#listed.has(take)) {
+        const id = await this.#idOf(take);
         await this.#writeSound(take, id);
         if (!this.#ids.has(take)) return;
         const record = { id, length: take.duration, ...take.history, rate: take.recording?.rate };
+        record.stamp = unique();
         record.file = take.recording?.fileName ?? "";
         for (const name of SAME) record[name] = take[name];
-        await finished((await this.#store("takes", "readwrite")).put(record, id));
+        await this.#request("takes", "readwrite", (store) => store.put(record, id));
+        this.#stamps.set(take, record.stamp);
         take.keptNow(revision);
       }
     } catch (error) {
       const full = error?.name === "QuotaExceededError";
-      this.#trouble(full ? "The browser's space for takes is full: delete some." : NOT_KEPT);
+      this.#trouble(full ? `No space is left: “${take.name}” is not kept. Delete takes.` : NOT_KEPT);
     }
     this.#timers.delete(take);
     if (take.live || take.revision !== revision) this.#soon(take);
+  }
+
+  /** The id of a take; a new one if another tab has changed its record, so that both are kept. */
+  async #idOf(take) {
+    const id = this.#ids.get(take);
+    const there = await this.#request("takes", "readonly", (store) => store.get(id));
+    if (!there || there.stamp === this.#stamps.get(take)) return id;
+    this.#ids.set(take, unique());
+    this.#trouble(`Another tab has changed “${take.name}”. Both versions are kept.`);
+    take.rename(`${stemOf(take)} (2)`);
+    return this.#ids.get(take);
   }
 
   async #writeSound(take, id) {
@@ -140,10 +169,10 @@ export class Archive extends EventTarget {
         return;
       }
       try {
-        await finished((await this.#store("audio", "readwrite")).put(parts[part], [id, part]));
-      } catch (error) {
-        if (error?.name === "QuotaExceededError") throw error;
-        this.#trouble(`This window keeps the notes of “${take.name}”, not its sound.`); // Safari's private one
+        await this.#request("audio", "readwrite", (store) => store.put(parts[part], [id, part]));
+      } catch {
+        // No space is left, or it is a private window of Safari.
+        this.#trouble(`This browser keeps the notes of “${take.name}”, but not its sound.`);
         return;
       }
       this.#bytes += size;
@@ -158,19 +187,20 @@ export class Archive extends EventTarget {
     this.#ids.delete(take);
     if (!id) return;
     try {
-      await finished((await this.#store("takes", "readwrite")).delete(id));
+      await this.#request("takes", "readwrite", (store) => store.delete(id));
       const range = IDBKeyRange.bound([id, 0], [id, Infinity]);
-      for (const { size } of take.recording?.parts(false) ?? []) this.#bytes -= size;
-      await finished((await this.#store("audio", "readwrite")).delete(range));
+      await this.#request("audio", "readwrite", (store) => store.delete(range));
+      const parts = take.recording?.parts(false) ?? [];
+      for (const { size } of parts.slice(0, this.#parts.get(id) ?? 0)) this.#bytes -= size;
     } catch {
       this.#trouble(NOT_KEPT);
     }
   }
 
   #trouble(words) {
-    if (this.#told) return;
-    this.#told = true;
-    setTimeout(() => (this.#told = false), 60_000);
+    if (this.#told === words) return;
+    this.#told = words;
+    setTimeout(() => (this.#told = ""), 60_000);
     this.dispatchEvent(new CustomEvent("trouble", { detail: words }));
   }
 }

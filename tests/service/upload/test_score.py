@@ -36,6 +36,11 @@ def test_an_engraved_score_with_its_beats(client: TestClient) -> None:
     assert body["key"] in ("C", "Am", "F", "G")
     assert body["svg"].startswith("<svg")
     assert body["svg"].count('class="measure') == len(body["bars_s"])
+    # Each note of the drawing has its time.
+    assert body["svg"].count('class="note"') == len(body["notes_s"]) == len(NOTES)
+    onsets_s = sorted(onset_s for onset_s, _ in body["notes_s"].values())
+    assert onsets_s == pytest.approx([note["onset_s"] for note in NOTES], abs=0.1)
+    assert all(onset_s < offset_s for onset_s, offset_s in body["notes_s"].values())
     # The request's beats are kept: here every second one, and bars that start before the music.
     for size, beats in ((3, body["beats"][::2]), (7, body["beats"])):
         said = [

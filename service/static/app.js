@@ -27,6 +27,8 @@ const STATUS = {
   transcribing: "Transcribing…",
 };
 
+const KEPT = $("takes-kept").textContent;
+
 const filter = new NoteFilter();
 const midi = new MidiOut();
 const archive = new Archive();
@@ -68,8 +70,9 @@ store.subscribe(["take"], () => archive.follow(store.get("take")));
 takes.addEventListener("add", ({ detail }) => archive.follow(detail, true));
 archive.addEventListener("trouble", ({ detail }) => {
   say(detail, true);
-  $("takes-kept").textContent = detail; // for as long as the page is open
+  $("takes-kept").textContent = detail;
 });
+archive.addEventListener("kept", () => ($("takes-kept").textContent = KEPT));
 function choose(take) {
   stage.show(take);
   takes.mark(take);

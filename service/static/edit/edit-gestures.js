@@ -10,7 +10,7 @@ import { dragged, nearest, onGrid } from "./beats.js";
 import { changeBeats, move, stretch } from "./commands.js";
 
 const EDGE_PIXELS = 8; // at either end of a note that stretch it
-const TOUCH_PIXELS = 10; // by which a finger may miss a note
+const TOUCH_PIXELS = 14; // by which a finger may miss a note
 const DRAG_PIXELS = 4;
 const BAR_PIXELS = 7; // from a bar line
 
@@ -19,6 +19,7 @@ export class EditGestures {
   #editor;
   #roll;
   #drag = null;
+  #passing = false; // an event that is the roll's
 
   constructor(canvas, editor, roll) {
     this.#canvas = canvas;
@@ -44,12 +45,14 @@ export class EditGestures {
 
   /** The note under a point, and which part of it. */
   #hit(at, touch) {
-    const slack = touch ? TOUCH_PIXELS * at.secondsPerPixel : 0;
-    const notes = [...this.#editor.notes].filter(
-      ({ pitch, onset, offset }) =>
-        pitch === Math.floor(at.pitch) && at.time >= onset - slack && at.time <= offset + slack,
-    );
-    const note = notes.at(-1);
+    let note = null;
+    let nearest = touch ? TOUCH_PIXELS : 0;
+    for (const one of this.#editor.notes) {
+      const aside = Math.max(0, one.onset - at.time, at.time - one.offset) / at.secondsPerPixel;
+      const above = Math.max(0, one.pitch - at.pitch, at.pitch - one.pitch - 1) / at.pitchesPerPixel;
+      const apart = Math.max(aside, above);
+      if (apart <= nearest) [note, nearest] = [one, apart];
+    }
     if (!note) return null;
     const edge = Math.min(EDGE_PIXELS * at.secondsPerPixel, (note.offset - note.onset) / 4);
     const part = at.time > note.offset - edge ? "offset" : at.time < note.onset + edge ? "onset" : "all";
@@ -57,9 +60,10 @@ export class EditGestures {
   }
 
   #down(event) {
-    if (event.button !== 0 || this.#drag) return false;
-    const at = this.#roll.pointAt(event);
     const touch = event.pointerType === "touch";
+    if (event.button !== 0 || this.#passing) return false;
+    if (this.#drag) return touch && this.#pinch();
+    const at = this.#roll.pointAt(event);
     if (at.y < RULER_HEIGHT) return this.#grabBar(event, at);
     this.#canvas.focus();
     if (at.x < this.#roll.keysWidth) {
@@ -67,16 +71,28 @@ export class EditGestures {
       return true;
     }
     const hit = this.#hit(at, touch);
-    if (!hit && touch) return false; // one finger scrolls, two zoom
+    const more = event.shiftKey || store.get("several");
+    if (!hit && touch && !store.get("several")) return false; // one finger scrolls, two zoom
     const selection = store.get("selection");
-    if (hit && event.shiftKey) this.#editor.toggle(hit.note);
+    if (hit && more) this.#editor.toggle(hit.note);
     else if (hit && !selection.has(hit.note)) this.#editor.select([hit.note]);
-    else if (!hit && !event.shiftKey) this.#editor.select([]);
+    else if (!hit && !more) this.#editor.select([]);
     if (hit) this.#editor.sound(hit.note);
     this.#canvas.setPointerCapture(event.pointerId);
     const before = [...store.get("selection")];
-    this.#drag = { at, before, ...hit, moved: false, kind: hit ? "notes" : "marquee" };
+    this.#drag = { at, before, ...hit, moved: false, kind: hit ? "notes" : "marquee", more, event };
     return true;
+  }
+
+  /** A second finger: the first lets go of its note, and both zoom the roll. */
+  #pinch() {
+    const { event, moved, kind } = this.#drag;
+    if (moved && kind !== "marquee") this.#editor.undo();
+    this.#drag = this.#roll.marquee = null;
+    this.#passing = true;
+    this.#canvas.dispatchEvent(new PointerEvent("pointerdown", event));
+    this.#passing = false;
+    return false;
   }
 
   #grabBar(event, at) {
@@ -86,7 +102,7 @@ export class EditGestures {
     const apart = Math.abs(take.beats[index].time_s - at.time) / at.secondsPerPixel;
     if (take.beats[index].place || apart > BAR_PIXELS) return false;
     this.#canvas.setPointerCapture(event.pointerId);
-    this.#drag = { at, kind: "bar", index, beats: take.beats, moved: false };
+    this.#drag = { at, kind: "bar", index, beats: take.beats, moved: false, event };
     return true;
   }
 
@@ -102,7 +118,7 @@ export class EditGestures {
     if (!drag.moved && !far) return true;
     const again = drag.moved;
     drag.moved = true;
-    if (drag.kind === "marquee") this.#marquee(drag, at, event.shiftKey);
+    if (drag.kind === "marquee") this.#marquee(drag, at);
     else if (drag.kind === "bar") {
       const beats = dragged(drag.beats, drag.index, at.time);
       this.#editor.run(changeBeats("Bar line", drag.beats, beats), { again });
@@ -126,7 +142,7 @@ export class EditGestures {
     if (moved && moved.pitch !== pitch) this.#editor.sound(moved);
   }
 
-  #marquee({ at: from, before }, at, more) {
+  #marquee({ at: from, before, more }, at) {
     const [start, end] = [from.time, at.time].sort((a, b) => a - b);
     const [low, high] = [from.pitch, at.pitch].sort((a, b) => a - b).map(Math.floor);
     this.#roll.marquee = { start, end, low, high };
@@ -138,8 +154,9 @@ export class EditGestures {
 
   #up() {
     if (!this.#drag) return false;
-    this.#drag = null;
-    this.#roll.marquee = null;
+    const { at, kind, moved } = this.#drag;
+    this.#drag = this.#roll.marquee = null;
+    if (!moved && kind !== "notes") this.#roll.seek(at.time);
     return true;
   }
 

@@ -29,18 +29,20 @@ export class Editor {
     press("edit-delete", () => this.#on(commands.remove));
     press("edit-split", () => this.#split());
     press("edit-join", () => this.#on(commands.join));
+    press("edit-several", () => store.set({ several: !store.get("several") }));
     press("edit-all", () => this.select(this.notes));
     press("edit-add", () => this.#addAtCursor());
     press("edit-restore", () => this.restore());
     press("delete-hidden", () => this.#deleteHidden());
     $("snap").addEventListener("change", () => store.set({ snap: $("snap").checked }));
-    $("edit-velocity").addEventListener("change", () =>
-      this.#on((notes) => commands.setVelocity(notes, Number($("edit-velocity").value))),
-    );
+    $("edit-velocity").addEventListener("change", ({ target: { value } }) => {
+      if (value) this.#on((notes) => commands.setVelocity(notes, Number(value)));
+      this.#show();
+    });
     $("edit-instrument").addEventListener("change", () =>
       this.#on((notes) => commands.setInstrument(notes, $("edit-instrument").value)),
     );
-    store.subscribe(["take", "editing", "selection"], () => this.#show());
+    store.subscribe(["take", "editing", "selection", "several"], () => this.#show());
     filter.addEventListener("change", () => this.#show());
     document.addEventListener("keydown", (event) => this.#key(event), { capture: true });
   }
@@ -172,7 +174,8 @@ export class Editor {
 
   #key(event) {
     if (!store.get("editing") || event.target.matches?.("input, select, textarea")) return;
-    const roll = event.target === $("roll");
+    const bare = event.target === document.body && !$("roll-frame").hidden;
+    const roll = bare || event.target === $("roll");
     if (!roll && !event.target.closest?.("#notes-panel, .edit-bar")) return;
     const has = store.get("selection").size > 0;
     const command = event.ctrlKey || event.metaKey;
@@ -194,7 +197,7 @@ export class Editor {
     else if (has && key === "j") act = () => this.#on(commands.join);
     else if (has && key === "[") act = () => this.#on((n) => commands.louder(n, -VELOCITY_STEP));
     else if (has && key === "]") act = () => this.#on((n) => commands.louder(n, VELOCITY_STEP));
-    else if (roll && (key === "n" || key === "p")) act = () => this.#step(key === "n" ? 1 : -1);
+    else if (roll && (key === "n" || key === "p")) act = () => this.#step(key === "n" ? 1 : -1, event.shiftKey);
     else if (roll && key === "enter") act = () => this.#addAtCursor();
     if (!act) return;
     event.preventDefault();
@@ -202,14 +205,15 @@ export class Editor {
     act();
   }
 
-  /** Select the note after or before the selected one. */
-  #step(direction) {
+  /** Select the note after or before the one selected last; `more`: as well. */
+  #step(direction, more) {
     const { notes } = this;
-    const selected = [...store.get("selection")].at(-1);
+    const selection = [...store.get("selection")];
+    const selected = selection.at(-1);
     const at = selected ? notes.indexOf(selected) + direction : notes.indexOf(this.#nearest(this.#player.position));
     const note = notes[Math.max(0, Math.min(notes.length - 1, at))];
     if (!note) return;
-    this.select([note]);
+    this.select(more ? [...selection, note] : [note]);
     this.sound(note);
   }
 
@@ -220,6 +224,7 @@ export class Editor {
     const selection = store.get("selection");
     $("edit").setAttribute("aria-pressed", String(editing));
     $("edit-bar").hidden = !editing;
+    $("edit-several").setAttribute("aria-pressed", String(store.get("several")));
     $("roll").classList.toggle("editing", editing);
     $("undo").disabled = !take.history.done.length;
     $("redo").disabled = !take.history.undone.length;

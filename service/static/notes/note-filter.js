@@ -7,14 +7,14 @@
 export class NoteFilter extends EventTarget {
   confidence = 0; // least, 0..1
   seconds = 0; // least length
-  #hand = ""; // "left", "right" or both
+  hand = ""; // "left", "right", or "" for both
   #hands = new Map(); // note -> its hand
   #muted = new Set(); // instruments
   #solo = new Set();
 
   get neutral() {
     const chosen = this.#muted.size + this.#solo.size;
-    return this.confidence === 0 && this.seconds === 0 && chosen === 0 && !this.#hand;
+    return this.confidence === 0 && this.seconds === 0 && chosen === 0 && !this.hand;
   }
 
   isMuted(instrument) {
@@ -42,7 +42,7 @@ export class NoteFilter extends EventTarget {
 
   /** Play "left", "right" or both hands (""), `hands` as `handsOf` has them; other notes are played. */
   play(hand, hands) {
-    this.#hand = hand;
+    this.hand = hand;
     this.#hands = hands;
     this.#changed();
   }
@@ -51,7 +51,7 @@ export class NoteFilter extends EventTarget {
   hearAll() {
     this.#muted.clear();
     this.#solo.clear();
-    this.#hand = "";
+    this.hand = "";
     this.#changed();
   }
 
@@ -75,7 +75,7 @@ export class NoteFilter extends EventTarget {
     return (
       note.confidence >= this.confidence &&
       this.hears(note.instrument) &&
-      (!this.#hand || (this.#hands.get(note) ?? this.#hand) === this.#hand) &&
+      (!this.hand || (this.#hands.get(note) ?? this.hand) === this.hand) &&
       (note.offset ?? now) - note.onset >= this.seconds - 1e-9
     );
   }

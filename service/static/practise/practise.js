@@ -7,13 +7,25 @@ import { store } from "../state/store.js";
 import { handsOf, hasHands } from "./hands.js";
 
 export function practiseBar({ editor, filter }) {
-  const play = () => filter.play($("hand").value, handsOf(store.get("take").notes));
-  $("hand").addEventListener("change", play);
+  /** What is chosen here counts while the bar is shown. */
+  const apply = () => {
+    const take = store.get("take");
+    const shown = store.get("practising") && !take.live;
+    $("practise").setAttribute("aria-pressed", String(shown));
+    $("practise-bar").hidden = !shown;
+    $("hand").disabled = !take.notes.some(hasHands);
+    $("transposed").textContent = take.transposed > 0 ? `+${take.transposed}` : take.transposed;
+    $("metronome").disabled = $("count-in").disabled = take.beats.length < 2;
+    const hand = shown ? $("hand").value : "";
+    if (hand || filter.hand) filter.play(hand, handsOf(take.notes)); // edits have made other notes
+    store.set({
+      speed: shown ? Number($("speed").value) : 1,
+      metronome: shown && $("metronome").checked,
+      countIn: shown && $("count-in").checked,
+    });
+  };
+  for (const id of ["speed", "hand", "metronome", "count-in"]) $(id).addEventListener("change", apply);
   $("practise").addEventListener("click", () => store.set({ practising: !store.get("practising") }));
-  $("speed").addEventListener("change", () => store.set({ speed: Number($("speed").value) }));
-  for (const [id, key] of [["metronome", "metronome"], ["count-in", "countIn"]]) {
-    $(id).addEventListener("change", () => store.set({ [key]: $(id).checked }));
-  }
   $("naming").addEventListener("change", () => {
     setNaming($("naming").value);
     store.set({ naming: $("naming").value });
@@ -26,16 +38,5 @@ export function practiseBar({ editor, filter }) {
   $("lower").addEventListener("click", () => transpose(-1));
   $("higher").addEventListener("click", () => transpose(1));
   store.subscribe(["take"], () => ($("hand").value = ""));
-  store.subscribe(["take", "practising", "selection"], () => {
-    const take = store.get("take");
-    const shown = Boolean(store.get("practising") && take && !take.live);
-    $("practise").setAttribute("aria-pressed", String(shown));
-    $("practise-bar").hidden = !shown;
-    if (!shown) return;
-    const { transposed, beats, notes } = take;
-    $("hand").disabled = !notes.some(hasHands);
-    if ($("hand").value) play(); // edits have made other notes
-    $("transposed").textContent = transposed > 0 ? `+${transposed}` : `${transposed}`;
-    $("metronome").disabled = $("count-in").disabled = beats.length < 2;
-  });
+  store.subscribe(["take", "practising", "selection"], apply);
 }

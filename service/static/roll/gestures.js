@@ -98,7 +98,7 @@ export class Gestures {
     const drag = this.#drag;
     if (drag && !drag.moved) {
       if (drag.ruler) this.#emit("passage", null);
-      this.#emit("seek", Math.max(0, Math.min(this.#roll.take.duration, drag.time)));
+      this.#roll.seek(drag.time);
     }
     this.#leave(event);
   }

@@ -142,7 +142,14 @@ export class Roll extends EventTarget {
     const secondsPerPixel = span / (this.#canvas.clientWidth - this.keysWidth);
     const perPitch = (this.#canvas.clientHeight - RULER_HEIGHT) / (high - low + 1);
     const time = start + (x - this.keysWidth) * secondsPerPixel;
-    return { x, y, time, pitch: high + 1 - (y - RULER_HEIGHT) / perPitch, secondsPerPixel };
+    const pitch = high + 1 - (y - RULER_HEIGHT) / perPitch;
+    return { x, y, time, pitch, secondsPerPixel, pitchesPerPixel: 1 / perPitch };
+  }
+
+  /** Ask for playback from a time on. */
+  seek(time) {
+    const detail = Math.max(0, Math.min(this.#take.duration, time));
+    this.dispatchEvent(new CustomEvent("seek", { detail }));
   }
 
   fit() {

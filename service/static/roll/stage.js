@@ -153,7 +153,9 @@ export class Stage {
       l: () => this.#toggleLoop(),
       0: () => roll.fit(),
     };
-    $("roll").addEventListener("keydown", (event) => {
+    document.addEventListener("keydown", (event) => {
+      const bare = event.target === document.body && event.key === " ";
+      if (!bare && event.target !== $("roll")) return;
       const act = event.ctrlKey || event.metaKey || event.altKey ? null : keys[event.key];
       if (!act) return;
       event.preventDefault();

@@ -2,7 +2,7 @@
  * The takes of this browser: notes, edits, names and sound in IndexedDB, written as they grow, so that
  * a reload, a crash or a discarded tab loses at most a few seconds.
  *
- * Events: `trouble` with words for the page.
+ * Events: `trouble` with words for the page; `kept` once a take was written with its sound.
  */
 
 import { FileRecording, LiveRecording } from "../audio/recording.js";
@@ -130,7 +130,7 @@ export class Archive extends EventTarget {
     try {
       if (take.notes.length || take.edited || this.#listed.has(take)) {
         const id = await this.#idOf(take);
-        await this.#writeSound(take, id);
+        const complete = await this.#writeSound(take, id);
         if (!this.#ids.has(take)) return;
         const record = { id, length: take.duration, ...take.history, rate: take.recording?.rate };
         record.stamp = unique();
@@ -139,6 +139,7 @@ export class Archive extends EventTarget {
         await this.#request("takes", "readwrite", (store) => store.put(record, id));
         this.#stamps.set(take, record.stamp);
         take.keptNow(revision);
+        if (complete) this.dispatchEvent(new Event("kept"));
       }
     } catch (error) {
       const full = error?.name === "QuotaExceededError";
@@ -166,18 +167,19 @@ export class Archive extends EventTarget {
       if (this.#bytes + size > MAX_AUDIO_BYTES) {
         const megabytes = MAX_AUDIO_BYTES / 1e6;
         this.#trouble(`The sound of “${take.name}” is not kept: ${megabytes} MB are full. Delete takes.`);
-        return;
+        return false;
       }
       try {
         await this.#request("audio", "readwrite", (store) => store.put(parts[part], [id, part]));
       } catch {
         // No space is left, or it is a private window of Safari.
         this.#trouble(`This browser keeps the notes of “${take.name}”, but not its sound.`);
-        return;
+        return false;
       }
       this.#bytes += size;
       this.#parts.set(id, part + 1);
     }
+    return true;
   }
 
   async delete(take) {

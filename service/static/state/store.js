@@ -40,6 +40,7 @@ export const store = new Store({
   editing: false,
   practising: false,
   selection: new Set(), // notes of the take
+  several: false, // fingers select more notes, as with Shift
   snap: true,
   speed: 1,
   countIn: false,

@@ -11,20 +11,11 @@ const RELEASE_S = 0.09; // time constant after the note's end
 const MIDDLE_C_DECAY_S = 1.5; // time constant at C4
 const PEAK_GAIN = 0.22;
 
-const waves = new WeakMap(); // context -> PeriodicWave
-
-function stringWave(context) {
-  let wave = waves.get(context);
-  if (!wave) {
-    const imaginary = Float32Array.from(HARMONICS);
-    wave = context.createPeriodicWave(new Float32Array(imaginary.length), imaginary);
-    waves.set(context, wave);
-  }
-  return wave;
-}
+let wave = null; // of the player's context
 
 /** Schedule a note from `when` to `until` (context seconds) and return nothing to keep. */
 export function strike(context, destination, { pitch, velocity }, when, until) {
+  wave ??= context.createPeriodicWave(new Float32Array(HARMONICS.length), Float32Array.from(HARMONICS));
   const force = velocity / 127;
   const hertz = frequencyHz(pitch);
   const decay = MIDDLE_C_DECAY_S * 2 ** ((60 - pitch) / 20);
@@ -46,7 +37,7 @@ export function strike(context, destination, { pitch, velocity }, when, until) {
   const stop = release + RELEASE_S * 7;
   for (const cents of [-2, 2]) {
     const string = context.createOscillator();
-    string.setPeriodicWave(stringWave(context));
+    string.setPeriodicWave(wave);
     string.frequency.value = hertz;
     string.detune.value = cents;
     string.connect(filter);

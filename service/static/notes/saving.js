@@ -14,23 +14,21 @@ function bytesOf(take, filter) {
   return whole ? take.midi : midiFile(filter.notesOf(take), take);
 }
 
+/** Notes, or presses of the pedal, under the names of the service. */
+export const rowsOf = (notes) =>
+  notes.map(({ pitch, velocity, confidence, instrument, onset, offset }) => {
+    const named = { pitch, velocity, confidence, instrument: instrument ?? undefined };
+    return { ...named, onset_s: onset, offset_s: offset };
+  });
+
 /** The notes under the names that `POST /transcribe` gives them. */
 export function jsonOf(take, filter) {
-  const written = ({ pitch, velocity, confidence, instrument, onset, offset }) => ({
-    pitch,
-    velocity,
-    confidence,
-    onset_s: onset,
-    offset_s: offset,
-    ...(instrument ? { instrument } : {}),
-  });
-  const notes = filter.notesOf(take).map(written);
+  const notes = rowsOf(filter.notesOf(take));
   const least = { confidence: filter.confidence, length_s: filter.seconds };
-  const pedal = take.pedal.map(({ onset, offset }) => ({ onset_s: onset, offset_s: offset }));
   const { name, duration, beats, programs } = take;
-  const document = { name, duration_s: duration, least, notes, pedal, beats, programs };
+  const document = { name, duration_s: duration, least, notes, pedal: rowsOf(take.pedal), beats, programs };
   // What was heard before it was edited: the file can be opened again, and the edits taken back.
-  if (take.edited) document.heard = { notes: take.heard.notes.map(written), beats: take.heard.beats };
+  if (take.edited) document.heard = { notes: rowsOf(take.heard.notes), beats: take.heard.beats };
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 

@@ -27,7 +27,7 @@ export class Gestures {
     on("pointercancel", (event) => this.#leave(event));
     on("wheel", (event) => this.#wheel(event));
     // Two fingers are the roll's; one that moves up or down scrolls the page, unless pitches do.
-    on("touchmove", (event) => event.touches.length > 1 && event.preventDefault());
+    on("touchmove", (event) => event.cancelable && event.touches.length > 1 && event.preventDefault());
   }
 
   get #width() {

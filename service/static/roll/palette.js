@@ -25,8 +25,12 @@ export class Palette {
     this.onNote = read("on-note");
     this.lightness = read("instrument-lightness");
     this.font = style.fontFamily;
-    const stops = ["soft", "middle", "loud"].map((name) => channels(read(`velocity-${name}`)));
-    this.velocities = Array.from({ length: 128 }, (_, velocity) => ramp(stops, force(velocity)));
+    const [soft, middle, loud] = ["soft", "middle", "loud"].map((name) => read(`velocity-${name}`));
+    this.velocities = Array.from({ length: 128 }, (_, velocity) => {
+      const percent = 200 * force(velocity); // 0 to 200: soft to middle to loud
+      const [from, to] = percent < 100 ? [soft, middle] : [middle, loud];
+      return `color-mix(in srgb, ${from}, ${to} ${percent % 100 || (percent && 100)}%)`;
+    });
   }
 
   /** Colour and opacity of a note: of its instrument and loudness, else of loudness and confidence. */
@@ -47,14 +51,3 @@ export class Palette {
 
 /** Confidence shows as opacity, never so faint that a note cannot be seen. */
 const opacity = (confidence) => 0.35 + 0.65 * Math.max(0, Math.min(1, confidence));
-
-const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-
-function ramp(stops, fraction) {
-  const place = fraction * (stops.length - 1);
-  const index = Math.min(Math.floor(place), stops.length - 2);
-  const mixed = stops[index].map((from, i) =>
-    Math.round(from + (stops[index + 1][i] - from) * (place - index)),
-  );
-  return `rgb(${mixed.join(" ")})`;
-}

@@ -4,7 +4,7 @@
  */
 
 import { after, cancel } from "../audio/timers.js";
-import { save, stemOf, titleOf } from "../notes/saving.js";
+import { rowsOf, save, stemOf, titleOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
 
@@ -175,22 +175,12 @@ export class ScoreView {
   #notes() {
     const take = this.#stage.take;
     const from = take.live && take.beats.length > SEEN ? this.#newest()[0].time_s - 0.1 : 0;
-    return this.#filter
-      .notesOf(take)
-      .filter(({ onset, offset }) => offset !== null && onset >= from)
-      .map(({ pitch, velocity, instrument, onset, offset }) => ({
-        pitch,
-        velocity,
-        instrument,
-        onset_s: onset,
-        offset_s: offset,
-      }));
+    const notes = this.#filter.notesOf(take);
+    return rowsOf(notes.filter(({ onset, offset }) => offset !== null && onset >= from));
   }
 
   #pedal() {
-    return this.#stage.take.pedal
-      .filter(({ offset }) => offset !== null)
-      .map(({ onset, offset }) => ({ onset_s: onset, offset_s: offset }));
+    return rowsOf(this.#stage.take.pedal.filter(({ offset }) => offset !== null));
   }
 
   async #save(form) {

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import mido
-from playwright.sync_api import Browser, Download, FloatRect, Page, Playwright
+from playwright.sync_api import Browser, CDPSession, Download, FloatRect, Page, Playwright
 
 from tests.service.servers import START_S, RunningServer
 
@@ -89,6 +89,7 @@ class Tab:
         self.page = page
         self.server = server
         self.complaints: list[str] = []
+        self._fingers: CDPSession | None = None
         self.starts: list[dict[str, Any]] = []  # the messages that opened sessions
         page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -138,6 +139,12 @@ class Tab:
             }""",
             arg=" ".join(names),
         )
+
+    def touch(self, kind: str, *points: tuple[float, float]) -> None:
+        """Sends "touchStart", "touchMove" or "touchEnd" of fingers at these points."""
+        self._fingers = self._fingers or self.page.context.new_cdp_session(self.page)
+        at = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(points)]
+        self._fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
 
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()

@@ -75,6 +75,57 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     assert notes(tab) == first
     tab.press("Undo")
     assert len(notes(tab)) == 3
+    # A click on empty ground is where notes are added or split; an empty velocity changes nothing.
+    page.mouse.click(*point(tab, 2.0, 84))
+    expect(page.locator("#position")).to_have_text("0:02.0")
+    page.locator("#roll").press("n")
+    before = notes(tab)
+    page.locator("#edit-velocity").fill("")
+    page.locator("#roll").press("Shift+N")
+    assert notes(tab) == before
+    expect(page.locator("#edit-count")).to_have_text("2 selected")
+    # The keyboard also works while nothing has the focus.
+    page.locator("h1").click()
+    page.keyboard.press("ArrowUp")
+    assert notes(tab) != before
+    page.keyboard.press("Control+z")
+    assert notes(tab) == before
+
+
+def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
+    tab.upload(recording)
+    page = tab.page
+    tab.press("Edit")
+    before = notes(tab)
+    x, y = point(tab, 1.4, 81)
+    row = point(tab, 1.4, 80)[1] - y
+
+    def tap(*at: float) -> None:
+        tab.touch("touchStart", (at[0], at[1]))
+        tab.touch("touchEnd")
+
+    # A finger may miss a note by some pixels.
+    tap(x, y - row / 2 - 9)
+    expect(page.locator("#edit-count")).to_have_text("1 selected")
+    # The second finger of two zooms the roll, and the first one lets go of its note.
+    tab.touch("touchStart", (x, y))
+    tab.touch("touchMove", (x + 30, y))
+    assert notes(tab) != before
+    tab.touch("touchStart", (x + 30, y), (x + 130, y))
+    span = tab.view["span"]
+    tab.touch("touchMove", (x + 30, y), (x + 230, y))
+    tab.touch("touchEnd")
+    assert notes(tab) == before
+    assert tab.view["span"] < span
+    # Fingers select several notes, one by one or by a drag around them.
+    tab.press("Fit")
+    tab.run("async () => (await import('./state/store.js')).store.set({ several: true })")
+    tap(*point(tab, 2.8, 69))
+    expect(page.locator("#edit-count")).to_have_text("2 selected")
+    tab.touch("touchStart", point(tab, 0.2, 84))
+    tab.touch("touchMove", point(tab, 3.2, 55))
+    tab.touch("touchEnd")
+    expect(page.locator("#edit-count")).to_have_text("4 selected")
 
 
 def test_the_list_of_notes_edits_with_the_keyboard_alone(tab: Tab, recording: Path) -> None:

@@ -11,6 +11,7 @@ from tests.service.page.conftest import BEAT_S
 
 BEATS = """async () => (await import('./app.js')).stage.take.beats.map(
   ({ time_s, place, beats_per_bar }) => [time_s, place, beats_per_bar])"""
+SPEED = "async () => (await import('./state/store.js')).store.get('speed')"
 PITCHES = "async () => (await import('./app.js')).stage.take.notes.map((note) => note.pitch)"
 
 
@@ -61,8 +62,13 @@ def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:
     # One hand alone: of two octaves in turn, the left hand has the lower notes.
     page.locator("#hand").select_option("Left hand")
     expect(page.locator("#notes tr")).to_have_count(4)
-    page.locator("#hand").select_option("Both hands")
+    # All of it ends with the bar.
+    assert tab.run(SPEED) == 0.5
+    tab.press("Practise")
     expect(page.locator("#notes tr")).to_have_count(16)
+    assert tab.run(SPEED) == 1
+    tab.press("Practise")
+    page.locator("#hand").select_option("Both hands")
     # A loop is of whole bars.
     tab.run("async () => (await import('./app.js')).stage.roll.zoom(0.4, 5)")
     tab.press("Loop")

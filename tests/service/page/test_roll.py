@@ -116,19 +116,13 @@ def test_wheel_and_fingers_zoom_and_scroll_both_ways(tab: Tab, long_recording: P
     tab.press("Fit")
     assert tab.view == whole
 
-    hand = page.context.new_cdp_session(page)
-
-    def touch(kind: str, *points: tuple[float, float]) -> None:
-        at = [{"x": px, "y": py, "id": n} for n, (px, py) in enumerate(points)]
-        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
-
-    touch("touchStart", (x - 60, y - 50))
-    touch("touchStart", (x - 60, y - 50), (x + 60, y + 50))
+    tab.touch("touchStart", (x - 60, y - 50))
+    tab.touch("touchStart", (x - 60, y - 50), (x + 60, y + 50))
     for step in range(1, 5):
         apart = 20 * step
-        touch("touchMove", (x - 60 - apart, y - 50 - apart), (x + 60 + apart, y + 50 + apart))
-    touch("touchEnd", (x - 140, y - 130))
-    touch("touchEnd")
+        tab.touch("touchMove", (x - 60 - apart, y - 50 - apart), (x + 60 + apart, y + 50 + apart))
+    tab.touch("touchEnd", (x - 140, y - 130))
+    tab.touch("touchEnd")
     pinched = tab.view
     assert pinched["span"] < 0.7 * whole["span"]
     assert pinched["high"] - pinched["low"] < 0.7 * (whole["high"] - whole["low"])

@@ -145,11 +145,12 @@ export class LivePanel extends EventTarget {
   }
 
   #readOut() {
-    const { measuredDelay, lostSeconds } = this.#live;
+    const { measuredDelay, lostSeconds, reconnects } = this.#live;
     const measured = measuredDelay === null ? "" : inWords(measuredDelay);
     $("measured").textContent = measured || "–";
     $("delay-brief").textContent = measured && `${measured} of delay`;
     $("dropped").textContent = `${lostSeconds.toFixed(1)} s`;
+    $("reconnects").textContent = reconnects;
     $("dropped").classList.toggle("trouble", lostSeconds > 0);
   }
 

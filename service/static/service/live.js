@@ -45,6 +45,10 @@ export class LiveTake extends EventTarget {
     this.#source = source;
   }
 
+  get reconnects() {
+    return Math.max(0, (this.#socket?.sessions ?? 0) - 1);
+  }
+
   get lostSeconds() {
     return this.#socket ? this.#socket.lostSamples / this.#take.recording.rate : 0;
   }

@@ -20,7 +20,6 @@ from starlette.websockets import WebSocket
 from service import health
 from service.access import tokens
 from service.access.gate import Gate
-from service.access.keys import Keys
 from service.access.problems import HANDLERS, problem_response
 from service.engine.load import PIANO_MODEL, available_cores, load_network
 from service.live import websocket
@@ -85,7 +84,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         loading = asyncio.create_task(load(state))
-        watching = asyncio.create_task(watch_keys(state.keys))
+        watching = asyncio.create_task(watch_keys(state))
         try:
             yield
         finally:
@@ -134,11 +133,12 @@ async def load(state: ServiceState) -> None:
     logger.info("model %s is ready on %s", pool.config.name, pool.device)
 
 
-async def watch_keys(keys: Keys) -> None:
-    """Reload the keys whenever their file has changed."""
+async def watch_keys(state: ServiceState) -> None:
+    """Reload the keys whenever their file has changed, and end the sessions of removed keys."""
     while True:
         await asyncio.sleep(KEYS_POLL_S)
-        keys.reload_if_changed()
+        state.keys.reload_if_changed()
+        state.end_revoked_sessions()
 
 
 class PageFiles(StaticFiles):

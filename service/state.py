@@ -34,8 +34,11 @@ class LiveConnection(Protocol):
         """Seconds since the client's last message."""
         ...
 
-    def hand_over(self) -> None:
-        """Release the slot at once and close the socket with `replaced`."""
+    @property
+    def client(self) -> str: ...
+
+    def fail(self, error: ProtocolError) -> None:
+        """Release the slot at once and close the socket with an error."""
         ...
 
 
@@ -106,6 +109,13 @@ class ServiceState:
         max_count = self.keys.limit(client, "sessions") or (half if setting == "auto" else setting)
         self.check_ready()
         return self.sessions.reserve(client, max_count, self.sessions.size(StreamOptions()))
+
+    def end_revoked_sessions(self) -> None:
+        """Close the sessions of clients whose key has been removed."""
+        for connection in list(self.connections.values()) if self.keys else ():
+            if not self.keys.has_client(connection.client):
+                message = "the API key of this session has been removed"
+                connection.fail(ProtocolError(ErrorCode.UNAUTHORIZED, message))
 
     def reserve_upload(self, client: str) -> AbstractContextManager[Reservation]:
         """Reserve an upload slot for a client while the block runs. Raises ProtocolError if no slot

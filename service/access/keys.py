@@ -59,7 +59,11 @@ class Keys:
         comments). Raises KeysError if the file cannot be read, or an entry is malformed."""
         self._text, self._path = text, path
         self._version = self._file_version()
-        self._owners = _read_keys(text, path)
+        self._use(_read_keys(text, path))
+
+    def _use(self, owners: dict[bytes, KeyOwner]) -> None:
+        self._owners = owners
+        self._limits = {owner.name: owner.limits for owner in owners.values()}
 
     def __bool__(self) -> bool:
         return bool(self._owners)
@@ -70,12 +74,11 @@ class Keys:
         return owner.name if owner else None
 
     def has_client(self, name: str) -> bool:
-        return any(owner.name == name for owner in self._owners.values())
+        return name in self._limits
 
     def limit(self, name: str, kind: str) -> int | None:
         """Return the limit of a client; None if its entry does not set it."""
-        limits = (owner.limits for owner in self._owners.values() if owner.name == name)
-        return next(limits, {}).get(kind)
+        return self._limits.get(name, {}).get(kind)
 
     def reload_if_changed(self) -> None:
         if self._file_version() != self._version:
@@ -85,7 +88,7 @@ class Keys:
         """Read the keys again. Preserve the current keys if the new ones are invalid."""
         self._version = self._file_version()
         try:
-            self._owners = _read_keys(self._text, self._path)
+            self._use(_read_keys(self._text, self._path))
         except KeysError as error:
             logger.error("API keys not reloaded: %s", error)
         else:

@@ -110,12 +110,15 @@ class Connection:
     def idle_s(self) -> float:
         return self._deadlines.idle_s
 
-    def hand_over(self) -> None:
+    @property
+    def client(self) -> str:
+        return str(self._websocket.scope[SCOPE_KEY])
+
+    def fail(self, error: ProtocolError) -> None:
         if self._reservation is not None:
             self._reservation.release()
         if self._session is not None:
-            message = "another connection has resumed this session"
-            self._session.fail(ProtocolError(ErrorCode.REPLACED, message))
+            self._session.fail(error)
 
     async def run(self) -> None:
         """Serve the client until its session has ended."""
@@ -186,9 +189,10 @@ class Connection:
         options, resume = start.options(StreamOptions()), start.resume
         session_id = resume.session_id if resume else secrets.token_hex(8)
         if (older := service.connections.pop(session_id, None)) is not None:
-            older.hand_over()
+            message = "another connection has resumed this session"
+            older.fail(ProtocolError(ErrorCode.REPLACED, message))
         if self._reservation is None:
-            slot = service.reserve_session(self._websocket.scope[SCOPE_KEY])
+            slot = service.reserve_session(self.client)
             self._reservation = self._slots.enter_context(slot)
         if not self._reservation.resize(service.sessions.size(options)):
             raise service.sessions.rejection(options)

@@ -211,13 +211,18 @@ async def test_keys_are_reloaded_and_the_log_has_no_queries_and_no_errors_of_ref
     start_server: StartServer, tmp_path: Path
 ) -> None:
     old, key, keys = "rse_no-more", "rse_in-a-url", tmp_path / "keys"
-    keys.write_text(f"alice:{hash_key(old).hex()}\n")
+    keys.write_text(f"alice:{hash_key(old).hex()}\nbob:{hash_key('bob').hex()}\n")
     server = start_server(*TONES, RSE_KEYS_FILE=str(keys), RSE_LOG_FORMAT="json")
     headers = {"Authorization": f"Bearer {key}"}
     options = "?encoding=pcm_s16le&sample_rate=16000"
     bearer = {"Authorization": f"Bearer {old}"}
-    async with reach(server, options, additional_headers=bearer) as early:
+    of_bob = {"Authorization": "Bearer bob"}
+    async with (
+        reach(server, options, additional_headers=bearer) as early,
+        reach(server, options, additional_headers=of_bob) as removed,
+    ):
         assert "ready" in await early.recv()
+        assert "ready" in await removed.recv()
         keys.write_text(f"alice:{hash_key(key).hex()}\n")
         server.process.send_signal(signal.SIGHUP)
         await wait_until(lambda: "API keys reloaded" in server.log)
@@ -229,8 +234,9 @@ async def test_keys_are_reloaded_and_the_log_has_no_queries_and_no_errors_of_ref
             await reach(server, f"?token={key}")
         async with reach(server, f"?token={key}", additional_headers=headers) as socket:
             assert "bad_start" in await socket.recv()
+        assert await Talk(removed).to_the_end() == 4401
         await asyncio.to_thread(server.terminate)
-        assert '"done"' in [text async for text in early][-1]  # a reload ends no session
+        assert '"done"' in [text async for text in early][-1]  # a reload ends no other session
     lines = [json.loads(line) for line in server.log.splitlines()]
     assert key not in server.log
     assert not [line for line in lines if line["level"] == "error"]

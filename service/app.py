@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -144,6 +144,12 @@ async def watch_keys(state: ServiceState) -> None:
 class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
+        if isinstance(response, FileResponse):
+            # The files are small. FileResponse would open, read and close each in a thread, and
+            # examine thousands of ranges.
+            del response.headers["accept-ranges"]
+            content = Path(response.path).read_bytes()  # noqa: ASYNC240
+            response = Response(content, response.status_code, response.headers)
         response.headers.update(PAGE_HEADERS)
         return response
 
@@ -156,8 +162,6 @@ def serve_page(app: FastAPI) -> None:
 
     async def page_or_nothing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            # The files are small, and the cost of a Range header with thousands of parts is high.
-            scope["headers"] = [field for field in scope["headers"] if field[0] != b"range"]
             await files(scope, receive, send)
         elif scope["type"] == "websocket":
             error = ProtocolError(ErrorCode.NOT_FOUND, "no websocket at this path")

@@ -1,5 +1,6 @@
 """Status endpoints: /healthz, /readyz, /info and /metrics."""
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -16,6 +17,7 @@ HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "secret", "trus
 router = APIRouter()
 
 
+@cache
 def installed_version() -> str:
     try:
         return version("rse-transcribe")

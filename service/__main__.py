@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -46,6 +47,8 @@ def address_to_open(host: str, port: int) -> str:
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m service") -> int:
     """Run the service until a signal. Return the exit status."""
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server starts and handles it
     settings = read_settings(arguments, prog)
     if settings.model != "auto":  # shipped weights need no check
         from model import storage  # imports torch, which takes a second

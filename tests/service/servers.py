@@ -4,6 +4,7 @@ Nothing here may set the environment of the importing process: a benchmark runs 
 """
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import socket
@@ -19,8 +20,9 @@ import httpx
 from tests.paths import REPOSITORY
 from tests.service.apps import STANDSTILL_S
 
-TONES = ("tests.service.serve_fake", "{port}")  # a server that needs no weights
-START_S = 240.0  # of a machine that does much else; some seconds on one that does not
+FAKE = "tests.service.serve_fake"
+TONES = (FAKE, "{port}")  # a server that needs no weights
+START_S = 240.0  # a server starts in some seconds, but later on a busy machine
 STOP_S = 60.0
 # A machine may stand still for a while: then no client is idle, and no worker hangs.
 PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{STANDSTILL_S:g}" for name in ("IDLE", "HANG")}
@@ -44,7 +46,48 @@ def answers(url: str) -> bool:
         return False
 
 
-def wait_for_answer(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([FAKE])
+
+
+class ForkedServer:
+    """Process of FAKE, with the methods of Popen. It is forked from a process that has imported
+    torch, since the import takes seconds."""
+
+    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
+        self._process = _FORKS.Process(target=_serve_fake, args=(arguments, log, environment))
+        self._process.start()
+        self.pid: int = self._process.pid or 0
+        self.poll = lambda: self._process.exitcode
+        self.kill = self._process.kill
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if (status := self._process.exitcode) is None:
+            raise subprocess.TimeoutExpired(FAKE, timeout or 0)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
+def _serve_fake(arguments: list[str], log: Path, environment: dict[str, str]) -> None:
+    from tests.service import serve_fake
+
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(REPOSITORY)
+    with log.open("ab") as output:
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+    port, *heads = arguments
+    serve_fake.main(int(port), *heads)
+
+
+ServerProcess = subprocess.Popen[bytes] | ForkedServer
+
+
+def wait_for_answer(url: str, process: ServerProcess, log: Path) -> None:
     """Returns once the address answers; fails if the process ends or takes too long."""
     deadline = time.monotonic() + START_S
     while not answers(url):
@@ -62,11 +105,18 @@ class RunningServer:
         self.url = f"http://127.0.0.1:{self.port}"
         self.websocket_url = f"ws://127.0.0.1:{self.port}/ws/transcribe"
         self._log = log
+        module, *rest = (argument.format(port=self.port) for argument in arguments)
+        variables = {**os.environ, **PATIENT, **ONE_CLIENT, **environment}
+        self.process: ServerProcess
+        log.touch()
+        if module == FAKE:
+            self.process = ForkedServer(rest, log, variables)
+            return
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *(a.format(port=self.port) for a in arguments)],
+                [sys.executable, "-m", module, *rest],
                 cwd=REPOSITORY,
-                env={**os.environ, **PATIENT, **ONE_CLIENT, **environment},
+                env=variables,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

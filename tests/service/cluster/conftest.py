@@ -26,6 +26,7 @@ KEY = "a key of the tests"
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1",
+    "RAY_raylet_start_wait_time_s": "240",
     "RAY_worker_register_timeout_seconds": "240",
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "240",
     "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "240",

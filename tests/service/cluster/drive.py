@@ -1,22 +1,26 @@
 """Ray Serve on this machine, for tests: `python -m tests.service.cluster.drive PORT FOLDER`.
 
-Ends when its standard input does.
+Validates docker/serve.yaml first. Ends when its standard input does.
 """
 
 import sys
 
 import ray
+import yaml
 from ray import serve
+from ray.serve.schema import ServeDeploySchema
 
 from service import cluster
+from tests.paths import REPOSITORY
 
+CONFIG = REPOSITORY / "docker" / "serve.yaml"
 LOGICAL_CPUS = 4
-REPLICAS = 2
 PREFIX = "/music"
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 
 
 def main(port: str, folder: str) -> None:
+    ServeDeploySchema.model_validate(yaml.safe_load(CONFIG.read_text()))
     ray.init(
         address="local",
         num_cpus=LOGICAL_CPUS,
@@ -27,7 +31,7 @@ def main(port: str, folder: str) -> None:
     )
     serve.start(http_options={"host": "127.0.0.1", "port": int(port)})
     deployment = cluster.Transcription.options(
-        autoscaling_config=None, num_replicas=REPLICAS, health_check_timeout_s=300
+        autoscaling_config=None, num_replicas=1, health_check_timeout_s=300
     )
     serve.run(deployment.bind(), route_prefix=PREFIX)
     sys.stdin.read()

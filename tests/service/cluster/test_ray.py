@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import httpx
@@ -52,12 +50,9 @@ def expected() -> list[dict[str, Any]]:
         return notes(perform(client, AUDIO)[1])
 
 
-def test_the_config_file_is_one_of_serve_and_agrees_with_the_settings(
+def test_the_config_file_agrees_with_the_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code = "import sys, yaml; from ray.serve.schema import ServeDeploySchema as Schema; "
-    code += "Schema.model_validate(yaml.safe_load(open(sys.argv[1])))"
-    subprocess.run([sys.executable, "-c", code, str(CONFIG)], check=True)
     (application,) = yaml.safe_load(CONFIG.read_text())["applications"]
     variables = dict(application["runtime_env"]["env_vars"])
     assert variables.pop("RELEASE")  # any value

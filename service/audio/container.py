@@ -20,6 +20,7 @@ from av.audio.frame import AudioFrame
 from numpy.typing import NDArray
 
 from service.protocol.errors import ErrorCode, ProtocolError
+from service.protocol.titles import readable_title
 
 _CONTAINERS = (
     "wav w64 aiff caf au voc flac ogg mp3 aac mov matroska asf avi mpegts mpeg flv amr wv tta ape "
@@ -58,7 +59,6 @@ MAX_ALLOCATION_BYTES = 128 << 20
 files claim gigabytes."""
 # Gaps between timestamps that are filled with silence.
 _MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
-MAX_TITLE = 200  # characters of a title
 
 
 class Container:
@@ -67,7 +67,7 @@ class Container:
     Attributes:
         rate_hz: sample rate of the first frame.
         header_duration_s: duration that the header states or implies; None if there is none.
-        title: title tag of the file, "" without one; bytes that are not UTF-8 are surrogates.
+        title: title tag of the file; "" without one.
         corruption: first corrupt part so far, with its time; None if there is none.
     """
 
@@ -192,7 +192,7 @@ class Container:
         for tags in (self._container.metadata, self._stream.metadata):  # OGG: of the stream
             for name, value in tags.items():
                 if name.lower() == "title":
-                    return str(value)[:MAX_TITLE]
+                    return readable_title(value)
         return ""
 
     def _length_s(self) -> float | None:

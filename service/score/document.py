@@ -14,6 +14,7 @@ import numpy as np
 
 from service.protocol.command_line import write_atomically
 from service.protocol.midi_file import PEDAL_INSTRUMENTS, FileNote
+from service.protocol.titles import readable_title
 from service.score import sheet
 from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints
@@ -108,7 +109,7 @@ class ScoreDocument:
     @property
     def undrawable(self) -> str:
         """Characters of the title that a PDF shows as empty boxes."""
-        shown = sheet.readable(self._title)
+        shown = readable_title(self._title)
         return "".join(dict.fromkeys(c for c in shown if not _DRAWABLE.match(c)))
 
     @cached_property

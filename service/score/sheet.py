@@ -1,6 +1,5 @@
 """A score of quantised notes as MusicXML."""
 
-import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -10,6 +9,7 @@ from warnings import catch_warnings, simplefilter
 from xml.etree.ElementTree import Element
 
 from model.instruments import LABELS, PROGRAMS
+from service.protocol.titles import readable_title
 from service.score.beats import Beats
 from service.score.chord_symbols import ChordSymbol
 from service.score.keys import Key, key_sections
@@ -127,15 +127,8 @@ class Sheet:
             first = written[0][0]
             index = [child.tag for child in first].index("attributes") + 1
             first.insert(index, _heading(self._grid))
-        work = element("work", element("work-title", readable(title) or "Transcription"))
+        work = element("work", element("work-title", readable_title(title) or "Transcription"))
         return document(element("score-partwise", work, part_list, *written, version="4.0"))
-
-
-def readable(title: str) -> str:
-    """Return a title without control characters, which XML lacks. Surrogates of bytes that are not
-    UTF-8 (PEP 383) become Latin-1."""
-    title = re.sub("[\udc80-\udcff]", lambda byte: chr(ord(byte[0]) - 0xDC00), title)
-    return "".join(filter(str.isprintable, title))
 
 
 def _heading(grid: Grid) -> Element:

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """Configuration of the model that transcribes the recording."""
+    """Configuration of the model that transcribes the recording, and its title tag."""
 
     config: ModelConfig
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,7 @@ def transcribe_recording(
             segments, failure = probe.segments, probe.error
         stream = segments.stream
         try:
-            yield ChosenModel(segments.config)
+            yield ChosenModel(segments.config, decoder.title)
             if probe is not None:
                 probe.frames.release(on_frames)
                 yield from probe.items

@@ -56,12 +56,14 @@ class UploadLog:
         received: bytes of the request body.
         audio_s: duration of the transcribed audio.
         config: configuration of the model that transcribes it.
+        title: title tag of the recording.
     """
 
     outcome: str = "vanished"
     received: int = 0
     audio_s: float = 0.0
     config: ModelConfig | None = None
+    title: str = ""
     performance: TranscriptionResult | None = None
     midi: UploadMidi | None = None
 
@@ -70,7 +72,7 @@ class UploadLog:
             if isinstance(item, FileProgress):
                 self.audio_s = item.time_s
             elif isinstance(item, ChosenModel):
-                self.config = item.config
+                self.config, self.title = item.config, item.title
             elif isinstance(item, TranscriptionResult):
                 self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
             elif isinstance(item, UploadMidi):
@@ -138,7 +140,8 @@ async def write_lines(
     problem: ProtocolError | None = None
     log.record(first)
     assert log.config is not None
-    yield json.dumps({"type": "started", **describe_options(options, log.config)}) + "\n"
+    started = {"type": "started", "title": log.title, **describe_options(options, log.config)}
+    yield json.dumps(started) + "\n"
     while step is not None:
         log.record(step)
         for item in step:

@@ -99,7 +99,10 @@ def _collect(
                 collector.settle_instruments()
                 totals = Totals(**message["totals"])
                 result = TranscriptionResult(
-                    notes=collector.notes, pedal=collector.pedal, totals=totals
+                    notes=collector.notes,
+                    pedal=collector.pedal,
+                    totals=totals,
+                    title=started.pop("title", ""),
                 )
                 no_frames = np.zeros((0, PITCHES), np.float32)
                 transcription = Transcription(result, no_frames, 0.0, started)

@@ -55,7 +55,7 @@ export function save(blob, name) {
 }
 
 /** A file name without the ending of a recording and what file systems forbid. */
-export const stemOf = (take) => titleOf(take).replace(/[/\\:*?"<>|]+/g, ".") || "take";
+export const stemOf = (take) => take.name.replace(MEDIA_ENDING, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";
 
 /** The title of a take's score. */
-export const titleOf = (take) => take.name.replace(MEDIA_ENDING, "");
+export const titleOf = (take) => take.title || take.name.replace(MEDIA_ENDING, "");

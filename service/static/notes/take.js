@@ -13,6 +13,7 @@ export class Take extends EventTarget {
   constructor(name) {
     super();
     this.name = name;
+    this.title = ""; // of its score, if the recording has a tag of it
     this.notes = [];
     this.open = new Map(); // note key -> note
     this.head = 0; // seconds transcribed so far
@@ -178,6 +179,7 @@ export class Take extends EventTarget {
 
   rename(name) {
     this.name = name;
+    this.title = "";
     this.dispatchEvent(new Event("about"));
   }
 

@@ -66,7 +66,10 @@ export class Uploads extends EventTarget {
     const { signal } = this.#abort;
     const { take } = job;
     const receive = (message) => {
-      if (message.type === "started") take.programs = message.instruments ?? {};
+      if (message.type === "started") {
+        take.programs = message.instruments ?? {};
+        take.title = message.title ?? "";
+      }
       if (message.type !== "progress") return take.receive(message);
       job.words = "";
       job.fraction = message.fraction;

@@ -13,7 +13,7 @@ const NAME = "takes";
 const GROWING_MS = 5_000; // between two writes of a take that grows
 const SETTLED_MS = 700; // from an edit to its write
 export const MAX_AUDIO_BYTES = 1_000_000_000; // of all takes together
-const SAME = ["name", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved"];
+const SAME = ["name", "title", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved"];
 const NOT_KEPT =
   "This browser keeps no takes, perhaps because the window is private. Download what you need.";
 

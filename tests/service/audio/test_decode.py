@@ -79,7 +79,7 @@ def test_titles_are_those_of_the_tags(container: str, title: str) -> None:
         assert decoder.title == title[:200]
     if title == "Caf!" and container != "OGG":  # its pages have checksums
         with AudioDecoder(io.BytesIO(data.replace(b"Caf!", b"Caf\xe9"))) as decoder:
-            assert decoder.title == "Caf\udce9"
+            assert decoder.title == "Café"
 
 
 @pytest.mark.parametrize("channels", [1, 3, 6, 64])

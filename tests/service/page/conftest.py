@@ -43,7 +43,9 @@ def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tunes") / "tune.wav"
     pitches = [57, 69, 81, 69] * 4
     notes = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.9)) for n, p in enumerate(pitches)]
-    soundfile.write(path, play(notes, BEAT_S * 18, RATE_HZ).astype(np.float32), RATE_HZ)
+    with soundfile.SoundFile(path, "w", RATE_HZ, 1) as file:
+        file.title = "Tune in A"
+        file.write(play(notes, BEAT_S * 18, RATE_HZ).astype(np.float32))
     return path
 
 

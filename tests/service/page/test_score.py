@@ -50,7 +50,7 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
             && font.status === "loaded"))""")
     music = saved(tab.download("Download MusicXML"), tmp_path)
     assert music.name == "tune.musicxml"
-    assert b"score-partwise" in music.read_bytes()
+    assert b"<work-title>Tune in A</work-title>" in music.read_bytes()  # the recording's tag
     assert saved(tab.download("Download PDF"), tmp_path).read_bytes().startswith(b"%PDF")
     # Notes are marked as they sound.
     tab.slide("#seek", 2.0)

@@ -76,6 +76,8 @@ def find_chords(
         return []
     begin, end = (_snap(beats.position(notes[:, column])) for column in (0, 1))
     beat, weight, bass, voices = _weigh(begin, end, notes[:, 2].astype(int))
+    if not len(beat):  # no note has a length
+        return []
     if not wanted:
         if not _has_chords(begin, end, weight):
             return []

@@ -89,6 +89,12 @@ def test_a_single_line_has_chords_only_if_wanted() -> None:
     assert not find_chords(bars("48 64 67 72"), BEATS, 0, False, wanted=False)
 
 
+@pytest.mark.parametrize("wanted", [None, True])
+def test_notes_without_a_length_have_no_chords(wanted: bool | None) -> None:
+    notes = np.array([[1.0, 1.0, 60, 64]])
+    assert not find_chords(notes, BEATS, 0, minor=False, wanted=wanted)
+
+
 def test_any_notes_have_ascending_chords_within_their_time() -> None:
     for seed in range(5):
         notes = free(np.random.default_rng(seed).exponential(0.1, 80))

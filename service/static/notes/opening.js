@@ -5,6 +5,7 @@ import { Take } from "./take.js";
 
 const ENDINGS = /\.(json|mid|midi)$/i;
 const PERCUSSION = 9; // its channel
+const MAX_BEATS_PER_BAR = 12; // of a score
 const DEFAULT_US = 500_000; // of a quarter
 const UNREADABLE = "is no take: open JSON that was saved here, or a MIDI file.";
 
@@ -81,7 +82,7 @@ export function takeOfMidi(buffer, name) {
     for (const { on, off } of track.pedal) take.pedal.push({ onset: secondsOf(on), offset: secondsOf(off) });
   }
   const last = Math.max(0, ...sounding.map((track) => track.end));
-  take.beats = beatsOf(bars, division, last, secondsOf);
+  if (isInTime(tempos, sounding, division)) take.beats = beatsOf(bars, division, last, secondsOf);
   return finish(take, notes);
 }
 
@@ -153,6 +154,13 @@ function clockOf(tempos, division) {
   };
 }
 
+/** True if the tempo changes or most notes start on a twelfth of a quarter: a recorder's own grid fits neither. */
+function isInTime(tempos, tracks, division) {
+  const steps = tracks.flatMap(({ notes }) => notes.map(({ on }) => (12 * on) / division));
+  const near = steps.filter((step) => Math.abs(step - Math.round(step)) < 0.2);
+  return new Set(tempos.map(({ us }) => us)).size > 1 || near.length > 0.7 * steps.length;
+}
+
 /** Beats of the time signatures, quarters or dotted quarters; none if the file has no signature. */
 function beatsOf(bars, division, last, secondsOf) {
   const beats = [];
@@ -161,6 +169,7 @@ function beatsOf(bars, division, last, secondsOf) {
     const compound = unit === 8 && count % 3 === 0;
     const size = (division * 4 * (compound ? 3 : 1)) / unit;
     const perBar = compound ? count / 3 : count;
+    if (perBar < 2 || perBar > MAX_BEATS_PER_BAR) return [];
     const end = bars[at + 1]?.tick ?? last + 1;
     for (let place = 0; tick + place * size < end; place += 1) {
       beats.push({

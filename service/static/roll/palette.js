@@ -37,11 +37,7 @@ export class Palette {
   note({ instrument, velocity, confidence }) {
     return instrument
       ? { colour: colourOf(instrument, this.lightness), opacity: loudness(velocity) }
-      : { colour: this.velocity(velocity), opacity: opacity(confidence) };
-  }
-
-  velocity(value) {
-    return this.velocities[Math.max(0, Math.min(127, Math.round(value)))];
+      : { colour: this.velocities[velocity], opacity: opacity(confidence) };
   }
 
   static onChange(listener) {

@@ -142,3 +142,19 @@ def test_time_goes_on_while_there_is_no_sound(bench: Tab) -> None:
         }"""
     )
     assert samples == 8000
+
+
+OPENED_BEATS = """async (late) => {
+  const { midiFile } = await import('./notes/midi.js');
+  const { takeOfMidi } = await import('./notes/opening.js');
+  const beats = Array.from({ length: 24 }, (_, n) =>
+    ({ time_s: n / 2, place: n % 3, beats_per_bar: 3, subdivision: 2 }));
+  const notes = beats.map(({ time_s: onset }, n) =>
+    ({ pitch: 60, velocity: 64, instrument: null, onset: onset + late * n, offset: onset + 0.5 }));
+  return takeOfMidi(midiFile(notes, { beats }).buffer, 'waltz').beats.map((b) => b.beats_per_bar);
+}"""
+
+
+def test_beats_of_a_midi_file_are_kept_if_its_notes_are_on_them(bench: Tab) -> None:
+    assert set(bench.run(OPENED_BEATS, 0)) == {3}
+    assert bench.run(OPENED_BEATS, 0.013) == []

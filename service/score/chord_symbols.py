@@ -97,7 +97,7 @@ def find_chords(
     for start, stop in zip(starts, [*starts[1:], len(path)], strict=True):
         root, quality = _STATES[path[start]]
         lowest = bass[start:stop]
-        low = int(lowest[lowest.any(1).argmax()].argmax())  # of the first beat that has a bass
+        low = int(lowest[lowest.any(1).argmax()].argmax())  # the first bass
         inner = QUALITIES[quality][0][1:]
         inverted = lowest[:, root].mean() < _MAX_ROOTS and (low - root) % 12 in inner
         slash = _name(low, fifths) if inverted else ""

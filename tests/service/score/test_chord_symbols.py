@@ -102,11 +102,11 @@ def test_any_notes_have_ascending_chords_within_their_time() -> None:
         assert all(a.beat < b.beat and a.name != b.name for a, b in pairwise(found))
 
 
-def test_a_day_of_fast_beats_between_two_chords_costs_nothing() -> None:
-    day = np.array([(t, t + 50_000, p, 80) for t in (0, 86_000) for p in (60, 64, 67)], float)
-    assert [chord["name"] for chord in analyse(as_notes(day), BeatHints(bpm=400)).chords_json] == [
-        "C"
-    ]
+def test_hours_of_fast_beats_between_two_chords_have_no_symbols() -> None:
+    hours = np.array([(t, t + 5_000, p, 80) for t in (0, 10_000) for p in (60, 64, 67)], float)
+    assert [
+        chord["name"] for chord in analyse(as_notes(hours), BeatHints(bpm=400)).chords_json
+    ] == ["C"]
 
 
 @pytest.mark.parametrize("bends", [None, (10.0, 20.0)])

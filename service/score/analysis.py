@@ -22,7 +22,7 @@ from service.score.beats import (
 from service.score.chord_symbols import ChordSymbol, find_chords
 from service.score.keys import Key, key_of
 from service.score.live import LiveBeat, fill_gaps
-from service.score.pauses import find_beats_between_pauses
+from service.score.pauses import find_beats_between_pauses, long_pauses
 from service.score.steady import find_steady_beats
 
 _FREE_BEAT_S = 0.5  # a quarter of proportional notation
@@ -102,7 +102,8 @@ def analyse(
     if reported is None:
         beats = find_steady_beats(array, hints) or find_beats_between_pauses(array, hints)
     else:
-        beats = fill_gaps(reported, float(array[:, 0].min(initial=end_s)), end_s)
+        duration_s = end_s - array[:, 0].min(initial=end_s)
+        beats = fill_gaps(reported, float(duration_s - long_pauses(array)[1].sum()))
     first_s = hints.first_downbeat_s
     wished = hints.bpm or hints.beats_per_bar or first_s is not None or hints.fixed_tempo
     if beats is not None and (wished or beats.confidence >= MIN_STEADY_CONFIDENCE):

@@ -122,21 +122,29 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
     return rest + [(int(at), found.beats_per_bar) for at in found.bar[first or 0 :]]
 
 
-def fill_gaps(reported: Sequence[LiveBeat], begin_s: float, end_s: float) -> Beats | None:
-    """Return the beats with gaps filled; None if they cover too little of the performance."""
+def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float) -> Beats | None:
+    """Return the beats with gaps filled, long ones with complete bars.
+
+    Args:
+        sounding_s: duration of the performance without its pauses. The result is None if the
+            reported beats cover too little of it.
+    """
     if len(reported) < MIN_CHORDS:
         return None
     time_s, bar, missing_s = [reported[0].time_s], [reported[0].place], 0.0
     period_s = reported[1].time_s - reported[0].time_s
     for beat in reported[1:]:
         gap_s = beat.time_s - time_s[-1]
-        steps = max(1, round(gap_s / period_s))
+        steps = max(1, round(gap_s / max(period_s, SHORTEST_S / 2)))
+        if steps > 2 * beat.beats_per_bar:
+            rest = (beat.place - bar[-1]) % beat.beats_per_bar
+            steps = rest + round((steps - rest) / beat.beats_per_bar) * beat.beats_per_bar
         if steps > 1:
             missing_s += gap_s
         period_s = gap_s / steps
         time_s += np.linspace(time_s[-1], beat.time_s, steps + 1)[1:].tolist()
         bar += [*((bar[-1] + np.arange(1, steps)) % beat.beats_per_bar), beat.place]
-    if reported[-1].time_s - reported[0].time_s - missing_s < _COVERED * (end_s - begin_s):
+    if reported[-1].time_s - reported[0].time_s - missing_s < _COVERED * sounding_s:
         return None
     return Beats(
         time_s=np.array(time_s),

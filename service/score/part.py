@@ -218,6 +218,7 @@ class PartWriter:
         ends = {at for at, _ in keys[1:]}
         nominal, size = beats.beats_per_bar, 0
         has_pickup = bars[0][1] != nominal
+        empty: dict[int, list[Element]] = {}  # content of empty bars, by number of beats
         for bar, (start, count) in enumerate(bars):
             measure = element("measure", number=bar + (not has_pickup))
             if (bar == 0 and has_pickup) or not steady:  # without a number
@@ -240,10 +241,13 @@ class PartWriter:
                 attributes.append(element("measure-style", multiple))
             if len(attributes):
                 measure.append(attributes)
-            for staff in range(len(self.clefs)):
-                if staff:
-                    measure.append(self._backup(count))
-                measure.extend(self._bar_of_staff(staff, bar))
+            self._fifths = self._keys.get(start, self._fifths)
+            if not steady or not self.is_empty(bar):
+                measure.extend(self._content(bar))
+            else:
+                if count not in empty:
+                    empty[count] = list(self._content(bar))
+                measure.extend(empty[count])
             is_last = bar == len(bars) - 1
             style = "light-heavy" if is_last else "none" if bar not in barlines else None
             if start + count in ends:
@@ -269,6 +273,13 @@ class PartWriter:
             semitones = element("chromatic", -self._transposition.semitones)
             yield element("transpose", steps, semitones)
 
+    def _content(self, bar: int) -> Iterator[Element]:
+        """Yield the notes and marks of all staves in a bar."""
+        for staff in range(len(self.clefs)):
+            if staff:
+                yield self._backup(self._grid.bars[bar][1])
+            yield from self._bar_of_staff(staff, bar)
+
     def _bar_of_staff(self, staff: int, bar: int) -> Iterator[Element]:
         """Yield the voices and marks of a bar. The second voice is written if it has notes."""
         writer, (start, count) = self._writers[staff], self._grid.bars[bar]
@@ -278,7 +289,6 @@ class PartWriter:
         joins = [
             beams(line, start, writer.quarters, joined) if writer.stems else {} for line in lines
         ]
-        self._fifths = self._keys.get(start, self._fifths)
         if bar == 0 or bar - 1 in self._grid.barlines:
             self._accidentals[staff] = Accidentals(self._fifths, repeated=not self._grid.steady)
         accidentals = self._accidentals[staff]  # shared by both voices, in order of time

@@ -12,6 +12,18 @@ _SHORTENED_S = 4.0
 _NEAR_S = 0.1  # a beat at most this long after the pause is its end
 
 
+def long_pauses(notes: F64) -> tuple[F64, F64]:
+    """Return start and duration in seconds of the pauses longer than ``MAX_PAUSE_S``.
+
+    Args:
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
+    """
+    begin_s = np.maximum.accumulate(notes[:-1, 1])
+    pauses_s = notes[1:, 0] - begin_s
+    is_long = pauses_s > MAX_PAUSE_S
+    return begin_s[is_long], pauses_s[is_long]
+
+
 def find_beats_between_pauses(notes: F64, hints: BeatHints) -> Beats | None:
     """Return the beats of a performance; None if it is too short to have any.
 
@@ -21,10 +33,8 @@ def find_beats_between_pauses(notes: F64, hints: BeatHints) -> Beats | None:
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
     """
-    begin_s = np.maximum.accumulate(notes[:-1, 1])
-    pauses_s = notes[1:, 0] - begin_s
-    long = np.flatnonzero(pauses_s > MAX_PAUSE_S)
-    begin_s, cuts_s = begin_s[long], pauses_s[long] - _SHORTENED_S
+    begin_s, pauses_s = long_pauses(notes)
+    cuts_s = pauses_s - _SHORTENED_S
     removed_s = np.append(0.0, np.cumsum(cuts_s))  # before each pause, and after the last one
 
     def shortened(time_s: F64) -> F64:

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from service.score.analysis import analyse
 from service.score.live import CONTEXT_S, LAG_S, TICK_S, LiveBeat, LiveBeats, fill_gaps
-from tests.service.score.music import free, tune
+from tests.service.score.music import as_notes, free, tune
 
 BEATS_S = 0.6 + np.arange(80) * 0.5
 TUNE = tune(BEATS_S, 4)
@@ -60,9 +61,26 @@ def test_free_playing_has_none(seed: int) -> None:
 
 def test_gaps_are_filled() -> None:
     rows = [LiveBeat(0.5 * n, n % 3, 3, 2, 1.0) for n in range(24) if n not in (9, 10, 11)]
-    beats = fill_gaps(rows, 0, 12)
+    beats = fill_gaps(rows, 12)
     assert beats is not None
     assert beats.time_s == pytest.approx(0.5 * np.arange(24))
     assert beats.bar.tolist() == [0, 1, 2] * 8
-    assert fill_gaps(rows, 0, 30) is None
-    assert fill_gaps(rows[:4], 0, 2) is None
+    assert fill_gaps(rows, 30) is None
+    assert fill_gaps(rows[:4], 2) is None
+
+
+def test_close_beats_and_a_long_gap_need_little_memory() -> None:
+    rows = [LiveBeat(1e-6 * n, n % 4, 4) for n in range(9)] + [LiveBeat(86_400, 0, 4)]
+    beats = fill_gaps(rows, 0)
+    assert beats is None or len(beats.time_s) < 1_000_000
+
+
+def test_a_pause_of_a_live_performance_has_complete_bars() -> None:
+    tune_s = [0.5 * n for n in range(17)] + [60.3 + 0.5 * n for n in range(17)]
+    rows = [LiveBeat(time_s, n % 17 % 4, 4, 2, 1.0) for n, time_s in enumerate(tune_s)]
+    first = tune(np.array(tune_s[:17]), 4)
+    notes = as_notes(np.concatenate([first, first + [60.3, 60.3, 0, 0]]))
+    analysis = analyse(notes, reported=rows)
+    assert analysis.steady
+    assert np.all(np.diff(analysis.beats.bar) % 4 == 1)
+    assert np.diff(analysis.beats.time_s).max() < 0.55

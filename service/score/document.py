@@ -148,7 +148,7 @@ class ScoreDocument:
         toolkit = self._engraved(width)
         beats = self.analysis.beats
         bars = iter(beats.position(np.array(self.bars_s)).tolist())
-        start = begin = 0.0  # of the bar, in beats and in quarters
+        start = begin = 0.0  # start of the bar, in beats and in quarters
         times_s: dict[str, list[float]] = {}
         for event in toolkit.renderToTimemap({"includeMeasures": True}):
             if "measureOn" in event:

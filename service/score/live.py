@@ -31,7 +31,7 @@ _COVERED = 0.5  # minimum share of a performance with beats; below it, the rhyth
 
 @dataclass(frozen=True, slots=True)
 class LiveBeat:
-    """A beat. ``place``: position in its bar, from 0; the other fields are those of ``Beats``."""
+    """A beat. ``place``: position in its bar, from 0; the other fields are as in ``Beats``."""
 
     time_s: Annotated[float, Field(ge=-MAX_PICKUP_S, le=86_400)]
     place: Annotated[int, Field(ge=0, lt=MAX_BEATS_PER_BAR)]

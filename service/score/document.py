@@ -147,18 +147,21 @@ class ScoreDocument:
         """
         toolkit = self._engraved(width)
         beats = self.analysis.beats
-        bars = iter(beats.position(np.array(self.bars_s)).tolist())
+        svg = toolkit.renderToSVG(1)
+        measures = re.findall(r'<g id="([^"]+)" class="measure', svg)
+        places = beats.position(np.array(self.bars_s)).tolist()
+        bars = dict(zip(measures, places, strict=True))
         start = begin = 0.0  # start of the bar, in beats and in quarters
         times_s: dict[str, list[float]] = {}
         for event in toolkit.renderToTimemap({"includeMeasures": True}):
             if "measureOn" in event:
-                start, begin = next(bars), event["qstamp"]
+                start, begin = bars[event["measureOn"]], event["qstamp"]
             position = start + (event["qstamp"] - begin) / float(beats.quarters)
             time_s = float(beats.time(np.array(position)))
             times_s |= {note: [time_s, time_s] for note in event.get("on", [])}
             for note in event.get("off", []):
                 times_s[note][1] = time_s
-        return _with_text_font(toolkit.renderToSVG(1)), times_s
+        return _with_text_font(svg), times_s
 
     def _engraved(self, width: int | None) -> Any:
         toolkit = sheet.load("verovio").toolkit()

@@ -125,6 +125,17 @@ def test_a_long_rest_is_drawn_as_one_bar() -> None:
     assert page.count('class="measure') == 25
 
 
+def test_drawn_notes_have_their_times_after_silence() -> None:
+    steady = tune(BEATS_S, 4)
+    waits_s = np.random.default_rng(1).exponential(0.3, 60)
+    waits_s[40] += 5
+    for notes in (np.concatenate([steady, steady + [60, 60, 0, 0]]), free(waits_s)):
+        score = ScoreDocument(as_notes(notes, "piano"))
+        _, times_s = score.timed_svg(2100)
+        onsets_s = sorted(onset_s for onset_s, _ in times_s.values())
+        assert onsets_s == pytest.approx(sorted(notes[:, 0]), abs=0.1)
+
+
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "verovio", None)
     with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):

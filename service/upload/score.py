@@ -36,6 +36,7 @@ _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
+MIN_BEAT_S = 0.05  # gaps are filled with beats of the length before them
 RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
 RENDER_NICE = 10  # priority below that of live streams
 
@@ -64,8 +65,8 @@ class ScorePress(BaseModel):
 
 
 def _in_order(beats: list[LiveBeat]) -> list[LiveBeat]:
-    if any(a.time_s >= b.time_s for a, b in pairwise(beats)):
-        raise ValueError("the times of the beats must increase")
+    if any(b.time_s - a.time_s < MIN_BEAT_S for a, b in pairwise(beats)):
+        raise ValueError(f"the times of the beats must increase by at least {MIN_BEAT_S:g} s")
     return beats
 
 

@@ -93,6 +93,10 @@ def test_an_upload_answers_with_a_score_that_has_its_title(client: TestClient) -
         ({"notes": [NOTES[0] | {"pitch": 1}]}, "notes.0.pitch"),
         ({"notes": [{}] * 10_000}, "notes.0.onset_s is missing"),
         ({"notes": NOTES, "beats": [BEAT, BEAT]}, "the times of the beats must increase"),
+        (
+            {"notes": NOTES, "beats": [BEAT, BEAT | {"time_s": BEAT["time_s"] + 1e-4}]},
+            "at least 0.05 s",
+        ),
     ],
 )
 def test_bad_notes_are_refused(client: TestClient, body: dict[str, object], words: str) -> None:

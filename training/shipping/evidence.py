@@ -129,10 +129,6 @@ class Evidence:
     rendered: PredictedPassages
     halves: tuple[PredictedPassages, ...] = ()
 
-    @property
-    def families(self) -> list[str]:
-        return list(self.rendered)
-
     def scores(self, settings: TrackerSettings, family: str) -> list[float]:
         """Return the family's mean score in each group that has passages of it."""
         groups = [group[family] for group in (self.rendered, *self.halves) if family in group]

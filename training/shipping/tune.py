@@ -130,8 +130,9 @@ def settings_on_recordings(
     if folder is None:
         return start
     halves = tuple(predict_passages(transcriber, half) for half in recorded_passages(folder))
-    rendered = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
-    return settings_by_evidence(Evidence(rendered, halves), start)
+    passages = validation_passages(synth, count, seconds, SEED)
+    recorded = {name: passages[name] for name in passages if name in {*halves[0], *halves[1]}}
+    return settings_by_evidence(Evidence(predict_passages(transcriber, recorded), halves), start)
 
 
 def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerSettings:

@@ -21,7 +21,7 @@ from service import health
 from service.access import tokens
 from service.access.gate import Gate
 from service.access.problems import HANDLERS, problem_response
-from service.engine.load import PIANO_MODEL, available_cores, load_network
+from service.engine.load import available_cores, load_network
 from service.live import websocket
 from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError
@@ -54,7 +54,6 @@ def create_app(
     *,
     load_model: LoadModel = load_network,
     processes: bool = PROCESSES,
-    piano_model: str | None = PIANO_MODEL,
 ) -> FastAPI:
     """Return the service as an ASGI application. /readyz reports whether its workers have loaded
     the weights.
@@ -62,7 +61,6 @@ def create_app(
     Args:
         load_model: called in each worker.
         processes: False for one worker, which is a thread.
-        piano_model: weights for recordings of pianos, used unless the settings name a model.
 
     Raises:
         service.access.keys.KeysError: the API keys cannot be read.
@@ -70,9 +68,8 @@ def create_app(
     for name in unknown_variables(os.environ):
         logger.warning("unknown setting: variable=%s", name)
     numbers = Metrics()
-    piano = piano_model if settings.model == "auto" else None
     pool = WorkerPool(
-        WorkerConfig(load=load_model, model=settings.model, device=settings.device, piano=piano),
+        WorkerConfig(load=load_model, model=settings.model, device=settings.device),
         cores=available_cores(),
         workers=None if settings.workers == "auto" else settings.workers,
         hang_timeout_s=settings.hang_timeout_s,

@@ -1,7 +1,7 @@
 """State shared by the endpoints: settings, workers, admitted sessions and uploads, draining."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -16,7 +16,6 @@ from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import StreamOptions
 from service.settings import Settings
-from service.stream.windows import InferenceEngine
 from service.workers.messages import BatchTiming
 from service.workers.pool import WorkerPool
 
@@ -95,12 +94,6 @@ class ServiceState:
         loaded = self.pool.config.name  # not the path, if the setting is one
         if model not in (None, self.settings.model, loaded):
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
-
-    def piano_engine(self, model: str | None) -> Callable[[], InferenceEngine] | None:
-        """Return a function that returns the engine for pianos. Return None if the request names
-        another model, or there is no such engine."""
-        piano = self.pool.piano
-        return None if piano is None or model not in (None, "auto") else lambda: piano
 
     def reserve_session(self, client: str) -> AbstractContextManager[Reservation]:
         """Reserve a session slot for a client. Raises ProtocolError if none is free."""

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from service.engine.runners import EngineModel
 
-PIANO_MODEL = "accurate"
-"""Weights for recordings of pianos, if no others are requested and the machine is fast enough."""
 _OWN_GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 

@@ -1,21 +1,24 @@
 """Transcribes recordings, files or arrays, by the same stream as live audio."""
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from model.config import ModelConfig
+import numpy as np
+from numpy.typing import NDArray
+
 from service.notes.events import Event, Note, PedalPress
 from service.notes.note_collector import midi_file
 from service.protocol.errors import ProtocolError
 from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
 from service.protocol.options import FILE_OPTIONS, StreamOptions
 from service.protocol.server_messages import Totals
-from service.stream.probe import PROBE_S, Probe, Samples, split_start
 from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
 from service.stream.windows import EngineError, InferenceEngine
+
+Samples = NDArray[np.float32]
 
 if TYPE_CHECKING:
     from service.audio.decode import AudioDecoder
@@ -24,11 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenModel:
-    """Configuration of the model that transcribes the recording, and its title tag."""
+class OpenedRecording:
+    """``title`` is the title tag of the file, or empty."""
 
-    config: ModelConfig
-    title: str = ""
+    title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class TranscriptionResult:
         }
 
 
-RecordingItem = Event | FileProgress | ChosenModel | TranscriptionResult
+RecordingItem = OpenedRecording | Event | FileProgress | TranscriptionResult
 
 
 class _Blocks:
@@ -81,7 +83,6 @@ def transcribe_recording(
     engine: InferenceEngine,
     options: StreamOptions = FILE_OPTIONS,
     *,
-    piano: Callable[[], InferenceEngine] | None = None,
     max_duration_s: float | None = None,
     max_notes: float = math.inf,
     on_frames: OnFrames | None = None,
@@ -89,16 +90,13 @@ def transcribe_recording(
 ) -> Generator[RecordingItem, None, None]:
     """Transcribe a recording while it is decoded.
 
-    Yields the ChosenModel, events as they are decided, progress, and at the end one
+    Yields the OpenedRecording, events as they are decided, progress, and at the end one
     TranscriptionResult. If a file is corrupt, or the model fails, the generator yields the events
     and the TranscriptionResult of the audio before, and then raises. Close the generator unless
     you exhaust it.
 
     Args:
         recording: samples, or a seekable binary file at its start, which is not closed.
-        piano: returns the model for pianos. It transcribes the recording if the start is piano
-            music and the machine is fast enough (see MIN_PIANO_SHARE, MAX_PIANO_LOAD). The first
-            events then come after PROBE_S of audio.
         max_duration_s: maximum duration.
         max_notes, on_frames: see ``Stream``.
         sandboxed: True to decode a file in a child process (``service.audio.sandbox``).
@@ -110,31 +108,13 @@ def transcribe_recording(
     """
     with _open_decoder(recording, max_duration_s, sandboxed) as decoder:
         duration_s = decoder.header_duration_s
-
-        def open_stream(engine: InferenceEngine, on_frames: OnFrames | None) -> SegmentPipeline:
-            return SegmentPipeline(engine, decoder.audio, options, max_notes, on_frames)
-
-        decoded = _Blocks(decoder)
-        blocks = iter(decoded)
+        segments = SegmentPipeline(engine, decoder.audio, options, max_notes, on_frames)
+        stream, blocks = segments.stream, _Blocks(decoder)
         failure: Exception | None = None
-        probe = None
-        if piano is None:
-            segments = open_stream(engine, on_frames)
-        else:
-            start = split_start(blocks, int(PROBE_S * decoder.audio.sample_rate_hz))
-            probe = Probe(open_stream, engine, start, duration_s)
-            if probe.is_piano:
-                probe = probe.repeated_by(piano())
-            segments, failure = probe.segments, probe.error
-        stream = segments.stream
         try:
-            yield ChosenModel(segments.config, decoder.title)
-            if probe is not None:
-                probe.frames.release(on_frames)
-                yield from probe.items
+            yield OpenedRecording(decoder.title)
             try:
-                if failure is None:
-                    yield from _transcribe_blocks(blocks, segments, duration_s)
+                yield from _transcribe_blocks(blocks, segments, duration_s)
             except EngineError as error:
                 failure = error
             yield from stream.finish()
@@ -147,14 +127,14 @@ def transcribe_recording(
                 totals=totals,
                 title=decoder.title,
             )
-            if failure := failure or decoded.error or stream.error:
+            if failure := failure or blocks.error or stream.error:
                 raise failure
         finally:
             segments.close()
 
 
 def _transcribe_blocks(
-    blocks: Iterator[Samples], segments: SegmentPipeline, duration_s: float | None
+    blocks: Iterable[Samples], segments: SegmentPipeline, duration_s: float | None
 ) -> Iterator[Event | FileProgress]:
     """Transcribe the blocks until the last, or until an error of the stream."""
     stream = segments.stream

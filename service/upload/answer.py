@@ -15,15 +15,12 @@ from urllib.parse import quote
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from model.config import ModelConfig
 from service.notes.events import is_optional_event
 from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError, server_error
-from service.protocol.options import StreamOptions
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
-from service.stream.recording import ChosenModel, RecordingItem, TranscriptionResult
+from service.stream.recording import OpenedRecording, RecordingItem, TranscriptionResult
 from service.stream.segment_pipeline import FileProgress
-from service.stream.setup import describe_options
 
 logger = logging.getLogger(__name__)
 
@@ -55,14 +52,12 @@ class UploadLog:
             read.
         received: bytes of the request body.
         audio_s: duration of the transcribed audio.
-        config: configuration of the model that transcribes it.
         title: title tag of the recording.
     """
 
     outcome: str = "vanished"
     received: int = 0
     audio_s: float = 0.0
-    config: ModelConfig | None = None
     title: str = ""
     performance: TranscriptionResult | None = None
     midi: UploadMidi | None = None
@@ -71,8 +66,8 @@ class UploadLog:
         for item in step:
             if isinstance(item, FileProgress):
                 self.audio_s = item.time_s
-            elif isinstance(item, ChosenModel):
-                self.config, self.title = item.config, item.title
+            elif isinstance(item, OpenedRecording):
+                self.title = item.title
             elif isinstance(item, TranscriptionResult):
                 self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
             elif isinstance(item, UploadMidi):
@@ -131,7 +126,7 @@ async def write_lines(
     steps: AsyncGenerator[list[UploadItem], None],
     log: UploadLog,
     held: AsyncExitStack,
-    options: StreamOptions,
+    chosen: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
     """Yield the lines of an NDJSON response. The last is `done`, unless the server failed. The
@@ -139,15 +134,14 @@ async def write_lines(
     step: list[UploadItem] | None = first
     problem: ProtocolError | None = None
     log.record(first)
-    assert log.config is not None
-    started = {"type": "started", "title": log.title, **describe_options(options, log.config)}
+    started = {"type": "started", "title": log.title, **chosen}
     yield json.dumps(started) + "\n"
     while step is not None:
         log.record(step)
         for item in step:
             if isinstance(item, FileProgress):
                 yield item.model_dump_json() + "\n"
-            elif not isinstance(item, ChosenModel | TranscriptionResult | UploadMidi) and (
+            elif not isinstance(item, OpenedRecording | TranscriptionResult | UploadMidi) and (
                 updates or not is_optional_event(item)
             ):
                 message = event_message(item)

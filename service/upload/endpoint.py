@@ -100,18 +100,18 @@ async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Qu
             upload.file,
             pool,
             options,
-            piano=state.piano_engine(choices.model),
             max_duration_s=settings.max_upload_s,
             max_notes=MAX_NOTES,
             sandboxed=True,
         )
+        chosen = describe_options(options, config)
         items = with_midi(recording, choices)
         steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
         if choices.answer == "ndjson":
             # Invalid files usually fail at once, while the response can still have an error status.
             first = await anext(steps)
             held = stack.pop_all()
-            lines = write_lines(first, steps, log, held, options, choices.updates)
+            lines = write_lines(first, steps, log, held, chosen, choices.updates)
             return NdjsonResponse(lines, held)
         async for step in steps:
             log.record(step)
@@ -120,9 +120,7 @@ async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Qu
         performance, midi = log.performance, log.midi
         assert performance is not None
         assert midi is not None
-        assert log.config is not None
         if choices.answer == "json":
-            chosen = describe_options(options, log.config)
             return JSONResponse({**performance.to_json(), "chords": midi.chords, **chosen})
         if choices.answer == "midi":
             named = file_name(upload.filename, ".mid")

@@ -269,7 +269,7 @@ class WorkerConnection:
         assert isinstance(reply, ModelLoaded)
         if self._state is State.CLOSED:
             raise EngineError("worker was stopped while it loaded the model")
-        self.samples, self.probabilities = slots(reply.configs, self._process.memory)
+        self.samples, self.probabilities = slots(reply.config, self._process.memory)
         self.loaded, self._state = reply, State.READY
         self._receiving = asyncio.create_task(self._receive_all(reader))
         return reply

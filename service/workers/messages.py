@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import pickle
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,18 +40,17 @@ def packet(message: object) -> bytes:
 
 
 def slots(
-    configs: Sequence[ModelConfig], memory: Callable[[int], mmap.mmap]
+    config: ModelConfig, memory: Callable[[int], mmap.mmap]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return views of the memory that a worker shares with the service: samples and probabilities
     of segments, each [SLOTS, values].
 
     Args:
-        configs: configurations of the worker's models.
+        config: configuration of the worker's model.
         memory: function that maps a number of bytes.
     """
-    preroll_hops = max(config.preroll_hops for config in configs)
-    samples = WINDOW + (SEGMENT_FRAMES + preroll_hops + FRAMES) * HOP
-    probabilities = max(len(config.outputs) for config in configs) * SEGMENT_FRAMES * PITCHES
+    samples = WINDOW + (SEGMENT_FRAMES + config.preroll_hops + FRAMES) * HOP
+    probabilities = len(config.outputs) * SEGMENT_FRAMES * PITCHES
     shared = memory(4 * SLOTS * (samples + probabilities))
     values = np.frombuffer(shared, np.float32).reshape(SLOTS, -1)
     return values[:, :samples], values[:, samples:]
@@ -61,13 +60,11 @@ def slots(
 
 
 class WorkerConfig(NamedTuple):
-    """First message: the model and device to load, by name or `auto`. piano: name of a second model
-    for recordings of pianos, or None."""
+    """First message: the model and device to load, by name or `auto`."""
 
     load: LoadModel
     model: str
     device: str
-    piano: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +126,6 @@ class Segment(NamedTuple):
     slot: int
     samples: int
     due: PendingWindows  # without its samples
-    for_piano: bool
 
 
 class Ping(NamedTuple):
@@ -139,31 +135,17 @@ class Ping(NamedTuple):
 # -- from a worker --------------------------------------------------------------------------------
 
 
-class LoadedModel(NamedTuple):
-    """Configuration and card of a model that a worker has loaded."""
-
-    config: ModelConfig
-    card: Mapping[str, Any]
-
-
 class ModelLoaded(NamedTuple):
     """The worker is ready.
 
     Attributes:
         window_s: computing time of one window in the warm-up, in seconds.
-        piano: the model for pianos, if the configuration names one.
     """
 
     config: ModelConfig
     card: Mapping[str, Any]
     device: str
     window_s: float
-    piano: LoadedModel | None
-
-    @property
-    def configs(self) -> list[ModelConfig]:
-        """Configurations of all models."""
-        return [self.config] if self.piano is None else [self.config, self.piano.config]
 
 
 class ModelLoadFailed(NamedTuple):

@@ -23,7 +23,6 @@ from service.workers.connection import (
 )
 from service.workers.messages import (
     BatchTiming,
-    LoadedModel,
     ModelLoaded,
     OpenSession,
     SegmentResult,
@@ -60,7 +59,6 @@ class WorkerPool:
 
     Attributes, valid after ``start``:
         config, card: configuration and card of the model.
-        piano: ``InferenceEngine`` of the model for pianos, or None.
         device: device on which the workers compute.
         workers: number of workers.
         window_s: seconds of one window in the warm-up.
@@ -106,7 +104,6 @@ class WorkerPool:
         loaded = await self._launch_all(1 if on_gpu else count, own_process)
         self.config: ModelConfig = loaded.config
         self.card: Mapping[str, Any] = loaded.card
-        self.piano = None if loaded.piano is None else PianoEngine(self, loaded.piano)
         self.window_s = loaded.window_s
         self.device = loaded.device
         self.workers = self._count(loaded.device.startswith("cuda")) if own_process else 1
@@ -167,8 +164,8 @@ class WorkerPool:
         windows_per_s = self.windows_per_s(opening.options.frames_per_window)
         return SessionProxy(replace(opening, stream=next(self._numbers)), windows_per_s, worker)
 
-    def submit(self, segment: PendingWindows, for_piano: bool = False) -> Future[Probabilities]:
-        job = SegmentJob(segment, for_piano)
+    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
+        job = SegmentJob(segment)
         try:
             self._loop.call_soon_threadsafe(self._segments.submit, job)
         except RuntimeError:  # the loop is closed
@@ -245,21 +242,6 @@ class WorkerPool:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class PianoEngine:
-    """``InferenceEngine`` of a pool's second model, for recordings of pianos."""
-
-    def __init__(self, pool: WorkerPool, model: LoadedModel) -> None:
-        self.config, self.card = model
-        self._pool = pool
-
-    @property
-    def workers(self) -> int:
-        return self._pool.workers
-
-    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
-        return self._pool.submit(segment, for_piano=True)
 
 
 class BackgroundPool:

@@ -33,9 +33,8 @@ _NO_SAMPLES = np.zeros(0, np.float32)  # they are in shared memory
 class SegmentJob:
     """A segment and the future of its probabilities; may be created in any thread."""
 
-    def __init__(self, segment: PendingWindows, for_piano: bool = False) -> None:
+    def __init__(self, segment: PendingWindows) -> None:
         self.segment = segment
-        self.for_piano = for_piano
         self.future: Future[Probabilities] = Future()
 
     def start(self) -> bool:
@@ -84,7 +83,7 @@ class SegmentQueue:
             samples = job.segment.samples
             worker.samples[slot, : len(samples)] = samples
             due = replace(job.segment, samples=_NO_SAMPLES)
-            worker.send(Segment(slot, len(samples), due, job.for_piano))
+            worker.send(Segment(slot, len(samples), due))
 
     def on_result(self, worker: WorkerConnection, result: SegmentResult) -> None:
         job = self._computing.pop((worker, result.slot))

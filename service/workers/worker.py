@@ -39,7 +39,6 @@ from service.workers.messages import (
     CloseSession,
     EndAudio,
     Flush,
-    LoadedModel,
     ModelLoaded,
     ModelLoadFailed,
     OpenSession,
@@ -78,8 +77,7 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
         configure_torch_thread()
         try:
             model = config.load(config.model, config.device)
-            piano = config.load(config.piano, config.device) if config.piano else None
-            worker = Worker(model, memory, piano)
+            worker = Worker(model, memory)
         except Exception as error:
             logger.exception("cannot load the model %s", config.model)
             service.send(ModelLoadFailed(f"{type(error).__name__}: {error}"))
@@ -100,26 +98,12 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
         service.close()
 
 
-class _Engine:
-    """Runner of a model, and the maximum number of windows of a step."""
-
-    def __init__(self, model: EngineModel) -> None:
-        self.runner = make_runner(model)
-        on_cpu = device_of(model).type == "cpu"
-        one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
-        self.window_s = one_ms / 1000
-        self.batch_windows = self.runner.batch_windows
-        if on_cpu:
-            self.batch_windows = max(1, min(self.batch_windows, int(MAX_STEP_MS / one_ms)))
-
-
 @dataclass(slots=True)
 class _Job:
     """A segment in progress."""
 
     slot: int
     due: PendingWindows
-    engine: _Engine
     features: FeatureStream
     done: int = 0  # windows, including the preroll
     shape: tuple[int, ...] = ()
@@ -128,26 +112,21 @@ class _Job:
 class Worker:
     """The sessions and segments of a worker. Each call of ``step`` computes one batch."""
 
-    def __init__(
-        self,
-        model: EngineModel,
-        memory: Callable[[int], mmap.mmap],
-        piano: EngineModel | None = None,
-    ) -> None:
-        """piano: model for recordings of pianos."""
-        self._engine = _Engine(model)
-        self._piano = None if piano is None else _Engine(piano)
-        self.config, self.runner = model.config, self._engine.runner
-        self._batch_windows = self._engine.batch_windows
+    def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
+        self.config, self.runner = model.config, make_runner(model)
+        self._batch_windows = self.runner.batch_windows  # maximum of a step
+        on_cpu = device_of(model).type == "cpu"
+        one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
+        if on_cpu:
+            self._batch_windows = max(1, min(self._batch_windows, int(MAX_STEP_MS / one_ms)))
         self.loaded = ModelLoaded(
             config=model.config,
             card=dict(model.card),
             device=str(device_of(model)),
-            window_s=self._engine.window_s,
-            piano=None if piano is None else LoadedModel(piano.config, dict(piano.card)),
+            window_s=one_ms / 1000,
         )
         self._settings = TrackerSettings.from_card(model.card)
-        self._samples, self._probabilities = slots(self.loaded.configs, memory)
+        self._samples, self._probabilities = slots(model.config, memory)
         self._sessions: dict[int, LiveSession] = {}
         self._queue: deque[LiveSession] = deque()  # sessions with pending windows, oldest first
         self._jobs: deque[_Job] = deque()
@@ -316,16 +295,15 @@ class Worker:
 
     def _start(self, segment: Segment) -> None:
         due = replace(segment.due, samples=self._samples[segment.slot, : segment.samples])
-        engine = self._piano if segment.for_piano and self._piano else self._engine
-        features = engine.runner.open_stream(due.positions)
-        self._jobs.append(_Job(segment.slot, due, engine, features))
+        features = self.runner.open_stream(due.positions)
+        self._jobs.append(_Job(segment.slot, due, features))
 
     def _step_job(self, job: _Job) -> None:
         """Compute a batch of a segment; a single window if there are live sessions."""
         started_s = time.monotonic()
-        part = job.due.subset(job.done, 1 if self._sessions else job.engine.batch_windows)
+        part = job.due.subset(job.done, 1 if self._sessions else self._batch_windows)
         try:
-            probabilities = compute(job.engine.runner, job.features, part)
+            probabilities = compute(self.runner, job.features, part)
         except Exception as error:
             logger.exception("the model failed on a recording")
             self._jobs.popleft()

@@ -77,8 +77,7 @@ _LOADERS: list[Callable[[str, str], Any]] = []
 
 def app_with(load: Callable[[str, str], Any], settings: Settings, **options: Any) -> FastAPI:
     """An application whose only worker is a thread, and loads its model by this function."""
-    defaults = {"processes": False, "piano_model": None}
-    return create_app(settings, load_model=Here(load), **(defaults | options))
+    return create_app(settings, load_model=Here(load), **({"processes": False} | options))
 
 
 class LetSocketsEnd:

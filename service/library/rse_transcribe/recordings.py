@@ -5,13 +5,12 @@ import os
 import shutil
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from threading import Lock
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -28,15 +27,14 @@ from rse_transcribe.arguments import (
     check_not_forked,
     float_format,
     instrument_names,
-    load,
 )
 from rse_transcribe.transcription import Transcription
 from service.audio.samples import SampleArray
-from service.engine.load import PIANO_MODEL, available_cores, return_network
+from service.engine.load import available_cores, return_network
 from service.engine.local import LocalEngine
 from service.engine.runners import device_of
 from service.protocol.options import FILE_OPTIONS
-from service.stream.recording import ChosenModel, TranscriptionResult, transcribe_recording
+from service.stream.recording import TranscriptionResult, transcribe_recording
 from service.stream.segment_pipeline import FileProgress
 from service.stream.setup import describe_options
 from service.stream.windows import InferenceEngine
@@ -59,25 +57,6 @@ class IncompleteError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.args[0]}; incomplete: {len(self.transcription.notes)} notes"
-
-
-class _LazyEngine:
-    """Returns the engine of shipped weights, which are loaded at the first call."""
-
-    def __init__(self, model: str, device: str) -> None:
-        self._model, self._device = model, device
-        self._lock = Lock()
-        self._engine: LocalEngine | None = None
-
-    def __call__(self) -> LocalEngine:
-        with self._lock:
-            if self._engine is None:
-                self._engine = LocalEngine(load(self._model, self._device))
-            return self._engine
-
-    def close(self) -> None:
-        if self._engine is not None:
-            self._engine.close()
 
 
 class Transcriber:
@@ -106,21 +85,15 @@ class Transcriber:
         network = as_model("live" if auto else model, device)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
-        self._piano: Callable[[], InferenceEngine] | None = None
         resources = ExitStack()
         if processes > 1 and device_of(network).type == "cpu":
-            loading, piano = partial(return_network, network), PIANO_MODEL if auto else None
-            setup = WorkerConfig(loading, network.config.name, "cpu", piano)
+            setup = WorkerConfig(partial(return_network, network), network.config.name, "cpu")
             pool = resources.enter_context(
                 closing(BackgroundPool(WorkerPool(setup, cores, processes)))
             ).pool
             self._engine: InferenceEngine = pool
-            if (engine := pool.piano) is not None:
-                self._piano = lambda: engine
         else:
             self._engine = resources.enter_context(LocalEngine(network))
-            if auto:
-                self._piano = resources.enter_context(closing(_LazyEngine(PIANO_MODEL, device)))
         self._close = weakref.finalize(self, resources.close)
 
     def transcribe(
@@ -158,16 +131,12 @@ class Transcriber:
             open_recording(recording, sample_rate) as source,
             progress_bar(source, progress) as bar,
         ):
-            items = transcribe_recording(
-                source, self._engine, options, piano=self._piano, on_frames=keep
-            )
+            items = transcribe_recording(source, self._engine, options, on_frames=keep)
             with closing(items):
                 try:
                     for item in items:
                         if isinstance(item, FileProgress) and item.fraction is not None:
                             bar.update(item.fraction - bar.n)
-                        elif isinstance(item, ChosenModel):
-                            config = item.config
                         elif isinstance(item, TranscriptionResult):
                             result = item
                 except ValueError as error:
@@ -218,8 +187,7 @@ def transcribe(
             is silence), or a list of floats.
         sample_rate: sample rate of samples, an integer from 4,000 to 384,000 Hz.
         model: name in ``available_models()``, path of a .safetensors file, or result of ``load``.
-            ``auto`` means ``live``, or for piano music ``accurate`` if the machine is fast enough.
-            ``description["model"]`` of the result states the model.
+            ``auto`` means ``live``.
         lookahead_ms: duration of the audio after each frame that the model may use, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, as a sequence or a

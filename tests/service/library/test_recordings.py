@@ -6,7 +6,6 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +16,8 @@ import soundfile
 import torch
 
 import rse_transcribe
-from model.config import HEADS
-from rse_transcribe import recordings
 from rse_transcribe.arguments import as_float
 from rse_transcribe.recordings import IncompleteError
-from service.stream import probe
 from tests.fakes import FakeTranscriber
 from tests.service.apps import PITCHES, RATE_HZ, melody
 
@@ -179,21 +175,3 @@ def test_bad_files_get_one_clear_error(tmp_path: Path) -> None:
         transcribe(io.StringIO("no sound"))
     with pytest.raises(ValueError, match="lookahead_ms must be greater than 0, not -1"):
         transcribe(melody(), RATE_HZ, lookahead_ms=-1)
-
-
-@pytest.mark.parametrize("instrument", ["piano", "violin"])
-def test_auto_transcribes_pianos_by_their_own_model(
-    song: Path, monkeypatch: pytest.MonkeyPatch, instrument: str
-) -> None:
-    def load(model: Any, device: str) -> FakeTranscriber:
-        transcriber = FakeTranscriber(HEADS)
-        transcriber.config = replace(transcriber.config, name=model)
-        return transcriber
-
-    monkeypatch.setattr(probe, "MAX_PIANO_LOAD", 1000.0)
-    monkeypatch.setattr(recordings, "as_model", load)
-    monkeypatch.setattr(recordings, "load", load)
-    transcription = rse_transcribe.transcribe(song, instruments=instrument)
-    expected = "accurate" if instrument == "piano" else "live"
-    assert transcription.description["model"] == expected
-    assert pitches(transcription) == PITCHES

@@ -5,7 +5,6 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import mido
@@ -15,10 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.testclient import TestClient
 from torch import Tensor
 
-from model.config import HEADS
 from service.access.problems import MEDIA_TYPE
-from service.settings import Settings
-from service.stream import probe
 from service.stream.windows import SEGMENT_FRAMES
 from service.upload import endpoint
 from tests.fakes import FakeTranscriber
@@ -27,9 +23,7 @@ from tests.service.apps import (
     MELODY,
     PITCHES,
     RATE_HZ,
-    app_with,
     check_notes,
-    client_for,
     melody,
     midi_pitches,
     of_type,
@@ -38,7 +32,6 @@ from tests.service.apps import (
     serving,
     sound_file,
     state_of,
-    wait_for,
 )
 from tests.service.upload.test_real_uploads import FILE_HEAD
 
@@ -298,25 +291,3 @@ def test_each_upload_is_a_line_of_the_log(
     assert good["bytes"] > len(wav)
     assert good["audio_s"] == pytest.approx(DURATION_S, abs=0.01)
     assert (bad["outcome"], bad["audio_s"]) == ("undecodable", 0)
-
-
-@pytest.mark.parametrize("model", [None, "auto", "default"])
-def test_a_piano_has_its_own_model_unless_the_client_names_one(
-    monkeypatch: pytest.MonkeyPatch, model: str | None
-) -> None:
-    monkeypatch.setattr(probe, "MAX_PIANO_LOAD", 1000.0)
-
-    def load(name: str, device: str) -> FakeTranscriber:
-        transcriber = FakeTranscriber(HEADS)
-        named = name if name == "piano" else "default"
-        transcriber.config = replace(transcriber.config, name=named)
-        return transcriber
-
-    app = app_with(load, Settings(allowed_hosts=("testserver",)), piano_model="piano")
-    query = {"instruments": "piano"} | ({"model": model} if model else {})
-    with client_for(app) as client:
-        wait_for(client, "/readyz", 200)
-        body = post(client, sound_file(), "json", **query).json()
-        started, *_ = lines_of(post(client, sound_file(), "ndjson", **query))
-    assert body["model"] == started["model"] == (model if model == "default" else "piano")
-    assert [note["pitch"] for note in body["notes"]] == PITCHES

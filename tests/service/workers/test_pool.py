@@ -104,17 +104,15 @@ async def test_a_killed_worker_ends_its_session_and_another_resumes_it() -> None
     assert [*events(before), *events(after)][:-1] == expected[:-1]
 
 
-def test_a_program_without_an_event_loop_has_workers_and_a_second_model_for_pianos() -> None:
+def test_a_program_without_an_event_loop_has_workers() -> None:
     samples = SAMPLES.repeat(10)
-    background = BackgroundPool(WorkerPool(SETUP._replace(piano="notes"), cores=2, workers=2))
+    background = BackgroundPool(WorkerPool(SETUP, cores=2, workers=2))
     with closing(background):
-        assert background.pool.piano is not None
-        for name, pool in (("all", background.pool), ("notes", background.pool.piano)):
-            with LocalEngine(load(name, "cpu"), workers=1) as engine:
-                expected = recorded(engine, samples, RATE_HZ)
-            notes, frames = recorded(pool, samples, RATE_HZ)
-            assert notes == expected[0]
-            np.testing.assert_array_equal(frames, expected[1])
+        with LocalEngine(load(SETUP.model, "cpu"), workers=1) as engine:
+            expected = recorded(engine, samples, RATE_HZ)
+        notes, frames = recorded(background.pool, samples, RATE_HZ)
+        assert notes == expected[0]
+        np.testing.assert_array_equal(frames, expected[1])
     background.close()
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from anyio import to_process
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from starlette.responses import JSONResponse, Response
 
 from model.config import INSTRUMENTS
@@ -47,21 +47,27 @@ def _known_instrument(name: str | None) -> str | None:
     return name
 
 
-class ScoreNote(BaseModel):
-    """A note in the form of an upload's JSON. Other fields are ignored."""
-
+class _Span(BaseModel):
     onset_s: float = Field(ge=0, le=86_400)
     offset_s: float = Field(ge=0, le=86_400)
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.offset_s < self.onset_s:
+            raise ValueError("offset_s must not be less than onset_s")
+        return self
+
+
+class ScoreNote(_Span):
+    """A note in the form of an upload's JSON. Other fields are ignored."""
+
     pitch: int = Field(ge=MIN_PITCH, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
     instrument: Annotated[str | None, AfterValidator(_known_instrument)] = None
 
 
-class ScorePress(BaseModel):
+class ScorePress(_Span):
     """Time in which the sustain pedal is down, in the form of an upload's JSON."""
-
-    onset_s: float = Field(ge=0, le=86_400)
-    offset_s: float = Field(ge=0, le=86_400)
 
 
 def _in_order(beats: list[LiveBeat]) -> list[LiveBeat]:

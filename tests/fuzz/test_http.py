@@ -1,6 +1,7 @@
 """Requests of any kind to every address: a success, or a documented problem."""
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -48,6 +49,38 @@ UPLOADS = st.fixed_dictionaries(
         "files": st.tuples(VALUE, FILE).map(lambda file: {"file": file}),
     }
 )
+TIME_S = st.floats(0, 20) | st.floats(0, 1e5) | st.sampled_from([0, 86_400])
+NOTE = st.fixed_dictionaries(
+    {"onset_s": TIME_S, "offset_s": TIME_S, "pitch": st.integers(20, 128)},
+    optional={"velocity": st.integers(), "instrument": st.sampled_from(["piano", "voice", "x"])},
+)
+ORDERED = NOTE.map(lambda note: note | {"offset_s": note["onset_s"] + 0.3})
+BEATS = st.tuples(
+    st.integers(1, 13), st.lists(st.floats(0.04, 3) | st.floats(0, 1e5), max_size=20)
+).map(
+    lambda drawn: [
+        {"time_s": time_s, "place": i % drawn[0], "beats_per_bar": drawn[0]}
+        for i, time_s in enumerate(accumulate(drawn[1]))
+    ]
+)
+HINTS = {
+    "bpm": st.floats(0, 500),
+    "beats_per_bar": st.integers(0, 13),
+    "beats": BEATS,
+    "pedal": st.lists(st.fixed_dictionaries({"onset_s": TIME_S, "offset_s": TIME_S}), max_size=3),
+    "title": st.text(max_size=9),
+    "chords": st.booleans() | VALUE,
+}
+SCORES = st.fixed_dictionaries(
+    {
+        "method": st.just("POST"),
+        "url": st.just("/score"),
+        "params": st.just({"form": "musicxml"}),
+        "json": st.fixed_dictionaries(
+            {"notes": st.lists(ORDERED | NOTE, max_size=12)}, optional=HINTS
+        ),
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +91,8 @@ def client() -> Iterator[TestClient]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # test_decoder.py
 @pytest.mark.timeout(3600)
-@inputs(few=200, share=0.06)
-@given(asked=REQUESTS | UPLOADS)
+@inputs(few=120, share=0.06)
+@given(asked=REQUESTS | UPLOADS | SCORES)
 def test_any_request_has_a_documented_answer(client: TestClient, asked: dict[str, Any]) -> None:
     response = client.request(**asked)
     status = response.status_code

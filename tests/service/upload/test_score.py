@@ -91,6 +91,7 @@ def test_an_upload_answers_with_a_score_that_has_its_title(client: TestClient) -
         ({"notes": NOTES * 2000}, "4 MiB"),
         ({"notes": [NOTES[0] | {"instrument": "kazoo"}]}, "unknown instrument"),
         ({"notes": [NOTES[0] | {"pitch": 1}]}, "notes.0.pitch"),
+        ({"notes": [NOTES[0] | {"onset_s": 9, "offset_s": 8}]}, "offset_s must not be less"),
         ({"notes": [{}] * 10_000}, "notes.0.onset_s is missing"),
         ({"notes": NOTES, "beats": [BEAT, BEAT]}, "the times of the beats must increase"),
         (

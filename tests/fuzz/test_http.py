@@ -50,7 +50,7 @@ UPLOADS = st.fixed_dictionaries(
     }
 )
 TIME_S = st.floats(0, 20) | st.floats(0, 1e5) | st.sampled_from([0, 86_400])
-NOTE = st.fixed_dictionaries(
+NOTE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"onset_s": TIME_S, "offset_s": TIME_S, "pitch": st.integers(20, 128)},
     optional={"velocity": st.integers(), "instrument": st.sampled_from(["piano", "voice", "x"])},
 )

@@ -13,6 +13,8 @@ FRETS, SPAN = 19, 4  # frets of a string; frets that a hand reaches
 _MOVE, _HIGH, _STRETCH, _PLAYED = 1.0, 0.15, 0.5, 50.0
 _DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones: the ghost has most of them
 _GHOST = 6.0  # cost of omitting a note a semitone from another of its chord
+_OUTER = 3.0  # cost of omitting the highest or the lowest note
+_OCTAVE, _ABOVE = 12, 4.0  # highest fret of usual chords; cost of each fret above
 
 
 def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
@@ -53,6 +55,8 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
         for price, frets in found:
             pressed = [fret for _, fret in frets.values() if fret]
             price += _HIGH * sum(pressed) - _PLAYED * len(frets)
+            if len(frets) > 2:
+                price += _ABOVE * sum(max(0, fret - _OCTAVE) for fret in pressed)
             now = at
             if pressed:
                 now = float(min(pressed))
@@ -71,14 +75,22 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
 
 
 def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]]]:
-    """Yield fingerings of a chord with their costs: of all notes, and without one note of each
-    semitone. Such a note is often false, and would move an open chord up the neck."""
-    yield from ((0.0, frets) for frets in _frets(pitches[::-1]))
-    for pitch in pitches:
-        if len(pitches) > 2 and not {pitch - 1, pitch + 1}.isdisjoint(pitches):
-            rest = [other for other in pitches[::-1] if other != pitch]
+    """Yield fingerings of a chord with their costs: of all notes, without one note of each
+    semitone, which is often false, and without any one note if a hand cannot play all of them below
+    the octave. One note too many would move an open chord up the neck."""
+    complete = list(_frets(pitches[::-1]))
+    yield from ((0.0, frets) for frets in complete)
+    low = any(
+        len(frets) == len(pitches) and max(fret for _, fret in frets.values()) <= _OCTAVE
+        for frets in complete
+    )
+    for pitch in pitches if len(pitches) > 2 else ():
+        rest = [other for other in pitches[::-1] if other != pitch]
+        if not {pitch - 1, pitch + 1}.isdisjoint(pitches):
             clashes = sum((pitch - other) % 12 in _DISSONANT for other in rest)
-            price = _GHOST - clashes - _PLAYED
+            yield from ((_GHOST - clashes - _PLAYED, frets) for frets in _frets(rest))
+        elif not low:
+            price = _OUTER if pitch in (pitches[0], pitches[-1]) else 0.0
             yield from ((price, frets) for frets in _frets(rest))
 
 

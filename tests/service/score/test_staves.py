@@ -47,6 +47,8 @@ def test_chords_that_guitarists_know() -> None:
     [
         ((56, 57, 62, 65), (2, 3, 1)),
         ((40, 47, 52, 56, 57, 59, 64), (0, 2, 2, 1, 0, 0)),
+        ((58, 62, 64, 67), (3, 3, 3)),
+        ((52, 58, 62, 64, 67), (2, 3, 3, 3)),
     ],
 )
 def test_a_ghost_note_does_not_move_a_chord_up_the_neck(

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.conftest import require_system
 from tests.service.page.browser import PATIENCE_MS
 from tests.service.page.conftest import NAMES, PITCHES
 from tests.service.servers import RunningServer
@@ -103,7 +102,9 @@ def test_a_recording_is_transcribed_edited_and_kept(
     server: RunningServer, recording: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("verovio", reason="the extra score")
-    executable = shutil.which("firefox") or require_system("firefox-esr")
+    executable = shutil.which("firefox-esr") or shutil.which("firefox")
+    if executable is None:  # continuous integration has Chromium alone
+        pytest.skip("firefox is not installed on this machine")
     with firefox(executable, tmp_path) as browser:
         browser.open(server.url)
         browser.choose_file("#file", recording)

@@ -1,7 +1,6 @@
 """Computes a recording in segments, on all workers at once."""
 
 import math
-import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -9,7 +8,6 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from model.config import ModelConfig
 from service.notes.events import Event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, StreamOptions
@@ -53,12 +51,6 @@ class SegmentPipeline:
         )
         self._engine = engine
         self._in_flight: deque[Future[Probabilities]] = deque()
-        self.deadline_s = math.inf
-        """Value of ``time.monotonic`` after which ``results`` raises TimeoutError."""
-
-    @property
-    def config(self) -> ModelConfig:
-        return self._engine.config
 
     def items(
         self, duration_s: float | None, flush: bool = False
@@ -82,9 +74,7 @@ class SegmentPipeline:
 
     def _next_results(self, in_flight: int) -> Iterator[Probabilities]:
         while len(self._in_flight) > in_flight:
-            left_s = self.deadline_s - time.monotonic()
-            future = self._in_flight.popleft()
-            yield future.result(None if left_s == math.inf else max(0.0, left_s))
+            yield self._in_flight.popleft().result()
 
     def close(self) -> None:
         """Cancel the segments in flight."""

@@ -15,14 +15,13 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from tests.service.page.browser import PATIENCE_MS
-from tests.service.page.conftest import NAMES, PITCHES
+from tests.service.page.scenario import Tab, transcribe_edit_and_keep
 from tests.service.servers import RunningServer
 
 ADDRESS = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
-PITCHES_NOW = "import('./app.js').then(({ stage }) => stage.take.notes.map((n) => n.pitch).join())"
 
 
-class Firefox:
+class Firefox(Tab):
     """One tab of a Firefox. The page's errors are in `errors`."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -49,8 +48,19 @@ class Firefox:
     def open(self, url: str) -> None:
         self.send("browsingContext.navigate", context=self._tab, url=url, wait="complete")
 
-    def run(self, expression: str) -> dict[str, Any]:
-        """The value of an expression, or what its promise resolves with."""
+    def run(self, expression: str) -> Any:
+        return self._evaluate(expression).get("value")
+
+    def choose_file(self, selector: str, file: Path) -> None:
+        node = self._evaluate(f"document.querySelector('{selector}')")["sharedId"]
+        self.send(
+            "input.setFiles", context=self._tab, element={"sharedId": node}, files=[str(file)]
+        )
+
+    def perform(self, actions: list[dict[str, Any]]) -> None:
+        self.send("input.performActions", context=self._tab, actions=actions)
+
+    def _evaluate(self, expression: str) -> dict[str, Any]:
         target = {"context": self._tab}
         answer = self.send(
             "script.evaluate", expression=expression, target=target, awaitPromise=True
@@ -58,25 +68,6 @@ class Firefox:
         assert answer["type"] == "success", answer
         value: dict[str, Any] = answer["result"]
         return value
-
-    def wait_for(self, expression: str, value: Any) -> None:
-        deadline = time.monotonic() + PATIENCE_MS / 1000
-        while (found := self.run(expression).get("value")) != value:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
-
-    def choose_file(self, selector: str, file: Path) -> None:
-        node = self.run(f"document.querySelector('{selector}')")["sharedId"]
-        self.send(
-            "input.setFiles", context=self._tab, element={"sharedId": node}, files=[str(file)]
-        )
-
-    def press(self, *keys: str) -> None:
-        """Press keys together; names as in WebDriver."""
-        downs = [{"type": "keyDown", "value": key} for key in keys]
-        ups = [{"type": "keyUp", "value": key} for key in reversed(keys)]
-        actions = [{"type": "key", "id": "keyboard", "actions": [*downs, *ups]}]
-        self.send("input.performActions", context=self._tab, actions=actions)
 
 
 @contextmanager
@@ -106,23 +97,5 @@ def test_a_recording_is_transcribed_edited_and_kept(
     if executable is None:  # continuous integration has Chromium alone
         pytest.skip("firefox is not installed on this machine")
     with firefox(executable, tmp_path) as browser:
-        browser.open(server.url)
-        browser.choose_file("#file", recording)
-        browser.wait_for("document.querySelectorAll('#takes li').length", 1)
-        browser.wait_for("document.body.dataset.state", "idle")
-        browser.run("document.querySelector('#notes-panel').open = true")
-        names = "[...document.querySelectorAll('#notes td:first-child')].map((e) => e.textContent)"
-        browser.wait_for(f"{names}.join()", ",".join(NAMES))
-        browser.run("document.querySelector('#edit').click()")
-        browser.run("document.querySelector('#roll').focus()")
-        browser.press("\ue009", "a")  # Ctrl
-        browser.press("\ue013")  # arrow up
-        moved = ",".join(str(pitch + 1) for pitch in PITCHES)
-        browser.wait_for(PITCHES_NOW, moved)
-        browser.wait_for("import('./app.js').then(({ stage }) => stage.take.kept)", True)
-        browser.open(server.url)
-        browser.wait_for(PITCHES_NOW, moved)
-        browser.run("document.querySelector('#tab-score').click()")
-        written = "document.querySelectorAll('#score-page g.note').length"
-        browser.wait_for(f"{written} >= {len(PITCHES)}", True)
+        transcribe_edit_and_keep(browser, server.url, recording)
         assert browser.errors == []

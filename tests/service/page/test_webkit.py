@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +12,16 @@ import httpx
 import pytest
 
 from tests.service.page.browser import PATIENCE_MS
-from tests.service.page.conftest import PITCHES
+from tests.service.page.scenario import Tab, transcribe_edit_and_keep
 from tests.service.servers import RunningServer, reserved_port
 
 MINI_BROWSERS = sorted(Path("/usr/lib").glob("*/webkit2gtk-4.*/MiniBrowser"))
-PITCHES_NOW = "return (await import('./app.js')).stage.take.notes.map(({ pitch }) => pitch)"
 SCRIPT = """const done = arguments[arguments.length - 1];
-(async () => {{ {} }})().then(
+Promise.resolve().then(() => {}).then(
   (value) => done({{ value }}), (error) => done({{ error: `${{error}}` }}))"""
 
 
-class WebKit:
+class WebKit(Tab):
     """One tab of a WebKit browser."""
 
     def __init__(self, driver: httpx.Client) -> None:
@@ -40,27 +38,20 @@ class WebKit:
         assert response.is_success, response.text
         return response.json()["value"]
 
-    def run(self, body: str) -> Any:
-        """The result of an async function."""
-        answer = self.send("execute/async", script=SCRIPT.format(body), args=[])
+    def open(self, url: str) -> None:
+        self.send("url", url=url)
+
+    def run(self, expression: str) -> Any:
+        answer = self.send("execute/async", script=SCRIPT.format(expression), args=[])
         assert "error" not in answer, answer
         return answer.get("value")
-
-    def wait_for(self, body: str, value: Any) -> None:
-        deadline = time.monotonic() + PATIENCE_MS / 1000
-        while (found := self.run(body)) != value:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
 
     def choose_file(self, selector: str, file: Path) -> None:
         element = self.send("element", using="css selector", value=selector)
         (number,) = element.values()
         self.send(f"element/{number}/value", text=str(file))
 
-    def press(self, *keys: str) -> None:
-        downs = [{"type": "keyDown", "value": key} for key in keys]
-        ups = [{"type": "keyUp", "value": key} for key in reversed(keys)]
-        actions = [{"type": "key", "id": "keyboard", "actions": [*downs, *ups]}]
+    def perform(self, actions: list[dict[str, Any]]) -> None:
         self.send("actions", actions=actions)
 
 
@@ -100,20 +91,4 @@ def test_a_recording_is_transcribed_edited_and_kept(
     if not (MINI_BROWSERS and shutil.which("WebKitWebDriver") and shutil.which("Xvfb")):
         pytest.skip("webkit2gtk-driver and xvfb are not installed on this machine")
     with webkit(tmp_path) as browser:
-        browser.send("url", url=server.url)
-        browser.run("await (await import('./app.js')).restored")
-        browser.choose_file("#file", recording)
-        browser.wait_for("return document.querySelectorAll('#takes li').length", 1)
-        browser.wait_for(PITCHES_NOW, PITCHES)
-        browser.run("document.querySelector('#edit').click()")
-        browser.run("document.querySelector('#roll').focus()")
-        browser.press("\ue009", "a")  # Ctrl
-        browser.press("\ue013")  # arrow up
-        moved = [pitch + 1 for pitch in PITCHES]
-        browser.wait_for(PITCHES_NOW, moved)
-        browser.wait_for("return (await import('./app.js')).stage.take.kept", True)
-        browser.send("refresh")
-        browser.wait_for(PITCHES_NOW, moved)
-        browser.run("document.querySelector('#tab-score').click()")
-        written = "return document.querySelectorAll('#score-page g.note').length"
-        browser.wait_for(f"{written} >= {len(PITCHES)}", True)
+        transcribe_edit_and_keep(browser, server.url, recording)

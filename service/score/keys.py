@@ -1,6 +1,5 @@
 """Key of a piece, and key signatures of its sections."""
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import groupby
@@ -10,7 +9,7 @@ import numpy as np
 
 from service.score.beats import F64, I64, smoothest
 from service.score.quantise import QuantisedNote
-from service.score.voices import Bars
+from service.score.voices import Bars, index_at
 
 # Profiles of keys by Albrecht and Shanahan (2013): shares of the pitch classes from the tonic up.
 MAJOR = (0.238, 0.006, 0.111, 0.006, 0.137, 0.094, 0.016, 0.214, 0.009, 0.080, 0.008, 0.081)
@@ -69,8 +68,7 @@ def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sectio
     """
     weight = np.zeros((len(bars), 12))
     for note in notes:
-        bar = max(0, bisect_right(bars, note.onset, key=lambda bar: bar[0]) - 1)
-        weight[bar, note.pitch % 12] += min(float(note.length), _LONGEST)
+        weight[index_at(bars, note.onset), note.pitch % 12] += min(float(note.length), _LONGEST)
     total = weight.sum(1, keepdims=True)
     share = weight / np.maximum(total, 1e-9) * np.minimum(total / _FULL, 1)
     cost = np.full((len(bars), 12), np.inf)  # by fifths from -6 up

@@ -1,6 +1,5 @@
 """The measures of an instrument in MusicXML: its staves, voices, marks, keys and metres."""
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import lcm
@@ -24,7 +23,7 @@ from service.score.quantise import QuantisedNote
 from service.score.rhythm import Rhythm, Value, free_bars
 from service.score.spelling import spelled
 from service.score.staves import OPEN, hands, tab_line
-from service.score.voices import Bars, Chord, voices
+from service.score.voices import Bars, Chord, index_at, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
 _TREBLE = ("violin", "flute", "oboe", "clarinet", "saxophone", "horn")
@@ -155,7 +154,7 @@ class PartWriter:
             staff: index of the staff.
             at: position in beats.
         """
-        bar = max(0, bisect_right(self._grid.bars, at, key=lambda bar: bar[0]) - 1)
+        bar = index_at(self._grid.bars, at)
         begins = [value.begin for value in self._values[staff][0][bar]]
         begin = max((begin for begin in begins if begin <= at), default=begins[0])
         set_offset(mark, (at - begin) * self._grid.beats.quarters * self._divisions)

@@ -7,11 +7,11 @@ its signature. A chromatic note is named as the raised or lowered note that the 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from operator import itemgetter
 from typing import NamedTuple
 
 from service.score.keys import Sections
 from service.score.quantise import QuantisedNote
+from service.score.voices import index_at
 
 
 class Name(NamedTuple):
@@ -62,6 +62,6 @@ def spelled(notes: Sequence[QuantisedNote], keys: Sections) -> Names:
         return (note.pitch + 1 in later) - (note.pitch - 1 in later)
 
     def fifths(note: QuantisedNote) -> int:
-        return keys[max(0, bisect_right(keys, note.onset, key=itemgetter(0)) - 1)][1]
+        return keys[index_at(keys, note.onset)][1]
 
     return {(n.onset, n.pitch): name_of(n.pitch, fifths(n), direction(n)) for n in notes}

@@ -1,5 +1,6 @@
 """Voices of a staff: one line of chords, or two where two rhythms sound at once."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
@@ -20,6 +21,12 @@ _MIN_CUT, _MAX_CUT = 0.35, 2.0  # beats: notes that overlap less are played lega
 _CROSSED, _LEAP = 1.0, 0.03  # costs of voices that cross, and of a semitone
 _TWO, _STILL_TWO = 0.75, 0.3  # beats that one voice would cut off: to begin two, and to continue
 _CUT_ANYWAY = 0.5  # maximum share of these that two voices cut off as well
+
+
+def index_at(starts: Sequence[tuple[Fraction, int]], at: Fraction) -> int:
+    """Return the index of the last bar or section that starts at or before ``at``, in beats; 0 if
+    all start later."""
+    return max(0, bisect_right(starts, at, key=itemgetter(0)) - 1)
 
 
 class Chord(NamedTuple):

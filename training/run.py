@@ -4,7 +4,7 @@
     python -m training.run musicnet --preset live --data-dir DIR/synth --out runs/live
     python -m training.run musicnet --out runs/live --resume
 
-Every field of a preset can be overridden, for example --loop.minutes 10 --algorithmic.rse.maps 96;
+Every field of a preset can be overridden, for example --loop.steps 5000 --algorithmic.rse.maps 96;
 --help-all lists them with their units. The run's folder receives its configuration, the last and
 the best weights, the state of the run and metrics.jsonl. --loop.max-minutes stops and saves in
 time, and --resume continues with the folder's configuration, so long training fits into short
@@ -215,8 +215,7 @@ def train(run: Run) -> dict[str, float]:
         *(_task_name(run), run.preset, f"{parameters:,}", trainer.device),
         "bfloat16" if trainer.bfloat16 else "float32",
         ", ".join(map(str, reads.values())) or "synthetic",
-        f"{run.loop.minutes:g} minutes" if run.loop.minutes else f"{run.loop.steps:,} steps",
-        *(trainer.step, run.out),
+        *(f"{run.loop.steps:,} steps", trainer.step, run.out),
     )
     return trainer.run()
 

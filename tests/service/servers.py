@@ -110,7 +110,8 @@ class RunningServer:
         self.process: ServerProcess
         log.touch()
         if module == FAKE:
-            self.process = ForkedServer(rest, log, variables)
+            # One worker is a thread. More are processes, each of which imports torch for seconds.
+            self.process = ForkedServer(rest, log, {"RSE_WORKERS": "1", **variables})
             return
         with log.open("wb") as output:
             self.process = subprocess.Popen(

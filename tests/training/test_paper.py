@@ -18,7 +18,7 @@ from training.lambada import evaluate as lambada
 from training.lambada.passages import synthetic_passages
 from training.musicnet import stand_in
 
-LOOP = "--loop.steps 1 --loop.minutes 0 --loop.validate-steps 0"
+LOOP = "--loop.steps 1 --loop.validate-steps 0"
 SMALL = {
     "training.run algorithmic": f"""--algorithmic.rse.maps 4 --algorithmic.bins 8 {LOOP}
         --algorithmic.examples-per-length 4 --algorithmic.validation-examples 4""",

@@ -36,10 +36,7 @@ _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 class LoopConfig:
     """Length, learning rate and intervals of a training run."""
 
-    minutes: NotNegative = 0.0
-    """Length of the schedule in minutes of training; replaces `steps`. The number of steps, and
-    with it the result, then depends on the load of the machine. 0: the length is `steps`."""
-    steps: FromZero = 20_000  # Length of the schedule in optimiser steps, if `minutes` is 0
+    steps: Count = 20_000  # Length of the schedule in optimiser steps
     max_minutes: NotNegative = 0.0
     """Save and stop after this many minutes, to continue with `resume`; 0: no limit."""
     max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0: no limit
@@ -63,10 +60,6 @@ class LoopConfig:
     """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
     many times slower than float32."""
     seed: int = 1  # Seed of weights, data order and dropout
-
-    def __post_init__(self) -> None:
-        if not self.minutes and not self.steps:
-            raise ValueError("steps must be at least 1 if minutes is 0")
 
 
 class Task(Protocol):
@@ -123,14 +116,12 @@ class Trainer:
     @property
     def progress(self) -> float:
         """Fraction of the schedule that is done, 0 ... 1."""
-        if self.config.minutes:
-            return min(1.0, self.seconds / (60 * self.config.minutes))
         return min(1.0, self.step / self.config.steps)
 
     @property
     def learning_rate(self) -> float:
         config, progress = self.config, self.progress
-        if config.optimizer == "released" and not config.minutes:  # it counts the step to come
+        if config.optimizer == "released":  # it counts the step to come
             progress = min(1.0, (self.step + 1) / config.steps)
         return config.learning_rate * schedule(progress, config.warmup)
 

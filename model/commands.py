@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +15,16 @@ def documented_parser(program: str, about: str | None) -> argparse.ArgumentParse
     return argparse.ArgumentParser(
         prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+
+@contextmanager
+def interruptible_imports(program: str) -> Iterator[None]:
+    """Exit with one line if Ctrl-C interrupts imports, which take seconds with torch."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{program}: interrupted; nothing is saved\n")
+        sys.exit(130)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -24,20 +24,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
+from model.commands import interruptible_imports
 
-from model.storage import load, shipped
-from service.protocol.options import Mode, StreamOptions
-from training.evaluation.families import evaluate_families
-from training.evaluation.real import evaluate_collection
-from training.evaluation.score_roundtrip import evaluate_scores
-from training.music.families import validation_passages
-from training.music.recordings import Collection, read_collection
-from training.music.synth.config import CACHE, SynthConfig
-from training.musicnet.windows import TEST_STRIDE, labelled_test_set, papers_figure
+PROG = "python -m training.evaluate"
+
+with interruptible_imports(PROG):
+    import torch
+
+    from model.storage import load, shipped
+    from service.protocol.options import Mode, StreamOptions
+    from training.evaluation.families import evaluate_families
+    from training.evaluation.real import evaluate_collection
+    from training.evaluation.score_roundtrip import evaluate_scores
+    from training.music.families import validation_passages
+    from training.music.recordings import Collection, read_collection
+    from training.music.synth.config import CACHE, SynthConfig
+    from training.musicnet.windows import TEST_STRIDE, labelled_test_set, papers_figure
 
 MIDDLE_MS = 372.0  # look-ahead of the middle of a window
-PROG = "python -m training.evaluate"
 
 Figures = dict[str, Any]
 

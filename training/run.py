@@ -22,7 +22,11 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-try:
+from model.commands import interruptible_imports
+
+PROG = "python -m training.run"
+
+with interruptible_imports(PROG):
     import torch
     import tyro
     from pydantic import TypeAdapter
@@ -33,14 +37,10 @@ try:
     from training.loop.loop import Trainer
     from training.loop.run_folder import STATE, warm_start
     from training.presets import COMMANDS, AlgorithmicRun, LambadaRun, MusicRun, Run, presets_of
-except KeyboardInterrupt:  # these imports take seconds
-    sys.stderr.write("python -m training.run: interrupted; nothing is saved\n")
-    sys.exit(130)
 
 DEFAULT_PRESET = "minute"
 CONFIG = "config.json"
 INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
-PROG = "python -m training.run"
 # Fields that a resumed run cannot change: they define the task and the shapes of the weights.
 FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
 
@@ -66,8 +66,10 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     another task, preset or network."""
     parser = _parser(prog)
     known, rest = parser.parse_known_args(arguments)
+    own_options = OWN_OPTIONS[known.command == "algorithmic"]
     for option in (word.partition("=")[0] for word in rest if word.startswith("--")):
-        if near := difflib.get_close_matches(option, OWN_OPTIONS[known.command == "algorithmic"]):
+        # Less similar words are fields, among which tyro suggests: --loop.setps is not --preset.
+        if near := difflib.get_close_matches(option, own_options, cutoff=0.8):
             parser.error(f"unknown option {option}; did you mean {near[0]}?")
     command, preset, task = known.command, known.preset, getattr(known, "task", None)
     out = known.out or Path("runs") / command

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from model.commands import interruptible_imports
 from model.symbols import load_symbol_network
 from training.presets import COMMANDS, AlgorithmicRun
 from training.run import main, parse
@@ -102,6 +103,7 @@ def test_the_papers_presets_differ_by_its_text(preset: str, network: str) -> Non
     ("arguments", "message"),
     [
         ("--prest m96", "unknown option --prest; did you mean --preset?"),
+        ("--loop.setps 5", "--loop.steps"),
         ("--preset gigantic", "invalid choice: 'gigantic'"),
         ("--task division", "invalid choice: 'division'"),
         ("--data-dir /tmp", "--data-dir"),
@@ -117,6 +119,13 @@ def test_what_cannot_be_is_named(
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
+
+
+def test_ctrl_c_during_imports_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop, interruptible_imports("program"):
+        raise KeyboardInterrupt
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "program: interrupted; nothing is saved\n"
 
 
 def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(

@@ -28,24 +28,27 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from model.commands import documented_parser, write_atomically
-from model.storage import WeightsError, load, save_weights
-from model.transcriber import TranscriptionModel
-from service.engine.local import LocalEngine
-from training.fine_tune import choose
-from training.fine_tune.collection import OwnCollection, Split, read_own, split
-from training.fine_tune.task import OWN, FineTuneTask
-from training.loop.loop import LoopConfig, Trainer
-from training.loop.run_folder import STATE, warm_start
-from training.music.families import Passage, validation_passages
-from training.music.losses import DistillationConfig
-from training.music.synth.config import CACHE, SynthConfig
-from training.music_task import MusicConfig
-from training.shipping.tune import SEED
+from model.commands import documented_parser, interruptible_imports, write_atomically
 
 PROG = "python -m training.fine_tune"
+
+with interruptible_imports(PROG):
+    import torch
+
+    from model.storage import WeightsError, load, save_weights
+    from model.transcriber import TranscriptionModel
+    from service.engine.local import LocalEngine
+    from training.fine_tune import choose
+    from training.fine_tune.collection import OwnCollection, Split, read_own, split
+    from training.fine_tune.task import OWN, FineTuneTask
+    from training.loop.loop import LoopConfig, Trainer
+    from training.loop.run_folder import STATE, warm_start
+    from training.music.families import Passage, validation_passages
+    from training.music.losses import DistillationConfig
+    from training.music.synth.config import CACHE, SynthConfig
+    from training.music_task import MusicConfig
+    from training.shipping.tune import SEED
+
 CONFIG, REPORT = "fine_tune.json", "report.json"
 TEACHER_SHARE = 0.5
 """Share of the initial weights' predictions in the targets of rendered audio."""

@@ -27,8 +27,8 @@ from service.notes.frames import peaks
 from service.protocol.errors import ProtocolError
 from training.arrays import F32, F64, Bools
 from training.music.aligner import FOUND, HEARD_EARLY_S, align
-from training.music.notes import Notes, nearest
-from training.music.real import RealRecording, uncertain_regions
+from training.music.notes import FRAME_UNKNOWN, Notes, nearest
+from training.music.real import EDGE_S, RealRecording, rows, uncertain_regions
 from training.music.recordings import PCM_SCALE, Recording, read_collection
 from training.music.transcribe import transcribe_array
 
@@ -163,7 +163,8 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
         one = RealRecording(name, audio, moved.where(inside), np.zeros((0, 4)))
         offset = np.maximum(moved.offset, match.onset_s + 0.04)
         near = moved.moved(onset=match.onset_s, offset=offset).where(inside)
-        taught = at_concert_pitch(replace(one, notes=near), cents)
+        masked = one.unknown if match.exact else inexact_ends(near)
+        taught = at_concert_pitch(replace(one, notes=near, unknown=masked), cents)
         return Own(one, taught, "performance", support, match.shift_s, cents)
     if aligned_support < MIN_ALIGNED:
         raise UnfitError(
@@ -185,6 +186,7 @@ class Match(NamedTuple):
     shift_s: float  # added to the labels; 0 if it is small
     fits: bool
     onset_s: F64  # [n], of the labels, shifted; if they are inexact, of detected onsets near them
+    exact: bool
 
 
 def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
@@ -203,7 +205,7 @@ def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     shift_s = float(lags[best] * frame_s)
     peak, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
     if not len(peak):
-        return Match(0.0, 0.0, False, notes.onset)
+        return Match(0.0, 0.0, False, notes.onset, True)
     peak_s = np.asarray((peak + 1) * frame_s, np.float64) + HEARD_EARLY_S
     at_s = notes.onset + shift_s
     near = nearest(peak_s, pitch, at_s, notes.pitch.astype(np.int64), NEAR_S)
@@ -212,9 +214,16 @@ def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     shift_s += middle_s
     shift_s = shift_s if abs(shift_s) >= MIN_SHIFT_S else 0.0
     onset_s = np.maximum(0, notes.onset + shift_s)
-    if len(late_s) and np.median(np.abs(late_s - middle_s)) > INEXACT_S:
+    exact = not len(late_s) or bool(np.median(np.abs(late_s - middle_s)) <= INEXACT_S)
+    if not exact:
         onset_s[near >= 0] = peak_s[near][near >= 0]
-    return Match(float(share[best]), shift_s, bool(fits), onset_s)
+    return Match(float(share[best]), shift_s, bool(fits), onset_s, exact)
+
+
+def inexact_ends(notes: Notes) -> F64:
+    """Return the uncertain regions at the offsets of inexact labels. Without them, training would
+    shorten or lengthen the notes of related instruments."""
+    return rows(notes.offset - EDGE_S, notes.offset + EDGE_S, notes.pitch, FRAME_UNKNOWN)
 
 
 def _at(detected: Bools, frame: NDArray[np.int_], notes: Notes) -> Bools:

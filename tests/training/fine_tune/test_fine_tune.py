@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import nbformat
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ import torch
 from model.config import SAMPLE_RATE, WINDOW
 from model.storage import load, save_weights
 from model.transcriber import TranscriptionModel
+from rse_transcribe import command
 from tests.fakes import FAKE_PITCHES, play
 from tests.networks import TINY
 from tests.paths import REPOSITORY
+from tests.service.servers import server_starter
 from tests.training.conftest import same_weights
 from training.fine_tune import __main__ as fine_tune
 from training.fine_tune import choose
@@ -99,6 +102,28 @@ def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
     assert fine_tune.main(["--out", str(parts), "--resume"]) == 0
     assert (parts / "report.json").exists()
     assert same_weights(out, parts)
+
+
+def test_the_service_and_the_command_load_the_weights(
+    folder: Path, tiny_weights: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "bells"
+    arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
+    assert fine_tune.main([*arguments, "--steps", "1", "--out", str(out)]) == 0
+    weights = out / "bells.safetensors"
+    with server_starter(tmp_path) as start:
+        server = start("service", "--port", "{port}", RSE_MODEL=str(weights), RSE_WORKERS="1")
+        info = httpx.get(f"{server.url}/info", timeout=60).json()
+        assert info["model"] == info["card"]["name"] == "bells"
+        assert info["card"]["fine_tuned"]["initial"] == str(tiny_weights)
+        with (folder / "0.wav").open("rb") as file:
+            response = httpx.post(f"{server.url}/transcribe", files={"file": file}, timeout=60)
+        assert response.status_code == 200
+        assert server.terminate() == 0
+    midi = tmp_path / "0.mid"
+    command_line = [str(folder / "0.wav"), "--model", str(weights), "-o", str(midi)]
+    assert command.main(command_line) == 0
+    assert midi.read_bytes()[:4] == b"MThd"
 
 
 def test_rendered_audio_is_mixed_in_and_measured(

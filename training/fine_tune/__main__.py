@@ -10,10 +10,10 @@ pass the checks are listed with the reason.
 
 The weights are trained on about 60 % of the recordings. The interpolation between initial and tuned
 weights and the settings of the note tracker are chosen on 20 %, and the accuracy before and after
-is reported on the other 20 %. Half of every batch keeps the network from forgetting other music
-(--kept-share): audio rendered from --rendered FOLDER (training/README.md), or without it, variants
-of your recordings and recordings without labels in FOLDER. Only with --rendered is the accuracy on
-other instruments measured, and a loss prevented.
+is reported on the other 20 %. Half of every batch keeps the network from forgetting other music:
+audio rendered from --rendered FOLDER (training/README.md), or without it, variants of your
+recordings and recordings without labels in FOLDER. Only with --rendered is the accuracy on other
+instruments measured, and a loss prevented.
 
 OUT receives the weights OUT/NAME.safetensors with their card NAME.json, and report.json. NAME is
 the name of OUT. Ctrl-C stops and saves; --resume continues.
@@ -54,7 +54,7 @@ TEACHER_SHARE = 0.5
 """Share of the initial weights' predictions in the targets of rendered audio."""
 CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # number of passages of each family
 FAMILY_S = 12.0  # length of a passage
-SAVED = ("folder", "model", "rendered", "labels", "steps", "kept_share", "learning_rate", "seed")
+SAVED = ("folder", "model", "rendered", "labels", "steps", "learning_rate", "seed")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,11 +84,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     kinds = ("auto", "performance", "score")
     add("--labels", choices=kinds, default="auto", help="what the labels describe")
     add("--steps", type=int, default=1000, help="optimiser steps of 16 windows (%(default)s)")
-    text = "share of the windows that keep the network from forgetting (%(default)s)"
-    add("--kept-share", type=float, default=0.5, help=text)
     add("--learning-rate", type=float, default=2e-4, help="peak (%(default)s)")
     add("--seed", type=int, default=1, help="of the split and the training (%(default)s)")
-    add("--max-minutes", type=float, default=0.0, help="save and stop training after this time")
     add("--resume", action="store_true", help="continue the run in the folder")
     options = parser.parse_args(arguments)
     path = options.out / CONFIG
@@ -102,8 +99,6 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         return options
     if options.folder is None:
         parser.error("FOLDER is required")
-    if not 0 <= options.kept_share < 1:
-        parser.error(f"--kept-share {options.kept_share} is not in [0, 1)")
     if (options.out / STATE).exists():
         raise WeightsError(f"{options.out} already holds a run: --resume it, or choose another")
     values = {name: getattr(options, name) for name in SAVED}
@@ -121,16 +116,16 @@ def fine_tune(options: argparse.Namespace) -> None:
     print(collection.table(), flush=True)
     parts = split(collection.recordings, options.seed)
     print(f"split: {parts.description}", flush=True)
+    trainer = _trainer(options, initial, collection, parts)
+    trainer.run()
+    if trainer.progress < 1:
+        print(f"stopped at step {trainer.step} of {options.steps}: continue with --resume")
+        return
     families: dict[str, list[Passage]] = {}
     synth = SynthConfig(options.rendered or Path("none"), CACHE)
     if options.rendered:
         families = validation_passages(synth, CHOOSE_PASSAGES, FAMILY_S, SEED)
     passages = {OWN: choose.own_passages(parts.choose), **families}
-    trainer = _trainer(options, initial, collection, parts, passages)
-    trainer.run()
-    if trainer.progress < 1:
-        print(f"stopped at step {trainer.step} of {options.steps}: continue with --resume")
-        return
     tuned = load(options.out / "last.safetensors", dtype=torch.float32)
     factor, scores = choose.choose_factor(initial, tuned, passages)
     print(f"factor of the tuned weights: {factor:g}", flush=True)
@@ -173,7 +168,6 @@ def _trainer(
     initial: TranscriptionModel,
     collection: OwnCollection,
     parts: Split,
-    passages: dict[str, list[Passage]],
 ) -> Trainer:
     """Return the trainer, at the start or where the saved run stopped."""
     config = MusicConfig(
@@ -182,16 +176,15 @@ def _trainer(
         batch_size=16,
         distillation=DistillationConfig(options.model, TEACHER_SHARE),
     )
-    own = [one.taught for one in parts.train]
+    own, validation = [one.taught for one in parts.train], choose.own_passages(parts.choose)
     rendered = options.rendered is not None
-    task = FineTuneTask(config, own, collection.unlabelled, passages, options.kept_share, rendered)
+    task = FineTuneTask(config, own, collection.unlabelled, validation, rendered)
     assert isinstance(task.network, TranscriptionModel)
     loop = LoopConfig(
         steps=options.steps,
         learning_rate=options.learning_rate,
         average=0.99,
         validate_steps=max(1, options.steps // 4),
-        max_minutes=options.max_minutes,
         seed=options.seed,
     )
     earlier: list[dict[str, Any]] = (

@@ -32,6 +32,7 @@ from training.music.synth.render import Rendered
 from training.music.targets import Targets
 from training.music_task import HIGHEST, LOWEST, MusicConfig, MusicTask, to_tensors
 
+KEPT_SHARE = 0.5  # share of the windows that keep the network from forgetting
 EXCERPT_S = 4.0  # length of the excerpts that windows are cut from
 WINDOWS_PER_EXCERPT = 2
 FARTHEST_SEMITONES = 9.0  # maximum transposition of a variant
@@ -47,29 +48,27 @@ class FineTuneTask(MusicTask):
         config: MusicConfig,
         own: Sequence[RealRecording],
         others: Sequence[NDArray[np.int16]],
-        passages: dict[str, list[Passage]],
-        kept_share: float,
+        validation: Sequence[Passage],
         rendered: bool,
     ) -> None:
         """Args:
         config: ``distillation.teacher`` names the initial weights.
         own: labelled recordings to train on.
         others: audio without labels, for variants, at SAMPLE_RATE.
-        passages: validation passages; the own ones are under OWN.
-        kept_share: share of the windows that keep the network from forgetting.
-        rendered: True to render these windows from ``config.synth``.
+        validation: passages of own recordings.
+        rendered: True to render the KEPT_SHARE from ``config.synth``.
         """
         super().__init__(config)
         self._own, self._rendered = own, rendered
         self._audio = [*(one.audio for one in own), *others]
-        self._passages = passages
-        self._kept = round(kept_share * config.batch_size)
+        self._passages = validation
+        self._kept = round(KEPT_SHARE * config.batch_size)
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
         """Without rendered audio, a batch depends only on seed and step."""
         size, context = self.config.batch_size, self.config.model.context
         stream = None
-        if self._rendered and self._kept:
+        if self._rendered:
             stream = synth_stream(self.synth, self._kept, self.config.workers, seed + step)
         try:
             for at in count(step):
@@ -118,17 +117,16 @@ class FineTuneTask(MusicTask):
         assert self.teacher
         audio, labels = to_tensors(batch, next(network.parameters()).device)
         own = len(audio) - self._kept
-        if self._kept:
-            old = Targets(*(target[own:] for target in labels))
-            mix = self.teacher.mixed if self._rendered else self.teacher.replaced
-            kept = mix(audio[own:], old)
-            labels = Targets(*(torch.cat([a[:own], b]) for a, b in zip(labels, kept, strict=True)))
+        old = Targets(*(target[own:] for target in labels))
+        mix = self.teacher.mixed if self._rendered else self.teacher.replaced
+        kept = mix(audio[own:], old)
+        labels = Targets(*(torch.cat([a[:own], b]) for a, b in zip(labels, kept, strict=True)))
         heads, pitches = network.config.heads, slice(LOWEST, HIGHEST + 1)
         logits = network(audio)
         return heads_loss(logits, heads, labels, self.frames, pitches, self.weights, self._shares)
 
     def _held_out(self) -> Windows:
-        return family_windows(self._passages, self.synth.context)
+        return family_windows({OWN: self._passages}, self.synth.context)
 
 
 def fill(batch: Batch, rng: Rng, make_excerpt: Callable[[Rng], Rendered]) -> None:

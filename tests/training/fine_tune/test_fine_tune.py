@@ -92,6 +92,7 @@ def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
     assert tuned.config.name == "bells"
     assert tuned.card["fine_tuned"] == report
     assert [stage["steps"] for stage in tuned.card["training"]["earlier"]] == [7]
+    check_loading(out / "bells.safetensors", folder / "0.wav")
     assert fine_tune.main([*arguments, str(out)]) == 1
     assert "already holds a run" in capsys.readouterr().err
 
@@ -104,25 +105,19 @@ def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
     assert same_weights(out, parts)
 
 
-def test_the_service_and_the_command_load_the_weights(
-    folder: Path, tiny_weights: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "bells"
-    arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
-    assert fine_tune.main([*arguments, "--steps", "1", "--out", str(out)]) == 0
-    weights = out / "bells.safetensors"
-    with server_starter(tmp_path) as start:
+def check_loading(weights: Path, recording: Path) -> None:
+    """Transcribe a recording with weights, in a real service and with the command."""
+    name, folder = weights.stem, weights.parent
+    with server_starter(folder) as start:
         server = start("service", "--port", "{port}", RSE_MODEL=str(weights), RSE_WORKERS="1")
         info = httpx.get(f"{server.url}/info", timeout=60).json()
-        assert info["model"] == info["card"]["name"] == "bells"
-        assert info["card"]["fine_tuned"]["initial"] == str(tiny_weights)
-        with (folder / "0.wav").open("rb") as file:
+        assert info["model"] == info["card"]["name"] == name
+        with recording.open("rb") as file:
             response = httpx.post(f"{server.url}/transcribe", files={"file": file}, timeout=60)
         assert response.status_code == 200
         assert server.terminate() == 0
-    midi = tmp_path / "0.mid"
-    command_line = [str(folder / "0.wav"), "--model", str(weights), "-o", str(midi)]
-    assert command.main(command_line) == 0
+    midi = folder / "result.mid"
+    assert command.main([str(recording), "--model", str(weights), "-o", str(midi)]) == 0
     assert midi.read_bytes()[:4] == b"MThd"
 
 
@@ -172,7 +167,7 @@ def test_own_windows_have_labels_and_the_others_predictions(tiny_weights: Path) 
         batch_size=6,
         distillation=DistillationConfig(str(tiny_weights)),
     )
-    task = FineTuneTask(config, [recording(tones(1))], [], {}, 0.5, rendered=False)
+    task = FineTuneTask(config, [recording(tones(1))], [], [], rendered=False)
     batch = next(task.batches(seed=1, step=0))
     again = next(task.batches(seed=1, step=0))
     assert all(np.array_equal(*both) for both in zip(batch.targets, again.targets, strict=True))

@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--audio", type=Path, help="a recording (default: synthetic chords)")
     many = [200, 400, 800]
     add("--streams", type=int, nargs="+", default=many, help="of many (default: 200 400 800)")
+    add("--services", type=int, default=1, help="of many: number of services (default: 1)")
     add("--stub", action="store_true", help="of many: a network that costs nothing")
     add("--mode", type=Mode, choices=list(Mode), default=Mode.BLOCK, help="of live")
     add("--lookahead-ms", type=float, default=100.0, help="of live (default: 100)")

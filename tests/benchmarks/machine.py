@@ -86,11 +86,11 @@ def family(pid: int) -> list[int]:
     return [pid, *(int(child) for children in found for child in children)]
 
 
-def cpu_s(pid: int) -> float:
-    """Processor time that a service has had, user and system (proc(5), stat)."""
-    stats = [
-        Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in family(pid)
-    ]
+def cpu_s(pid: int, alone: bool = False) -> float:
+    """Return the processor time of a service, user and system (proc(5), stat). alone: without its
+    worker processes."""
+    pids = [pid] if alone else family(pid)
+    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 

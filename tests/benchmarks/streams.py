@@ -13,13 +13,15 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+from numpy.typing import NDArray
 
 from model.config import HOP, SAMPLE_RATE
 from service.ops.capacity import SESSION_WINDOWS_PER_S
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
         def carried(count: int) -> bool:
             if count not in trials:
-                trials[count] = measured(server.url, music, count, seconds)
+                trials[count] = measured([server.url], music, count, seconds)
                 print(f"{count} streams: {trials[count]}", file=sys.stderr)
             late_ms = trials[count]["lateness_ms"]
             return not trials[count]["failed"] and late_ms is not None and late_ms["p99"] < LATE_MS
@@ -88,7 +90,7 @@ def run_host(options: argparse.Namespace) -> dict[str, Any]:
         write_music(music, seconds, options.audio)
         for _ in range(runs):
             before_s = cpu_s(server.process.pid)
-            trial = measured(server.url, music, HOST_STREAMS, seconds)
+            trial = measured([server.url], music, HOST_STREAMS, seconds)
             assert not trial["failed"], trial["failures"]
             used.append(1000 * (cpu_s(server.process.pid) - before_s) / (HOST_STREAMS * seconds))
     return {"streams": HOST_STREAMS, "core_ms_a_stream_second": spread(used)}
@@ -109,7 +111,7 @@ def run_load(options: argparse.Namespace) -> dict[str, Any]:
             admitted = max(1, int(limit / required))
             for count in sorted({1, max(1, admitted // 2), admitted, 2 * admitted}):
                 began_s, used_s = time.monotonic(), cpu_s(pid)
-                trial = measured(server.url, music, count, seconds, mode)
+                trial = measured([server.url], music, count, seconds, mode)
                 figures[f"{mode}, {count} streams, {admitted} admitted"] = {
                     "refused": trial["failed"],
                     "events": trial["events"],
@@ -122,24 +124,39 @@ def run_load(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_many(options: argparse.Namespace) -> dict[str, Any]:
-    """Given numbers of streams at once, in blocks of eight: what each event is late, and how many
-    cores the service and its workers take. With --stub a network that costs nothing takes the
-    place of a GPU, so that the host's part is seen alone."""
+    """Measure given numbers of concurrent streams in blocks of eight, over --services services: the
+    lateness of events, and the processor time of the services' own processes and of their workers.
+    With --stub, a network of almost no cost replaces a GPU."""
     seconds = 10.0 if options.quick else 30.0
     command = (*TONES, "notes") if options.stub else (*SERVICE, options.model)
     figures: dict[str, Any] = {}
-    with serving(*command, **limits(max(options.streams))) as (server, folder):
-        pid, music = server.process.pid, folder / "music.wav"
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(serving(*command, **limits(max(options.streams))))
+            for _ in range(options.services)
+        ]
+        pids = [server.process.pid for server, _ in started]
+        urls = [server.url for server, _ in started]
+        music = started[0][1] / "music.wav"
         write_music(music, seconds, options.audio)
-        figures["workers"] = httpx.get(f"{server.url}/info").json()["workers"]
+        figures["workers"] = [httpx.get(f"{url}/info").json()["workers"] for url in urls]
         for count in options.streams:
-            began_s, used_s = time.monotonic(), cpu_s(pid)
-            trial = measured(server.url, music, count, seconds)
-            trial["cores"] = (cpu_s(pid) - used_s) / (time.monotonic() - began_s)
-            trial["core_ms_a_stream_second"] = 1000 * (cpu_s(pid) - used_s) / (count * seconds)
+            began_s, before_s = time.monotonic(), processor_times(pids)
+            trial = measured(urls, music, count, seconds)
+            used_s = processor_times(pids) - before_s
+            trial["cores"] = used_s.sum() / (time.monotonic() - began_s)
+            services_ms, workers_ms = (1000 * used_s / (count * seconds)).tolist()
+            trial["services_core_ms_a_stream_second"] = services_ms
+            trial["workers_core_ms_a_stream_second"] = workers_ms
             figures[f"{count} streams"] = trial
             print(f"{count} streams: {trial}", file=sys.stderr)
     return figures
+
+
+def processor_times(pids: Sequence[int]) -> NDArray[np.float64]:
+    """Return the processor time in seconds of services, without and of their workers, [2]."""
+    alone = sum(cpu_s(pid, alone=True) for pid in pids)
+    return np.array([alone, sum(map(cpu_s, pids)) - alone])
 
 
 def run_bursts(options: argparse.Namespace) -> dict[str, Any]:
@@ -149,11 +166,11 @@ def run_bursts(options: argparse.Namespace) -> dict[str, Any]:
     with serving(*SERVICE, options.model, **limits(BURST_STREAMS)) as (server, folder):
         music = folder / "music.wav"
         write_music(music, seconds, options.audio)
-        alone = measured(server.url, music, BURST_STREAMS, seconds)
+        alone = measured([server.url], music, BURST_STREAMS, seconds)
         stop = threading.Event()
         with ThreadPoolExecutor(BURST_CLIENTS) as clients:
             bursts = [clients.submit(burst, server.url, stop) for _ in range(BURST_CLIENTS)]
-            beside = measured(server.url, music, BURST_STREAMS, seconds)
+            beside = measured([server.url], music, BURST_STREAMS, seconds)
             stop.set()
         statuses = sum((one.result() for one in bursts), Counter[int]())
     figures = {"requests_a_second": statuses.total() / seconds, "statuses": dict(statuses)}
@@ -174,14 +191,20 @@ def burst(url: str, stop: threading.Event) -> Counter[int]:
 
 
 def measured(
-    url: str, music: Path, count: int, seconds: float, mode: str = "block"
+    urls: Sequence[str], music: Path, count: int, seconds: float, mode: str = "block"
 ) -> dict[str, Any]:
-    """Return the measurements of this many concurrent streams, run in client processes."""
-    command = [sys.executable, "-m", "tests.benchmarks.streams", url, str(music)]
-    counts = [len(part) for part in np.array_split(np.arange(count), -(-count // CLIENT_STREAMS))]
+    """Return the measurements of this many concurrent streams, run in client processes and shared
+    evenly among services."""
+    command = [sys.executable, "-m", "tests.benchmarks.streams"]
+    parts = len(urls) * -(-count // (CLIENT_STREAMS * len(urls)))
+    counts = [len(part) for part in np.array_split(np.arange(count), parts)]
     clients = [
-        subprocess.Popen([*command, str(one), str(seconds), mode], stdout=subprocess.PIPE)
-        for one in counts
+        subprocess.Popen(
+            [*command, urls[number % len(urls)], str(music), str(one), str(seconds), mode],
+            stdout=subprocess.PIPE,
+        )
+        for number, one in enumerate(counts)
+        if one
     ]
     answers = [json.loads(client.communicate()[0]) for client in clients]
     late, behind, failures = (

@@ -97,7 +97,7 @@ def analyse(
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)
     array = array[np.lexsort((array[:, 2], array[:, 0]))]
-    key = key_of(array[:, 2].astype(int), array[:, 1] - array[:, 0])
+    key = key_of(array)
     end_s = float(array[:, 1].max(initial=0))
     if reported is None:
         beats = find_steady_beats(array, hints) or find_beats_between_pauses(array, hints)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, product
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from service.score.beats import F64, I64, smoothest
 from service.score.quantise import QuantisedNote
@@ -16,9 +17,13 @@ MAJOR = (0.238, 0.006, 0.111, 0.006, 0.137, 0.094, 0.016, 0.214, 0.009, 0.080, 0
 MINOR = (0.220, 0.006, 0.104, 0.123, 0.019, 0.103, 0.012, 0.214, 0.062, 0.022, 0.061, 0.052)
 MAJOR_KEYS = ("Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B")
 MINOR_KEYS = ("Ebm", "Bbm", "Fm", "Cm", "Gm", "Dm", "Am", "Em", "Bm", "F#m", "C#m", "G#m")
-_LONGEST_S = 2.0  # maximum length that counts: a held bass is no stronger evidence than a chord
+_SHORTEST_S, _LONGEST_S = 0.05, 1.0  # lengths that count: a held bass is as strong as a chord
+_OPENING_S, _LATER = 10.0, 0.2  # decay of a note's weight from the start; weight of late notes
+_ACCIDENTALS = 1.5  # loss in correlation if all notes are outside of the signature
+_FIRST_BASS, _LAST_BASS = 0.06, 0.03  # gain in correlation if the tonic is the bass of this chord
+_TOGETHER_S = 0.05  # notes with onsets within this time are one chord
 MIN_SECTION = 8  # bars of a section with its own key signature
-_CHANGE = 14.0  # cost of a change of the key signature
+_CHANGE = 20.0  # cost of a change of the key signature
 _LIKELY, _OUTSIDE = 2.0, 8.0  # weights of a bar's log likelihood and its share of chromatic notes
 _FULL = 2.0  # beats of notes in a bar that has this weight; fewer have less
 _LONGEST = 2.0  # maximum beats of a note that count
@@ -39,22 +44,50 @@ class Key(NamedTuple):
         return (MINOR_KEYS if self.minor else MAJOR_KEYS)[self.fifths + 6]
 
 
-def key_of(pitch: I64, length_s: F64) -> Key:
-    """Return the key whose profile correlates best with the pitch classes, weighted by length."""
-    weight = np.bincount(pitch % 12, np.minimum(length_s, _LONGEST_S), 12)
-    if not weight.any():
+def key_of(notes: F64) -> Key:
+    """Return the key of a piece.
+
+    Pieces begin in their key and soon modulate, so early notes count more. The key's profile
+    correlates with the pitch classes, its signature needs few accidentals, and the bass of the
+    first and of the last chord is often its tonic.
+
+    Args:
+        notes: [notes, 3 or more] onset and offset in s, MIDI pitch; onsets ascend.
+    """
+    if not len(notes):
         return Key(0, minor=False)
-    _, tonic, minor = max(
-        (float(np.corrcoef(np.roll(profile, tonic), weight)[0, 1]), tonic, profile is MINOR)
-        for profile in (MAJOR, MINOR)
-        for tonic in range(12)
-    )
+    onset_s, offset_s = notes[:, 0], notes[:, 1]
+    pitch = notes[:, 2].astype(int)
+    early = np.exp((onset_s[0] - onset_s) / _OPENING_S) + _LATER
+    length_s = np.clip(offset_s - onset_s, _SHORTEST_S, _LONGEST_S)
+    weight = np.bincount(pitch % 12, length_s * early, 12)
+    gain = np.zeros(12)
+    gain[pitch[onset_s <= onset_s[0] + _TOGETHER_S].min() % 12] += _FIRST_BASS
+    gain[pitch[onset_s >= onset_s[-1] - _TOGETHER_S].min() % 12] += _LAST_BASS
+
+    def fit(tonic: int, minor: bool) -> float:
+        outside = 1 - weight[_scale(_fifths(tonic, minor))].sum() / weight.sum()
+        profile = np.roll(_centred(MINOR if minor else MAJOR), tonic)
+        return float(profile @ _centred(weight) + gain[tonic] - _ACCIDENTALS * outside)
+
+    tonic, minor = max(product(range(12), (False, True)), key=lambda key: fit(*key))
     return Key(_fifths(tonic, minor), minor)
+
+
+def _centred(shares: ArrayLike) -> F64:
+    """Return deviations from the mean, scaled to length 1."""
+    deviation = np.array(shares, float) - np.mean(shares)
+    return np.asarray(deviation / (np.linalg.norm(deviation) + 1e-9))
 
 
 def _fifths(tonic: int, minor: bool) -> int:
     major = (tonic + 3) % 12 if minor else tonic
     return (major * 7 + 6) % 12 - 6
+
+
+def _scale(fifths: int) -> I64:
+    """Return the pitch classes of a key signature."""
+    return (7 * np.arange(fifths - 1, fifths + 6)) % 12
 
 
 def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sections:
@@ -75,8 +108,7 @@ def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sectio
     for profile in (MAJOR, MINOR):
         for tonic in range(12):
             fifths = _fifths(tonic, profile is MINOR)
-            scale = (7 * np.arange(fifths - 1, fifths + 6)) % 12
-            outside = share.sum(1) - share[:, scale].sum(1)
+            outside = share.sum(1) - share[:, _scale(fifths)].sum(1)
             price = _OUTSIDE * outside - _LIKELY * share @ np.log(np.roll(profile, tonic))
             cost[:, fifths + 6] = np.minimum(cost[:, fifths + 6], price)
     cost[:, (key.fifths + 7) % 12] = _NEVER

@@ -1,6 +1,7 @@
 """Keys, and what a listener knows."""
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,12 +14,26 @@ from tests.service.score.music import as_notes, tune
 SCALE = np.array([0, 2, 4, 5, 7, 9, 11, 12, 0, 4, 7])
 
 
+def melody(pitches: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return notes of half a second, one after the other."""
+    return np.array([(t / 2, t / 2 + 0.5, pitch, 70) for t, pitch in enumerate(pitches)])
+
+
 @pytest.mark.parametrize("tonic", range(12))
 def test_major_scales(tonic: int) -> None:
-    key = key_of(60 + tonic + SCALE, np.ones(len(SCALE)))
+    key = key_of(melody(60 + tonic + SCALE))
     assert not key.minor
     assert key.fifths % 12 == tonic * 7 % 12
     assert key.name == MAJOR_KEYS[key.fifths + 6]
+
+
+@pytest.mark.parametrize("tonic", range(12))
+def test_a_short_piece_keeps_the_key_in_which_it_starts(tonic: int) -> None:
+    opening = np.array([0, 3, 7, 12, 11, 8, 7, 5, 3, 2, 0, 7]) + 48 + tonic
+    dominant = np.array([7, 10, 14, 9, 6, 7, 14, 12, 10, 9, 7, 6]) + 48 + tonic
+    key = key_of(melody([*np.tile(opening, 2), *np.tile(dominant, 3)]))
+    assert key.minor
+    assert (key.fifths * 7 + 9) % 12 == tonic
 
 
 def test_names_are_those_of_midi() -> None:

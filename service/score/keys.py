@@ -1,12 +1,11 @@
 """Key of a piece, and key signatures of its sections."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import groupby, product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from service.score.beats import F64, I64, smoothest
 from service.score.quantise import QuantisedNote
@@ -60,7 +59,8 @@ def key_of(notes: F64) -> Key:
     pitch = notes[:, 2].astype(int)
     early = np.exp((onset_s[0] - onset_s) / _OPENING_S) + _LATER
     length_s = np.clip(offset_s - onset_s, _SHORTEST_S, _LONGEST_S)
-    weight = np.bincount(pitch % 12, length_s * early, 12)
+    weight = np.bincount(pitch % 12, length_s * early, 12).astype(float)
+    deviation = _centred(weight)
     gain = np.zeros(12)
     gain[pitch[onset_s <= onset_s[0] + _TOGETHER_S].min() % 12] += _FIRST_BASS
     gain[pitch[onset_s >= onset_s[-1] - _TOGETHER_S].min() % 12] += _LAST_BASS
@@ -68,15 +68,16 @@ def key_of(notes: F64) -> Key:
     def fit(tonic: int, minor: bool) -> float:
         outside = 1 - weight[_scale(_fifths(tonic, minor))].sum() / weight.sum()
         profile = np.roll(_centred(MINOR if minor else MAJOR), tonic)
-        return float(profile @ _centred(weight) + gain[tonic] - _ACCIDENTALS * outside)
+        return float((profile * deviation).sum() + gain[tonic] - _ACCIDENTALS * outside)
 
     tonic, minor = max(product(range(12), (False, True)), key=lambda key: fit(*key))
     return Key(_fifths(tonic, minor), minor)
 
 
-def _centred(shares: ArrayLike) -> F64:
+def _centred(shares: Sequence[float] | F64) -> F64:
     """Return deviations from the mean, scaled to length 1."""
-    deviation = np.array(shares, float) - np.mean(shares)
+    values = np.array(shares, float)
+    deviation = values - values.mean()
     return np.asarray(deviation / (np.linalg.norm(deviation) + 1e-9))
 
 

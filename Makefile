@@ -35,8 +35,9 @@ help: ## what there is
 serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PORT)
 	@exec $(PY) -m service --host $(HOST) --port $(PORT)
 
+# Tests start many processes, each of which would compile the sources again.
 test: lint ## format check, lint, types, tests
-	$(PY) -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 fuzz: $(VENV)/.installed-dev ## INPUTS=200000 random inputs to protocol, parser and decoders
 	RSE_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest tests/fuzz -q

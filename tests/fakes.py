@@ -43,8 +43,10 @@ def play(
     time_s = np.arange(round(duration_s * rate_hz)) / rate_hz
     out = np.zeros(len(time_s))
     for pitch, onset_s, offset_s in notes:
-        envelope = np.clip(np.minimum(time_s - onset_s, offset_s - time_s) / 0.002, 0, 1)
-        out += level * envelope * np.sin(2 * np.pi * tone_hz(pitch) * time_s)
+        sounding = slice(*np.searchsorted(time_s, [onset_s, offset_s]))
+        at_s = time_s[sounding]
+        envelope = np.clip(np.minimum(at_s - onset_s, offset_s - at_s) / 0.002, 0, 1)
+        out[sounding] += level * envelope * np.sin(2 * np.pi * tone_hz(pitch) * at_s)
     return out.astype(np.float32)
 
 

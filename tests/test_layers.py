@@ -85,7 +85,9 @@ SOURCES = dict(modules())
 
 def imports(source: str) -> Iterator[str]:
     """Modules of ours that a source imports, at its top or within functions."""
-    for node in ast.walk(ast.parse(source)):
+    nodes: list[ast.AST] = [ast.parse(source)]
+    for node in nodes:
+        nodes += (n for n in ast.iter_child_nodes(node) if not isinstance(n, ast.expr))
         if isinstance(node, ast.Import):
             yield from filter(None, (ours(alias.name) for alias in node.names))
         elif isinstance(node, ast.ImportFrom):

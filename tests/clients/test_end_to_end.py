@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 import soundfile
-from websockets.asyncio.client import ClientConnection
 
 from clients import client as client_module
-from clients import session
 from clients.client import TranscriptionClient
-from clients.session import open_socket
 from rse_transcribe import command
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
-from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate, Pedal
+from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate
 from tests.benchmarks.machine import family
 from tests.fakes import play
 from tests.service.servers import TONES, RunningServer, server_starter, wait_until
@@ -63,45 +60,6 @@ async def test_websocket_and_upload_tell_the_same(ensemble: RunningServer, tmp_p
     assert len(client.notes.notes) == 40
     live = [{k: v for k, v in asdict(n).items() if v is not None} for n in client.notes.notes]
     assert json.loads(notes.read_text())["notes"] == live
-
-
-@pytest.mark.parametrize("asked", [{}, {"updates": False}])
-async def test_a_cut_connection_changes_nothing(
-    ensemble: RunningServer, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Events, totals and, with updates, which are the default here, the bytes of the MIDI file are
-    those of a performance without a cut."""
-    sockets: list[ClientConnection] = []
-
-    async def opened(*how: Any) -> ClientConnection:
-        sockets.append(await open_socket(*how))
-        return sockets[-1]
-
-    monkeypatch.setattr(session, "open_socket", opened)
-    monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.0)
-    updates = not asked
-    audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
-    options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50, **asked)
-    results = []
-    kinds = NoteOn | NoteUpdate | NoteOff | Pedal
-    step = RATE // 10  # bytes: 50 ms
-    for cuts in ([], [18, 35]):
-        async with TranscriptionClient(ensemble.url, options) as client:
-            for number, start in enumerate(range(0, len(audio), step)):
-                await client.send(audio[start : start + step])
-                if number in cuts:
-                    begun = client.performance.sessions
-                    sockets[-1].transport.abort()
-                    await wait_until(lambda: client.performance.sessions > begun)  # noqa: B023
-            done = await client.stop()
-            events = [e async for e in client if isinstance(e, kinds)]
-        assert client.performance.sessions == len(cuts) + 1
-        assert any(isinstance(event, Pedal) for event in events) == updates
-        midi = done.midi if updates else b""  # without them only the server knows of the pedal
-        results.append((events, midi, done.totals.notes, done.totals.received_samples))
-    assert results[0] == results[1]
-    notes = [event for event in results[0][0] if isinstance(event, NoteOn | NoteOff)]
-    assert len(notes) == 2 * len(NOTES)
 
 
 async def test_workers_that_die_or_hang_change_nothing(

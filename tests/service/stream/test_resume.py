@@ -87,7 +87,7 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
     assert events == whole
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", OPTIONS[::2])
 def test_a_stream_whose_tuning_is_followed_can_be_cut_anywhere(
     tuned: LocalEngine, options: StreamOptions
 ) -> None:

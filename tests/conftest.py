@@ -1,7 +1,7 @@
-"""Fixtures of all tests: the async backend, and what a test needs from outside the repository.
+"""Fixtures of all tests: the async backend, and programs and data from outside the repository.
 
-Also what of the machine must not decide a test: its settings of this service, its proxies, the
-colours of its terminal, chance.
+This module also isolates the tests from the machine: from settings of a service that runs there,
+proxies, terminal colours and chance.
 """
 
 import fcntl
@@ -23,29 +23,29 @@ from tests.paths import SHARED
 if TYPE_CHECKING:
     from tests.service.servers import RunningServer
 
-# Before torch is imported. Threads that wait for one another lose most of their time where other
-# work holds a core: a test of a second then takes a minute. Processes that tests start inherit it.
+# Set this before torch is imported. If other work occupies a core, torch's threads wait for each
+# other, and a test of one second takes a minute. Processes that tests start inherit the variable.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Settings of a service that this machine runs are none of a test's.
+# Ignore the settings of a service that runs on this machine.
 for _name in set(os.environ) - {"RSE_REQUIRE_SYSTEM", "RSE_FUZZ_INPUTS"}:
     if _name.startswith("RSE_"):
         del os.environ[_name]
-# Pages are drawn for a pipe, of a usual width, whatever terminal the tests are run from.
+# Programs format their output for a pipe of the usual width, whatever the terminal.
 for _name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(_name, None)
 os.environ.update(COLUMNS="80", LINES="25", RSE_MAX_SESSIONS="12")  # auto takes seconds
-# No proxy stands between two programs of one machine.
+# Bypass proxies between two programs on this machine.
 for _name in ("no_proxy", "NO_PROXY"):
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1,localhost"]))
 
-# A shell's background jobs ignore Ctrl-C, and so would all programs that tests start and interrupt.
+# Background jobs of a shell ignore Ctrl-C. Programs that tests interrupt would inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A busy machine takes longer over an example now and then: that is no fault of the code. All runs
-# try the same examples, so that a change is not refused for what it has not touched; `make fuzz`
-# tries others, and with RSE_FUZZ_INPUTS=1 so does any test.
+# Examples have no deadline, because a busy machine may be slow. All runs try the same examples, so
+# that a change does not fail for code that it has not touched. `make fuzz` tries others, and so
+# does any test with RSE_FUZZ_INPUTS=1.
 hypothesis.settings.register_profile(
     "patient",
     deadline=None,
@@ -60,7 +60,8 @@ SLOWEST = (
     *("clients", "training", "packaging", "test_nginx.py", "service/cluster", "service/page"),
     *("service/test_real_server.py", "service/workers", "service/upload", "model/test_export_onnx"),
 )
-"""Files with the longest tests. They run first, so that all processes end at about one time."""
+"""Files with the longest tests. They run first, so that all processes finish at about the same
+time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -86,9 +87,9 @@ def anyio_backend() -> str:
 
 
 def require_system(name: str) -> str:
-    """The path of program ``name``, or the name of library ``lib...``, of the operating system.
-    Skips the calling test where it is missing; fails it under ``RSE_REQUIRE_SYSTEM=1``, as in
-    continuous integration, where a missing package is a mistake of the set-up."""
+    """Return the path of the program ``name``, or the name of the system library ``lib...``. If it
+    is missing, skip the calling test. With ``RSE_REQUIRE_SYSTEM=1``, as in continuous integration,
+    fail the test instead."""
     found = find_library(name.removeprefix("lib")) if name.startswith("lib") else shutil.which(name)
     if found is not None:
         return found
@@ -107,8 +108,8 @@ def _served(folder: Path, *heads: str) -> "Iterator[RunningServer]":
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
-    """Service in a separate process with the model of pure tones, for tests that leave it as it
-    was."""
+    """Service in a separate process with the model of pure tones, for tests that leave its state
+    unchanged."""
     yield from _served(tmp_path_factory.mktemp("server"))
 
 

@@ -1,4 +1,4 @@
-"""Model that detects a few pure tones: interface of a transcriber, no training, exact.
+"""Model that detects a few pure tones. It has the interface of a transcriber and is exact.
 
 The features of a frame depend on the 256 samples around it only, and are computed window by window.
 Equal windows therefore give equal bits in any batch. A frame's numbers do not depend on the window
@@ -29,7 +29,7 @@ FAKE_PITCHES = (57, 69, 81, 93)  # A3 to A6: far enough apart for 256 samples
 FAKE_RATE_HZ = SAMPLE_RATE
 _SPAN = 2 * HOP
 LOUDNESS = {"piano": 1.0, "violin": 0.85, "viola": 0.7, "cello": 0.55}
-"""The frame probability at which an instrument is heard most surely."""
+"""Frame probability at which the probability of an instrument is highest."""
 
 
 def tone_hz(pitch: float) -> float:
@@ -39,7 +39,7 @@ def tone_hz(pitch: float) -> float:
 def play(
     notes: Sequence[tuple[float, float, float]], duration_s: float, rate_hz: int, level: float = 0.2
 ) -> NDArray[np.float32]:
-    """Tones as (pitch, onset_s, offset_s) with 2 ms flanks; float32, shape [n]."""
+    """Return tones (pitch, onset_s, offset_s) with flanks of 2 ms; float32, shape [n]."""
     time_s = np.arange(round(duration_s * rate_hz)) / rate_hz
     out = np.zeros(len(time_s))
     for pitch, onset_s, offset_s in notes:
@@ -55,10 +55,10 @@ class FakeStream:
         self._kernels = kernels
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """(WINDOW,) -> (FRAMES, tones) amplitudes."""
+        """Map (WINDOW,) to amplitudes, (FRAMES, tones)."""
         if bool((window == FakeTranscriber.POISON).any()):
             raise RuntimeError("poisoned window")
-        # In float64: sums whose last bits vary with their place in memory are equal in float32.
+        # The last bits of sums vary with their position in memory. float32 drops these bits.
         spans = window.double().unfold(0, _SPAN, HOP)  # (FRAMES, 256), about each frame's sample
         parts = (spans @ self._kernels).unflatten(1, (2, -1))
         return torch.linalg.vector_norm(parts, dim=1).float()
@@ -74,8 +74,8 @@ class FakeTranscriber:
         heads: tuple[str, ...] = ("frame", "onset", "velocity"),
         front_end: StridedConfig | FilterbankConfig | None = None,
     ) -> None:
-        """front_end: what the configuration says; a filterbank's tuning is followed, and not
-        read."""
+        """front_end: stated in the configuration. With a filterbank, streams follow the tuning, but
+        the model ignores it."""
         stated = front_end or StridedConfig()
         self.config = ModelConfig("fake", FAKE_RATE_HZ, front_end=stated, heads=heads)
         self.card: dict[str, Any] = {}
@@ -113,14 +113,14 @@ class FakeTranscriber:
                 out[:, row, :, list(FAKE_PITCHES)] = heads[head]
             elif head == "pedal":  # down while the lowest tone sounds
                 out[:, row] = frame[..., :1]
-            else:  # a tone's instrument shows in its loudness, and is never quite sure
+            else:  # the loudness of a tone determines its instrument, never with certainty
                 nearness = (frame - LOUDNESS.get(head.removeprefix("instrument:"), 9.0)).abs()
                 out[:, row, :, list(FAKE_PITCHES)] = (1 - 4 * nearness).clamp(0, 1)
         return out
 
 
 class GatedTranscriber(FakeTranscriber):
-    """Stops within a batch until the gate opens."""
+    """Model that blocks within a batch until the gate opens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class GatedTranscriber(FakeTranscriber):
         self.entered = threading.Event()
 
     def close_gate(self) -> None:
-        """Before the next batch."""
+        """Block the next batch."""
         self.entered.clear()
         self.gate.clear()
 

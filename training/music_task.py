@@ -96,7 +96,7 @@ class MusicTask:
             # fifth of the time.
             self.network.get_submodule("network.filterbank").requires_grad_(False)
             convolutions = self.network.get_submodule("network.convolutions")
-            # a sixth faster on CPUs; weights and inputs must match.
+            # This is a sixth faster on CPUs. Weights and inputs need the same layout.
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             convolutions.register_forward_pre_hook(_channels_last)
         if config.model.calibration and not config.terms.calibration:

@@ -40,7 +40,7 @@ class Run:
     out: Path = Path("runs/latest")
     """Folder for weights, configuration and state of the run, and metrics.jsonl."""
     resume: bool = False  # Continue the run in the folder
-    preset: Suppress[str] = ""  # Where the fields come from
+    preset: Suppress[str] = ""  # Preset that the fields come from
 
     def make_task(self) -> Task:
         """Return the task. It may write into the folder."""
@@ -130,24 +130,24 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
     ),
     # From random weights, on two cores.
     "live": MusicRun(loop=LoopConfig(steps=11_500, validate_minutes=15)),
-    # "live" goes on, for days of two cores.
+    # Continues `live`, for days on two cores.
     "live-on": MusicRun(
         music=MusicConfig(weights=HeadWeights(instrument=2)),
         loop=LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
         init="live",
     ),
-    # Several times the work of "live": ten minutes of a data-centre GPU, days of a processor.
+    # Needs several times the computing of `live`: ten minutes on a data-centre GPU, days on a CPU.
     "accurate": MusicRun(
         music=MusicConfig(model=ACCURATE, batch_size=256, workers=12),
         loop=LoopConfig(steps=7_400, validate_minutes=3),
     ),
-    # "light", for processors without bfloat16, goes on, taught by "live".
+    # Continues `light`, the network for CPUs without bfloat16, with `live` as its teacher.
     "light": MusicRun(
         music=MusicConfig(model=LIGHT, distillation=DistillationConfig(teacher="live")),
         loop=LoopConfig(steps=12_000, learning_rate=1e-3, validate_minutes=15),
         init="light",
     ),
-    # On the archive; needs a GPU.
+    # Trains on the archive and needs a GPU.
     "paper": MusicRun(music=_PAPER_MUSIC, loop=_PAPER_MUSIC_LOOP),
     "paper-text": MusicRun(
         music=replace(_PAPER_MUSIC, model=PAPER_TEXT, terms=TEXT_TERMS),

@@ -44,14 +44,14 @@ INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
 # Fields that a resumed run cannot change: they define the task and the shapes of the weights.
 FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
 
-# What the preset `minute` reaches: the figure to look at, its value by chance and in one run.
+# Key metric of the preset `minute`, by task: its name, its value by chance and after one run.
 MINUTE_FIGURES = {
     "addition": ("accuracy", 0.5, 0.997),
     "lambada": ("accuracy", 0.056, 1.0),
     "musicnet": ("ap_100ms", 0.014, 0.995),
 }
 
-# The options of _parser by whether the task is algorithmic; tyro suggests among the others.
+# Options of _parser, by whether the task is algorithmic. tyro suggests all other options.
 OWN_OPTIONS = {
     True: ("--preset", "--task", "--out", "--resume"),
     False: ("--preset", "--data-dir", "--out", "--resume"),

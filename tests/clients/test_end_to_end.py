@@ -1,4 +1,4 @@
-"""The clients with the real service in a process of its own."""
+"""The clients with the real service in a separate process."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def transcribe(server: RunningServer, *arguments: str | Path) -> int:
 
 
 async def test_websocket_and_upload_tell_the_same(ensemble: RunningServer, tmp_path: Path) -> None:
-    """Many times what may be under way at once: flow control leaves no trace in the notes."""
+    """The audio is much longer than the limit in flight: flow control does not change the notes."""
     long = [(69, second + 0.1, second + 0.6) for second in range(40)]
     path, notes = tmp_path / "long.wav", tmp_path / "long.json"
     samples = play(long, 40, 8_000, 0.11)  # a cello's

@@ -1,4 +1,4 @@
-"""The example programs find the notes of a recording."""
+"""The example programs detect the notes of a recording."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ RATE_HZ = 11_025
 TUNE = [(60, 0.5), (64, 1.0), (67, 1.5), (72, 2.0), (55, 2.5)]
 DURATION_S = 4.0
 LEVELS = (1.0, 0.5, 0.35, 0.25, 0.15, 0.1)  # amplitudes of the partials
-KERNEL_S = 240.0  # of a machine that does much else, for a cell
+KERNEL_S = 240.0  # limit of a cell, on a busy machine
 ALONE = """
 import runpy, sys
 
@@ -36,7 +36,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_host_of_numpy_and_onnxruntime_alone(live_onnx: Path, tmp_path: Path) -> None:
     time = np.arange(round(DURATION_S * RATE_HZ)) / RATE_HZ
     samples = np.zeros_like(time)
-    for pitch, onset in TUNE:  # struck strings, more or less
+    for pitch, onset in TUNE:  # roughly struck strings
         since = np.maximum(0, time - onset)
         frequency = 440 * 2 ** ((pitch - 69) / 12)
         for number, level in enumerate(LEVELS, 1):

@@ -1,4 +1,4 @@
-"""Configurations: each field out of its range is named, and what is in range makes a network."""
+"""Configurations name each invalid field, and valid ones make a network."""
 
 import json
 from dataclasses import fields, replace

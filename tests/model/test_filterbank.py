@@ -1,4 +1,4 @@
-"""The constant-Q filterbank: tuning, timing, masks, and how far a sound is from each pitch."""
+"""The constant-Q filterbank: tuning, timing, masks and the distance of a sound from each pitch."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_columns_are_silent_where_kernels_end_after_the_window() -> None:
     silence = BANK.compress(torch.zeros(()))
     assert torch.all(features[:, :, -CONFIG.edge :] == silence)
     assert torch.all(features[:, :, : -CONFIG.edge] > silence)
-    # Those within the window need nothing before it.
+    # Columns within the window do not depend on the audio before it.
     within = (WINDOW - BANK.longest) // HOP + CONFIG.edge
     alone = BANK(noise[:, CONFIG.context :])
     torch.testing.assert_close(alone[..., -within:], features[..., -within:])
@@ -72,7 +72,7 @@ def cents(rows: torch.Tensor) -> np.ndarray:
 
 
 def heard(audio: np.ndarray) -> np.ndarray:
-    """Cents, [frames, PITCHES], of the frames that see nothing beyond the audio."""
+    """Return the cents, [frames, PITCHES], of frames that depend on the audio alone."""
     peaks = SpectralPeaks(BANK.config, torch.arange(BANK.bins))
     with torch.inference_mode():
         features = BANK(torch.from_numpy(audio.astype(np.float32))[None])[..., -GRID:]

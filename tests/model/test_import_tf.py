@@ -1,4 +1,4 @@
-"""Import of the released code's checkpoints, ours by tests and theirs by TensorFlow."""
+"""Import of the released code's checkpoints, written by these tests and by TensorFlow."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ RSE = replace(RELEASED_RSE, maps=4)
 
 
 def released_variables(network: nn.Module) -> dict[str, NDArray]:
-    """A network's parameters under the names and in the layouts of the released code."""
+    """Return a network's parameters with the names and layouts of the released code."""
     variables, state = {}, network.state_dict()
     for name, theirs in released_names(network).items():
         array = state[name].numpy()
@@ -38,7 +38,7 @@ def released_variables(network: nn.Module) -> dict[str, NDArray]:
 
 
 def training_variables(variables: Mapping[str, NDArray]) -> dict[str, NDArray]:
-    """With what the released code's training adds: slots, counters, the loss scale."""
+    """Add the variables of the released code's training: slots, counters and the loss scale."""
     slots = {
         name + slot: np.zeros_like(value)
         for name, value in variables.items()
@@ -58,13 +58,13 @@ def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionMo
 
 @pytest.fixture
 def musicnet() -> dict[str, NDArray]:
-    """The variables of a small network that transcribes, as training leaves them."""
+    """Variables of a small transcription network after training."""
     return training_variables(released_variables(transcriber()))
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Imports these variables as if a checkpoint held them."""
+    """Function that imports variables as if from a checkpoint."""
 
     def run(variables: dict[str, NDArray], *options: str) -> Path:
         monkeypatch.setattr(import_tf, "read_checkpoint", lambda _: variables)

@@ -1,4 +1,4 @@
-"""The networks with the released settings against recorded outputs of the authors' code."""
+"""The networks with the released settings reproduce recorded outputs of the authors' code."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not ORACLES.is_dir(), reason="no reference oracl
 
 
 def read(path: Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    """The recorded network and all that was recorded."""
+    """Return the recorded network and all recorded arrays."""
     with np.load(path) as file:
         blocks = json.loads(str(file["meta"]))["n_blocks"]
         arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}

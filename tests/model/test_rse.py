@@ -1,4 +1,4 @@
-"""Residual switch units, the network of Beneš blocks, and what is padded and cut for it."""
+"""Residual switch units, the network of Beneš blocks, padding and cropping."""
 
 import re
 from dataclasses import replace
@@ -70,7 +70,7 @@ def amplitude(x: torch.Tensor) -> float:
 
 @torch.inference_mode()
 def test_by_the_text_units_keep_their_amplitude_through_40_layers() -> None:
-    """0.25 in and out, and 1 of every update c, where Glorot's matrices give 0.75."""
+    """Inputs and outputs have 0.25, every update c has 1. Glorot's matrices give 0.75."""
     config = replace(TEXT_RSE, maps=96)
     x = 0.25 * torch.randn(4, 64, 96)
     for _ in range(40):  # units of their own, as the paper's derivation assumes

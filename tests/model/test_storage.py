@@ -1,4 +1,4 @@
-"""Weights on disk: round trips and everything that can be wrong with them."""
+"""Weights on disk: round trips and errors."""
 
 import json
 from dataclasses import replace
@@ -76,7 +76,7 @@ def test_damage_is_named(saved: Path) -> None:
     [
         ({"avx512_bf16": True}, "AVX512", torch.bfloat16),
         ({"amx_bf16": True}, "AVX512", torch.bfloat16),
-        ({"amx_bf16": True}, "AVX2", torch.float32),  # torch is held to older instructions
+        ({"amx_bf16": True}, "AVX2", torch.float32),  # torch is limited to older instructions
         ({"avx2": True, "avx512_bf16": False}, "AVX512", torch.float32),
         ({}, "AVX512", torch.float32),
     ],

@@ -1,4 +1,4 @@
-"""The reader of TensorFlow checkpoints: what TensorFlow wrote, whole and cut off."""
+"""The reader of TensorFlow checkpoints, on complete and truncated files by TensorFlow."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from model.storage import WeightsError
 from model.tf_checkpoint import read_checkpoint
 
-# tensorflow.ckpt beside this file: by TensorFlow 2.21 (SaveV2, MergeV2Checkpoints), in two shards.
+# tensorflow.ckpt next to this file was written by TensorFlow 2.21 (SaveV2, MergeV2Checkpoints), in
+# two shards.
 VARIABLES: dict[str, NDArray] = {
     "Variable": np.array(7, np.int32),
     "a/CvB": np.linspace(0, 1, 5, dtype=np.float32),

@@ -10,12 +10,12 @@ from model.storage import WEIGHTS, load, shipped
 SHIPPED = ("live", "light", "accurate")
 LIMIT_MIB = 16
 ATTACK_S = 0.004
-HEARD = 0.2  # onset probability; notes of music have it too
+HEARD = 0.2  # minimum onset probability, which notes of music reach too
 FRAME = FRAMES - 17  # 200 ms behind the newest
 
 
 def note(pitch: int, begins: int) -> np.ndarray:
-    """A decaying note of a few partials that begins at a sample of the window."""
+    """Return a decaying note of a few partials that begins at a sample of the window."""
     time = np.arange(WINDOW - begins) / SAMPLE_RATE
     frequency = 440 * 2 ** ((pitch - 69) / 12)
     sound = sum(

@@ -1,4 +1,4 @@
-"""Application with the model of pure tones, and the messages of its tests."""
+"""Application with the model of pure tones, and helpers that send and check its messages."""
 
 import asyncio
 import base64
@@ -32,8 +32,8 @@ DURATION_S = 1.6
 PITCHES = [pitch for pitch, _, _ in MELODY]
 SAMPLES = round(DURATION_S * RATE_HZ)
 ADDRESS = "/ws/transcribe"
-READY_S = 100.0  # a machine that does much else must not fail a test
-STANDSTILL_S = 600.0  # nor one that stands still meanwhile: then no client is idle, no worker hangs
+READY_S = 100.0  # long, so that tests pass on a busy machine
+STANDSTILL_S = 600.0  # long, because the machine may pause
 
 
 def melody() -> NDArray[np.float32]:
@@ -46,7 +46,7 @@ def sound_file(
     subtype: str = "PCM_16",
     rate_hz: int = RATE_HZ,
 ) -> bytes:
-    """Samples, or the melody, as the bytes of a file."""
+    """Return a file with these samples, or with the melody."""
     file = io.BytesIO()
     samples = melody() if samples is None else samples
     soundfile.write(file, samples, rate_hz, format=kind, subtype=subtype)
@@ -62,7 +62,7 @@ def chunks(data: bytes, size: int = 4000) -> list[bytes]:
 
 
 class Here:
-    """Loads by a function of the test, in a worker that is a thread of its process."""
+    """Loader that calls a function of the test, for workers that are threads."""
 
     def __init__(self, load: Callable[[str, str], Any]) -> None:
         self._number = len(_LOADERS)
@@ -76,13 +76,13 @@ _LOADERS: list[Callable[[str, str], Any]] = []
 
 
 def app_with(load: Callable[[str, str], Any], settings: Settings, **options: Any) -> FastAPI:
-    """An application whose only worker is a thread, and loads its model by this function."""
+    """Return an application whose only worker is a thread. ``load`` returns its model."""
     return create_app(settings, load_model=Here(load), **({"processes": False} | options))
 
 
 class LetSocketsEnd:
-    """A client that leaves a socket waits until the application has handled that. TestClient alone
-    would cancel the application besides, which no server does."""
+    """Application in which a client that closes a socket waits until the application has handled
+    this. TestClient alone would cancel the application, which no server does."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -101,10 +101,10 @@ def client_for(app: FastAPI, **options: Any) -> TestClient:
 def serving(
     transcriber: FakeTranscriber | None = None, **settings: Any
 ) -> Iterator[tuple[TestClient, FakeTranscriber]]:
-    """A client of an application that is ready."""
+    """Yield a client of a ready application, and its model."""
     model = transcriber or FakeTranscriber()
-    settings.setdefault("allowed_hosts", ("testserver",))  # what the client calls it
-    settings.setdefault("max_sessions_per_client", 100)  # all of them come from one
+    settings.setdefault("allowed_hosts", ("testserver",))  # the client's name for the server
+    settings.setdefault("max_sessions_per_client", 100)  # all sessions come from one client
     for name in ("idle_timeout_s", "hang_timeout_s"):
         settings.setdefault(name, STANDSTILL_S)
     app = app_with(lambda name, device: model, Settings(**settings))
@@ -114,7 +114,7 @@ def serving(
 
 
 def wait_for(client: TestClient, path: str, status: int) -> None:
-    """Returns once the path answers so."""
+    """Wait until the path responds with this status."""
     deadline = time.monotonic() + READY_S
     while (answer := client.get(path)).status_code != status:
         assert time.monotonic() < deadline, answer.text
@@ -132,19 +132,19 @@ async def _set(event: asyncio.Event) -> None:
 
 
 def drain(client: TestClient) -> None:
-    """The server is shutting down, as at SIGTERM."""
+    """Start draining the service, as SIGTERM does."""
     assert client.portal is not None
     client.portal.call(_set, state_of(client).draining)
 
 
 def post(client: TestClient, data: bytes, answer: str = "midi", **query: Any) -> Any:
-    """The answer to an upload."""
+    """Upload a file and return the response."""
     files = {"file": ("my song.wav", data)}
     return client.post("/transcribe", files=files, params={**query, "answer": answer})
 
 
 def begin(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]:
-    """Starts a session; returns its ready."""
+    """Start a session and return its `ready` message."""
     socket.send_json({**START, **fields})
     ready: dict[str, Any] = socket.receive_json()
     assert ready["type"] == "ready", ready
@@ -152,13 +152,13 @@ def begin(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]:
 
 
 def send(socket: WebSocketTestSession, pcm: bytes | None = None) -> None:
-    """PCM, or the melody, in chunks."""
+    """Send PCM, or the melody, in chunks."""
     for chunk in chunks(pcm16(melody()) if pcm is None else pcm):
         socket.send_bytes(chunk)
 
 
 def receive_all(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
-    """Everything the server still says, and the code it closes with."""
+    """Return all remaining messages of the server, and the close code."""
     messages: list[dict[str, Any]] = []
     while True:
         event = socket.receive()
@@ -168,7 +168,7 @@ def receive_all(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int
 
 
 def refusal(client: TestClient, **fields: Any) -> tuple[dict[str, Any], int]:
-    """The error that is all that such a start is answered with, and the code of the close."""
+    """Start a session that is rejected. Return the error, the only message, and the close code."""
     with client.websocket_connect(ADDRESS) as socket:
         socket.send_json({**START, **fields})
         (error,), code = receive_all(socket)
@@ -177,7 +177,7 @@ def refusal(client: TestClient, **fields: Any) -> tuple[dict[str, Any], int]:
 
 
 def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
-    """Ends the audio; returns what ``receive_all`` does."""
+    """End the audio and return the result of ``receive_all``."""
     socket.send_json({"type": "stop"})
     return receive_all(socket)
 
@@ -236,7 +236,7 @@ def of_type(messages: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]
 
 
 def check_notes(messages: list[dict[str, Any]]) -> list[int]:
-    """Asserts that each note_on has one later note_off; returns the pitches in order."""
+    """Assert that each note_on has one later note_off. Return the pitches in order."""
     sounding: dict[int, dict[str, Any]] = {}
     pitches = []
     for message in messages:
@@ -264,7 +264,8 @@ def midi_pitches(midi_base64: str) -> list[int]:
 def perform(
     client: TestClient, pcm: bytes | None = None, **fields: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A session with PCM, or the melody, that ends as it should: its ready, and the rest."""
+    """Send PCM, or the melody, in a session that ends normally. Return `ready` and all other
+    messages."""
     with client.websocket_connect(ADDRESS) as socket:
         ready = begin(socket, **fields)
         send(socket, pcm)
@@ -274,8 +275,8 @@ def perform(
 
 
 def transcribe(client: TestClient) -> list[dict[str, Any]]:
-    """The note messages of the melody. Without their numbers: those count progress too, which comes
-    by the clock."""
+    """Return the note messages of the melody, with ``seq`` 0, because ``seq`` also counts progress
+    messages, which depend on the time."""
     _, messages = perform(client)
     assert check_notes(messages) == PITCHES
     return [{**message, "seq": 0} for message in of_type(messages, "note_on", "note_off")]

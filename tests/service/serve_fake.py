@@ -1,4 +1,4 @@
-"""`python -m tests.service.serve_fake PORT [HEADS]`: the real service, with a model of no weights.
+"""`python -m tests.service.serve_fake PORT [HEADS]`: the real service with a model without weights.
 
 HEADS is `notes`, or `all` (with instruments and the pedal), or `none`: the model detects nothing,
 at no cost.
@@ -35,7 +35,7 @@ class NullTranscriber(FakeTranscriber):
 
 
 def load(heads: str, device: str) -> FakeTranscriber:
-    """Called in the workers."""
+    """Return the model. Called in the workers."""
     known = HEADS if heads == "all" else HEADS[:3]
     return NullTranscriber() if heads == "none" else FakeTranscriber(known)
 
@@ -43,7 +43,7 @@ def load(heads: str, device: str) -> FakeTranscriber:
 def main(port: int, heads: str = "notes") -> None:
     settings = Settings(port=port, device="cpu", model=heads)
     logs.configure(settings.log_format)
-    websocket.SEND_TIMEOUT_S = 3.0  # tests wait for it
+    websocket.SEND_TIMEOUT_S = 3.0  # tests wait for this timeout
     app = create_app(settings, load_model=load)
     state = app.state.service
     state.metrics.watch("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks()))

@@ -1,6 +1,7 @@
 """Real servers on free ports, for tests and benchmarks.
 
-Nothing here may set the environment of the importing process: a benchmark runs as a user would.
+This module must not change the environment of the importing process, because benchmarks run as a
+user would run them.
 """
 
 import asyncio
@@ -21,12 +22,12 @@ from tests.paths import REPOSITORY
 from tests.service.apps import STANDSTILL_S
 
 FAKE = "tests.service.serve_fake"
-TONES = (FAKE, "{port}")  # a server that needs no weights
-START_S = 240.0  # a server starts in some seconds, but later on a busy machine
+TONES = (FAKE, "{port}")  # arguments of a server that needs no weights
+START_S = 240.0  # a server starts within seconds, but needs longer on a busy machine
 STOP_S = 60.0
-# A machine may stand still for a while: then no client is idle, and no worker hangs.
+# The machine may pause. Clients must not count as idle then, nor workers as hanging.
 PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{STANDSTILL_S:g}" for name in ("IDLE", "HANG")}
-ONE_CLIENT = {"RSE_MAX_SESSIONS_PER_CLIENT": "100"}  # may take all places
+ONE_CLIENT = {"RSE_MAX_SESSIONS_PER_CLIENT": "100"}  # may use all slots
 
 
 def reserved_port() -> tuple[socket.socket, int]:
@@ -39,7 +40,7 @@ def reserved_port() -> tuple[socket.socket, int]:
 
 
 def answers(url: str) -> bool:
-    """Whether an address is reached and answers 200."""
+    """Return True if an address responds with status 200."""
     try:
         return httpx.get(url, timeout=60).status_code == 200
     except httpx.TransportError:
@@ -52,7 +53,7 @@ _FORKS.set_forkserver_preload([FAKE])
 
 class ForkedServer:
     """Process of FAKE, with the methods of Popen. It is forked from a process that has imported
-    torch, since the import takes seconds."""
+    torch, because the import takes seconds."""
 
     def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
         self._process = _FORKS.Process(target=_serve_fake, args=(arguments, log, environment))
@@ -88,7 +89,7 @@ ServerProcess = subprocess.Popen[bytes] | ForkedServer
 
 
 def wait_for_answer(url: str, process: ServerProcess, log: Path) -> None:
-    """Returns once the address answers; fails if the process ends or takes too long."""
+    """Wait until the address responds. Fail if the process exits or needs too long."""
     deadline = time.monotonic() + START_S
     while not answers(url):
         said = log.read_text(encoding="utf-8", errors="replace")
@@ -130,12 +131,12 @@ class RunningServer:
         wait_for_answer(f"{self.url}/readyz", self.process, self._log)
 
     def terminate(self) -> int:
-        """Asks it to end, as a supervisor would; its exit code."""
+        """Stop the server as a supervisor would, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_S)
 
     def close(self) -> None:
-        """Kills it where it is still there, and gives its port back."""
+        """Kill the server if it still runs, and release its port."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(STOP_S)
@@ -151,7 +152,8 @@ StartServer = Callable[..., RunningServer]
 
 @contextmanager
 def server_starter(folder: Path) -> Iterator[StartServer]:
-    """Starts `python -m ARGUMENTS`, `{port}` filled in; kills at the end who is still there."""
+    """Yield a function that starts `python -m ARGUMENTS` with `{port}` replaced. At the end, kill
+    all servers that still run."""
     servers: list[RunningServer] = []
 
     def start(*arguments: str, wait: bool = True, **environment: str) -> RunningServer:
@@ -173,7 +175,7 @@ async def wait_until(
     what: Callable[[], object] = lambda: "it never came",
     patience_s: float = STOP_S,
 ) -> None:
-    """Asks again and again; `what` says in a failure how it is."""
+    """Poll until `holds` returns true. On failure, report the result of `what`."""
     deadline = time.monotonic() + patience_s
     while not await asyncio.to_thread(holds):
         assert time.monotonic() < deadline, what()

@@ -1,4 +1,4 @@
-"""A tiny bank and corpus in the formats of the real ones: everything here runs without them."""
+"""A tiny bank and corpus in the formats of the real ones, which the tests do not need."""
 
 import json
 import zipfile
@@ -36,7 +36,7 @@ CENTS = 20  # every recorded note is this sharp
 
 
 def tone(midi: float, sustained: bool, seconds: float) -> NDArray[np.float32]:
-    """A recorded note: four partials, peak 0.9, silent for PRE_S before its attack."""
+    """Return a recorded note: four partials, peak 0.9, silent for PRE_S before its attack."""
     time = np.arange(int(seconds * SAMPLE_RATE)) / SAMPLE_RATE
     frequency = 440 * 2 ** ((midi - 69) / 12)
     sound = np.zeros_like(time)
@@ -100,7 +100,7 @@ def write_midi(
     parts: Sequence[tuple[int, Sequence[Event]]],
     pedal: Sequence[tuple[float, float]] = (),
 ) -> None:
-    """1 ms a tick; the pedal goes on the first part."""
+    """Write a MIDI file with ticks of 1 ms. The pedal is in the first part."""
     file = pretty_midi.PrettyMIDI(resolution=500)
     for program, events in parts:
         part = pretty_midi.Instrument(program)
@@ -172,7 +172,7 @@ TONES = [(FAKE_PITCHES[i % 4], 0.3 + 0.4 * i, 0.6 + 0.4 * i) for i in range(6)]
 
 @pytest.fixture
 def tones(tmp_path: Path) -> Path:
-    """A folder with one recording of pure tones, 3 s, and its labels."""
+    """Folder with one recording of pure tones, 3 s, and its labels."""
     folder = tmp_path / "tones"
     folder.mkdir()
     soundfile.write(folder / "tones.wav", play(TONES, 3.0, FAKE_RATE_HZ), FAKE_RATE_HZ)
@@ -182,14 +182,14 @@ def tones(tmp_path: Path) -> Path:
 
 
 def same_weights(*runs: Path) -> bool:
-    """Whether two runs ended with the same bits."""
+    """Return True if the last weights of two runs are equal bit for bit."""
     one, other = (read_tensors(run / "last.safetensors") for run in runs)
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.fixture(scope="session")
 def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small untrained transcription network on disk."""
+    """File of a small untrained transcription network."""
     path = tmp_path_factory.mktemp("tiny") / "tiny.safetensors"
     torch.manual_seed(0)
     training = {"steps": 7, "hours": 0.5, "loop": {"learning_rate": 0.1}}

@@ -1,4 +1,4 @@
-"""The evaluation command: what it writes, and its exit status."""
+"""The evaluation command: its output and exit status."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_the_command_writes_json(
     where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
     assert main(["real", *where, "--label-shift-ms", "10"]) == 0
     report = json.loads(out.read_text())
-    # Without those of delays: no note was matched.
+    # The delays are missing, because no note was matched.
     assert set(report["mean"]) == set(report["recordings"]["tones"]) == {*FIGURES}
     assert set(report["definitions"]) == {*FIGURES}
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The commands of training/PAPER.md, as written, on small sizes."""
+"""The commands of training/PAPER.md run as written, with small sizes."""
 
 import re
 import subprocess
@@ -43,7 +43,7 @@ MAINS: dict[str, Callable[[list[str]], int]] = {
 
 
 def commands() -> list[list[str]]:
-    """The page's commands in order, module first; of a loop the first round and the last."""
+    """Return the page's commands in order, module first. Loops have two rounds, first and last."""
     page = (REPOSITORY / "training" / "PAPER.md").read_text()
     script = "\n".join(re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
     script = re.sub(r"(for \w+ in \S+) .*?(\S+;)", r"\1 \2", script)

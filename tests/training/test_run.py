@@ -1,4 +1,4 @@
-"""The command line: presets, overrides, and what it says when something is wrong."""
+"""The command line: presets, overrides and error messages."""
 
 import json
 import re

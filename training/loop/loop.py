@@ -121,7 +121,7 @@ class Trainer:
     @property
     def learning_rate(self) -> float:
         config, progress = self.config, self.progress
-        if config.optimizer == "released":  # it counts the step to come
+        if config.optimizer == "released":  # counts the step that follows
             progress = min(1.0, (self.step + 1) / config.steps)
         return config.learning_rate * schedule(progress, config.warmup)
 

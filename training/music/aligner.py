@@ -1,9 +1,9 @@
 """Aligns a score with a recording: notes with times and confidences.
 
 First, dynamic time warping compares piano rolls of the written notes with the model's frame and
-onset probabilities. (librosa's would need a compiler, numba, for one recursion.) Then chords,
+onset probabilities. (librosa would add a compiler, numba, for one recursion.) Then chords, i.e.
 notes at the same score time, move to the detected onsets of their notes, restrained by nearby
-chords. Last each note moves to the likeliest onset of its own pitch near its chord.
+chords. Finally, each note moves to the likeliest onset of its own pitch near its chord.
 """
 
 from dataclasses import dataclass

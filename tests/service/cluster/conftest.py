@@ -1,4 +1,4 @@
-"""Ray Serve in processes of its own: where warnings are errors, Ray is not imported."""
+"""Ray Serve in separate processes, because importing Ray raises warnings, which are errors here."""
 
 import hashlib
 import os
@@ -17,12 +17,12 @@ import pytest
 from tests.paths import REPOSITORY
 from tests.service.servers import reserved_port, wait_for_answer
 
-PATIENCE_S = 280.0  # a deployment takes seconds, but more on a busy machine
+PATIENCE_S = 280.0  # a deployment needs seconds, but longer on a busy machine
 
 KEY = "a key of the tests"
 
-# Ray's own settings: it tells nobody of its use, needs no shared memory, kills nothing where
-# others use up the machine's memory, and gives a slow one time to start its processes.
+# Settings of Ray: it sends no usage statistics, needs no shared memory, kills no process if the
+# machine's memory is full, and waits for slow machines.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE": "1",
@@ -34,7 +34,7 @@ ENVIRONMENT = {
     "RAY_local_fs_capacity_threshold": "1.0",
     "RAY_enable_metrics_collection": "0",
     "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray writes one to the home folder
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # without it, Ray writes one to the home folder
     "PYTHONPATH": str(REPOSITORY),
     "OMP_NUM_THREADS": "1",
     "RSE_MODEL": "live",
@@ -49,7 +49,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running one, below a path; its processes are the session of its driver."""
+    """Running cluster, below a path. ``session`` is the session ID of all its processes."""
 
     port: int
     session: int
@@ -59,7 +59,7 @@ class Cluster:
         return f"http://127.0.0.1:{self.port}/music"
 
     def processes(self, of: bytes = b"") -> list[int]:
-        """Ids of those whose command line has this."""
+        """Return the IDs of processes whose command line contains `of`."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -77,7 +77,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with (
         reservation,
         log.open("wb") as output,
-        tempfile.TemporaryDirectory(prefix="rse") as short,  # sockets lie in it
+        tempfile.TemporaryDirectory(prefix="rse") as short,  # paths of sockets are limited
         subprocess.Popen(
             [sys.executable, "-m", "tests.service.cluster.drive", str(port), short],
             cwd=REPOSITORY,
@@ -92,7 +92,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         try:
             wait_for_answer(f"{running.url}/readyz", driver, log)
             yield running
-            driver.communicate(timeout=PATIENCE_S)  # it ends with its input
+            driver.communicate(timeout=PATIENCE_S)  # it exits at the end of its input
         finally:
             for number in running.processes():
                 with suppress(ProcessLookupError):

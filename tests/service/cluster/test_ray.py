@@ -1,4 +1,4 @@
-"""The service on a real Ray Serve: the notes of the single process, whichever replica dies."""
+"""The service on Ray Serve returns the notes of a single process, even if replicas die."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ AUDIO = pcm16(SAMPLES)
 KEYED = {"Authorization": f"Bearer {KEY}"}
 PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
 
-pytestmark = pytest.mark.timeout(900)  # usually a minute, more on a busy machine
+pytestmark = pytest.mark.timeout(900)  # usually a minute, longer on a busy machine
 
 
 def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[dict[str, Any]]:
-    """The notes that the application without Ray tells."""
+    """Notes of the application without Ray."""
     network: Any = storage.load("live")
     with serving(network) as (client, _):
         return notes(perform(client, AUDIO)[1])

@@ -1,4 +1,4 @@
-"""Chromium for tests that use the page as a person would."""
+"""Chromium for tests that use the page as a user would."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, CDPSession, Download, FloatRect, Page, 
 
 from tests.service.servers import START_S, RunningServer
 
-PATIENCE_MS = 60_000  # a busy machine is slow
+PATIENCE_MS = 60_000  # long, for busy machines
 LISTENING = "body[data-state=listening]"
 IDLE = "body[data-state=idle]"
 
@@ -36,7 +36,7 @@ SYNTHESISER = """() => {
   const access = Object.assign(new EventTarget(), { outputs: new Map([['p', port]]) });
   navigator.requestMIDIAccess = async () => access;
 }"""
-"""A MIDI port whose messages are in `sent`."""
+"""Script that adds a MIDI port and records its messages in `sent`."""
 
 ANNOUNCED = """() => {
   window.announced = [];
@@ -44,7 +44,7 @@ ANNOUNCED = """() => {
   new MutationObserver(() => announced.push(status.textContent))
     .observe(status, { childList: true, characterData: true, subtree: true });
 }"""
-"""What the status line says, from now on, is in `announced`."""
+"""Script that records the texts of the status line in `announced` from now on."""
 
 ENDLESS_A4 = """() => {
   navigator.mediaDevices.getUserMedia = async () => {
@@ -56,14 +56,14 @@ ENDLESS_A4 = """() => {
     return stream.stream;
   };
 }"""
-"""A microphone."""
+"""Script that replaces the microphone by an endless tone."""
 
 
 @contextmanager
 def chromium(
     playwright: Playwright, executable: str, microphone: Path | None = None
 ) -> Iterator[Browser]:
-    """A headless browser; `microphone` is a WAV that its fake microphone plays over and over."""
+    """Yield a headless browser. Its fake microphone repeats the WAV file `microphone`."""
     flags = list(FLAGS)
     if microphone is not None:
         flags += FAKE_MICROPHONE
@@ -75,7 +75,7 @@ def chromium(
     try:
         yield browser
     finally:
-        # Asked to close, a browser whose server was killed takes up to two minutes to comply.
+        # A browser whose server was killed needs up to two minutes to close.
         for process in processes:
             if process["type"] == "browser":
                 os.kill(process["id"], signal.SIGKILL)
@@ -83,7 +83,7 @@ def chromium(
 
 
 class Tab:
-    """A tab on the page, and what its console complained about."""
+    """Tab that shows the page. `complaints` has the errors on its console."""
 
     def __init__(self, page: Page, server: RunningServer, url: str | None = None) -> None:
         self.page = page
@@ -129,8 +129,8 @@ class Tab:
         )
 
     def wait_for_melody(self, names: list[str]) -> None:
-        """Until the list of notes, which is open, has these one after the other. Repetitions are
-        left out: a busy machine lets the microphone stutter, which cuts a tone in two."""
+        """Wait until the open list of notes has these names in order. Repetitions are ignored:
+        on a busy machine the microphone stutters, which splits a tone."""
         self.page.wait_for_function(
             """melody => {
               const cells = [...document.querySelectorAll('#notes td:first-child')];
@@ -141,7 +141,7 @@ class Tab:
         )
 
     def touch(self, kind: str, *points: tuple[float, float]) -> None:
-        """Sends "touchStart", "touchMove" or "touchEnd" of fingers at these points."""
+        """Send "touchStart", "touchMove" or "touchEnd" for fingers at these points."""
         self._fingers = self._fingers or self.page.context.new_cdp_session(self.page)
         at = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(points)]
         self._fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
@@ -163,7 +163,7 @@ class Tab:
         self.page.wait_for_selector(IDLE)
 
     def upload(self, *paths: Path) -> None:
-        """Returns once all of them are takes."""
+        """Upload recordings and wait until all of them are takes."""
         takes = self.page.locator("#takes li").count() + len(paths)
         self.page.set_input_files("#file", list(paths))
         self.page.wait_for_function(
@@ -177,17 +177,17 @@ class Tab:
         return download.value
 
     def slide(self, selector: str, value: float) -> None:
-        """Moves a slider as a hand does: the page gets the event at once."""
+        """Move a slider as a user does: the page receives the event immediately."""
         slider = self.page.locator(selector)
         slider.evaluate("e => e.closest('details')?.setAttribute('open', '')")
         slider.fill(f"{value:g}")
 
     def run(self, script: str, argument: Any = None) -> Any:
-        """The result of an async function, which may import the modules of the page."""
+        """Return the result of an async function, which may import modules of the page."""
         return self.page.evaluate(script, argument)
 
     def until(self, script: str) -> None:
-        """Waits until an async function gives something true."""
+        """Wait until an async function returns a true value."""
         deadline = time.monotonic() + PATIENCE_MS / 1000
         while not self.run(script):
             assert time.monotonic() < deadline, script
@@ -210,7 +210,7 @@ def notes_of(json_file: Path) -> list[dict[str, float]]:
 
 
 def transcribed(server: RunningServer, recording: Path, **options: float) -> list[dict[str, float]]:
-    """The notes of `POST /transcribe`, as any other client gets them, in the page's words."""
+    """Return the notes of `POST /transcribe`, with the fields of the page's JSON."""
     with recording.open("rb") as file:
         response = httpx.post(
             f"{server.url}/transcribe",
@@ -224,7 +224,7 @@ def transcribed(server: RunningServer, recording: Path, **options: float) -> lis
 
 
 def fresh_tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
-    """Yields a tab in a context of its own; a complaint on its console fails the test."""
+    """Yield a tab in a context of its own. An error on its console fails the test."""
     context = browser.new_context()
     tab = Tab(context.new_page(), server)
     yield tab

@@ -1,7 +1,7 @@
 """One browser for all tests of the page.
 
-The fake microphone repeats four tones. A page that misses some of them while it loads gets them
-again. The model detects pure tones, so every note is known.
+The fake microphone repeats four tones, so a page that misses some while it loads receives them
+later. The model detects pure tones, so the notes are exact.
 """
 
 import shutil
@@ -40,7 +40,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixteen beats."""
+    """Recording of sixteen beats."""
     path = tmp_path_factory.mktemp("tunes") / "tune.wav"
     pitches = [57, 69, 81, 69] * 4
     notes = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.9)) for n, p in enumerate(pitches)]
@@ -52,7 +52,7 @@ def tune(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tones so long that a slow machine sees each of them while it is played."""
+    """Recording of long tones, so that even a slow machine shows each while it sounds."""
     path = tmp_path_factory.mktemp("recordings") / "long tones.wav"
     soundfile.write(path, play(LONG_TONES, LONG_S, 8000), 8000, subtype="PCM_16")
     return path
@@ -79,5 +79,5 @@ def tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
 
 @pytest.fixture(scope="module")
 def bench(browser: Browser, server: RunningServer) -> Iterator[Tab]:
-    """A tab whose modules are tried one by one; shared by the tests of a module."""
+    """Tab for tests of single modules of the page, shared by the tests of a file."""
     yield from fresh_tab(browser, server)

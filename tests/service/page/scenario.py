@@ -1,4 +1,4 @@
-"""What every browser does with the page: transcribe, edit, keep and write down a recording."""
+"""Scenario for all browsers: transcribe, edit, keep and write down a recording."""
 
 import time
 from abc import ABC, abstractmethod

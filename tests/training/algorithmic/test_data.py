@@ -1,4 +1,4 @@
-"""Generators against Python's arithmetic and the released code's examples; the binned data set."""
+"""Generators, compared with Python's arithmetic and the released code, and the binned data set."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from training.algorithmic.data import (
     make_bins,
 )
 
-# Sizes that the released code's data set had when it was built, per bin.
+# Sizes of the bins of the released code's data set.
 RELEASED_SIZES = {"addition": {8: 162, 16: 28_941}, "sorting": {8: 51_184, 16: 84_000}}
 
 
@@ -48,7 +48,7 @@ seeds = st.integers(0, 2**32)
 
 
 def number(symbols: list[int]) -> int:
-    """A binary number, least significant digit first."""
+    """Return the value of a binary number, least significant digit first."""
     return sum((symbol - 1) << i for i, symbol in enumerate(symbols))
 
 

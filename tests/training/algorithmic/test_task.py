@@ -53,7 +53,7 @@ def test_two_slices_equal_one_run(tmp_path: Path, optimizer: str) -> None:
     train(once)
     sliced = replace(RUN, loop=replace(loop, max_steps=5), out=tmp_path / "sliced")
     train(sliced)
-    torch.randn(7)  # whatever else drew random numbers in between
+    torch.randn(7)  # other code may draw random numbers in between
     train(replace(sliced, resume=True))
     train(replace(sliced, loop=loop, resume=True))
     one, two = (torch.load(run.out / "state.pt", weights_only=True) for run in (once, sliced))
@@ -65,7 +65,8 @@ def test_two_slices_equal_one_run(tmp_path: Path, optimizer: str) -> None:
 
 
 class Oracle(nn.Module):
-    """Sorts, padding left in place; spoils one symbol of every second sequence if asked to."""
+    """Network that sorts and leaves padding in place. If `spoil`, it corrupts one symbol of every
+    second sequence."""
 
     def __init__(self, spoil: bool = False) -> None:
         super().__init__()

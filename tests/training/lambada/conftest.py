@@ -1,4 +1,4 @@
-"""Made-up passages that can be learnt: who was called is who answers."""
+"""Synthetic passages that a network can learn: the person who was called answers."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from training.lambada.task import LambadaConfig
 
 @pytest.fixture(scope="session")
 def passages_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """300 of them, in the form of LAMBADA's files."""
+    """File of 300 synthetic passages in LAMBADA's format."""
     path = tmp_path_factory.mktemp("lambada") / "passages.txt"
     path.write_text(synthetic_passages(np.random.default_rng(1), 300))
     return path
@@ -20,7 +20,7 @@ def passages_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def novels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four novels of a few sentences, again and again."""
+    """Folder of four novels that repeat a few sentences."""
     folder = tmp_path_factory.mktemp("novels")
     novel = (
         "The old king saw the dog. Then Anne ran, and the dog ran far from the house with Anne. "
@@ -33,7 +33,7 @@ def novels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def vectors_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Word vectors of 12 dimensions in GloVe's form, for all words of the passages but one."""
+    """Word vectors with 12 dimensions in GloVe's format, for all words of the passages but one."""
     rng = np.random.default_rng(2)
     words = [*NAMES, *"came in sat down looked up they called said . `` '' ?".split()]
     path = tmp_path_factory.mktemp("vectors") / "vectors.txt"
@@ -44,7 +44,7 @@ def vectors_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_config(passages_file: Path) -> LambadaConfig:
-    """A network that learns such passages in seconds."""
+    """Configuration of a network that learns these passages in seconds."""
     return LambadaConfig(
         train=passages_file,
         validation=passages_file,

@@ -1,4 +1,4 @@
-"""Prose becomes tokens, novels, and passages as in LAMBADA's files."""
+"""Prose is converted to tokens, novels and passages as in LAMBADA's files."""
 
 import tarfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Optimisers and losses over symbols: by hand, and against the released code's training."""
+"""Optimisers and losses over symbols, checked by hand and against training by the released code."""
 
 import json
 from dataclasses import replace
@@ -40,9 +40,9 @@ traced = pytest.mark.skipif(not TRACES, reason="no training traces at hand")
 
 
 class Trace:
-    """One recorded training: the network as it began, its batches, and what came of it. In double
-    precision: gradients that are zero except for rounding are divided by epsilon, and in single
-    precision their rounding is another on every kind of processor."""
+    """A recorded training run: initial network, batches and results. It is repeated in double
+    precision, because gradients that are zero except for rounding are divided by epsilon, and in
+    single precision their rounding depends on the processor."""
 
     def __init__(self, path: Path) -> None:
         with np.load(path) as file:
@@ -68,8 +68,8 @@ class Trace:
         self.network.train()
 
     def ours(self, prefix: str, suffix: str = "") -> dict[str, Tensor]:
-        """The recorded variables under a prefix as a state dict of the network. Of frozen ones
-        nothing but the first value was recorded, which stands in."""
+        """Return the recorded variables under a prefix as a state dict of the network. Frozen
+        variables have their initial value, because no other was recorded."""
         first = {k.removeprefix("init/"): v for k, v in self.arrays.items() if k[:5] == "init/"}
         found = first | {
             k.removeprefix(f"{prefix}/").removesuffix(suffix): v
@@ -79,7 +79,7 @@ class Trace:
         return from_released(self.network, found)
 
     def loss(self, step: int) -> tuple[Tensor, Tensor]:
-        """Loss and accuracy over the bins of a step."""
+        """Return loss and accuracy over the bins of a step."""
         results = [
             self.bin(self.arrays[f"batch/{step}/{n}/x"], self.arrays[f"batch/{step}/{n}/y"])
             for n in self.meta["bins"]
@@ -113,7 +113,7 @@ class Trace:
 
 
 def frame_labels(y: Tensor) -> Tensor:
-    """(batch, samples) of the recorded label rows -> (batch, frames, PITCHES) of 0 and 1."""
+    """Map recorded label rows, (batch, samples), to 0 and 1, (batch, frames, PITCHES)."""
     frames = y.shape[1] // PITCHES - 1
     return (y[:, : frames * PITCHES] - 1).unflatten(1, (frames, PITCHES)).double()
 
@@ -149,8 +149,8 @@ def test_training_goes_as_it_went_in_the_released_code(path: Path) -> None:
     momenta, squares = trace.ours("slot", "/RAdam"), trace.ours("slot", "/RAdam_1")
     for name in trace.trained:
         state = optimizer.state[trace.network.get_parameter(name)]
-        # The recorded ones are of single precision: gradients that are zero except
-        # for rounding, divided by epsilon, differ by this much.
+        # The recording has single precision: gradients that are zero except for rounding, divided
+        # by epsilon, differ by this much.
         torch.testing.assert_close(state["m"], momenta[name], atol=2e-3, rtol=1e-2)
         torch.testing.assert_close(state["v"], squares[name], atol=1e-7, rtol=1e-3)
 

@@ -24,7 +24,7 @@ CARD = {
 def saved(config: ModelConfig, path: Path) -> TranscriptionModel:
     torch.manual_seed(1)
     network = TranscriptionModel(config).eval()
-    for parameter in network.parameters():  # the biases of heads are zero at first
+    for parameter in network.parameters():  # the biases of heads are initially zero
         parameter.data += 0.05 * torch.randn_like(parameter)
     save_weights(network, {**CARD, "config": config.to_json()}, path)
     return network
@@ -82,6 +82,6 @@ def test_steps_written_twice_count_once_and_half_a_line_is_passed_over(tmp_path:
     write({1: 0.5, 2: 0.4})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "validation", "st')  # the disk was full
-    write({0: 1.0, 2: 0.3, 3: 0.2})  # the first of which is lost with it
+    write({0: 1.0, 2: 0.3, 3: 0.2})  # the first line is lost with the incomplete one
     found = [(line["step"], line["error"]) for line in read_metrics(tmp_path)]
     assert found == [(1, 0.5), (2, 0.3), (3, 0.2)]

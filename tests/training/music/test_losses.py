@@ -1,4 +1,4 @@
-"""Losses of the transcription networks, and targets between the labels and a teacher's."""
+"""Losses of the transcription networks, and targets mixed from labels and a teacher."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from training.music.targets import Targets
 
 
 def random_labels(batch: int) -> Targets[Tensor]:
-    """Everything at random, instruments and pedal too, and all of it known."""
+    """Return random labels of all heads, all of them known."""
     shape = (batch, 63, PITCHES)
     return Targets(
         frame=torch.rand(shape),
@@ -131,7 +131,7 @@ STUDENT = replace(TINY, name="student")
 
 
 def mixed(teacher: Path, share: float) -> tuple[Tensor, Targets[Tensor], Targets[Tensor]]:
-    """Audio, its labels, and the targets; no velocity is known of half of the pitches."""
+    """Return audio, its labels and the mixed targets. Half of the pitches have no velocity."""
     torch.manual_seed(0)
     audio = 0.1 * torch.randn(2, STUDENT.context + WINDOW)
     labels = random_labels(2)

@@ -1,4 +1,4 @@
-"""Scores of transcriptions whose right answer is known."""
+"""Metrics of transcriptions with known scores."""
 
 import numpy as np
 import pytest

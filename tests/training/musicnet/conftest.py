@@ -1,4 +1,4 @@
-"""A miniature of the MusicNet archive in exactly its layout."""
+"""A miniature MusicNet archive in the original layout."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ EXTENDED = 2556  # in the test folder and the extended set of ten, not in the pa
 
 
 def scale(number: int) -> list[Note]:
-    """A quarter of a second each of a few notes, another lowest one in each recording."""
+    """Return a rising scale of notes of 0.25 s, from another lowest note in each recording."""
     step = SOURCE_RATE // 4
     return [(i * step, (i + 1) * step, 60 + number % 7 + 2 * i) for i in range(int(4 * SECONDS))]
 

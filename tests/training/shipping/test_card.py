@@ -1,4 +1,4 @@
-"""The page of a model card says what its JSON does, and attributes every source."""
+"""The page of a model card agrees with its JSON and attributes every source."""
 
 import json
 from dataclasses import replace

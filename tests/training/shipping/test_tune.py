@@ -1,4 +1,4 @@
-"""The search for the tracker's settings, passages as its judges, and shipping without them."""
+"""The search for the tracker's settings, its passages, and errors of shipping."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -143,7 +143,7 @@ def test_shipping_says_what_it_lacks_and_writes_nothing(
 
 
 class Judged:
-    """Evidence whose scores are functions of the piano's end bias, one for each group."""
+    """Evidence whose scores are linear in the piano's end bias, with a slope for each group."""
 
     families = ("piano",)
     halves: tuple[dict[str, None], ...] = ({"piano": None}, {"piano": None})

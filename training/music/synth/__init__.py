@@ -14,7 +14,7 @@
     rooms.json        {"sample_rate": Hz, "rooms": [{"name", "file", "kind", "t60_s",
                       "direct_sample", "licence", "attribution", ...}, ...]}
     noise.json        {"sample_rate": Hz, "segments": [{"file", "kind", "name", "start", "length",
-                      "speech": whether somebody talks, "gm_key": General MIDI key of a drum hit,
+                      "speech": true if it has speech, "gm_key": General MIDI key of a drum hit,
                       "licence", "attribution", ...}, ...]}
     releases/         releases.json {"sets": {NAME: {"file", "notes": [{"key": MIDI pitch or null,
                       "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],

@@ -19,8 +19,8 @@ from training.music.synth.bank import read_index
 
 MU = 255.0  # ITU-T G.711
 MP3_DELAY = 576 + 529
-"""Samples that MP3 encoding and decoding put before a sound. The decoder removes them if the file
-has LAME's header, which is omitted below about 24 kbit/s."""
+"""Samples that MP3 encoding and decoding insert before a sound. The decoder removes them if the
+file has LAME's header, which is omitted below about 24 kbit/s."""
 
 
 def telephone(audio: F32) -> F32:

@@ -1,9 +1,9 @@
 """Batches of training windows, rendered by worker processes during training.
 
 Each worker keeps a pool of excerpts and fills a batch with windows from randomly chosen ones. An
-excerpt that has given all its windows is replaced. The batches of worker k depend only on (seed,
-k), and the consumer takes batches from the workers in turn. The stream is therefore determined by
-the configuration, the seed, the batch size and the number of workers.
+excerpt is replaced once all its windows have been drawn. The batches of worker k depend only on
+(seed, k), and the consumer takes batches from the workers in turn. The stream is therefore
+determined by the configuration, the seed, the batch size and the number of workers.
 """
 
 import atexit

@@ -20,9 +20,9 @@ from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
 
 
 def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
-    """Return the notes of ``seconds`` of a piece from ``start_s``, played as by a person, and the
-    pedal presses. Times count from the start of the excerpt. The score's parts are preserved. The
-    pedal does not extend the notes yet, as it affects only pianos."""
+    """Return the notes of ``seconds`` of a piece from ``start_s``, as a person would play them, and
+    the pedal presses. Times count from the start of the excerpt. The score's parts are preserved.
+    The pedal does not extend the notes yet, as it affects only pianos."""
     tempo = float(np.exp(rng.uniform(np.log(0.7), np.log(1.4))))  # relative to the written one
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))

@@ -117,9 +117,9 @@ class Dampers:
     def __init__(self, rng: Rng) -> None:
         self.middle_s = float(np.exp(rng.uniform(np.log(0.06), np.log(0.4))))
         """Time constant of the amplitude of the low partials at middle C."""
-        self.bass_semitones = float(rng.uniform(7, 16))  # below middle C, it doubles every so many
-        self.treble_semitones = float(rng.uniform(16, 40))  # above, it halves every so many
-        self.treble_power = int(rng.integers(1, 4))  # high partials are damped so many times faster
+        self.bass_semitones = float(rng.uniform(7, 16))  # it doubles in this interval downwards
+        self.treble_semitones = float(rng.uniform(16, 40))  # it halves in this interval upwards
+        self.treble_power = int(rng.integers(1, 4))  # how much faster high partials are damped
         self.residue = float(10 ** (rng.uniform(-40, -12) / 20))
         """Share of the amplitude that the felt does not reach at once."""
         self.highest = int(rng.integers(88, 92))  # last MIDI pitch with a damper

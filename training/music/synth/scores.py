@@ -27,7 +27,7 @@ class Piece:
     """One score or performance of the corpus."""
 
     ensemble: str
-    expressive: bool  # whether a person played it, so that timing, dynamics and pedal are real
+    expressive: bool  # true if a person played it: timing, dynamics and pedal are real
     collection: str  # folder of its file, such as ``pop909``
     programs: tuple[int, ...]  # General MIDI program of each part
     notes: Notes

@@ -1,9 +1,9 @@
 """Makes a recorded voice sing a melody.
 
 The consonant of a syllable precedes the note, the vowel is stretched over the note, and the pitch
-is replaced. Notes are labelled as by a listener. A note begins where its vowel is loud, or
-in the middle of a slide from the note before, and ends where the vowel fades. Its pitch is the one
-nearest to what is sung.
+is replaced. Notes are labelled as a listener would label them. A note begins where its vowel is
+loud, or in the middle of a slide from the note before, and ends where the vowel fades. Its pitch
+is the one nearest to what is sung.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
 
 
 class Habits:
-    """How someone sings."""
+    """Habits of a singer."""
 
     def __init__(self, rng: Rng, alone: bool = True) -> None:
         """alone: without accompaniment, in which case untrained singers begin at any pitch."""

@@ -54,7 +54,7 @@ class Singer:
 
     name: str
     held_out: bool
-    sings: bool  # whether the recordings are sung
+    sings: bool  # true if the recordings are sung
     envelope: NDArray[np.float16]  # [frames, COEFFICIENTS], coded
     aperiodicity: NDArray[np.float16]  # [frames, bands], coded
     syllables: tuple[Syllable, ...]

@@ -1,4 +1,4 @@
-"""The bank of recorded notes, loaded once, and how loud a sound is."""
+"""The bank of recorded notes, loaded once, and the level of a sound."""
 
 import numpy as np
 import pytest

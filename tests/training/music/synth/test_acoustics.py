@@ -28,7 +28,7 @@ NOTHING = Degradation(*(0 for _ in fields(Degradation)))
 
 @pytest.mark.parametrize("name", sorted({f.name for f in fields(Degradation)} - {"suppressor"}))
 def test_each_setting_does_its_own_part(sounds: Backgrounds, name: str) -> None:
-    """Beyond level, sign and offset; some clicks and noises are rare."""
+    """Level, sign and offset always vary. Several seeds, because some noises are rare."""
     before, around = noise(SAMPLE_RATE), Surroundings(sounds=sounds)
     for value in (0, 1):
         config = replace(NOTHING, **{name: value})
@@ -65,7 +65,7 @@ def test_mp3_is_aligned_to_the_sample(compression: float, samples: int) -> None:
     assert after.shape == before.shape
     assert after.dtype == np.float32
     assert delay(before, after) == 0
-    assert 0.6 < np.corrcoef(before, after)[0, 1] < 0.99  # it has lost something
+    assert 0.6 < np.corrcoef(before, after)[0, 1] < 0.99  # the codec is lossy
 
 
 SEGMENTS: tuple[tuple[str, str, str, bool, int], ...] = (
@@ -81,7 +81,7 @@ SEGMENTS: tuple[tuple[str, str, str, bool, int], ...] = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Half a second of noise for each of SEGMENTS."""
+    """Folder with half a second of noise for each of SEGMENTS."""
     root, length = tmp_path_factory.mktemp("sounds"), SAMPLE_RATE // 2
     rng = np.random.default_rng(0)
     for stem in {segment[0] for segment in SEGMENTS}:

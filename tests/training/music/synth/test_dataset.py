@@ -83,11 +83,11 @@ def test_silenced_edges_are_silent_in_both(seed: int) -> None:
 
 
 def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
-    others = multiprocessing.active_children()  # servers of other tests
+    others = multiprocessing.active_children()  # processes of other tests
     with contextlib.closing(synth_stream(synth_config, 4, 2, seed=3)) as stream:
         got = list(itertools.islice(stream, 2))
         processes = [p for p in multiprocessing.active_children() if p not in others]
-        for process in processes:  # a terminal or scheduler stops all; the consumer saves first
+        for process in processes:  # signals reach all processes, but the consumer must save first
             for stop in (signal.SIGINT, signal.SIGTERM):
                 os.kill(process.pid or 0, stop)
         got += itertools.islice(stream, 2)

@@ -1,4 +1,4 @@
-"""A made-up speaker, analysed and made to sing."""
+"""A synthetic speaker is analysed and sings."""
 
 import json
 
@@ -29,7 +29,7 @@ SECONDS = 10.0
 
 
 def speech() -> np.ndarray:
-    """Vowels of 0.2 s with hiss before each of them."""
+    """Return vowels of 0.2 s, each after a hiss."""
     rng = np.random.default_rng(0)
     time = np.arange(int(0.2 * RATE)) / RATE
     vowel = sum(

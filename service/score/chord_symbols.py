@@ -40,6 +40,7 @@ _NEVER = 1e4
 _MIN_OVERLAP = 1.3  # notes: mean number in the first beat that has a chord
 _MAX_ROOTS = 0.25  # of a chord's beats with the root as bass: more are no inversion
 _MIN_SHARE, _MIN_VOICES = 0.25, 1.6  # of beats with three pitch classes; mean number of notes
+_SOUNDS = 0.2  # in beats: pitch classes that sound for less do not count
 _SCALE = (0, 2, 4, 5, 7, 9, 11)
 _RAISED = (6, 8)  # sixth and seventh of a minor key, from the tonic of its relative major
 _STRETCH = 4096  # beats that are decoded at once: memory is bounded
@@ -79,7 +80,8 @@ def find_chords(
     if not len(beat):  # no note has a length
         return []
     if not wanted:
-        if not _has_chords(begin, end, weight):
+        has_triads = ((weight > _SOUNDS).sum(1) >= 3).mean() >= _MIN_SHARE
+        if voices.mean() < _MIN_VOICES or not has_triads:
             return []
         # Bars of a melody alone, before the first chord, have no symbol.
         bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
@@ -133,15 +135,6 @@ def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
     found = np.flatnonzero(lowest < 128)
     bass[found, lowest[found] % 12] = 1
     return beat, np.minimum(weight, _MAX_WEIGHT), bass, voices
-
-
-def _has_chords(begin: F64, end: F64, weight: F64) -> bool:
-    """Return True if often several notes sound at once, and beats have three pitch classes."""
-    time = np.sort(np.concatenate([begin, end]))
-    middle, length = (time[1:] + time[:-1]) / 2, np.diff(time)
-    voices = np.searchsorted(np.sort(begin), middle) - np.searchsorted(np.sort(end), middle)
-    several = (voices * length).sum() >= _MIN_VOICES * length[voices > 0].sum()
-    return bool(several and ((weight > 0.2).sum(1) >= 3).mean() >= _MIN_SHARE)
 
 
 def _change_costs(beat: I64, beats: Beats) -> F64:

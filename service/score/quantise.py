@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.score.beat_tracker import chord_numbers
-from service.score.beats import F64, I64, Beats
+from service.score.beats import F64, I64, Beats, smoothest
 
 GRIDS = {  # parts of a beat, and the cost in nats of a beat that needs them
     2: {2: 0.0, 4: 1.0, 3: 1.0, 6: 4.0, 8: 4.0},
@@ -66,7 +66,7 @@ def quantise_notes(
         grids = {n: cost for n, cost in grids.items() if n not in _FINEST}
         parts = _most_likely(places, sigma.tolist(), grids)
     placed: dict[int, Fraction] = {}
-    for (beat, own), at, n in zip(chords.items(), places, parts, strict=True):
+    for (beat, own), at, n in zip(chords.items(), places, parts.tolist(), strict=True):
         for chord, place in zip(own, at, strict=True):
             placed[chord] = beat + Fraction(max(0, round(place * n)), n)
     for chord in reversed(np.flatnonzero(grace).tolist()):
@@ -99,33 +99,27 @@ def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> 
 
 def _most_likely(
     places: Sequence[Sequence[float]], sigma: Sequence[float], grids: Mapping[int, float]
-) -> list[int]:
-    """Return the parts of each beat, by the Viterbi algorithm.
+) -> I64:
+    """Return the parts of each beat. A change between two and three parts has a cost.
 
     Args:
         places: of the chords in each beat, from 0 to 1.
         sigma: standard deviation of onsets in each beat, in beats.
     """
     coarsest = min(grids, key=lambda n: grids[n])
-    cost = dict.fromkeys(grids, 0.0)
-    choices: list[dict[int, int]] = []  # the grid before, by grid
-    for at, deviation in zip(places, sigma, strict=True):
-        before = {
-            n: min(grids, key=lambda m: cost[m] + _SWITCH * ((m % 3 == 0) != (n % 3 == 0)))
-            for n in grids
-        }
-        after = {}
-        for n, price in grids.items():
-            steps = [max(0, round(place * n)) for place in at]
-            errors = ((place - step / n) / deviation for place, step in zip(at, steps, strict=True))
-            total = sum(0.5 * min(abs(error), _MAX_ERROR) ** 2 for error in errors)
-            total += _MERGED * (len(steps) - len(set(steps)))
-            total += price * any(step * coarsest % n for step in steps)
-            m = before[n]
-            after[n] = cost[m] + _SWITCH * ((m % 3 == 0) != (n % 3 == 0)) + total
-        choices.append(before)
-        cost = after
-    best = [min(grids, key=lambda n: (cost[n], grids[n]))]
-    for before in choices[:0:-1]:
-        best.append(before[best[-1]])
-    return best[::-1]
+
+    def misfit(at: Sequence[float], deviation: float, n: int) -> float:
+        steps = [max(0, round(place * n)) for place in at]
+        errors = ((place - step / n) / deviation for place, step in zip(at, steps, strict=True))
+        total = sum(0.5 * min(abs(error), _MAX_ERROR) ** 2 for error in errors)
+        total += _MERGED * (len(steps) - len(set(steps)))
+        return total + grids[n] * any(step * coarsest % n for step in steps)
+
+    beats = zip(places, sigma, strict=True)
+    cost = np.array([[misfit(at, deviation, n) for n in grids] for at, deviation in beats])
+    parts = np.array(list(grids))
+    families = [np.flatnonzero((parts % 3 == 0) == ternary) for ternary in (False, True)]
+    families = [family for family in families if len(family)]
+    best = np.stack([family[cost[:, family].argmin(1)] for family in families], 1)
+    family = smoothest(np.take_along_axis(cost, best, 1), _SWITCH)
+    return np.asarray(parts[best[np.arange(len(best)), family]])

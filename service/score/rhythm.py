@@ -18,10 +18,7 @@ from service.score.voices import Bars, Chord
 _MIN_REST = Fraction(1, 4)  # in beats; shorter rests belong to the articulation
 _MAX_RATIO = 1.5  # written length by played length, except for the shortest notes
 _DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs: a doubled length, symbols, ties, dots
-_STACCATO_S, _STACCATO = (
-    0.25,
-    0.5,
-)  # maximum time that a staccato note sounds, and share of its value
+_STACCATO_S, _STACCATO = 0.25, 0.5  # maximum time of a staccato note, and share of its value
 _HALF = Fraction(1, 2)
 
 

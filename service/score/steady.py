@@ -22,9 +22,7 @@ _CHORDS = 1.85  # usual in a beat: sparser music has slower beats
 _MAX_GAP_S = 4.0
 _MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # notes of the line in a beat, in two and in three parts
 _TRIPLE = 0.05  # surplus of a line in three parts over one in two
-_SWUNG = (
-    0.35  # share of notes on the second third of a beat, of those off the beat: swing has fewer
-)
+_SWUNG = 0.35  # of notes off the beat, share on its second third: swing has fewer
 _USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
 _STARTS = 4.5  # log likelihood that the first chord starts a bar
 _APART, _SLIP = 0.09, 5.0  # beats from the grid that cost 1 for each chord; cost of a slip

@@ -22,7 +22,6 @@ from service.protocol.server_messages import (
     Draining,
     Error,
     Flushed,
-    Frames,
     Ready,
     Unknown,
     parse_server_message,
@@ -180,7 +179,7 @@ class Session:
                         raise SessionEndedError("the service is shutting down", retryable=True)
                     case Flushed():
                         self._performance.acknowledge(int(message.id))  # set by `_send`
-                    case Unknown() | Frames():
+                    case Unknown():
                         pass
                     case _:
                         self._performance.handle(message)

@@ -1,29 +1,32 @@
 """Transcribes recordings, files or arrays, by the same stream as live audio."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from service.notes.events import Event, Note, PedalPress
 from service.notes.note_collector import midi_file
+from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ProtocolError
 from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
-from service.protocol.options import FILE_OPTIONS, StreamOptions
+from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
-from service.stream.segment_pipeline import FileProgress, SegmentPipeline
 from service.stream.setup import OnFrames
-from service.stream.windows import EngineError, InferenceEngine
-
-Samples = NDArray[np.float32]
+from service.stream.stream import Stream
+from service.stream.windows import EngineError, InferenceEngine, Probabilities
 
 if TYPE_CHECKING:
-    from service.audio.decode import AudioDecoder
-    from service.audio.samples import SampleArray
+    from service.audio.decode import AudioDecoder, SampleArray
     from service.audio.sandbox import SandboxedDecoder
+
+MAX_SEGMENTS_IN_FLIGHT = 16
+"""Maximum number of segments of a recording that are computed at once, with any number of workers.
+Each needs up to 24 MB, and the tuner stores its estimates of the last 13 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +64,71 @@ class TranscriptionResult:
         }
 
 
+class FileProgress(BaseModel):
+    """Progress in a file. ``fraction``, 0 to 1, is None if the header states no duration."""
+
+    type: Literal["progress"] = "progress"
+    frames: int
+    time_s: float
+    fraction: float | None
+
+
 RecordingItem = OpenedRecording | Event | FileProgress | TranscriptionResult
 
 
-class _Blocks:
-    """Blocks of a decoder up to its first error, which ``error`` then has."""
+class SegmentPipeline:
+    """Computes a recording in segments, several at once, and returns the results in order."""
 
-    def __init__(self, decoder: Iterable[Samples]) -> None:
-        self._decoder = decoder
-        self.error: ProtocolError | None = None
+    def __init__(
+        self,
+        engine: InferenceEngine,
+        audio: AudioFormat,
+        options: StreamOptions,
+        max_notes: float = math.inf,
+        on_frames: OnFrames | None = None,
+    ) -> None:
+        self.stream = Stream(
+            engine.config,
+            TrackerSettings.from_card(engine.card),
+            audio,
+            options,
+            max_notes=max_notes,
+            segments=True,
+            on_frames=on_frames,
+        )
+        self._engine = engine
+        self._in_flight: deque[Future[Probabilities]] = deque()
 
-    def __iter__(self) -> Iterator[Samples]:
-        try:
-            yield from self._decoder
-        except ProtocolError as error:
-            self.error = error
+    def items(
+        self, duration_s: float | None, flush: bool = False
+    ) -> Iterator[Event | FileProgress]:
+        """Yield the events of ``results``, and the progress after each segment. duration_s:
+        duration of the recording."""
+        for probabilities in self.results(flush):
+            yield from self.stream.process_predictions(probabilities)
+            frames, time_s = self.stream.frames, self.stream.frames * self.stream.frame_s
+            fraction = None if duration_s is None else min(1.0, time_s / duration_s)
+            yield FileProgress(frames=frames, time_s=time_s, fraction=fraction)
+
+    def results(self, flush: bool = False) -> Iterator[Probabilities]:
+        """Submit complete segments and yield the oldest results while the maximum number of
+        segments is in flight. flush: also submit an incomplete segment, and yield all results."""
+        while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
+            due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
+            assert due is not None
+            self._in_flight.append(self._engine.submit(due))
+            yield from self._next_results(min(self._engine.workers, MAX_SEGMENTS_IN_FLIGHT))
+        if flush:
+            yield from self._next_results(0)
+
+    def _next_results(self, in_flight: int) -> Iterator[Probabilities]:
+        while len(self._in_flight) > in_flight:
+            yield self._in_flight.popleft().result()
+
+    def close(self) -> None:
+        """Cancel the segments in flight."""
+        for future in self._in_flight:
+            future.cancel()
 
 
 def transcribe_recording(
@@ -109,12 +162,21 @@ def transcribe_recording(
     with _open_decoder(recording, max_duration_s, sandboxed) as decoder:
         duration_s = decoder.header_duration_s
         segments = SegmentPipeline(engine, decoder.audio, options, max_notes, on_frames)
-        stream, blocks = segments.stream, _Blocks(decoder)
+        stream = segments.stream
         failure: Exception | None = None
         try:
             yield OpenedRecording(decoder.title)
             try:
-                yield from _transcribe_blocks(blocks, segments, duration_s)
+                try:
+                    for block in decoder:
+                        stream.feed_samples(block)
+                        yield from segments.items(duration_s)
+                        if stream.error is not None:
+                            break
+                except ProtocolError as error:  # the rest of the file is corrupt
+                    failure = error
+                stream.end()
+                yield from segments.items(duration_s, flush=True)
             except EngineError as error:
                 failure = error
             yield from stream.finish()
@@ -127,31 +189,17 @@ def transcribe_recording(
                 totals=totals,
                 title=decoder.title,
             )
-            if failure := failure or blocks.error or stream.error:
+            if failure := failure or stream.error:
                 raise failure
         finally:
             segments.close()
 
 
-def _transcribe_blocks(
-    blocks: Iterable[Samples], segments: SegmentPipeline, duration_s: float | None
-) -> Iterator[Event | FileProgress]:
-    """Transcribe the blocks until the last, or until an error of the stream."""
-    stream = segments.stream
-    for block in blocks:
-        stream.feed_samples(block)
-        yield from segments.items(duration_s)
-        if stream.error is not None:
-            break
-    stream.end()
-    yield from segments.items(duration_s, flush=True)
-
-
 def _open_decoder(
     recording: "BinaryIO | SampleArray", max_duration_s: float | None, sandboxed: bool
 ) -> "AudioDecoder | SandboxedDecoder":
-    from service.audio import decode, samples, sandbox  # loads FFmpeg
+    from service.audio import decode, sandbox  # loads FFmpeg
 
-    if sandboxed and sandbox.HAS_LIMITS and not isinstance(recording, samples.SampleArray):
+    if sandboxed and sandbox.HAS_LIMITS and not isinstance(recording, decode.SampleArray):
         return sandbox.SandboxedDecoder(recording, max_duration_s)
     return decode.AudioDecoder(recording, max_duration_s)

@@ -28,7 +28,7 @@ from service.protocol.options import Mode, StreamOptions, check_instruments
 from service.stream.resume import Replay
 from service.stream.windows import WindowSchedule
 
-OnFrames = Callable[[int, NDArray[np.float32]], None]
+OnFrames = Callable[[NDArray[np.float32]], None]
 
 
 def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
@@ -74,22 +74,6 @@ def build_tuner(
     first, known_at = replay.first_sample, replay.tuning_sample
     bins = front_end.bins_per_semitone
     return Tuner(rate_hz, bins, options.tuning_hz, first, known_at, point.tuning)
-
-
-def with_full_lookahead(on_frames: OnFrames, schedule: WindowSchedule) -> OnFrames:
-    """Return a function that passes each frame on once, when it has its full look-ahead."""
-    if not schedule.repeated_frames:
-        return on_frames
-    column = schedule.repeated_frames - schedule.late_frames
-
-    def pass_on(first_frame: int, frames: NDArray[np.float32]) -> None:
-        first = first_frame - schedule.late_frames
-        before = max(0, -first)  # frames that precede the stream
-        settled = frames[:, column + before : column + schedule.block_frames]
-        if settled.shape[1]:
-            on_frames(first + before, settled)
-
-    return pass_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,6 @@ from service.stream.setup import (
     build_detector,
     build_tuner,
     guaranteed_delay,
-    with_full_lookahead,
 )
 from service.stream.windows import (
     MAX_WINDOWS_PER_BATCH,
@@ -78,9 +77,8 @@ class Stream:
             audio: format of the bytes passed to ``feed``.
             max_notes: maximum number of completed notes. Exceeding it sets ``error``.
             segments: True if the windows are computed in segments.
-            on_frames: called for each block, in order, with its first frame and its probabilities
-                [heads, n, 128]. In anytime mode frames come when they have their full look-ahead.
-                The arrays are views.
+            on_frames: called with the probabilities of the next frames, [heads, n, 128], a view,
+                when they have their full look-ahead.
             resume: point at which to continue the performance of another stream. ``feed`` then
                 receives the audio from ``resume.from_sample`` on. Samples, frames, times and notes
                 count from the start of the performance. ``collector`` has only the notes of this
@@ -98,7 +96,7 @@ class Stream:
         self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
         self._detector, self._schedule = build_detector(config, options, settings)
         self._complete = complete_windows(options, audio, config)
-        self._on_frames = on_frames and with_full_lookahead(on_frames, self._schedule)
+        self._on_frames = on_frames
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames, self.frame_s)
@@ -220,9 +218,11 @@ class Stream:
             if self._end_frame is not None:
                 oldest = self._frames - self._schedule.repeated_frames
                 frames = frames[:, : max(0, self._end_frame - oldest)]
-            if self._on_frames is not None:
-                self._on_frames(self._frames, frames)
             new_frames = windows * self._schedule.block_frames
+            if self._on_frames is not None:
+                late = self._schedule.late_frames
+                first = self._schedule.repeated_frames - late
+                self._on_frames(frames[:, first + max(0, late - self._frames) : first + new_frames])
             if self._frames >= self._first_detected_frame:
                 events += self._detector.push(self._frames, frames, new_frames, offset_cents)
             self._frames += new_frames
@@ -263,11 +263,6 @@ class Stream:
     def incomplete(self) -> ProtocolError | None:
         """Error of audio that ends in the middle of a sample, or None."""
         return self._decoder.incomplete
-
-    @property
-    def late_frames(self) -> int:
-        """Number of later frames that may still change the decision on a frame."""
-        return self._schedule.late_frames
 
     @property
     def preroll_windows(self) -> int:

@@ -19,8 +19,12 @@ from service.notes.events import is_optional_event
 from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError, server_error
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
-from service.stream.recording import OpenedRecording, RecordingItem, TranscriptionResult
-from service.stream.segment_pipeline import FileProgress
+from service.stream.recording import (
+    FileProgress,
+    OpenedRecording,
+    RecordingItem,
+    TranscriptionResult,
+)
 
 logger = logging.getLogger(__name__)
 

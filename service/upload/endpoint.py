@@ -27,8 +27,12 @@ from service.score.analysis import analyse
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.state import ServiceState
-from service.stream.recording import RecordingItem, TranscriptionResult, transcribe_recording
-from service.stream.segment_pipeline import FileProgress
+from service.stream.recording import (
+    FileProgress,
+    RecordingItem,
+    TranscriptionResult,
+    transcribe_recording,
+)
 from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (

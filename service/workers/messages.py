@@ -76,7 +76,6 @@ class OpenSession:
         stream: number of the session between the service and the worker.
         resume: where the performance continues; None at its start.
         updates: True if the client wants corrections and the pedal.
-        frames: True if it wants frame probabilities.
         beats: True if it wants beats.
     """
 
@@ -87,7 +86,6 @@ class OpenSession:
     stream: int = 0
     resume: Resume | None = None
     updates: bool = False
-    frames: bool = False
     beats: bool = False
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.events import Note, PedalPress
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, StreamOptions
-from service.stream.segment_pipeline import SegmentPipeline
+from service.stream.recording import SegmentPipeline
 from service.stream.windows import InferenceEngine
 
 
@@ -43,7 +43,7 @@ def transcribe_array(
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
         # Copied, because a block is a view of its complete window.
-        on_frames=lambda _, probabilities: blocks.append(probabilities.copy()),
+        on_frames=lambda probabilities: blocks.append(probabilities.copy()),
     )
     stream = segments.stream
     try:

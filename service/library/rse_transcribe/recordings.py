@@ -29,13 +29,12 @@ from rse_transcribe.arguments import (
     instrument_names,
 )
 from rse_transcribe.transcription import Transcription
-from service.audio.samples import SampleArray
+from service.audio.decode import SampleArray
 from service.engine.load import available_cores, return_network
 from service.engine.local import LocalEngine
 from service.engine.runners import device_of
 from service.protocol.options import FILE_OPTIONS
-from service.stream.recording import TranscriptionResult, transcribe_recording
-from service.stream.segment_pipeline import FileProgress
+from service.stream.recording import FileProgress, TranscriptionResult, transcribe_recording
 from service.stream.setup import describe_options
 from service.stream.windows import InferenceEngine
 from service.workers.connection import PROCESSES
@@ -124,7 +123,7 @@ class Transcriber:
         result: TranscriptionResult | None = None
         incomplete: ValueError | None = None
 
-        def keep(_: int, heads: NDArray[np.float32]) -> None:
+        def keep(heads: NDArray[np.float32]) -> None:
             frames.append(heads[config.heads.index("frame")].copy())
 
         with (

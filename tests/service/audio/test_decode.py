@@ -9,8 +9,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from service.audio.decode import AudioDecoder
-from service.audio.samples import SampleArray
+from service.audio.decode import AudioDecoder, SampleArray
 from service.protocol.errors import ErrorCode, ProtocolError
 from tests.service.apps import sound_file
 from tests.service.audio.encode import encoded

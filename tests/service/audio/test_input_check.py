@@ -49,7 +49,7 @@ def warnings(data: bytes, **audio: int) -> list[str]:
     return [warning for chunk in chunks if (warning := check.check(chunk))]
 
 
-@pytest.mark.parametrize("name", [*SUBTYPES, "AAC"])
+@pytest.mark.parametrize("name", ["WAV", "AIFF", "AU", "CAF"])
 def test_the_first_bytes_of_a_file_give_one_warning(name: str) -> None:
     (warning,) = warnings(file(name))
     assert warning.startswith("the audio starts like ")
@@ -72,4 +72,3 @@ def test_pcm_gives_no_warning() -> None:
         pcm = (32767 * np.clip(samples, -1, 1)).astype("<i2").tobytes()
         assert warnings(pcm) == []
         assert warnings(pcm, n=2) == []
-    assert warnings(b"\xff\xfb\x90\x44" * 4) == []  # no frame follows

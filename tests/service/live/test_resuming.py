@@ -47,7 +47,6 @@ class Performer:
 
     def __init__(self, **asked: Any) -> None:
         self.asked = {"updates": True, **asked}
-        self.frames: set[int] = set()
         self.events: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
         self.checkpoint: dict[str, Any] | None = None
@@ -57,8 +56,6 @@ class Performer:
         if message["type"] in ("note_on", "note_off", "note_update", "pedal"):
             self.events.append({**message, "seq": 0})
             self.known_events += 1
-        elif message["type"] == "frames":
-            self.frames |= set(range(message["frame"], message["frame"] + message["count"]))
         elif "checkpoint" in message:
             self.checkpoint = message["checkpoint"]
             self.known_events = 0
@@ -128,15 +125,6 @@ def test_the_union_of_the_events_is_that_of_one_session(
     assert totals["notes"] == len(NOTES)
     assert totals["received_samples"] == len(AUDIO) // 2
     assert totals["audio_s"] == pytest.approx(2.8)
-
-
-def test_no_frame_is_missing_where_frames_wait_for_their_look_ahead(
-    servers: list[TestClient],
-) -> None:
-    performer = Performer(mode="anytime", frames=True)
-    performer.perform(servers[0], len(AUDIO) // 2, 1_000)
-    messages = performer.perform(servers[1], len(AUDIO), None)
-    assert performer.frames == set(range(messages[-1]["totals"]["frames"]))
 
 
 def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: Performer) -> None:

@@ -15,8 +15,12 @@ from service.engine.local import LocalEngine
 from service.notes.events import Event, NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
-from service.stream.recording import RecordingItem, TranscriptionResult, transcribe_recording
-from service.stream.segment_pipeline import FileProgress
+from service.stream.recording import (
+    FileProgress,
+    RecordingItem,
+    TranscriptionResult,
+    transcribe_recording,
+)
 from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.networks import FILTERBANK

@@ -8,18 +8,7 @@ from typing import Any
 import mido
 
 from clients.events import Connected
-from service.protocol.midi_file import (
-    CHANNELS,
-    DEFAULT_TEMPO,
-    MASTER,
-    MEMBERS,
-    PEDAL_INSTRUMENTS,
-    SUSTAIN,
-    Tempo,
-    bend,
-    midi_file,
-    mpe_setup,
-)
+from service.protocol import midi_file
 from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
 
 VIRTUAL = "virtual"
@@ -87,10 +76,10 @@ class ReceivedNotes:
             case Pedal():
                 self.pedal.append(event)
 
-    def midi(self, tempo: Tempo = DEFAULT_TEMPO) -> bytes:
+    def midi(self, tempo: midi_file.Tempo = midi_file.DEFAULT_TEMPO) -> bytes:
         """Return a Standard MIDI File of the completed notes (``service.protocol.midi_file``)."""
         pedal = [(event.time_s, event.down) for event in self.pedal]
-        return midi_file(self.notes, pedal, self.programs, tempo)
+        return midi_file.midi_file(self.notes, pedal, self.programs, tempo)
 
 
 class MidiPortError(Exception):
@@ -155,19 +144,19 @@ class MidiOut:
         if down != self._pedal_down:
             self._pedal_down = down
             for channel in self._pedalled:
-                self._send("control_change", channel, control=SUSTAIN, value=127 * down)
+                self._send("control_change", channel, control=midi_file.SUSTAIN, value=127 * down)
 
     def _channel(self, instrument: str | None) -> int:
         """Return the channel of an instrument, after setting its program."""
         channel = self._channels.get(instrument)
         if channel is None:
-            channel = CHANNELS[len(self._channels) % len(CHANNELS)]
+            channel = midi_file.CHANNELS[len(self._channels) % len(midi_file.CHANNELS)]
             self._channels[instrument] = channel
             if instrument is not None:
                 program = self._programs.get(instrument, 0)
                 self._send("program_change", channel, program=program)
             if self._pedal_down and channel in self._pedalled:
-                self._send("control_change", channel, control=SUSTAIN, value=127)
+                self._send("control_change", channel, control=midi_file.SUSTAIN, value=127)
         return channel
 
     @property
@@ -176,7 +165,7 @@ class MidiOut:
         return [
             channel
             for instrument, channel in self._channels.items()
-            if instrument is None or instrument in PEDAL_INSTRUMENTS
+            if instrument is None or instrument in midi_file.PEDAL_INSTRUMENTS
         ]
 
     def _send(self, kind: str, channel: int, **values: int) -> None:
@@ -200,15 +189,15 @@ class MpeOut(MidiOut):
 
     def __init__(self, port: Any) -> None:
         super().__init__(port)
-        self._members = list(MEMBERS)  # the least recently used first
+        self._members = list(midi_file.MEMBERS)  # the least recently used first
         self._instruments: dict[int, str | None] = {}  # by channel
-        for message in mpe_setup():
+        for message in midi_file.mpe_setup():
             port.send(message)
 
     def event(self, event: object) -> None:
         if isinstance(event, NoteBend) and event.note_id in self._sounding:
             channel, _ = self._sounding[event.note_id]
-            self._port.send(bend(channel, event.cents[-1]))
+            self._port.send(midi_file.bend(channel, event.cents[-1]))
         super().event(event)
 
     def _channel(self, instrument: str | None) -> int:
@@ -220,9 +209,9 @@ class MpeOut(MidiOut):
             self._instruments[channel] = instrument
             program = self._programs.get(instrument or "", 0)
             self._send("program_change", channel, program=program)
-        self._port.send(bend(channel, 0.0))
+        self._port.send(midi_file.bend(channel, 0.0))
         return channel
 
     @property
     def _pedalled(self) -> list[int]:
-        return [MASTER]
+        return [midi_file.MASTER]

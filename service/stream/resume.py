@@ -1,8 +1,8 @@
 """Resumes a performance whose connection broke, on this server or another.
 
-The state of a session depends only on its last seconds of audio and on the sounding notes. A
-`ResumePoint` has the notes. The client sends the audio again from the point's sample on. From both
-the new session restores the state of the old one, bit for bit:
+The state of a session depends only on its last seconds of audio and on a small `ResumePoint`, such
+as the sounding notes. The client sends that audio again, and the new session restores the state of
+the old one from both, bit for bit:
 
     audio     from_sample --------------------------- broken connection ->
               | filter's lead | window of 8192 | ...
@@ -10,9 +10,9 @@ the new session restores the state of the old one, bit for bit:
                               | run the front-end  | events
                                   | tracker's history |
 
-The server stores nothing: a client may resume late, and at another replica. On the wire the point
-is a `Checkpoint`. Its type differs because clients know only some of the fields and preserve the
-others, among them those of newer servers, while a `ResumePoint` is validated as a whole.
+The server stores nothing, so a client may resume late and at another replica. On the wire the point
+is a `Checkpoint`, of which clients read only some fields and preserve the others, including those
+of newer servers. The server validates all fields of a `ResumePoint`.
 """
 
 from __future__ import annotations
@@ -58,12 +58,8 @@ class Replay:
         history_frames: int,
         preroll_hops: int,
     ) -> Replay:
-        """Return the replay that restores the state after ``frames`` frames.
-
-        Args:
-            history_frames: number of earlier frames that the tracker needs.
-            preroll_hops: ``ModelConfig.preroll_hops``.
-        """
+        """Return the replay that restores the state after ``frames`` frames. history_frames: number
+        of earlier frames that the tracker needs."""
         first_detected_block = max(0, frames - history_frames) // schedule.block_frames
         preroll_blocks = -(-preroll_hops // schedule.block_frames)
         first_block = max(0, first_detected_block - preroll_blocks)
@@ -81,23 +77,22 @@ class Replay:
         for note in point.sounding:
             if note.time_s > (point.frames + 1) * frame_s:
                 raise bad_resume_error(
-                    f"note {note.note_id} begins at {note.time_s:g} s, after the {point.frames} "
-                    "frames before this point"
+                    f"note {note.note_id} starts at {note.time_s:g} s, after the checkpoint's "
+                    f"{point.frames} frames"
                 )
         if point.frames % block_frames:
             raise bad_resume_error(
-                f"{point.frames} frames are no multiple of block_frames, {block_frames}: resume "
+                f"{point.frames} frames are not a multiple of block_frames, {block_frames}: resume "
                 "with the options of the earlier session"
             )
         if point.from_sample > self.from_sample:
             raise bad_resume_error(
-                f"the audio from sample {self.from_sample} on is needed, not only that from "
-                f"{point.from_sample} on"
+                f"from_sample is {point.from_sample}, but the audio is needed from sample "
+                f"{self.from_sample} on"
             )
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
-    """Return the checkpoint of a resume point."""
     state = {field.name: getattr(point, field.name) for field in fields(point)}
     state["belief"] = point.belief if point.belief.weights else None
     state["dynamics"] = point.dynamics if point.dynamics.notes else None
@@ -106,7 +101,7 @@ def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
 
 
 def resume_point(checkpoint: Checkpoint) -> ResumePoint:
-    """Return the resume point of a client's checkpoint. Raises ProtocolError if it is invalid."""
+    """Validate a client's checkpoint. Raises ProtocolError."""
     state = checkpoint.model_dump(exclude_none=True)
     state["sounding"] = [{**note, "kind": "note_on"} for note in state["sounding"]]
     try:

@@ -5,8 +5,7 @@ The delay is the time from the arrival of a sound until its event can be decided
     look-ahead        audio after a frame that the model uses to predict the frame
     + block           time until the other frames of its block can be predicted
     + resampler       delay of the anti-alias filter
-    + tracker         frames after an onset that confirm a peak, or after an offset that rule out
-                      a dip (offsets may need more)
+    + tracker         frames that confirm an onset's peak or an offset
 
 ``ready`` states the sum for each kind of event, without network and computing time.
 """
@@ -28,12 +27,11 @@ from service.protocol.options import Mode, StreamOptions, check_instruments
 from service.stream.resume import Replay
 from service.stream.windows import WindowSchedule
 
-OnFrames = Callable[[NDArray[np.float32]], None]
+OnFrames = Callable[[int, NDArray[np.float32]], None]
 
 
 def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, Any]:
-    """Return the effective options: model, mode, look-ahead, block size, and the MIDI program of
-    each instrument that notes may have."""
+    """Return the effective options, and the MIDI program of each instrument that notes may have."""
     return {
         "model": config.name,
         "mode": options.mode.value,
@@ -50,8 +48,7 @@ def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, A
 def build_detector(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
 ) -> tuple[EventDetector, WindowSchedule]:
-    """Return the detector and the schedule of a stream. Raises ProtocolError if the model does not
-    distinguish the requested instruments."""
+    """Raises ProtocolError if the model does not distinguish the requested instruments."""
     rate_hz, schedule = config.sample_rate, WindowSchedule.of(options, config)
     last_age = None
     if options.mode is Mode.ANYTIME:
@@ -67,7 +64,6 @@ def build_detector(
 def build_tuner(
     config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint
 ) -> Tuner:
-    """Return the tuner of a stream that starts with this replay."""
     front_end, rate_hz = config.front_end, config.sample_rate
     if not isinstance(front_end, FilterbankConfig):
         return Tuner(rate_hz, 1, CONCERT_HZ)
@@ -81,8 +77,7 @@ class Delay:
     """Guaranteed maximum delay of events in ms.
 
     Attributes:
-        note_on_median_ms: median delay in anytime mode, or None if it was not measured for the
-            model.
+        note_on_median_ms: median in anytime mode, None if it was not measured for the model.
     """
 
     note_on_ms: float
@@ -97,7 +92,6 @@ def guaranteed_delay(
     detector: EventDetector,
     resampler_ms: float,
 ) -> Delay:
-    """Return the delay of a stream with these options, without computing time."""
     hop_ms = 1000.0 * HOP / config.sample_rate
     held_ms = options.actual_lookahead_ms(config.sample_rate) + resampler_ms
     held_ms += (options.frames_per_window - 1) * hop_ms

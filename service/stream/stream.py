@@ -73,20 +73,18 @@ class Stream:
         resume: ResumePoint | None = None,
     ) -> None:
         """Args:
-            settings: settings of the note tracker, from the model's card.
             audio: format of the bytes passed to ``feed``.
             max_notes: maximum number of completed notes. Exceeding it sets ``error``.
             segments: True if the windows are computed in segments.
-            on_frames: called with the probabilities of the next frames, [heads, n, 128], a view,
-                when they have their full look-ahead.
-            resume: point at which to continue the performance of another stream. ``feed`` then
-                receives the audio from ``resume.from_sample`` on. Samples, frames, times and notes
-                count from the start of the performance. ``collector`` has only the notes of this
-                stream.
+            on_frames: called with the next frames that have their full look-ahead: the number of
+                the first, and their probabilities [heads, n, 128], a view.
+            resume: point at which to continue the performance of another stream, with the audio
+                from ``resume.from_sample`` on. Samples, frames, times and notes count from the
+                start of the performance. ``collector`` has only the notes of this stream.
 
         Raises:
-            ProtocolError: the model does not distinguish the requested instruments, or a stream
-                with these options cannot continue from this point.
+            ProtocolError: the model does not distinguish the requested instruments, or the stream
+                cannot continue from this point.
         """
         self.config = config
         self._audio = audio
@@ -128,8 +126,8 @@ class Stream:
     # -- audio in ---------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Process PCM bytes of any length; ignore them after the end of the audio. A sample that is
-        NaN, infinite or far beyond full scale sets ``error`` and ends the audio."""
+        """Process PCM bytes of any length. An invalid sample (NaN, infinite, far beyond full scale)
+        sets ``error`` and ends the audio. Bytes after the end are ignored."""
         if self._end_frame is not None:
             return
         try:
@@ -138,9 +136,8 @@ class Stream:
             self._end_at_error(error)
 
     def feed_samples(self, samples: NDArray[np.float32]) -> None:
-        """Process mono samples [n] at the format's rate. Raises BadAudioError if a sample is NaN,
-        infinite or far beyond full scale. The samples before it have then been processed, and the
-        audio has ended."""
+        """Process mono samples [n] at the format's rate. An invalid sample ends the audio and raises
+        BadAudioError; the samples before it are still processed."""
         values = samples.astype(np.float32, copy=False)[:, None]
         try:
             self._append(check_and_mix(values, self._received))
@@ -164,29 +161,25 @@ class Stream:
 
     @property
     def pending_windows(self) -> int:
-        """Number of windows whose samples have arrived."""
+        """Number of windows whose samples have arrived, but which are not yet computed."""
         if self._end_frame is not None:
             return self._end_blocks - self._blocks
         return max(0, self._complete(self._received) - self._blocks)
 
     @property
     def positions(self) -> slice:
-        """Positions of a window that are used, among the network's FRAMES."""
+        """Positions to read from each window (``WindowSchedule.positions``)."""
         return self._schedule.positions
 
     @property
     def segment_windows(self) -> int:
-        """Number of windows in a segment."""
         return max(1, SEGMENT_FRAMES // (self.positions.stop - self.positions.start))
 
     def next_windows(
         self, max_count: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
     ) -> PendingWindows | None:
-        """Return the next pending windows, at most ``max_count``; None if there are none. Pass
-        their predictions to ``process_predictions`` in order.
-
-        preroll: number of earlier windows, computed only to restore streaming state.
-        """
+        """Return at most ``max_count`` pending windows and ``preroll`` windows before them, or None
+        if none is pending. Pass the predictions to ``process_predictions`` in order."""
         count = min(max_count, self.pending_windows)
         if not count:
             return None
@@ -205,10 +198,8 @@ class Stream:
     # -- probabilities in, events out -------------------------------------------------------------
 
     def process_predictions(self, probabilities: NDArray[np.float32]) -> list[Event]:
-        """Process the predictions of the next windows and return the events decided by them.
-
-        probabilities: float32 [windows, heads, positions, 128].
-        """
+        """Return the events decided by the probabilities of the next windows, float32
+        [windows, heads, positions, 128]."""
         events: list[Event] = []
         while len(probabilities):
             windows, offset_cents = self._next_run(len(probabilities))
@@ -221,16 +212,19 @@ class Stream:
             new_frames = windows * self._schedule.block_frames
             if self._on_frames is not None:
                 late = self._schedule.late_frames
+                missing = max(0, late - self._frames)  # at the start of a stream
                 first = self._schedule.repeated_frames - late
-                self._on_frames(frames[:, first + max(0, late - self._frames) : first + new_frames])
+                settled = frames[:, first + missing : first + new_frames]
+                self._on_frames(self._frames - late + missing, settled)
             if self._frames >= self._first_detected_frame:
                 events += self._detector.push(self._frames, frames, new_frames, offset_cents)
             self._frames += new_frames
         return self._record(events)
 
     def _next_run(self, max_windows: int) -> tuple[int, float]:
-        """Return the number of next windows to process at once, which is faster, and the offset of
-        their filters in cents, which they share. In anytime mode windows overlap: one at a time."""
+        """Return the number of next windows whose filters have the same offset, and that offset in
+        cents. They are processed at once, which is faster, except in anytime mode, where windows
+        overlap."""
         hops = self._schedule.block_frames
         before_detected = (self._first_detected_frame - self._frames) // hops
         limit = before_detected if before_detected > 0 else max(1, MAX_RUN_FRAMES // hops)
@@ -247,8 +241,8 @@ class Stream:
         return windows, offset_cents
 
     def finish(self) -> list[Event]:
-        """Return the last events, which end all notes. Call it after ``end`` and after all windows
-        have been processed."""
+        """Return the last events, which end all notes. Call it after ``end``, when all windows have
+        been processed."""
         frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         if self._closed or frames < self._point.frames or self.pending_windows:
             return self.close()
@@ -261,7 +255,7 @@ class Stream:
 
     @property
     def incomplete(self) -> ProtocolError | None:
-        """Error of audio that ends in the middle of a sample, or None."""
+        """Error if the audio so far ends in the middle of a sample."""
         return self._decoder.incomplete
 
     @property
@@ -271,7 +265,7 @@ class Stream:
 
     @property
     def replay_ms(self) -> float:
-        """Maximum audio, in ms, between ``point`` and what has been transcribed."""
+        """Maximum audio in ms that another stream has to process again from ``point``."""
         frames = self._detector.history_frames + self.config.preroll_hops
         frames += 3 * self._schedule.block_frames  # rounding to blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
@@ -289,7 +283,7 @@ class Stream:
 
     @property
     def frames(self) -> int:
-        """Number of processed frames, including those before the performance was resumed."""
+        """Number of processed frames of the performance, including those before it was resumed."""
         frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         return max(frames, self._point.frames)
 
@@ -301,14 +295,14 @@ class Stream:
 
     @property
     def processed_samples(self) -> int:
-        """Number of samples, at the sent rate, that the processed frames required."""
+        """Number of samples, at the sent rate, that the processed frames depend on."""
         block = self._frames // self._schedule.block_frames - 1
         needed = self._ratio.inputs(self._schedule.end_sample(block)) if block >= 0 else 0
         return min(self._received, needed)
 
     @property
     def point(self) -> ResumePoint:
-        """Point from which another stream can continue after the events that this one returned."""
+        """Point at which another stream can continue after the events returned so far."""
         if self._frames <= self._point.frames:
             return self._point
         replay = self._replay_before(self._frames)
@@ -331,7 +325,7 @@ class Stream:
 
     @property
     def _held_ms(self) -> float:
-        """Delay before the audio reaches the tracker, in ms."""
+        """Delay in ms before the audio reaches the tracker."""
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
         return 1000.0 * held_frames * self.frame_s + self._resampler_ms
 
@@ -352,7 +346,7 @@ class Stream:
         self.end()
 
     def _resample(self) -> None:
-        """Resample the chunks since the last window at once, because each call has a fixed cost."""
+        """Resample the waiting chunks at once, because each call has a fixed cost."""
         if self._chunks:
             self._buffer.append(self._resampler.process(np.concatenate(self._chunks)))
             self._chunks = []

@@ -45,17 +45,14 @@ class SampleBuffer:
                    begin      |<--- last window: 8192 -->|                  end
                                                         due
 
-    Samples are counted from the start of the performance.
+    Indexes count from the start of the performance.
 
     Attributes:
-        due: sample after the last window.
+        due: index after the last window.
     """
 
     def __init__(self, first_sample: int, kept: int) -> None:
-        """Args:
-        first_sample: index of the first sample that will be appended. Silence precedes it.
-        kept: number of samples before ``due`` that are kept.
-        """
+        """kept: number of samples before ``due`` to keep. Silence precedes ``first_sample``."""
         self.due, self._kept = first_sample, kept
         self._begin = first_sample - kept
         self._samples = np.zeros(kept, np.float32)
@@ -78,7 +75,6 @@ class SampleBuffer:
         return new
 
     def between(self, first: int, stop: int) -> Samples:
-        """Return a view of these samples."""
         return self._samples[first - self._begin : stop - self._begin]
 
 
@@ -90,8 +86,8 @@ class WindowSchedule:
         lookahead_hops: L, the hops from the newest frame of a block to the end of its window.
         block_frames: k, the number of frames per block. Successive windows are k hops apart.
         repeated_frames: number of older frames that are read again with each block.
-        late_frames: number of later frames that may still change the decision on a frame. Blocks
-            of as many frames are computed after the end of a stream.
+        late_frames: number of later frames that may still change the decision on a frame, and of
+            frames computed after the end of a stream.
     """
 
     lookahead_hops: int
@@ -106,7 +102,7 @@ class WindowSchedule:
 
     @classmethod
     def of(cls, options: StreamOptions, config: ModelConfig) -> WindowSchedule:
-        """Return the schedule of a stream; in anytime mode without the repeated frames."""
+        """Return the schedule for these options, in anytime mode without the repeated frames."""
         lookahead_hops = options.lookahead_hops(config.sample_rate)
         if options.mode is Mode.ANYTIME:
             lookahead_hops = config.min_lookahead_hops
@@ -119,11 +115,10 @@ class WindowSchedule:
         return slice(newest - self.block_frames - self.repeated_frames + 1, newest + 1)
 
     def first_frame(self, block: int) -> int:
-        """Return the oldest frame of a block."""
         return self.block_frames * block
 
     def end_sample(self, block: int) -> int:
-        """Return the sample after a block's window."""
+        """Return the index after the last sample of a block's window."""
         newest = self.first_frame(block) + self.block_frames - 1
         return HOP * (newest + self.lookahead_hops)
 
@@ -133,12 +128,11 @@ class WindowSchedule:
         return max(0, (samples - held) // (HOP * self.block_frames) + 1)
 
     def frames(self, samples: int) -> int:
-        """Return the number of frames of a stream of this number of samples."""
+        """Return the number of frames that start within this number of samples."""
         return -(-samples // HOP)
 
     def blocks(self, samples: int) -> int:
-        """Return the number of blocks that decide all frames of a stream of this number of
-        samples."""
+        """Return the number of blocks that decide all frames of this number of samples."""
         return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
 
 
@@ -148,12 +142,12 @@ class PendingWindows:
 
     Attributes:
         samples: samples of all windows, which overlap. Read-only.
-        windows: number of windows, without the pre-roll.
-        new_hops: hops between windows, and between the stream's previous window and the first.
+        windows: number of windows after the pre-roll.
+        new_hops: hops from one window to the next.
         positions: positions to read, among the network's FRAMES.
         preroll: number of earlier windows, computed only to restore streaming state.
-        shifts: for each window, including the pre-roll, the number of bins by which the filters
-            are higher (``model.transcriber.FeatureStream``). Empty means 0 for all.
+        shifts: number of bins by which each window's filters are shifted upwards, including the
+            pre-roll (``model.transcriber.FeatureStream``). Empty means 0 for all.
     """
 
     samples: NDArray[np.float32]
@@ -191,12 +185,7 @@ class EngineError(RuntimeError):
 
 
 class InferenceEngine(Protocol):
-    """Computes segments of recordings, in this process or others, several at once.
-
-    Attributes:
-        config, card: configuration and card of the model.
-        workers: number of segments computed at once.
-    """
+    """Computes segments of recordings, ``workers`` at once, in this process or others."""
 
     @property
     def config(self) -> ModelConfig: ...

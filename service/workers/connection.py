@@ -24,24 +24,7 @@ from typing import Any
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.server_messages import DoneReason
 from service.stream.windows import EngineError
-from service.workers.messages import (
-    LENGTH,
-    Audio,
-    BatchTiming,
-    CloseSession,
-    EndAudio,
-    Flush,
-    ModelLoaded,
-    ModelLoadFailed,
-    OpenSession,
-    Ping,
-    SegmentResult,
-    SessionFailed,
-    SessionOutput,
-    WorkerConfig,
-    packet,
-    slots,
-)
+from service.workers import messages
 
 PROCESSES = hasattr(os, "memfd_create")
 """True if workers can be processes: on Linux."""
@@ -76,7 +59,7 @@ class SessionProxy:
     """
 
     def __init__(
-        self, opening: OpenSession, windows_per_s: float, worker: WorkerConnection
+        self, opening: messages.OpenSession, windows_per_s: float, worker: WorkerConnection
     ) -> None:
         self.windows_per_s = windows_per_s
         self._stream = opening.stream
@@ -85,7 +68,7 @@ class SessionProxy:
         self._sent = self._transcribed = 0  # bytes
         self._flushes = self._flushed = 0
         self._ended = False
-        self._outputs: deque[SessionOutput] = deque()
+        self._outputs: deque[messages.SessionOutput] = deque()
         self._output_available = asyncio.Event()
         self._writable = asyncio.Event()
         self._error: Exception | None = None
@@ -110,21 +93,21 @@ class SessionProxy:
     def send(self, data: bytes) -> None:
         """Send audio to the worker."""
         self._sent += len(data)
-        self._worker.send(Audio(self._stream, data))
+        self._worker.send(messages.Audio(self._stream, data))
 
     def flush(self, name: str) -> None:
         """Request `flushed` after all earlier audio has been transcribed."""
         self._flushes += 1
-        self._worker.send(Flush(self._stream, name))
+        self._worker.send(messages.Flush(self._stream, name))
 
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
         """End the audio. Only the first call counts."""
         if not self._ended:
             self._ended = True
             cause = (error.code, error.message) if error else None
-            self._worker.send(EndAudio(self._stream, reason, cause))
+            self._worker.send(messages.EndAudio(self._stream, reason, cause))
 
-    async def next_output(self) -> SessionOutput:
+    async def next_output(self) -> messages.SessionOutput:
         """Wait for the next messages for the client. Raises ProtocolError if the session cannot be
         opened or continued, and the error passed to ``fail``."""
         while not self._outputs:
@@ -144,11 +127,11 @@ class SessionProxy:
     def close(self) -> None:
         """Discard the session. Idempotent."""
         if self._worker.sessions.pop(self._stream, None) is not None:
-            self._worker.send(CloseSession(self._stream))
+            self._worker.send(messages.CloseSession(self._stream))
 
-    def on_worker_reply(self, reply: SessionOutput | SessionFailed) -> None:
+    def on_worker_reply(self, reply: messages.SessionOutput | messages.SessionFailed) -> None:
         """Process a reply of the worker about this session."""
-        if isinstance(reply, SessionFailed):
+        if isinstance(reply, messages.SessionFailed):
             self.fail(ProtocolError(reply.code, reply.message))
             return
         self._transcribed, self._flushed = reply.transcribed_bytes, reply.flushed
@@ -234,12 +217,12 @@ class WorkerConnection:
         sessions: live sessions by number.
     """
 
-    loaded: ModelLoaded
+    loaded: messages.ModelLoaded
 
     def __init__(
         self,
         own_process: bool,
-        on_result: Callable[[WorkerConnection, SegmentResult | BatchTiming], None],
+        on_result: Callable[[WorkerConnection, messages.Result], None],
         on_exit: Callable[[WorkerConnection], None],
     ) -> None:
         """on_exit: called once if the worker exits after it was ready."""
@@ -253,7 +236,7 @@ class WorkerConnection:
         self._receiving: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter
 
-    async def start(self, config: WorkerConfig) -> ModelLoaded:
+    async def start(self, config: messages.WorkerConfig) -> messages.ModelLoaded:
         """Wait until the worker has loaded the model. Raises EngineError if it cannot."""
         reader, self._writer = await asyncio.open_connection(sock=self._process.socket)
         self.send(config)
@@ -264,12 +247,12 @@ class WorkerConnection:
             raise EngineError(f"worker did not load the model in {MAX_LOAD_S:.0f} s") from None
         except (asyncio.IncompleteReadError, OSError):
             raise EngineError("worker exited while it loaded the model") from None
-        if isinstance(reply, ModelLoadFailed):
+        if isinstance(reply, messages.ModelLoadFailed):
             raise EngineError(reply.error)
-        assert isinstance(reply, ModelLoaded)
+        assert isinstance(reply, messages.ModelLoaded)
         if self._state is State.CLOSED:
             raise EngineError("worker was stopped while it loaded the model")
-        self.samples, self.probabilities = slots(reply.config, self._process.memory)
+        self.samples, self.probabilities = messages.slots(reply.config, self._process.memory)
         self.loaded, self._state = reply, State.READY
         self._receiving = asyncio.create_task(self._receive_all(reader))
         return reply
@@ -294,7 +277,7 @@ class WorkerConnection:
 
     def send(self, message: object) -> None:
         if self._state is not State.CLOSED:
-            self._writer.write(packet(message))
+            self._writer.write(messages.packet(message))
 
     def send_heartbeat(self, max_missed: int) -> None:
         """Ping the worker. Call it at regular intervals. After ``max_missed`` calls without a reply
@@ -302,7 +285,7 @@ class WorkerConnection:
         self._max_missed_pings = max_missed
         if self.is_ready:
             if not self._missed_pings:
-                self.send(Ping())
+                self.send(messages.Ping())
             self._missed_pings += 1
 
     def kill(self) -> None:
@@ -336,15 +319,15 @@ class WorkerConnection:
 
     def _handle(self, reply: object) -> None:
         match reply:
-            case SessionOutput() | SessionFailed():
+            case messages.SessionOutput() | messages.SessionFailed():
                 if (session := self.sessions.get(reply.stream)) is not None:
                     session.on_worker_reply(reply)
-            case SegmentResult() | BatchTiming():
+            case messages.SegmentResult() | messages.BatchTiming():
                 self._on_result(self, reply)
-            case Ping():
+            case messages.Ping():
                 self._missed_pings = 0
 
 
 async def _receive(reader: asyncio.StreamReader) -> Any:
-    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    (size,) = messages.LENGTH.unpack(await reader.readexactly(messages.LENGTH.size))
     return pickle.loads(await reader.readexactly(size))

@@ -209,3 +209,6 @@ class BatchTiming(NamedTuple):
     windows: int
     model_s: float
     total_s: float
+
+
+Result = SegmentResult | BatchTiming

@@ -25,6 +25,7 @@ from service.workers.messages import (
     BatchTiming,
     ModelLoaded,
     OpenSession,
+    Result,
     SegmentResult,
     WorkerConfig,
 )
@@ -184,7 +185,7 @@ class WorkerPool:
             self._remove(worker)
             raise
 
-    def _on_result(self, worker: WorkerConnection, result: SegmentResult | BatchTiming) -> None:
+    def _on_result(self, worker: WorkerConnection, result: Result) -> None:
         if isinstance(result, SegmentResult):
             self._segments.on_result(worker, result)
         elif self.observer is not None:

@@ -33,22 +33,7 @@ from service.engine.runners import (
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ProtocolError, internal_error
 from service.stream.windows import MAX_WINDOWS_PER_BATCH, PendingWindows
-from service.workers.messages import (
-    Audio,
-    BatchTiming,
-    CloseSession,
-    EndAudio,
-    Flush,
-    ModelLoaded,
-    ModelLoadFailed,
-    OpenSession,
-    Ping,
-    Segment,
-    SegmentResult,
-    SessionFailed,
-    WorkerConfig,
-    slots,
-)
+from service.workers import messages
 from service.workers.session import LiveSession
 
 logger = logging.getLogger(__name__)
@@ -73,14 +58,14 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
     memory."""
     try:
         config = service.recv()
-        assert isinstance(config, WorkerConfig)
+        assert isinstance(config, messages.WorkerConfig)
         configure_torch_thread()
         try:
             model = config.load(config.model, config.device)
             worker = Worker(model, memory)
         except Exception as error:
             logger.exception("cannot load the model %s", config.model)
-            service.send(ModelLoadFailed(f"{type(error).__name__}: {error}"))
+            service.send(messages.ModelLoadFailed(f"{type(error).__name__}: {error}"))
             return
         if own_process:
             gc.freeze()  # garbage collection of torch's objects would take 0.1 s
@@ -119,14 +104,14 @@ class Worker:
         one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
         if on_cpu:
             self._batch_windows = max(1, min(self._batch_windows, int(MAX_STEP_MS / one_ms)))
-        self.loaded = ModelLoaded(
+        self.loaded = messages.ModelLoaded(
             config=model.config,
             card=dict(model.card),
             device=str(device_of(model)),
             window_s=one_ms / 1000,
         )
         self._settings = TrackerSettings.from_card(model.card)
-        self._samples, self._probabilities = slots(model.config, memory)
+        self._samples, self._probabilities = messages.slots(model.config, memory)
         self._sessions: dict[int, LiveSession] = {}
         self._queue: deque[LiveSession] = deque()  # sessions with pending windows, oldest first
         self._jobs: deque[_Job] = deque()
@@ -143,20 +128,20 @@ class Worker:
     def handle(self, message: object) -> None:
         """Process a message of the service."""
         match message:
-            case Audio():
+            case messages.Audio():
                 self._apply(message.stream, lambda session: session.feed(message.data))
-            case OpenSession():
+            case messages.OpenSession():
                 self._open(message)
-            case Flush():
+            case messages.Flush():
                 self._apply(message.stream, lambda session: session.flush(message.id))
-            case EndAudio():
+            case messages.EndAudio():
                 error = ProtocolError(*message.error) if message.error else None
                 self._apply(message.stream, lambda session: session.end(message.reason, error))
-            case Segment():
+            case messages.Segment():
                 self._start(message)
-            case CloseSession():
+            case messages.CloseSession():
                 self._close(message.stream)
-            case Ping():
+            case messages.Ping():
                 self._replies.append(message)
 
     def step(self) -> list[object]:
@@ -170,19 +155,19 @@ class Worker:
             self._polled_s = now_s
             for session in list(self._sessions.values()):
                 self._collect_output(session)
-        elif all(isinstance(reply, BatchTiming) for reply in self._replies):
+        elif all(isinstance(reply, messages.BatchTiming) for reply in self._replies):
             return []  # timings are not urgent: send them with the next output or at the next poll
         replies, self._replies = self._replies, []
         return replies
 
     # -- live sessions ----------------------------------------------------------------------------
 
-    def _open(self, opening: OpenSession) -> None:
+    def _open(self, opening: messages.OpenSession) -> None:
         try:
             session = LiveSession(opening, self.config, self._settings)
             session.features = self.runner.open_stream(session.stream.positions)
         except ProtocolError as error:
-            self._replies.append(SessionFailed(opening.stream, error.code, error.message))
+            self._replies.append(messages.SessionFailed(opening.stream, error.code, error.message))
             return
         except Exception:
             self._abort_session(opening.stream, "cannot open a session")
@@ -242,7 +227,7 @@ class Worker:
             probabilities = self.runner.predict(rows, positions)
         except Exception:
             logger.exception("the model failed on a batch of %d windows", len(rows))
-            self._replies.append(BatchTiming("live", 0, 0.0, 0.0))
+            self._replies.append(messages.BatchTiming("live", 0, 0.0, 0.0))
             for session, _ in batch:
                 self._fail(session)
             return
@@ -255,7 +240,7 @@ class Worker:
             self._collect_output(session)
             first += count
         total_s = time.monotonic() - started_s
-        self._replies.append(BatchTiming("live", len(rows), model_s, total_s))
+        self._replies.append(messages.BatchTiming("live", len(rows), model_s, total_s))
 
     def _fail(self, session: LiveSession) -> None:
         """End a session after an internal error. Its sounding notes still get their note_off."""
@@ -283,7 +268,7 @@ class Worker:
         """Discard a session that cannot even report that it failed."""
         logger.exception(event)
         error = internal_error()
-        self._replies.append(SessionFailed(stream, error.code, error.message))
+        self._replies.append(messages.SessionFailed(stream, error.code, error.message))
         self._close(stream)
 
     def _close(self, stream: int) -> None:
@@ -293,7 +278,7 @@ class Worker:
 
     # -- recordings -------------------------------------------------------------------------------
 
-    def _start(self, segment: Segment) -> None:
+    def _start(self, segment: messages.Segment) -> None:
         due = replace(segment.due, samples=self._samples[segment.slot, : segment.samples])
         features = self.runner.open_stream(due.positions)
         self._jobs.append(_Job(segment.slot, due, features))
@@ -307,12 +292,12 @@ class Worker:
         except Exception as error:
             logger.exception("the model failed on a recording")
             self._jobs.popleft()
-            failed = SegmentResult(job.slot, (), f"the model failed: {error}")
-            self._replies += [BatchTiming("file", 0, 0.0, 0.0), failed]
+            failed = messages.SegmentResult(job.slot, (), f"the model failed: {error}")
+            self._replies += [messages.BatchTiming("file", 0, 0.0, 0.0), failed]
             return
         count = part.preroll + part.windows
         elapsed_s = time.monotonic() - started_s
-        self._replies.append(BatchTiming("file", count, elapsed_s, elapsed_s))
+        self._replies.append(messages.BatchTiming("file", count, elapsed_s, elapsed_s))
         if len(probabilities):
             first = max(0, job.done - job.due.preroll)
             slot = self._probabilities[job.slot]
@@ -321,4 +306,4 @@ class Worker:
         job.done += count
         if job.done == job.due.preroll + job.due.windows:
             self._jobs.popleft()
-            self._replies.append(SegmentResult(job.slot, job.shape, None))
+            self._replies.append(messages.SegmentResult(job.slot, job.shape, None))

@@ -136,7 +136,7 @@ def recorded(
     """The notes and the frames [outputs, n, 128] of a recording, computed in segments."""
     frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
 
-    def keep(block: NDArray[np.float32]) -> None:
+    def keep(_: int, block: NDArray[np.float32]) -> None:
         frames.append(block.copy())
 
     file = io.BytesIO()

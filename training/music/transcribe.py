@@ -43,7 +43,7 @@ def transcribe_array(
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
         # Copied, because a block is a view of its complete window.
-        on_frames=lambda probabilities: blocks.append(probabilities.copy()),
+        on_frames=lambda _, probabilities: blocks.append(probabilities.copy()),
     )
     stream = segments.stream
     try:

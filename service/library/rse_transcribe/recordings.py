@@ -123,7 +123,7 @@ class Transcriber:
         result: TranscriptionResult | None = None
         incomplete: ValueError | None = None
 
-        def keep(heads: NDArray[np.float32]) -> None:
+        def keep(_: int, heads: NDArray[np.float32]) -> None:
             frames.append(heads[config.heads.index("frame")].copy())
 
         with (

@@ -158,13 +158,16 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
 @pytest.mark.parametrize(
     ("point", "words"),
     [
-        ({"frames": 401}, "401 frames are no multiple of block_frames, 4"),
-        ({"frames": 4, "from_sample": 1}, "the audio from sample 0 on is needed"),
+        ({"frames": 401}, "401 frames are not a multiple of block_frames, 4"),
+        (
+            {"frames": 4, "from_sample": 1},
+            "from_sample is 1, but the audio is needed from sample 0 on",
+        ),
         ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "not among the 0 notes"),
         ({"frames": 0, "notes": 1, "sounding": [NOTE]}, "in the 0 frames"),
         (
             {"frames": 4, "notes": 1, "sounding": [{**NOTE, "time_s": 1e300}]},
-            "begins at 1e\\+300 s, after the 4 frames",
+            "starts at 1e\\+300 s, after the checkpoint.s 4 frames",
         ),
         ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "note_id": 1}]}, "the same pitch"),
         ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "pitch": 70}]}, "same note_id"),

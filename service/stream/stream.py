@@ -136,8 +136,8 @@ class Stream:
             self._end_at_error(error)
 
     def feed_samples(self, samples: NDArray[np.float32]) -> None:
-        """Process mono samples [n] at the format's rate. An invalid sample ends the audio and raises
-        BadAudioError; the samples before it are still processed."""
+        """Process mono samples [n] at the input rate. Raises BadAudioError for an invalid sample.
+        The samples before it are still processed, and the audio has ended."""
         values = samples.astype(np.float32, copy=False)[:, None]
         try:
             self._append(check_and_mix(values, self._received))
@@ -289,7 +289,7 @@ class Stream:
 
     @property
     def frames_after_pending(self) -> int:
-        """Value of ``frames`` after all pending windows have been processed."""
+        """Value of ``frames`` once all pending windows have been processed."""
         pending = self._schedule.first_frame(self._blocks + self.pending_windows)
         return max(pending, self._point.frames)
 

@@ -28,12 +28,9 @@ from service.workers import messages
 
 PROCESSES = hasattr(os, "memfd_create")
 """True if workers can be processes: on Linux."""
-MAX_BUFFERED_S = 2.0
-"""Maximum audio of a session, in seconds, that the worker has not transcribed."""
-MAX_LOAD_S = 600.0
-"""Maximum time for loading the model, which may be compiled for a GPU."""
-MAX_MISSED_PINGS = 8
-"""Minimum number of heartbeats without a reply before a worker is unresponsive."""
+MAX_BUFFERED_S = 2.0  # maximum audio of a session that the worker has not transcribed
+MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
+MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats of an unresponsive worker
 _MAX_OUTPUTS = 256  # maximum number of outputs that a slow client has not read
 _MAX_FLUSHES = 64  # maximum number of unacknowledged `Flush` messages of a session
 _MAX_THREAD_EXIT_S = 5.0  # maximum time that a worker thread may take to exit
@@ -49,13 +46,10 @@ WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint
 
 
 class SessionProxy:
-    """A live session of a worker, as its socket sees it. Used from the event loop.
+    """The service's side of a live session. Used from the event loop.
 
-    If the worker exits, ``next_output`` raises a retryable error: the client resumes from its
-    latest checkpoint, as it does when a server exits.
-
-    Attributes:
-        windows_per_s: windows that the session requires per second.
+    If the worker exits, ``next_output`` raises a retryable error, and the client resumes from its
+    latest checkpoint as after the exit of a server. ``windows_per_s`` is the session's load.
     """
 
     def __init__(
@@ -77,7 +71,7 @@ class SessionProxy:
 
     @property
     def is_full(self) -> bool:
-        """True if the worker or the client is too far behind. The client must not be read then."""
+        """True if the worker or the client is too far behind. Do not read from the client then."""
         return (
             self._sent - self._transcribed > self._max_bytes
             or self._flushes - self._flushed >= _MAX_FLUSHES
@@ -85,18 +79,15 @@ class SessionProxy:
         )
 
     async def wait_until_writable(self) -> None:
-        """Wait until the session is no longer full."""
         while self.is_full:
             self._writable.clear()
             await self._writable.wait()
 
     def send(self, data: bytes) -> None:
-        """Send audio to the worker."""
         self._sent += len(data)
         self._worker.send(messages.Audio(self._stream, data))
 
     def flush(self, name: str) -> None:
-        """Request `flushed` after all earlier audio has been transcribed."""
         self._flushes += 1
         self._worker.send(messages.Flush(self._stream, name))
 
@@ -108,7 +99,7 @@ class SessionProxy:
             self._worker.send(messages.EndAudio(self._stream, reason, cause))
 
     async def next_output(self) -> messages.SessionOutput:
-        """Wait for the next messages for the client. Raises ProtocolError if the session cannot be
+        """Wait for the next messages to the client. Raises ProtocolError if the session cannot be
         opened or continued, and the error passed to ``fail``."""
         while not self._outputs:
             if self._error is not None:
@@ -119,7 +110,7 @@ class SessionProxy:
         return self._outputs.popleft()
 
     def fail(self, error: Exception) -> None:
-        """Let ``next_output`` raise this error after the outputs that have arrived."""
+        """Make ``next_output`` raise this error after the outputs that have already arrived."""
         self._error = self._error or error
         self._output_available.set()
         self._writable.set()
@@ -130,7 +121,6 @@ class SessionProxy:
             self._worker.send(messages.CloseSession(self._stream))
 
     def on_worker_reply(self, reply: messages.SessionOutput | messages.SessionFailed) -> None:
-        """Process a reply of the worker about this session."""
         if isinstance(reply, messages.SessionFailed):
             self.fail(ProtocolError(reply.code, reply.message))
             return
@@ -142,11 +132,7 @@ class SessionProxy:
 
 
 class WorkerProcess:
-    """A worker in a separate process.
-
-    Attributes:
-        socket: the service's end.
-    """
+    """A worker in a separate process. ``socket`` is the service's end."""
 
     def __init__(self) -> None:
         self.socket, other = socket.socketpair()
@@ -161,14 +147,14 @@ class WorkerProcess:
         other.close()
 
     def memory(self, size: int) -> mmap.mmap:
-        """Map the slots, once the worker has loaded the model."""
+        """Map the shared memory, once the worker has loaded the model."""
         return mmap.mmap(self._memory.fileno(), size)
 
     def kill(self) -> None:
         self._process.kill()
 
     def wait(self) -> None:
-        """Wait until the process has exited; blocks."""
+        """Block until the process has exited."""
         self._process.wait()
         self._memory.close()
 
@@ -194,15 +180,13 @@ class WorkerThread:
         return self._shared
 
     def kill(self) -> None:
-        """Do nothing: a thread exits after its step, once its socket is closed."""
+        """Do nothing: a thread exits after its step if its socket is closed."""
 
     def wait(self) -> None:
         self._thread.join(_MAX_THREAD_EXIT_S)
 
 
 class State(Enum):
-    """State of a worker's connection."""
-
     LOADING = auto()
     READY = auto()
     CLOSED = auto()
@@ -212,12 +196,9 @@ class WorkerConnection:
     """A worker's socket, process, memory and live sessions. Used from the event loop.
 
     Attributes:
-        loaded: the worker's first message, once it is ready.
         samples, probabilities: shared memory (see ``slots``).
         sessions: live sessions by number.
     """
-
-    loaded: messages.ModelLoaded
 
     def __init__(
         self,
@@ -232,7 +213,7 @@ class WorkerConnection:
         self._on_result = on_result
         self._on_exit = on_exit
         self._state = State.LOADING
-        self._missed_pings, self._max_missed_pings = 0, MAX_MISSED_PINGS
+        self._missed_pings, self._max_missed_pings = 0, MIN_MISSED_PINGS
         self._receiving: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter
 
@@ -253,7 +234,7 @@ class WorkerConnection:
         if self._state is State.CLOSED:
             raise EngineError("worker was stopped while it loaded the model")
         self.samples, self.probabilities = messages.slots(reply.config, self._process.memory)
-        self.loaded, self._state = reply, State.READY
+        self._state = State.READY
         self._receiving = asyncio.create_task(self._receive_all(reader))
         return reply
 
@@ -263,7 +244,7 @@ class WorkerConnection:
 
     @property
     def is_late(self) -> bool:
-        """True if the worker has missed a heartbeat. New sessions should go to other workers."""
+        """True if the worker has missed a heartbeat. Prefer other workers for new sessions."""
         return self._missed_pings > 1
 
     @property
@@ -272,7 +253,7 @@ class WorkerConnection:
 
     @property
     def windows_per_s(self) -> float:
-        """Number of windows per second that the worker's sessions require."""
+        """Load of all sessions of the worker."""
         return sum(session.windows_per_s for session in self.sessions.values())
 
     def send(self, message: object) -> None:
@@ -280,8 +261,8 @@ class WorkerConnection:
             self._writer.write(messages.packet(message))
 
     def send_heartbeat(self, max_missed: int) -> None:
-        """Ping the worker. Call it at regular intervals. After ``max_missed`` calls without a reply
-        the worker is unresponsive."""
+        """Ping the worker; call it at regular intervals. The worker is unresponsive after
+        ``max_missed`` calls without a reply."""
         self._max_missed_pings = max_missed
         if self.is_ready:
             if not self._missed_pings:
@@ -297,7 +278,6 @@ class WorkerConnection:
             self._state = State.CLOSED
 
     async def wait_closed(self) -> None:
-        """Wait until the worker has exited."""
         if self._receiving is not None:
             await asyncio.wait([self._receiving])
         await asyncio.to_thread(self._process.wait)

@@ -1,7 +1,5 @@
-"""Messages between the service and its workers.
-
-Every message is pickled and framed as ``multiprocessing.connection.Connection`` frames it.
-"""
+"""Messages between the service and its workers: pickled, and framed as
+``multiprocessing.connection.Connection`` frames them."""
 
 from __future__ import annotations
 
@@ -22,19 +20,16 @@ from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import DoneReason, Limits, Totals
 from service.stream.windows import SEGMENT_FRAMES, PendingWindows
 
-LENGTH = struct.Struct("!i")
-"""Header of a packet: the number of bytes that follow."""
+LENGTH = struct.Struct("!i")  # header of a packet: the number of bytes that follow
 
 LoadModel = Callable[[str, str], Any]
 """Loads weights, by name or path, onto a device, either of which may be `auto`. It must be
 importable by name, because workers are processes."""
 
-SLOTS = 2
-"""Segments in a worker's shared memory: one that it computes, and one that waits."""
+SLOTS = 2  # segments in a worker's shared memory: one being computed, and one waiting
 
 
 def packet(message: object) -> bytes:
-    """Return the bytes of a message on the socket."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
 
@@ -43,12 +38,7 @@ def slots(
     config: ModelConfig, memory: Callable[[int], mmap.mmap]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return views of the memory that a worker shares with the service: samples and probabilities
-    of segments, each [SLOTS, values].
-
-    Args:
-        config: configuration of the worker's model.
-        memory: function that maps a number of bytes.
-    """
+    of segments, each [SLOTS, values]. memory: function that maps a number of bytes."""
     samples = WINDOW + (SEGMENT_FRAMES + config.preroll_hops + FRAMES) * HOP
     probabilities = len(config.outputs) * SEGMENT_FRAMES * PITCHES
     shared = memory(4 * SLOTS * (samples + probabilities))
@@ -60,7 +50,7 @@ def slots(
 
 
 class WorkerConfig(NamedTuple):
-    """First message: the model and device to load, by name or `auto`."""
+    """First message: the model and the device, by name or `auto`."""
 
     load: LoadModel
     model: str
@@ -72,11 +62,9 @@ class OpenSession:
     """Open a live session.
 
     Attributes:
-        session_id: identifies the performance in the client's checkpoints.
+        session_id: ID of the performance in the client's checkpoints.
         stream: number of the session between the service and the worker.
-        resume: where the performance continues; None at its start.
-        updates: True if the client wants corrections and the pedal.
-        beats: True if it wants beats.
+        updates, beats: True if the client requested them.
     """
 
     session_id: str
@@ -97,14 +85,14 @@ class Audio(NamedTuple):
 
 
 class Flush(NamedTuple):
-    """Acknowledge with `flushed` after all earlier audio has been transcribed."""
+    """Send `flushed` once all earlier audio has been transcribed."""
 
     stream: int
     id: str
 
 
 class EndAudio(NamedTuple):
-    """End the audio of a session. error: code and message, if the reason is `error`."""
+    """End the audio of a session. ``error`` is set if the reason is `error`."""
 
     stream: int
     reason: DoneReason
@@ -118,8 +106,7 @@ class CloseSession(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Compute windows of a recording. A slot holds their samples, and later their
-    probabilities."""
+    """Compute windows of a recording, whose samples are in a slot."""
 
     slot: int
     samples: int
@@ -134,11 +121,7 @@ class Ping(NamedTuple):
 
 
 class ModelLoaded(NamedTuple):
-    """The worker is ready.
-
-    Attributes:
-        window_s: computing time of one window in the warm-up, in seconds.
-    """
+    """The worker is ready. ``window_s`` is the computing time of one window in the warm-up."""
 
     config: ModelConfig
     card: Mapping[str, Any]
@@ -157,12 +140,11 @@ class SessionOutput:
     """Messages for a client.
 
     Attributes:
-        messages: JSON texts, in the order in which to send them.
+        messages: JSON texts in order.
         transcribed_bytes: bytes of the session's audio transcribed so far.
         flushed: number of acknowledged `Flush` messages so far.
         note_ons: number of `note_on` messages in ``messages``.
-        event_deadlines_s: audio time, for each event in ``messages``, at which it could first be
-            decided.
+        event_deadlines_s: for each event in ``messages``, the audio time that decides it.
         behind_s: seconds of audio received but not transcribed.
         initial_totals: totals of the sessions before this one, if `ready` is among the messages.
         final_state: reason or error code, close code, and totals, in the last output.
@@ -180,7 +162,7 @@ class SessionOutput:
 
 
 class SessionFailed(NamedTuple):
-    """The session cannot be opened or continued: code and message of the error."""
+    """The session cannot be opened or continued."""
 
     stream: int
     code: ErrorCode
@@ -188,7 +170,7 @@ class SessionFailed(NamedTuple):
 
 
 class SegmentResult(NamedTuple):
-    """Result of a segment: its slot, which has the probabilities, and their shape, or an error."""
+    """The probabilities of a segment are in its slot and have this shape, or it has failed."""
 
     slot: int
     shape: tuple[int, ...]
@@ -196,13 +178,9 @@ class SegmentResult(NamedTuple):
 
 
 class BatchTiming(NamedTuple):
-    """Computing time of a batch, in seconds.
+    """Computing time of a batch: of the model, and with note tracking and messages.
 
-    Attributes:
-        way: `live` or `file`.
-        windows: number of windows; 0 if the batch failed.
-        model_s: time in the model.
-        total_s: time of the step, including note tracking and messages.
+    ``way`` is `live` or `file`. ``windows`` is 0 if the batch failed.
     """
 
     way: str

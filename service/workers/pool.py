@@ -1,4 +1,4 @@
-"""The workers of the service: starts and replaces them, distributes live sessions and segments."""
+"""Starts and replaces the workers, and distributes live sessions and segments over them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from model.config import HOP, ModelConfig
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError, PendingWindows, Probabilities
 from service.workers.connection import (
-    MAX_MISSED_PINGS,
+    MIN_MISSED_PINGS,
     PROCESSES,
     SessionProxy,
     WorkerConnection,
@@ -43,7 +43,7 @@ MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # pause after a worker has failed to start
 
 
 class Observer(Protocol):
-    """Observer of the workers. Its methods must be quick and must not raise."""
+    """Its methods must be fast and must not raise."""
 
     def on_batch(self, timing: BatchTiming) -> None: ...
     def on_worker_exit(self) -> None: ...
@@ -52,17 +52,9 @@ class Observer(Protocol):
 class WorkerPool:
     """Workers, each with a copy of the model; also an ``InferenceEngine`` for recordings.
 
-    Use it from the event loop that ``start`` runs in. Only ``submit`` may be called from any
-    thread.
-
-    Attributes:
-        observer: is notified of batches and of workers that exit.
-
-    Attributes, valid after ``start``:
-        config, card: configuration and card of the model.
-        device: device on which the workers compute.
-        workers: number of workers.
-        window_s: seconds of one window in the warm-up.
+    Use it from the event loop that ``start`` runs in, except ``submit``. ``start`` sets ``config``
+    and ``card`` of the model, ``device``, ``workers`` (their number) and ``window_s`` (computing
+    time of a window in the warm-up).
     """
 
     def __init__(
@@ -74,11 +66,10 @@ class WorkerPool:
         processes: bool = PROCESSES,
     ) -> None:
         """Args:
-        cores: number of cores that this service may use.
         workers: number of workers. None: one for each core of a CPU, or with a GPU one for
             CORES_PER_GPU_WORKER cores, at most MAX_WORKERS.
         hang_timeout_s: time without a heartbeat after which a worker is replaced.
-        processes: True if several workers, or those of a GPU, may be processes.
+        processes: False if there is only one worker, which is a thread.
         """
         self._setup, self._cores, self._wanted = setup, cores, workers
         self._hang_timeout_s, self._processes = hang_timeout_s, processes
@@ -121,8 +112,7 @@ class WorkerPool:
         return self._wanted or max(1, min(self._cores // cores_per_worker, MAX_WORKERS))
 
     async def _launch_all(self, count: int, own_process: bool) -> ModelLoaded:
-        """Start workers. Return the first one's message. If one fails, stop all of them and raise
-        EngineError."""
+        """Start workers. If one fails, stop all of them and raise EngineError."""
         try:
             return (await asyncio.gather(*(self._launch(own_process) for _ in range(count))))[0]
         except BaseException:
@@ -141,28 +131,23 @@ class WorkerPool:
 
     @property
     def is_ready(self) -> bool:
-        """True if at least one worker is ready."""
         return any(worker.is_ready for worker in self._workers)
 
     @property
     def is_unresponsive(self) -> bool:
-        """True if a worker that cannot be replaced, a thread, is unresponsive."""
+        """True if a worker is unresponsive. Processes are replaced soon, but threads cannot be."""
         return any(worker.is_unresponsive for worker in self._workers)
 
     # -- live sessions and recordings -------------------------------------------------------------
 
-    def windows_per_s(self, frames_per_window: int) -> float:
-        """Return the windows that a live session requires per second."""
-        return self.config.sample_rate / HOP / frames_per_window
-
     def open_session(self, opening: OpenSession) -> SessionProxy:
-        """Open a session at the least loaded worker and set its number. Raises ProtocolError if no
-        worker is ready."""
+        """Open a session at the least loaded worker. Raises ProtocolError if none is ready."""
         ready = [worker for worker in self._workers if worker.is_ready]
         if not ready:
             raise ProtocolError(ErrorCode.NOT_READY, "no worker is running: retry later")
         worker = min(ready, key=lambda worker: (worker.is_late, worker.windows_per_s))
-        windows_per_s = self.windows_per_s(opening.options.frames_per_window)
+        frames_per_s = self.config.sample_rate / HOP
+        windows_per_s = frames_per_s / opening.options.frames_per_window
         return SessionProxy(replace(opening, stream=next(self._numbers)), windows_per_s, worker)
 
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
@@ -203,7 +188,7 @@ class WorkerPool:
         self._spawn(self._replace(worker, self._wait_closed(worker)))
 
     def _wait_closed(self, worker: WorkerConnection) -> asyncio.Task[None]:
-        """Start to wait for a worker's exit, which ``close`` awaits as well."""
+        """Return a task that waits for the worker's exit, and that ``close`` awaits."""
         task = asyncio.create_task(worker.wait_closed())
         self._exits.add(task)
         task.add_done_callback(self._exits.discard)
@@ -229,7 +214,7 @@ class WorkerPool:
             self._wait_closed(worker)
 
     async def _send_heartbeats(self) -> None:
-        interval_s = min(self._hang_timeout_s / MAX_MISSED_PINGS, MAX_PING_INTERVAL_S)
+        interval_s = min(self._hang_timeout_s / MIN_MISSED_PINGS, MAX_PING_INTERVAL_S)
         max_missed = round(self._hang_timeout_s / interval_s)
         while True:
             await asyncio.sleep(interval_s)

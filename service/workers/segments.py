@@ -1,10 +1,9 @@
 """Distributes the segments of recordings over the workers.
 
-The first half of the network computes the windows of a stream one after the other, so a recording
-that was one stream would use one core only. The state of a stream depends on its last
-``ModelConfig.preroll_hops`` hops alone. A segment therefore starts with a pre-roll, the windows
-before it, whose results are dropped. The other results then equal those of a single pass, bit for
-bit::
+The first half of the network computes the windows of a stream one after the other, so a single
+stream would use only one core. The state of a stream depends only on its last
+``ModelConfig.preroll_hops`` hops. A segment therefore starts with a pre-roll: earlier windows,
+whose results are dropped. All other results equal those of a single pass, bit for bit::
 
     windows    0 .............. 63 | 64 ............ 127 | 128 ...
     worker 1   ####################
@@ -38,8 +37,8 @@ class SegmentJob:
         self.future: Future[Probabilities] = Future()
 
     def start(self) -> bool:
-        """Mark the job as running, so that it can no longer be cancelled. Return False if the
-        caller has cancelled it before."""
+        """Mark the job as running, so that it can no longer be cancelled. Return False if it was
+        cancelled before."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def fail(self, error: str) -> None:
@@ -48,7 +47,7 @@ class SegmentJob:
 
 
 class SegmentQueue:
-    """Segments that wait or are being computed. Used from the event loop."""
+    """Waiting and running segments. Used from the event loop."""
 
     def __init__(self, workers: Sequence[WorkerConnection]) -> None:
         """workers: list of the current workers, which the pool updates."""
@@ -102,7 +101,7 @@ class SegmentQueue:
         self.dispatch()
 
     def close(self) -> None:
-        """Fail all queued and running segments with EngineError, and reject later ones."""
+        """Fail all waiting, running and later segments with EngineError."""
         self._closed = True
         for job in [*self._waiting, *self._computing.values()]:
             job.fail(SERVICE_STOPPED)

@@ -44,14 +44,14 @@ PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that f
 class LiveSession:
     """Turns the events of a stream into messages of the protocol.
 
-    A `progress` follows the notes of each step at once. Its checkpoint covers exactly the events
-    sent before it, so a client that has it can resume from there. After the end of the audio there
-    is none, because all remaining messages are sent at once.
+    A `progress` immediately follows the notes of each step. Its checkpoint covers exactly the
+    events sent before it. After the end of the audio there is no `progress`, because all remaining
+    messages are sent at once.
 
     Attributes:
-        number: number of the session, by which the service and the worker refer to it.
-        features: streaming state of the network; set by the worker.
-        is_queued: True if the session is in the worker's queue; set by the worker.
+        number: number of the session between the service and the worker.
+        features: streaming state of the network. Set by the worker.
+        is_queued: True if the session is in the worker's queue. Set by the worker.
     """
 
     features: FeatureStream
@@ -60,7 +60,7 @@ class LiveSession:
     def __init__(
         self, opening: OpenSession, config: ModelConfig, settings: TrackerSettings
     ) -> None:
-        """Raises ProtocolError if the options or the checkpoint are impossible."""
+        """Raises ProtocolError if the options or the checkpoint are invalid."""
         self._opening = opening
         self._input_check = InputCheck(opening.audio)
         self.number = opening.stream
@@ -97,14 +97,13 @@ class LiveSession:
             self.end("error", self.stream.error)
 
     def flush(self, name: str) -> None:
-        """Acknowledge with `flushed` once all earlier audio has been transcribed."""
         self._flushes.append(
             (self._windows + self.stream.pending_windows, self.stream.frames_after_pending, name)
         )
         self._acknowledge_flushes()
 
     def end(self, reason: DoneReason, error: ProtocolError | None) -> None:
-        """End the audio; the stream's last windows become pending. Only the first call counts."""
+        """End the audio. The stream's last windows become pending. Idempotent."""
         if self._end is None:
             self._end = reason, error
             if error is not None:
@@ -114,7 +113,6 @@ class LiveSession:
             self.stream.end()
 
     def process_predictions(self, probabilities: NDArray[np.float32]) -> None:
-        """Process the probabilities of the stream's next windows."""
         self._send_events(self.stream.process_predictions(probabilities))
         if self._beats is not None and self._decided_s >= self._beats.due_s:
             notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
@@ -138,7 +136,6 @@ class LiveSession:
 
     @property
     def ending(self) -> bool:
-        """True if the audio has ended."""
         return self._end is not None
 
     def collect_output(self, now_s: float) -> SessionOutput | None:
@@ -162,7 +159,6 @@ class LiveSession:
         return output
 
     def _ready(self, config: ModelConfig) -> Ready:
-        """Return the message with the effective options."""
         opening, delay = self._opening, self.stream.delay
         described = describe_options(opening.options, config)
         return Ready(

@@ -2,8 +2,8 @@
 
     handle the messages that have arrived -> compute one step -> send the output -> repeat
 
-A step is one batch of pending windows. Live sessions come before segments, so a live window waits
-for at most one step.
+A step is one batch of pending windows. Live sessions have priority over segments, so a live window
+waits for at most one step.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ def main() -> None:
 
 
 def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bool = False) -> None:
-    """Serve until the service closes the connection. memory: function that allocates the shared
-    memory."""
+    """Serve until the service closes the connection. memory: allocates the shared memory."""
     try:
         config = service.recv()
         assert isinstance(config, messages.WorkerConfig)
@@ -95,7 +94,7 @@ class _Job:
 
 
 class Worker:
-    """The sessions and segments of a worker. Each call of ``step`` computes one batch."""
+    """Sessions and segments of a worker."""
 
     def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
         self.config, self.runner = model.config, make_runner(model)
@@ -126,7 +125,6 @@ class Worker:
         return POLL_INTERVAL_S if self._sessions else None
 
     def handle(self, message: object) -> None:
-        """Process a message of the service."""
         match message:
             case messages.Audio():
                 self._apply(message.stream, lambda session: session.feed(message.data))
@@ -145,7 +143,7 @@ class Worker:
                 self._replies.append(message)
 
     def step(self) -> list[object]:
-        """Compute one batch if windows are pending; return the messages for the service."""
+        """Compute one batch if windows are pending. Return the messages to the service."""
         if self._queue:
             self._step_live()
         elif self._jobs:
@@ -194,7 +192,8 @@ class Worker:
             self._collect_output(session)
 
     def _step_live(self) -> None:
-        """Compute one batch of windows with the same positions, oldest sessions first."""
+        """Compute one batch of windows at the same positions, those of the longest waiting sessions
+        first."""
         started_s = time.monotonic()
         batch: list[tuple[LiveSession, int]] = []
         rows = []

@@ -27,10 +27,9 @@ When window n arrives, the pitch
 * ends by that evidence. The evidence of frame f is y_n[f] of the window in which the frame has the
   age OFFSET_AGE, or A if that is less. The probability of younger frames is often still too low.
 
-A clear onset therefore starts its note at once. An uncertain one waits, at most for the full
-look-ahead.
-``training.shipping.anytime_thresholds`` chooses T(a): the lowest threshold at which at most 3 % of
-the peaks of that age are false notes that would not have started with the full look-ahead.
+A clear onset therefore starts its note at once, and an uncertain one after the full look-ahead at
+most. ``training.shipping.anytime_thresholds`` chooses T(a): the lowest threshold at which at most
+3 % of the peaks of that age are false notes that would not have started with the full look-ahead.
 
 The peak of one onset moves by up to r frames from window to window. ``free`` prevents it from
 starting a second note. Events are returned when they are decided, and are never retracted.
@@ -52,13 +51,11 @@ EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # by age, for ca
 
 class AnytimeTracker(Tracker):
     """Tracker of a stream whose frames appear again in successive windows. Decisions depend on the
-    newest window, on ``free``, on the notes that sound and, for their offsets, on the
-    ``history_frames`` windows before."""
+    newest window, ``free``, the sounding notes and, for offsets, ``history_frames`` windows."""
 
     def __init__(
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...], last_age: int
     ) -> None:
-        """last_age: A, frames."""
         super().__init__(settings, frame_seconds, heads, offset_age=min(OFFSET_AGE, last_age))
         self.last_age = last_age
         self.columns = 1 + last_age + ONSET_RADIUS
@@ -110,8 +107,8 @@ class AnytimeTracker(Tracker):
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
         """Return the notes that the window would start if every threshold were ``onset_threshold``
-        and every frame free: frames after n - A, pitch, and the probability that a note starts
-        there. For choosing thresholds, instead of ``step``."""
+        and every frame were free: frames after n - A, pitch, and probability of the start. Call it
+        instead of ``step``, to choose thresholds."""
         missing = self.columns - window.shape[1]
         self._known, self._oldest = np.pad(window, ((0, 0), (0, missing), (0, 0))), 0
         found = self._peaks()

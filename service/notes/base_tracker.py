@@ -6,12 +6,11 @@ the sum of
 
     log(y / (1 - y)) + b
 
-over the frames before f. The end is the maximum, once the sum has fallen by DROP below it or the
-maximum is WAIT frames old. The tracker stores only the distance from the maximum, which restarts
-from 0 at each new maximum (Page's CUSUM test). The latest WAIT frames therefore determine it, and
-a resumed tracker needs no more. The first ``min_note_frames`` count as sounding. When the
-instrument of a note, and with it the bias, may change (``UPDATE_S``), the note either ends or its
-sum restarts.
+over the frames before f. The note ends at the maximum once the sum has fallen by DROP below it, or
+WAIT frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at
+each new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The
+first ``min_note_frames`` count as sounding. When the instrument of a note, and with it the bias,
+may change (``UPDATE_S``), the note either ends or its sum restarts.
 """
 
 import math
@@ -47,17 +46,16 @@ class _Sounding:
 
 
 class Tracker(ABC):
-    """Tracker of the notes of one stream. It decodes probabilities, [heads, n, 128]
-    (``as_probabilities``), and is informed of the instruments of its notes.
+    """Tracker of the notes of one stream. It decodes probabilities (``as_probabilities``).
 
     Attributes:
         columns, last_age: in anytime mode, the number of frames decoded from each window, and the
-            age in frames, relative to the newest frame of a window, at which a frame has its full
-            look-ahead; else 1 and 0.
+            age in frames at which a frame has its full look-ahead; else 1 and 0. The newest frame
+            of a window has the age 0.
         history_frames: number of latest frames that affect the next decisions.
-        on_delay_frames, off_delay_frames: maximum, beyond the look-ahead, from the time of a
-            note_on and of a note_off until it is decided.
-        dynamics: level that velocities are relative to.
+        on_delay_frames, off_delay_frames: maximum delay beyond the look-ahead from a note's onset
+            and offset until it is decided.
+        dynamics: level to which velocities are relative.
     """
 
     columns, last_age = 1, 0
@@ -73,9 +71,7 @@ class Tracker(ABC):
         offset_age: int,
     ) -> None:
         """Args:
-        frame_seconds: seconds from frame to frame.
-        heads: names of the rows of the probabilities. "frame" and "onset" are required, "velocity"
-            and "pedal" are used if present.
+        heads: names of the rows of the probabilities. "velocity" and "pedal" may be missing.
         offset_age: age in frames at which a frame is evidence for or against an offset.
         """
         self.settings = settings
@@ -87,10 +83,8 @@ class Tracker(ABC):
         self._offset_age = offset_age
         self._known = np.zeros((len(heads), 0, PITCHES), np.float32)  # frames in memory
         self._oldest = 0  # frame of their first column
-        self._held_frames = (
-            settings.min_note_frames
-        )  # first frames of a note that count as sounding
-        self._pushed = self._resumed = 0  # earlier sessions decided the frames before the latter
+        self._held_frames = settings.min_note_frames  # these always count as sounding
+        self._pushed = self._resumed = 0  # earlier sessions decided the frames before `_resumed`
         self._sounding: dict[int, _Sounding] = {}  # by pitch
         self._notes = 0  # number of notes that have started
         self.dynamics = Dynamics()
@@ -104,35 +98,32 @@ class Tracker(ABC):
 
     @property
     def earliest_onset_frames(self) -> dict[int, int]:
-        """Earliest frame, and earliest time, of the next note of each silent pitch, in anytime mode
-        and where the next windows can still contain it."""
+        """Earliest onset of the next note of each silent pitch in anytime mode, if it is in the
+        next windows."""
         return {}
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
-        """Continue where another tracker of the same stream stopped. Frames before ``point.frames``
-        give no events. The state is then identical if the ``history_frames`` frames before it are
-        pushed first, or all from frame 0.
-
-        first_frame: first frame of the next block, at most ``point.frames``.
-        """
+        """Continue where another tracker of the same stream stopped. The next block starts with
+        ``first_frame``. The state is identical if this is 0 or ``history_frames`` before
+        ``point.frames``. Frames before the point give no events."""
         self._pushed, self._resumed, self._notes = first_frame, point.frames, point.notes
         self.dynamics = point.dynamics
         for event in point.sounding:
             self._add_sounding(event)
 
     def set_instrument_weights(self, weights: Mapping[str, float]) -> None:
-        """Set how many of the recent notes each class of instruments played."""
+        """Set the number of recent notes of each instrument."""
         self._least = self.settings.onset_threshold_for(weights)
         self._sings = weights.get("voice", 0.0) > VOICE_SHARE * sum(weights.values())
 
     @abstractmethod
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """Accept the next ``new`` frames. Call ``step`` for each of them next. In anytime mode the
-        ``columns`` - 1 frames before them come first. offset_cents: added to the row CENTS."""
+        """Accept the next ``new`` frames, in anytime mode preceded by ``columns`` - 1 earlier ones.
+        Then call ``step`` for each new frame. offset_cents: added to the row CENTS."""
 
     @abstractmethod
     def step(self) -> list[NoteEvent]:
-        """Decide the next frame. Return its events, in order."""
+        """Decide the next frame. Return its events in order."""
 
     def set_instrument(self, event: NoteEvent) -> None:
         """Set the instrument of a sounding note, which affects where the note ends."""
@@ -141,18 +132,17 @@ class Tracker(ABC):
             note.bias, note.pedal_bias = self.settings.biases_of(event.instrument)
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """End the stream before ``end_frame``. Decide the last frames as if silence followed, and
-        end all notes there at the latest."""
+        """Decide the last frames as if silence followed, and end all notes at ``end_frame`` or
+        before."""
         return self.end_all(end_frame)
 
     def end_all(self, frame: int) -> list[NoteEvent]:
-        """End all notes at the frame at the latest."""
+        """End all notes at the frame or before."""
         ends = {p: max(frame, note.event.frame + 1) for p, note in self._sounding.items()}
         return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
 
     def _find_offsets(self) -> list[NoteEvent]:
-        """Return the note_off of each note whose end is decided by the frame with the age
-        ``offset_age``."""
+        """Return the note_offs that the frame with the age ``offset_age`` decides."""
         frame = self._pushed - self._offset_age
         at = frame - self._oldest
         probabilities, down = self._known[self._frame, at], False
@@ -183,8 +173,8 @@ class Tracker(ABC):
         return self._known[self._onset, at - ONSET_RADIUS : at + ONSET_RADIUS + 1, pitch]
 
     def _onset_probability(self, frame: int, pitch: int) -> float:
-        """Return the probability that a note starts at the peak at the frame. It is less than the
-        onset probability if the pitch is an overtone of a likelier onset."""
+        """Return the probability that a note starts at a peak: less than the onset probability if
+        the pitch is an overtone of a likelier onset."""
         own = float(self._known[self._onset, frame - self._oldest, pitch])
         lower = [pitch - interval for interval in OVERTONES if interval <= pitch]
         strongest = min(float(self._onsets(frame, lower).max(initial=0.0)), 1 - _MIN_PROBABILITY)
@@ -194,13 +184,12 @@ class Tracker(ABC):
         return add_log_odds(own, -OVERTONE_DISCOUNT * excess)
 
     def _onset_time(self, frame: int, pitch: int) -> float:
-        """Return the onset time, in frames, of the peak at the frame."""
+        """Return the onset time of a peak in frames."""
         at = frame - self._oldest
         shift = onset_shift(self._known[self._onset, at - 1 : at + 2, pitch])
         return max(0.0, frame + shift + self.settings.onset_correction_frames)
 
     def _begin(self, frame: int, pitch: int, time_frames: float, confidence: float) -> NoteEvent:
-        """Start a note. Return its note_on."""
         velocity, confidence = self._velocity_at(frame, pitch), round(confidence, 4)
         time_s = self._seconds(time_frames)
         event = NoteEvent("note_on", self._notes, pitch, velocity, confidence, frame, time_s)
@@ -209,7 +198,6 @@ class Tracker(ABC):
         return event
 
     def _velocity_at(self, frame: int, pitch: int) -> int:
-        """Return the MIDI velocity, 1 to 127, of a note that starts."""
         if self._velocity is None:
             return DEFAULT_VELOCITY
         # The velocity head is trained around onsets, so use its value at the likeliest one.
@@ -225,8 +213,8 @@ class Tracker(ABC):
         self._sounding[event.pitch] = _Sounding(event, best, *biases)
 
     def _end_at_best(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
-        """End a note where the evidence is greatest, but at the given frame and time at the latest.
-        Return its note_off."""
+        """End a note where the evidence is greatest, or at the given frame and time if that is
+        earlier."""
         best = self._sounding[pitch].best
         return self._end(pitch, *((best, best) if best < frame else (frame, time_frames)))
 

@@ -36,8 +36,7 @@ HISTORY_FRAMES = 64  # maximum age of a curve when its note is decided
 
 
 def lag(pitch: int) -> int:
-    """Return the delay, in frames, of the filters of a pitch, as measured on rendered vowels with
-    vibrato."""
+    """Return the delay of a pitch's filters in frames, measured on rendered vowels with vibrato."""
     return sum(pitch < above for above in _LATER_BELOW)
 
 
@@ -51,7 +50,7 @@ class Curve:
 
 
 class BendTracker:
-    """Tracks the pitch curves of one stream. Its only input is rows and events, in order."""
+    """Tracks the pitch curves of one stream."""
 
     def __init__(self, frame_seconds: float) -> None:
         self._frame_seconds = frame_seconds
@@ -65,21 +64,20 @@ class BendTracker:
     def resume(
         self, first_frame: int, sounding: Iterable[NoteEvent], curves: Mapping[int, Curve]
     ) -> None:
-        """Continue where another tracker stopped. ``first_frame`` is the first frame of the next
-        rows."""
+        """Continue where another tracker stopped. The next rows start with ``first_frame``."""
         self._stop = first_frame
         self._pitches = {event.note_id: event.pitch for event in sounding}
         self.curves = {note: curves[note] for note in self._pitches if note in curves}
 
     def append_rows(self, row: NDArray[np.float32], offset_cents: float) -> None:
-        """Append the row CENTS of the next frames, [n, PITCHES]. offset_cents: added to it."""
+        """Append the row CENTS of the next frames, [n, PITCHES], plus ``offset_cents``."""
         (self._rows,) = self._frames.append(row[None])
         self._offsets = [*self._offsets, *[offset_cents] * len(row)][-len(self._rows) :]
         self._stop += len(row)
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[Event]:
-        """Return the note tracker's events at ``frame`` and, before a note_off or at the end of a
-        batch, the curve of the note so far."""
+        """Return the note tracker's events at ``frame``, and the new part of a note's curve before
+        its note_off and at the end of a batch."""
         out: list[Event] = []
         for event in events:
             if event.kind == "note_on":
@@ -97,7 +95,7 @@ class BendTracker:
         return out
 
     def _report(self, note: int, pitch: int, end: int) -> list[Event]:
-        """Return the curve of the note before frame ``end``."""
+        """Return the unreported part of a note's curve before frame ``end``."""
         curve = self.curves.get(note)
         if curve is None or curve.frame >= end:
             return []

@@ -22,16 +22,13 @@ from service.protocol.midi_file import PEDAL_INSTRUMENTS
 TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)  # rows that trackers use
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
 """Instruments that rarely play monophonic music. A stream of these alone has no delay for it."""
-RISE = 3
-"""Frames over which the frame probability rises at an onset, for networks without an onset head."""
-PEDAL_FRAMES = 8
-"""Frames (93 ms) over which the pedal's probability is averaged. It flickers while a pedal is half
-down, and a foot needs longer."""
+RISE = 3  # frames in which the frame probability rises, as onset of networks without that head
+PEDAL_FRAMES = 8  # 93 ms: averaged, because the pedal's probability flickers while it is half down
 
 
 class EventDetector:
-    """Detects the events of one stream. Strictly causal and pure. Events are in the order of the
-    frames that decided them, independent of block boundaries."""
+    """Detects the events of one stream, in the order of the frames that decide them. They do not
+    depend on the blocks."""
 
     def __init__(
         self,
@@ -43,12 +40,11 @@ class EventDetector:
         bends: bool = False,
     ) -> None:
         """Args:
-        frame_seconds: time from frame to frame.
-        heads: names of the rows of the probabilities (see ``ModelConfig.outputs``). "frame" is
+        heads: names of the rows of the probabilities (``ModelConfig.outputs``). Only "frame" is
             required.
-        instruments: possible classes of a note, empty for all classes of the heads.
+        instruments: possible instruments of a note; empty for all of the heads.
         last_age: in anytime mode, the age in frames at which a frame has its full look-ahead.
-        bends: True to track the pitch of notes, which needs the row CENTS.
+        bends: True to report the pitch of notes, if there is a row CENTS.
         """
         self._classifier = InstrumentClassifier(heads, frame_seconds, instruments, settings)
         self.instruments = self._classifier.classes
@@ -81,7 +77,7 @@ class EventDetector:
 
     @property
     def point(self) -> ResumePoint:
-        """State from which another detector can continue, without frames, notes and audio."""
+        """The detector's part of a resume point."""
         return ResumePoint(
             belief=self._classifier.belief,
             dynamics=self._tracker.dynamics,
@@ -91,8 +87,7 @@ class EventDetector:
         )
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
-        """Continue where another detector of the same stream stopped (see ``Tracker.resume``).
-        ``first_frame`` is the first frame of the next block."""
+        """Continue where another detector of the same stream stopped (``Tracker.resume``)."""
         self._resumed = point.frames
         self._tracker.resume(first_frame, point)
         self._classifier.resume(first_frame, point.frames, point.belief, point.sounding)
@@ -108,15 +103,14 @@ class EventDetector:
         block_frames: int | None = None,
         offset_cents: float = 0.0,
     ) -> list[Event]:
-        """Process the next block, [heads, n, 128]. Return the events that it decides.
+        """Return the events that the next block, [heads, n, 128], decides.
 
-        In anytime mode the ``columns`` - 1 frames before the block come first, and the events are
+        In anytime mode the ``columns`` - 1 frames before the block precede it, and the events are
         those of windows that end at each of its frames.
 
         Args:
-            first_frame: first frame of the block.
-            block_frames: length of the block, or None for the length of the array. The array lacks
-                frames after the end of a stream, which in anytime mode still decide earlier frames.
+            block_frames: length of the block; None for that of the array. The array lacks frames
+                after the end of a stream, which in anytime mode still decide earlier frames.
             offset_cents: offset of the network's pitches from the pitches of bends.
         """
         known = as_probabilities(probabilities[self._rows])
@@ -151,8 +145,7 @@ class EventDetector:
         return events
 
     def _named(self, frame: int, found: list[NoteEvent]) -> list[Event]:
-        """Return the tracker's events at the frame with instruments, with updates and with bends.
-        Set the instruments in the tracker."""
+        """Add instruments, updates and bends to the tracker's events at a frame."""
         named = self._classifier.step(frame, found)
         for event in named:
             if event.kind != "note_off":
@@ -161,9 +154,8 @@ class EventDetector:
         return self._bends.step(frame, named) if self._bends else list(named)
 
     def _pedal_moves(self, probability: float) -> bool:
-        """Return True if the mean of the latest PEDAL_FRAMES probabilities, including the next one,
-        presses the pedal, or lifts it below another threshold. The pedal is pressed only if an
-        instrument with a pedal plays. Events are dated to the middle of these frames."""
+        """Add a probability. Return True if the mean of the latest PEDAL_FRAMES presses or releases
+        the pedal, in the middle of these frames. It is pressed only if an instrument has one."""
         self._presses.append(probability)
         mean, chosen = sum(self._presses) / PEDAL_FRAMES, self._settings
         if self._pressed:
@@ -177,8 +169,7 @@ class EventDetector:
         return PedalEvent(self._pressed, frame, round(frame * self._frame_seconds, 6))
 
     def finish(self, end_frame: int) -> list[Event]:
-        """End the stream before ``end_frame``. Decide the last frames as if silence followed, and
-        end all notes there."""
+        """End the stream before ``end_frame`` (``Tracker.finish``)."""
         return self._last(end_frame, self._tracker.finish(end_frame))
 
     def close(self) -> list[Event]:

@@ -13,14 +13,13 @@ class NoteEvent:
     """Start or end of a note, or a change of its instrument while it sounds.
 
     Attributes:
-        kind: ``"note_on"`` or ``"note_off"``. Every note_on has exactly one note_off. At most one
-            ``"note_update"`` may come between them: the note_on with another instrument.
-        note_id: number of the note in its session, from 0. A note_off repeats it.
-        pitch: MIDI note number, 0 to 127.
-        velocity: MIDI velocity, 1 to 127. A note_off repeats it.
-        confidence: 0 to 1, the model's probability of this note. A note_off repeats it.
+        kind: every note_on has exactly one note_off. At most one note_update comes between them:
+            the note_on with another instrument.
+        note_id: number of the note in its performance, from 0.
+        pitch, velocity: MIDI note number, 0 to 127, and velocity, 1 to 127.
+        confidence: the model's probability of this note, 0 to 1.
         frame: index of the frame. Frames are ``HOP`` samples of the model's rate apart.
-        time_s: seconds of the sent audio, less than a frame from ``frame``.
+        time_s: position in the audio, less than a frame from ``frame``.
         instrument: one of ``model.config.INSTRUMENTS``, or None if the network has no such heads.
         instrument_probability: 0 to 1, among the instruments considered.
     """
@@ -38,7 +37,7 @@ class NoteEvent:
 
 @dataclass(frozen=True, slots=True)
 class PedalEvent:
-    """The sustain pedal goes down or comes up, at ``time_s`` seconds of the sent audio."""
+    """The sustain pedal goes down or comes up."""
 
     down: bool
     frame: int
@@ -48,8 +47,8 @@ class PedalEvent:
 
 @dataclass(frozen=True, slots=True)
 class BendEvent:
-    """Pitch of a sounding note in successive frames from ``frame`` on. cents: above the pitch at
-    A4 = 440 Hz, or at the ``tuning_hz`` that was set, one per frame."""
+    """Pitch of a sounding note in the frames from ``frame`` on: cents above ``pitch`` at
+    A4 = 440 Hz, or at the ``tuning_hz`` that was set."""
 
     note_id: int
     pitch: int
@@ -63,14 +62,13 @@ Event = NoteEvent | PedalEvent | BendEvent
 
 
 def is_optional_event(event: Event) -> bool:
-    """Return True for events that are sent only if ``updates`` was requested."""
+    """True for events that are sent only if ``updates`` was requested."""
     return event.kind in ("note_update", "pedal")
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Completed note: its note_on and note_off together. Times are in seconds. The instrument is
-    the latest of the note."""
+    """Completed note, with its latest instrument."""
 
     note_id: int
     pitch: int

@@ -39,16 +39,14 @@ def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def add_log_odds(probability: float, log_odds: float) -> float:
-    """Return the probability whose log-odds are greater by ``log_odds``."""
     if not 0 < probability < 1:
         return probability
     return 1 / (1 + (1 / probability - 1) * math.exp(-log_odds))
 
 
 def peaks(onset: NDArray[np.float32], radius: int, threshold: float) -> NDArray[np.bool_]:
-    """Return where [frames, PITCHES] is at least ``threshold``, which is above 0, above the
-    ``radius`` frames before and not below the ``radius`` frames after. The first of equal values is
-    the peak. Silence surrounds the array."""
+    """Return where [frames, PITCHES] reaches ``threshold`` (above 0), exceeds the ``radius`` frames
+    before and is not below the ``radius`` frames after. Silence surrounds the array."""
     found = onset >= threshold
     if not found.any():
         return found
@@ -71,9 +69,9 @@ def frame_confirms_onset(
 
 
 def onset_shift(about: NDArray[np.float32]) -> float:
-    """Return the frames from a peak to the onset, -0.5 to 0.5. ``about`` has the onset
-    probabilities of the frame before, of the peak and, if it has arrived, of the frame after. The
-    onset head is trained towards a triangle, whose two flanks determine the true top."""
+    """Return the frames from a peak to the onset, -0.5 to 0.5. ``about``: onset probabilities of
+    the frame before, of the peak and, if it has arrived, of the frame after. The onset head is
+    trained to output a triangle, whose two flanks determine the true top."""
     if len(about) < 3:
         return 0.0
     before, peak, after = about.tolist()

@@ -1,10 +1,10 @@
 """Classifies the instrument of each note, live.
 
 A note gets an instrument when it starts, from the instrument probabilities of the frames around its
-onset that have arrived by then, and from the belief: which instruments have played lately. Half a
-second later all of these frames have arrived and the belief has moved on. If the note still sounds
-and another class is likelier now, a ``note_update`` reports it. A note has one instrument: two
-instruments that play the same pitch at once are one note here.
+onset that have arrived by then, and from the belief: which instruments have played recently. Half a
+second later all of these frames have arrived and the belief has changed. If the note still sounds
+and another class is now likelier, a ``note_update`` reports it. A note has one instrument, even if
+two instruments play the same pitch at once.
 
 A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
 probabilities of that class at the frames around the note's onset. The nearest frames count most.
@@ -15,13 +15,12 @@ The belief has a weight w_c for each class, its number of recent notes. With K c
     class       argmax of q; its probability is q there
     update      w_c <- kept w_c + q_c, rounded
 
-This is the predictive distribution of a Dirichlet prior whose counts are forgotten exponentially. A
-class with clear evidence wins at its first note, and an odd note among many of another class
-follows them. While no other note sounds, a note probably belongs to the performer of the notes
-before: ``belief_solo_trust`` then replaces ``belief_trust`` in its class, but not in the update, so
-that the belief cannot confirm itself. After RESET_S of silence the next note starts without
-weights, because the performer may have changed. The belief is rounded, so that a resume point
-contains all of it.
+This is the predictive distribution of a Dirichlet prior whose counts decay exponentially. A class
+with clear evidence wins at its first note, and an odd note among many of another class gets that
+class. If no other note sounds, a note probably belongs to the performer of the earlier notes, so
+``belief_solo_trust`` replaces ``belief_trust`` in its class, but not in the update, because the
+belief must not confirm itself. After RESET_S of silence the weights restart from 0, because the
+performer may have changed. The belief is rounded, so that a resume point contains it exactly.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ from service.notes.tracker_settings import MAX_KEPT, TrackerSettings
 from service.protocol.options import Count, Instrument
 
 REACH = 2
-"""Frames before and after an onset that are evidence of the instrument. The network is trained on
-them with the weights of the onset's triangle of 3 frames, and the evidence has the same weights."""
+"""Frames before and after an onset that are evidence of the instrument, with the weights with which
+the network is trained on them."""
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 _FLOOR = np.float32(1e-3)  # minimum probability, so that one frame excludes no class
 RESET_S = 10.0  # of silence
@@ -54,12 +53,7 @@ _MAX_NOTES = 1 / (1 - MAX_KEPT) + 1  # maximum weight of a belief
 
 @dataclass(frozen=True, slots=True)
 class InstrumentPrior:
-    """Belief about which instruments play, at one moment.
-
-    Attributes:
-        weights: number of recent notes by class, without classes that have none.
-        frame: latest frame at which a note started or ended.
-    """
+    """The belief: weights above 0 by class, and the latest frame at which a note started or ended."""
 
     weights: Mapping[Instrument, Annotated[float, Field(gt=0, le=_MAX_NOTES)]] = field(
         default_factory=dict
@@ -67,13 +61,13 @@ class InstrumentPrior:
     frame: Count = 0
 
     def share(self, names: tuple[str, ...]) -> float:
-        """Return the share of these classes in the weights, 0 to 1; 0 without weights."""
+        """Return the share of these classes in the weights, 0 to 1."""
         total = sum(self.weights.values())
         return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
 
 class InstrumentClassifier:
-    """Classifies the notes of one stream. Its only input is probabilities and events."""
+    """Classifies the notes of one stream."""
 
     def __init__(
         self,
@@ -82,11 +76,8 @@ class InstrumentClassifier:
         considered: tuple[str, ...],
         settings: TrackerSettings,
     ) -> None:
-        """Args:
-        heads: names of the rows of the probabilities. Without instrument heads, notes get no
-            instrument.
-        considered: possible classes of a note; empty for all classes of the heads.
-        """
+        """considered: possible classes of a note; empty for all classes of the heads. Without such
+        heads, notes get no instrument."""
         known = distinguished_by(heads)
         self.classes = tuple(name for name in known if name in considered or not considered)
         self.belief = InstrumentPrior()
@@ -107,8 +98,8 @@ class InstrumentClassifier:
     def resume(
         self, first_frame: int, frames: int, belief: InstrumentPrior, sounding: Iterable[NoteEvent]
     ) -> None:
-        """Continue where another classifier of the same stream stopped after ``frames`` frames.
-        ``first_frame`` is the first frame of the next block."""
+        """Continue where another classifier of the same stream stopped after ``frames`` frames. The
+        next block starts with ``first_frame``."""
         self.belief = belief
         self._stop = first_frame
         ordered = sorted(sounding, key=lambda event: event.note_id)
@@ -116,12 +107,10 @@ class InstrumentClassifier:
         self._due.extend(e for e in ordered if e.frame >= frames - self._update_frames)
 
     def append(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
-        """Store the next ``new`` frames. Call ``step`` for each of them next.
+        """Store the next ``new`` frames. Then call ``step`` for each of them.
 
-        Args:
-            first: frame of the first column.
-            probabilities: [heads, n, 128]. Columns before the new frames replace what was stored.
-                At the end of a stream new frames may be missing.
+        probabilities: [heads, n, 128] from frame ``first`` on. Columns before the new frames
+        replace the stored ones. At the end of a stream new frames may be missing.
         """
         if self.classes:
             coming = np.zeros((len(self._recent), new, PITCHES), np.float32)
@@ -170,15 +159,13 @@ class InstrumentClassifier:
         return replace(event, instrument=named, instrument_probability=probability)
 
     def _trust(self, alone: bool) -> float:
-        """Return the weight of the belief for a note that sounds alone, or with others."""
         return self._settings.belief_solo_trust if alone else self._settings.belief_trust
 
     def _posterior(self, event: NoteEvent, frame: int, trust: float) -> NDArray[np.float64]:
         """Return q of the module's equations, from the frames around the onset up to ``frame``."""
         first = max(0, event.frame - REACH)
-        stop = (
-            min(event.frame + REACH, frame, self._stop - 1) + 1
-        )  # at the end of a stream frames are missing
+        # At the end of a stream frames are missing.
+        stop = min(event.frame + REACH, frame, self._stop - 1) + 1
         near = self._recent[:, first - self._first : stop - self._first, event.pitch][self._rows]
         near = np.fmin(np.fmax(near, _FLOOR), 1).astype(np.float64)  # _FLOOR for NaN
         nearness = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]

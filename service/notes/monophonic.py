@@ -1,9 +1,9 @@
-"""Monophonic music as the best path through its frames: is it monophonic, and which path is best.
+"""Monophonic music as the best path through its frames: detection, and search of the path.
 
 In each frame a path is in one state, the pitch of a note, or in silence. A path gains g[f, p] in
-frame f of state p and pays the cost c[f, p] if a note starts there. Silence gains nothing and costs
-nothing. With V[f, p] the gain of the best path through the frames f ... f + A that is in p at f
-(A: AHEAD_FRAMES), the note that sounds in state p gives way to another state q or to silence,
+frame f of state p and pays the cost c[f, p] if a note starts there. Silence has no gain or cost.
+With V[f, p] the gain of the best path through the frames f ... f + A that is in p at f
+(A: AHEAD_FRAMES), the note that sounds in state p is followed by another state q or by silence,
 whichever gains more, if
 
     V[f, q] - c[f, q] > V[f, p]        or        V[f, silence] > V[f, p]
@@ -17,8 +17,8 @@ onset heads:
     c[f, p] = cost - onset_weight max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
 
 SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows with the
-share of recent frames in which the network is uncertain. It is more certain of instruments that it
-was trained on, and their notes end sooner when its probabilities fall.
+share of recent frames in which the network is uncertain, as it is of instruments that it was not
+trained on. Notes of other instruments end sooner when the probabilities fall.
 
 ``service.notes.singing`` has the states for singers.
 """
@@ -90,9 +90,8 @@ def best_paths(
     gain: NDArray[Real], cost: NDArray[Real], bias: NDArray[Real]
 ) -> tuple[NDArray[Real], NDArray[Real], NDArray[np.bool_]]:
     """Return the gains of the best paths through AHEAD_FRAMES + 1 frames, from each of n frames on:
-    of those in each of k states in that frame, [n, k], and of those in silence, [n]. The third
-    array, [AHEAD_FRAMES, n, k], is true where a path has left its first state 1, 2 ... frames
-    later.
+    of paths that start in each of k states, [n, k], and in silence, [n]. The third array,
+    [AHEAD_FRAMES, n, k], is true where a path has left its first state 1, 2 ... frames later.
 
     Args:
         gain: of each state, [n + AHEAD_FRAMES, k].
@@ -119,7 +118,7 @@ class SemitoneLine:
         self._silent = np.zeros(0, np.float32)
 
     def read(self, frame: F32, onset: F32, bias: F32) -> None:
-        """Find the best paths from each frame of the next block on. ``frame`` and ``onset`` are
+        """Find the best paths from each frame of the next block on. Shapes: ``frame`` and ``onset``
         [n + AHEAD_FRAMES, 128], bias [n]."""
         spread = frame.copy()
         spread[:, 1:] += SPREAD * frame[:, :-1]
@@ -148,11 +147,11 @@ class SemitoneLine:
 
 
 class MonophonyDetector:
-    """Decides whether the music is monophonic, and how uncertain the network is of it.
+    """Detects monophonic music, and how uncertain the network is of it.
 
-    It is polyphonic for MEMORY_FRAMES after a second pitch has sounded for SECOND_FRAMES: one that
-    is neither near the likeliest pitch nor in its harmonic series, with a frame probability of
-    SECOND_THRESHOLD. A piano counts as polyphonic, because its notes ring on.
+    Music is polyphonic for MEMORY_FRAMES after a second pitch has sounded for SECOND_FRAMES. A
+    second pitch has a frame probability of SECOND_THRESHOLD, and is neither near the likeliest
+    pitch nor in its harmonic series. A piano counts as polyphonic, because its notes overlap.
     """
 
     def __init__(self, settings: LineSettings, heads: tuple[str, ...]) -> None:

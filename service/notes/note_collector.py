@@ -18,17 +18,11 @@ _LATE_S = 2.0  # maximum by which a note_off may come after a later one
 
 
 class NoteCollector:
-    """Pairs the events of a performance into notes and pedal presses.
-
-    Attributes:
-        pedal: completed pedal presses.
-    """
+    """Pairs the events of a performance into notes and pedal presses."""
 
     def __init__(self, started: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
-        """Args:
-        started: number of notes that started before this collector was created.
-        sounding: note_on of each of them that has not ended.
-        """
+        """started, sounding: number of notes that started in earlier sessions, and the note_on of
+        each that has not ended."""
         self._sounding = {event.note_id: event for event in sounding}
         self._ended_before = started - len(self._sounding)
         self._notes: list[Note] = []
@@ -75,7 +69,7 @@ class NoteCollector:
         return sorted(self._notes, key=lambda note: (note.onset_s, note.pitch))
 
     def sounding_since(self, time_s: float) -> NDArray[np.float64]:
-        """Return the notes that sound at a time or later, [notes, 4]: onset and offset in seconds
+        """Return the notes that end at ``time_s`` or later, [notes, 4]: onset and offset in seconds
         (infinite for sounding notes), pitch and velocity."""
         rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
         for note in reversed(self._notes):

@@ -1,13 +1,12 @@
-"""One performer, one instrument: the labels of a complete recording, settled at its end.
+"""Settles the instrument labels of a complete recording: one performer has one instrument.
 
 Labels of single notes are uncertain, so a soloist appears as several instruments. The instrument
-with the most notes of the recording is certain to play. Another plays too if it has a share of
-MIN_SHARE of the notes, and other instruments sound for MIN_OVERLAP of its time. Notes of all
-others are reassigned:
+with the most notes certainly plays. Another plays too if it has MIN_SHARE of the notes, and others
+sound together with it for MIN_OVERLAP of its time. Notes of all other instruments are reassigned:
 
-* to the leading instrument, if theirs rarely sounds with others: one performer plays them all. In
-  a section between silences of PAUSE_S, a class with CLEAR_SHARE of the notes leads, so that
-  several soloists may follow each other in a recording;
+* to the leading instrument, if theirs rarely sounds together with others. An instrument leads a
+  section between silences of PAUSE_S if it has CLEAR_SHARE of its notes, so that soloists may
+  follow each other in a recording;
 * else to the playing instrument whose median pitch is nearest.
 """
 

@@ -1,5 +1,4 @@
-"""State of a performance in addition to its latest audio: its loudness, to which velocities are
-relative, and the resume point at which another session can continue."""
+"""Loudness of a performance, and the point at which another session can resume it."""
 
 from __future__ import annotations
 
@@ -34,16 +33,16 @@ class Dynamics:
     """Loudness of a performance, to which the velocities of its notes are relative.
 
     The velocity head predicts the loudness of a note in the recording, which depends on microphone
-    and gain as much as on the player. Let h be its output for a note, 0 to 1, and w the number of
-    recent notes, in which older notes count less:
+    and gain as much as on the performer. Let h be its output for a note, 0 to 1, and w the number
+    of recent notes, in which older notes count less:
 
         w'        decay w + 1
         level'    (decay w level + log h) / w'
         velocity  MEAN_VELOCITY h / exp(level')
 
-    The first note of a performance thus has the mean velocity, regardless of the gain, and a
-    crescendo over many notes is visible. The level has a lower bound, so that faint noise stays
-    soft. It is rounded, so that a resume point contains all of it.
+    The first note of a performance has the mean velocity, regardless of the gain, and a crescendo
+    over many notes is preserved. The level has a lower bound, so that faint noise stays soft. It is
+    rounded, so that a resume point contains it exactly.
 
     Attributes:
         level: mean logarithm of the velocity head's output for the recent notes.
@@ -66,7 +65,6 @@ class Dynamics:
 
 
 def bad_resume_error(message: str) -> ProtocolError:
-    """Return the error for a point from which a performance cannot continue."""
     return ProtocolError(ErrorCode.BAD_RESUME, message)
 
 
@@ -75,13 +73,13 @@ class ResumePoint:
     """State from which another session can continue a performance.
 
     Attributes:
-        from_sample: first sample to be sent again, per channel, at the sent rate.
-        frames: number of frames whose events the client has.
-        notes: number of notes that started in these frames.
-        sounding: ``note_on`` events of the notes that had not ended, with their latest instruments.
+        from_sample: first sample to send again, per channel, at the input rate.
+        frames, notes: number of frames whose events the client has, and of notes that started
+            there.
+        sounding: ``note_on`` of each sounding note, with its latest instrument.
         belief: recent instruments.
         dynamics: loudness of the recent notes.
-        pedal: True if the sustain pedal was down.
+        pedal: True if the sustain pedal is down.
         tuning: tuning estimate at the start of the replay.
         curves: pitch curves of the sounding notes, if bends were requested.
         free: in anytime mode, the ``earliest_onset_frames`` of the tracker.
@@ -108,7 +106,7 @@ class ResumePoint:
     def __post_init__(self) -> None:
         for what in ("pitch", "note_id"):
             if len({getattr(note, what) for note in self.sounding}) < len(self.sounding):
-                raise bad_resume_error(f"two notes that sound have the same {what}")
+                raise bad_resume_error(f"two sounding notes have the same {what}")
         for note in self.sounding:
             if note.note_id >= self.notes or note.frame >= self.frames:
                 raise bad_resume_error(

@@ -2,23 +2,22 @@
 
 A singer glides, wavers and is seldom exactly on a semitone, so the notes of a song are steps of a
 pitch curve, which are rounded to semitones afterwards. In frame f let m be the likeliest pitch,
-corrected by the row CENTS, and y its frame probability plus half of those of its neighbours. Let o
-be the largest onset probability of the same three pitches. In the terms of
-``service.notes.monophonic``, a path gains in a note of pitch mu
+corrected by the row CENTS, and y its frame probability plus half of its neighbours'. Let o be the
+largest onset probability of these three pitches. In the terms of ``service.notes.monophonic``, the
+gain of a note of pitch mu, and the cost of its start, are
 
     g[f, mu] = log-odds of y + 1 - y min(|m - mu|, 2 semitones)
     c[f]     = 7 - max(0, log-odds of o + 3), at least 1
 
-The pitch mu of a sounding note is not fixed: the note continues with whichever mu suits both its
-past and its future best. With P[f, mu] the sum of -y min(|m - mu|, 2) over the frames of the note
+The pitch mu of a sounding note is not fixed: the note continues with the mu that best suits both
+its past and its future. With P[f, mu] the sum of -y min(|m - mu|, 2) over the frames of the note
 before f, at most PAST_FRAMES, its gain is
 
     max over mu of (P[f, mu] + V[f, mu]) - max over mu of P[f, mu]
 
-A note is sent after AHEAD_FRAMES, with the pitch of the frames decoded until then: the one with the
-largest sum of frame probabilities, weighted with the square of the number of the frame, because a
-glide leads to many notes. All gains are integers in float64, so their sums are exact, and do not
-depend on where they start.
+A note is sent after AHEAD_FRAMES. Its pitch has the largest sum of frame probabilities until then.
+Each is weighted with the square of its index, because many notes start with a glide. All gains are
+integers in float64, so their sums are exact, and do not depend on where they start.
 """
 
 from collections.abc import Iterable

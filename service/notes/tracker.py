@@ -9,13 +9,13 @@
 * ends by that evidence, of the frames up to n - r.
 
 **Monophonic music** is decoded as the best path through its frames (``service.notes.monophonic``):
-in continuous pitch if a singer performs (``service.notes.singing``), in semitones otherwise. A note
+in continuous pitch if a singer performs (``service.notes.singing``), else in semitones. A note
 starts after silence only if the largest frame probability of its pitch and its neighbours has a
-mean of MIN_MEAN in the frames of the path; speech often has less. A note starts at the peak of its
+mean of MIN_MEAN in the frames of the path, which excludes most speech. Its onset is the peak of the
 onset probability in the r frames after its first frame, if there is one. A sounding pitch starts
 again at peaks of at least ``again_threshold``. When the music becomes polyphonic, the undecided
-frames from n - A on are decoded as polyphonic. When it becomes monophonic again, the path continues
-from the last decided frame.
+frames are decoded as polyphonic. When it becomes monophonic again, the path continues from the last
+decided frame.
 
 Events are returned in the order in which they are decided: a note may end before the start of other
 pitches that were returned earlier. Events of one pitch are in time order. Live events cannot be
@@ -51,8 +51,6 @@ class NoteTracker(Tracker):
     def __init__(
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...]
     ) -> None:
-        """``TrackerSettings.line`` enables the decoding of monophonic music. Singers need the row
-        CENTS."""
         super().__init__(settings, frame_seconds, heads, offset_age=ONSET_RADIUS)
         self._monophony, self._line = None, settings.line or LineSettings()
         self._ahead, self.history_frames = ONSET_RADIUS, WAIT
@@ -138,7 +136,6 @@ class NoteTracker(Tracker):
     # -- polyphonic -------------------------------------------------------------------------------
 
     def _step_polyphonic(self, frame: int) -> list[NoteEvent]:
-        """Return the events of the onset peaks at the frame."""
         ends: list[NoteEvent] = []
         starts: list[tuple[float, int, float]] = []  # time in frames, pitch, probability
         for pitch in self._onset_pitches.get(frame - self._oldest, ()):
@@ -192,8 +189,8 @@ class NoteTracker(Tracker):
         return bool(values.max(axis=1).mean() >= MIN_MEAN)
 
     def _begin_after(self, frame: int, pitch: int) -> list[NoteEvent]:
-        """Start a note at the onset soon after a frame, or else at the frame. Return its note_on
-        and, before it, the note_off of the note that sounds until then."""
+        """Start a note at the onset soon after a frame, or else at the frame. Return its note_on,
+        preceded by the note_off of the sounding note."""
         near = self._onsets(frame, pitch)[ONSET_RADIUS:]
         time_frames = max(0.0, frame + self.settings.onset_correction_frames)
         if near.max() >= MIN_ONSET:

@@ -49,29 +49,28 @@ class TrackerSettings:
 
     Attributes:
         onset_threshold: minimum onset probability of a peak that starts a note.
-        onset_thresholds: onset thresholds of classes of instruments, by name. If several classes
-            play, or may play, their mean counts (``onset_threshold_for``).
-        onset_correction_frames: added to onset times, between -0.5 and 0.5, to compensate for a
-            bias of the model.
+        onset_thresholds: onset thresholds by instrument. If several play, or may play, their mean
+            counts (``onset_threshold_for``).
+        onset_correction_frames: added to onset times, to compensate for a bias of the model.
         frame_on_threshold: minimum frame probability within ONSET_RADIUS after an onset.
         end_bias: added to the log-odds of the frame probability, whose sum decides where a note
-            ends (``service.notes.base_tracker``). Notes are longer with a larger bias.
-        end_biases: end biases of classes of instruments, by name. Others have ``end_bias``.
-        pedal_end_bias: added to the end bias of instruments with a pedal while it is down. Their
-            strings then ring on with lower probabilities.
+            ends (``service.notes.base_tracker``). A larger bias gives longer notes.
+        end_biases: end biases by instrument. Others have ``end_bias``.
+        pedal_end_bias: added to the end bias of instruments with a pedal while it is down, because
+            their notes then continue with lower probabilities.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
         pedal_on_threshold, pedal_off_threshold: probabilities at which the sustain pedal goes down,
             and below which it comes up.
         pedal_presence_threshold: minimum share of instruments with a pedal in the belief at which
             a press is reported.
-        belief_prior_notes, belief_trust, belief_solo_trust, belief_kept: of
-            ``service.notes.instrument_classifier``: weight, in notes, of the prior that all classes
-            share; weight of the belief relative to a note's own evidence, and the same for a note
-            that sounds alone; share of the weights that is kept from note to note.
+        belief_prior_notes: weight in notes of the prior that all classes share
+            (``service.notes.instrument_classifier``).
+        belief_trust, belief_solo_trust: weight of the belief relative to a note's own evidence, for
+            notes that sound with others and alone.
+        belief_kept: factor of the weights from note to note.
         early_odds: added to the log-odds of the onset threshold of peaks with the age 0, 1, 2 ...
             frames in anytime mode (``service.notes.anytime``). Empty: its EARLY_ODDS.
-        usual_onset_age: median age, in frames, of a note when it is decided, if it was measured.
-            ``ready`` reports it.
+        usual_onset_age: median age in frames at which a note is decided, if measured; for `ready`.
         line: settings of monophonic music (``service.notes.monophonic``). None: monophonic music
             is decoded like polyphonic music.
 
@@ -86,9 +85,8 @@ class TrackerSettings:
     end_bias: Bias = 0.0
     end_biases: Mapping[str, Bias] = field(default_factory=dict)
     pedal_end_bias: Bias = 0.0
-    min_note_frames: Annotated[int, Field(ge=2)] = (
-        4  # with 1, two onsets between frames could coincide
-    )
+    # With 1, two onsets between frames could coincide.
+    min_note_frames: Annotated[int, Field(ge=2)] = 4
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1

@@ -1,9 +1,9 @@
 """State shared by the endpoints: settings, workers, admitted sessions and uploads, draining."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -25,20 +25,17 @@ MAX_RENDERED_SCORES = 2  # at one time, of different clients
 MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests in progress, also those that wait
 
 
+T = TypeVar("T")
+
+
 class LiveConnection(Protocol):
-    """A live session's socket, as another socket with the same session sees it."""
+    """The socket of a live session (``service.live.websocket.Connection``)."""
 
     @property
-    def idle_s(self) -> float:
-        """Seconds since the client's last message."""
-        ...
-
+    def idle_s(self) -> float: ...
     @property
     def client(self) -> str: ...
-
-    def fail(self, error: ProtocolError) -> None:
-        """Release the slot at once and close the socket with an error."""
-        ...
+    def fail(self, error: ProtocolError) -> None: ...
 
 
 class ServiceState:
@@ -81,10 +78,29 @@ class ServiceState:
         """True if the weights are loaded and a worker is running."""
         return self.loaded and self.pool.is_ready
 
-    def check_ready(self) -> None:
-        """Raise ProtocolError unless new work is accepted."""
+    async def wait_for(self, work: Awaitable[T], timeout_s: float) -> T:
+        """Wait for an awaitable. Cancel it, and raise ProtocolError, if the service drains. Raises
+        TimeoutError."""
+        task = asyncio.ensure_future(work)
+        draining = asyncio.create_task(self.draining.wait())
+        try:
+            await asyncio.wait([task, draining], timeout=timeout_s, return_when="FIRST_COMPLETED")
+            self.check_draining()
+            if not task.done():
+                raise TimeoutError
+            return task.result()
+        finally:
+            task.cancel()
+            draining.cancel()
+
+    def check_draining(self) -> None:
+        """Raise ProtocolError if the service drains."""
         if self.draining.is_set():
             raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
+
+    def check_ready(self) -> None:
+        """Raise ProtocolError unless new work is accepted."""
+        self.check_draining()
         if not self.running:
             why = self.load_error or "model not ready: weights are loading or no worker is running"
             raise ProtocolError(ErrorCode.NOT_READY, why)

@@ -1,21 +1,21 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
-It forwards audio to the session's worker, and the worker's messages to the client. One task reads,
-one writes, and one ends a session that is idle or too long, or when the service drains. The audio
-before the end of a session is always transcribed, unless its worker exits.
+It forwards audio to the session's worker, and the worker's messages to the client. One task reads
+and another writes. The audio before the end of a session is always transcribed, unless its worker
+exits.
 """
 
 import asyncio
 import contextlib
 import logging
 import secrets
+from collections.abc import Awaitable
 
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, reject_websocket
-from service.live.deadlines import Deadlines
 from service.live.receiving import (
     MAX_MESSAGE_BYTES,
     ClientDisconnectedError,
@@ -48,6 +48,7 @@ MIN_READ_BYTES_PER_S = 256_000
 that may be in flight."""
 SEND_TIMEOUT_S = 10.0  # maximum time for sending a message that the client does not read
 CLOSE_TIMEOUT_S = 1.0  # maximum time in which a client accepts the close frame
+MAX_KEEPALIVE_S = 600.0  # maximum time without audio
 GHOST_IDLE_S = 1.0  # time without a message after which a connection may be dead
 GHOST_START_S = 5.0  # maximum time for the `start` of a socket without a slot
 MAX_GHOST_SOCKETS = 8  # maximum number of sockets without a slot
@@ -102,13 +103,16 @@ class Connection:
         self._log = log
         self._service = state
         self._settings = state.settings
-        settings = state.settings
-        self._deadlines = Deadlines(settings.max_session_s, settings.idle_timeout_s)
+        self._loop = asyncio.get_running_loop()
+        self._end_s = self._loop.time() + state.settings.max_session_s
+        self._message_s = self._audio_s = self._loop.time()  # times of the latest of each
+        self._is_paused = False
         self._session: SessionProxy | None = None
 
     @property
     def idle_s(self) -> float:
-        return self._deadlines.idle_s
+        """Seconds since the latest message; 0 while the service does not read."""
+        return 0.0 if self._is_paused else self._loop.time() - self._message_s
 
     @property
     def client(self) -> str:
@@ -168,19 +172,12 @@ class Connection:
         return start
 
     async def _first_message(self) -> bytes | str:
-        receiving = asyncio.create_task(self._websocket.receive())
-        draining = asyncio.create_task(self._service.draining.wait())
         idle_s = GHOST_START_S if self._reservation is None else self._settings.idle_timeout_s
         try:
-            await asyncio.wait({receiving, draining}, timeout=idle_s, return_when="FIRST_COMPLETED")
-            if draining.done():
-                raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-            if not receiving.done():
-                raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s")
-            return message_payload(receiving.result())
-        finally:
-            receiving.cancel()
-            draining.cancel()
+            received = await self._service.wait_for(self._websocket.receive(), idle_s)
+        except TimeoutError:
+            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s") from None
+        return message_payload(received)
 
     def _open(self, start: Start) -> SessionProxy:
         """Open the session at a worker, and take its slot over from an older connection. Raises
@@ -228,7 +225,7 @@ class Connection:
         """Run the session from `ready` to `done`; return the close code and reason."""
         session = self._open(start)
         reader = asyncio.create_task(self._read(session, start.audio()))
-        watcher = asyncio.create_task(self._watch(session, reader))
+        draining = asyncio.create_task(self._end_when_draining(session, reader))
         try:
             while True:
                 output = await session.next_output()
@@ -240,14 +237,19 @@ class Connection:
                     return close_code, reason
         finally:
             reader.cancel()
-            watcher.cancel()
+            draining.cancel()
             session.close()
 
     async def _read(self, session: SessionProxy, audio: AudioFormat) -> None:
         """Forward the client's messages until the last."""
         try:
-            async with ReadAhead(self._websocket.receive) as messages:
+            async with (
+                asyncio.timeout_at(self._end_s),
+                ReadAhead(self._websocket.receive) as messages,
+            ):
                 await self._read_to_end(session, audio, messages)
+        except TimeoutError:
+            session.end("error", self._too_long(""))
         except ProtocolError as error:
             session.end("error", error)
         except Exception as error:  # ClientDisconnectedError, or an internal error
@@ -256,15 +258,15 @@ class Connection:
     async def _read_to_end(
         self, session: SessionProxy, audio: AudioFormat, messages: ReadAhead
     ) -> None:
-        deadlines = self._deadlines
-        began_s = asyncio.get_running_loop().time()
+        began_s = self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate
         pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
         first = True
         while True:
-            message = message_payload(await messages.next())
-            now_s = deadlines.on_message(is_audio=isinstance(message, bytes))
+            message = await self._next_message(messages)
+            self._message_s = self._loop.time()
             if isinstance(message, bytes):
+                self._audio_s = self._message_s
                 if first and (name := file_format(message)):
                     advice = f"this is {name}, not PCM: decode it first, or upload it as a file"
                     raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
@@ -272,20 +274,20 @@ class Connection:
                 duration_s = len(message) / byte_rate
                 received_s += duration_s
                 if received_s > self._settings.max_session_s:
-                    raise deadlines.too_long("of audio")
+                    raise self._too_long(" of audio")
                 self._log.record_audio(duration_s)
                 if session.is_full:
-                    await deadlines.pause(session.wait_until_writable())
+                    await self._pause(session.wait_until_writable())
                 session.send(message)
                 # Too fast is not an error: backpressure through the socket slows the client.
-                ahead_s = received_s - BURST_S - pace * (now_s - began_s)
+                ahead_s = received_s - BURST_S - pace * (self._audio_s - began_s)
                 if ahead_s > 0:
-                    await deadlines.pause(asyncio.sleep(ahead_s / pace))
+                    await self._pause(asyncio.sleep(ahead_s / pace))
                 continue
             parsed = parse_message(message)
             match parsed:
                 case Flush():
-                    await deadlines.pause(session.wait_until_writable())
+                    await self._pause(session.wait_until_writable())
                     session.flush(parsed.id)
                 case Keepalive():
                     pass
@@ -297,22 +299,33 @@ class Connection:
                         ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
                     )
 
-    async def _watch(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:
-        """End a session that is idle or too long, or when the service drains."""
-        draining = self._service.draining
-        while not reader.done():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._deadlines.next()[0]):
-                    await draining.wait()
-            end_s, timeout = self._deadlines.next()
-            if draining.is_set():
-                session.end("draining")
-            elif asyncio.get_running_loop().time() >= end_s:
-                session.end("error", timeout)
-            else:
-                continue
-            reader.cancel()
-            return
+    async def _next_message(self, messages: ReadAhead) -> bytes | str:
+        idle_s = self._settings.idle_timeout_s
+        silent_s = self._audio_s + MAX_KEEPALIVE_S - self._loop.time()
+        try:
+            async with asyncio.timeout(min(idle_s, silent_s)):
+                return message_payload(await messages.next())
+        except TimeoutError:
+            missing = (
+                f"message for {idle_s:g}" if idle_s < silent_s else f"audio for {MAX_KEEPALIVE_S:g}"
+            )
+            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no {missing} s") from None
+
+    async def _pause(self, waiting: Awaitable[None]) -> None:
+        """Wait without reading messages. The client is not idle during this time."""
+        started_s, self._is_paused = self._loop.time(), True
+        await waiting
+        self._message_s, self._is_paused = self._loop.time(), False
+        self._audio_s += self._message_s - started_s
+
+    def _too_long(self, of_what: str) -> ProtocolError:
+        limit = f"session limit reached: {self._settings.max_session_s:g} s{of_what}"
+        return ProtocolError(ErrorCode.SESSION_TOO_LONG, f"{limit}; open a new session")
+
+    async def _end_when_draining(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:
+        await self._service.draining.wait()
+        session.end("draining")
+        reader.cancel()
 
     async def _send(self, text: str) -> None:
         """Send a message. Raises ProtocolError if the client does not read, and

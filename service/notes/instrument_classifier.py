@@ -53,7 +53,7 @@ _MAX_NOTES = 1 / (1 - MAX_KEPT) + 1  # maximum weight of a belief
 
 @dataclass(frozen=True, slots=True)
 class InstrumentPrior:
-    """The belief: weights above 0 by class, and the latest frame at which a note started or ended."""
+    """The belief: weights above 0 by class, and the frame of the latest onset or offset."""
 
     weights: Mapping[Instrument, Annotated[float, Field(gt=0, le=_MAX_NOTES)]] = field(
         default_factory=dict

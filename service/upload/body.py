@@ -1,7 +1,6 @@
 """Request bodies with limits of size, rate and idle time."""
 
 import asyncio
-from contextlib import AsyncExitStack
 
 from starlette.requests import Request
 from starlette.types import Message
@@ -19,9 +18,7 @@ class LimitedBody:
         received: number of bytes received.
     """
 
-    def __init__(
-        self, request: Request, state: ServiceState, max_bytes: int, stack: AsyncExitStack
-    ) -> None:
+    def __init__(self, request: Request, state: ServiceState, max_bytes: int) -> None:
         """Raises ProtocolError if `Content-Length` exceeds ``max_bytes``."""
         self.received = 0
         self._request, self._state, self._max_bytes = request, state, max_bytes
@@ -30,25 +27,15 @@ class LimitedBody:
         stated = request.headers.get("content-length", "")
         if stated.isdecimal() and int(stated) > max_bytes:
             raise self._too_large()
-        self._draining = asyncio.create_task(state.draining.wait())
-        stack.callback(self._draining.cancel)
 
     async def receive(self) -> Message:
         """Receive the next ASGI message. Raises ProtocolError if the body is too large or too slow,
         and when the server drains."""
-        receiving = asyncio.ensure_future(self._request.receive())
+        timeout_s = self._idle_timeout_s
         try:
-            awaited = [receiving, self._draining]
-            timeout_s = self._idle_timeout_s
-            await asyncio.wait(awaited, timeout=timeout_s, return_when="FIRST_COMPLETED")
-            if self._state.draining.is_set():
-                raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-            if not receiving.done():
-                detail = f"no data for {timeout_s:g} s"
-                raise ProtocolError(ErrorCode.IDLE_TIMEOUT, detail)
-        finally:
-            receiving.cancel()
-        message = receiving.result()
+            message = await self._state.wait_for(self._request.receive(), timeout_s)
+        except TimeoutError:
+            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no data for {timeout_s:g} s") from None
         self.received += len(message.get("body", b""))
         if self.received > self._max_bytes:
             raise self._too_large()

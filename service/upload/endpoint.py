@@ -141,7 +141,7 @@ async def receive_file(
     request: Request, state: ServiceState, stack: AsyncExitStack, log: UploadLog
 ) -> UploadFile:
     """Receive the file of the form and spool it to disk. It is closed with the stack."""
-    body = LimitedBody(request, state, state.settings.max_upload_bytes, stack)
+    body = LimitedBody(request, state, state.settings.max_upload_bytes)
     stack.callback(lambda: setattr(log, "received", body.received))
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise ProtocolError(ErrorCode.BAD_UPLOAD, EXPECTED)

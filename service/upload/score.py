@@ -8,7 +8,6 @@ is killed after RENDER_TIMEOUT_S, when its client disconnects and when the serve
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
@@ -111,9 +110,8 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()]) -> Response:
     """Render a score. The response to `svg` is JSON: the engraved score, its beats and its bars."""
     state: ServiceState = request.app.state.service
-    async with AsyncExitStack() as stack:
-        stack.enter_context(state.reserve_score(request.scope[SCOPE_KEY]))
-        limited = LimitedBody(request, state, MAX_BYTES, stack)
+    with state.reserve_score(request.scope[SCOPE_KEY]):
+        limited = LimitedBody(request, state, MAX_BYTES)
         received = await Request(request.scope, limited.receive).body()
         try:
             body = ScoreRequest.model_validate_json(received)
@@ -146,25 +144,21 @@ async def render_score(
             )
 
     rendering = asyncio.create_task(render())
-    draining = asyncio.create_task(state.draining.wait())
     left = asyncio.create_task(_disconnected(request))
     try:
-        await asyncio.wait(
-            [rendering, draining, left], timeout=RENDER_TIMEOUT_S, return_when="FIRST_COMPLETED"
-        )
-        if rendering.done():
-            return rendering.result()
-        if draining.done():
-            raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
-        if left.done():
+        first = asyncio.wait([rendering, left], return_when="FIRST_COMPLETED")
+        await state.wait_for(first, RENDER_TIMEOUT_S)
+        if not rendering.done():
             raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected")
+        return rendering.result()
+    except TimeoutError:
         detail = f"the score is not finished after {RENDER_TIMEOUT_S:g} s; send fewer notes"
-        raise ProtocolError(ErrorCode.SCORE_TIMEOUT, detail)
+        raise ProtocolError(ErrorCode.SCORE_TIMEOUT, detail) from None
     except ScoreExtraMissing as missing:
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
     finally:
-        for task in (rendering, draining, left):
-            task.cancel()
+        rendering.cancel()
+        left.cancel()
         await asyncio.wait([rendering])  # the process has ended
 
 

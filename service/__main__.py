@@ -17,8 +17,8 @@ from service.settings import Settings
 
 
 def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
-    """Return the settings of the environment, overridden by the command line. Exit with 2 if they
-    are invalid."""
+    """Return the settings of the environment, overridden by the command line. Exit with status 2 if
+    they are invalid."""
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
@@ -39,8 +39,8 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
 
 
 def address_to_open(host: str, port: int) -> str:
-    """Return the URL of the page for a browser on this machine. A wildcard address becomes the
-    loopback address, at which browsers allow the microphone."""
+    """Return the URL of the page for a browser on this machine: the loopback address for a
+    wildcard, because browsers allow the microphone there."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -55,15 +55,11 @@ def create_app(
     load_model: LoadModel = load_network,
     processes: bool = PROCESSES,
 ) -> FastAPI:
-    """Return the service as an ASGI application. /readyz reports whether its workers have loaded
-    the weights.
+    """Return the service as an ASGI application. Raises `service.access.keys.KeysError`.
 
     Args:
         load_model: called in each worker.
         processes: False for one worker, which is a thread.
-
-    Raises:
-        service.access.keys.KeysError: the API keys cannot be read.
     """
     for name in unknown_variables(os.environ):
         logger.warning("unknown setting: variable=%s", name)
@@ -131,7 +127,7 @@ async def load(state: ServiceState) -> None:
 
 
 async def watch_keys(state: ServiceState) -> None:
-    """Reload the keys whenever their file has changed, and end the sessions of removed keys."""
+    """Reload the keys when their file changes, and end the sessions of removed keys."""
     while True:
         await asyncio.sleep(KEYS_POLL_S)
         state.keys.reload_if_changed()
@@ -142,8 +138,8 @@ class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         if isinstance(response, FileResponse):
-            # The files are small. FileResponse would open, read and close each in a thread, and
-            # examine thousands of ranges.
+            # FileResponse would open, read and close these small files in a thread, and parse
+            # thousands of ranges.
             del response.headers["accept-ranges"]
             content = Path(response.path).read_bytes()  # noqa: ASYNC240
             response = Response(content, response.status_code, response.headers)
@@ -152,8 +148,8 @@ class PageFiles(StaticFiles):
 
 
 def serve_page(app: FastAPI) -> None:
-    """Serve the page at every path without an endpoint. It is the router's fallback, because a
-    mount at / would also match requests to endpoints with a wrong method."""
+    """Serve the page at every path without an endpoint, as the router's fallback. A mount at /
+    would also match requests to endpoints with a wrong method."""
     files = PageFiles(directory=STATIC, html=True)
     not_found = app.router.not_found
 

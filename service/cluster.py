@@ -16,16 +16,15 @@ from service.ops import logs
 from service.settings import Settings
 from service.state import ServiceState
 
+# Maximum number of requests in progress in a replica: above the service's own limits, whose
+# rejections state a reason.
 MAX_REQUESTS = 1024
-"""Maximum number of requests in progress in a replica. It is above the service's own limits, whose
-rejections state a reason."""
 
 _states: list[ServiceState] = []  # state of this replica, once it is built
 
 
 def build() -> ASGIApp:
-    """Return the application with the settings of the environment. Runs in the replica's event
-    loop."""
+    """Return the application with the settings of the environment, in the replica's event loop."""
     settings = Settings()
     logs.configure(settings.log_format)
     app: Any = create_app(settings)

@@ -11,7 +11,7 @@ from model.instruments import distinguished_by
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
-# Clients do not see addresses, paths and keys.
+# /info omits addresses, paths and keys.
 HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "secret", "trusted_proxies"}
 
 router = APIRouter()

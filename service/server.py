@@ -1,9 +1,9 @@
-"""A uvicorn server that ends open sessions before it closes their sockets.
+"""uvicorn with limits for hostile clients, and with draining at SIGTERM.
 
 uvicorn closes every websocket before it notifies the application, so sessions could not send their
-last notes. This server first sets `draining` at SIGTERM: the service rejects new work, and sessions
-send their last notes and `done`. When they have finished, or shortly before `drain_timeout_s` has
-passed, uvicorn shuts down as usual. A second signal skips the wait.
+last notes. This server first sets `draining`: the service rejects new work, and sessions send their
+last notes and `done`. uvicorn shuts down when they have finished, or shortly before
+`drain_timeout_s` has passed. A second signal skips the wait.
 """
 
 import asyncio
@@ -28,29 +28,21 @@ from service.state import ServiceState
 
 logger = logging.getLogger(__name__)
 
-UNREAD_MS = 30_000
-"""Time after which the system drops a connection whose client does not read."""
-RECEIVE_BUFFER_BYTES = 128 * 1024
-"""Receive buffer of a socket: small, so that a ping behind the audio is answered within 20 s."""
+UNREAD_MS = 30_000  # time after which the system drops a connection whose client does not read
+RECEIVE_BUFFER_BYTES = 128 * 1024  # small, so that a ping behind the audio is answered within 20 s
 
+# Maximum size of the URL and the headers of a request, and of data after its body. An incomplete
+# head may exceed it by the bytes that one read returns (256 KiB).
 MAX_HEAD_BYTES = 32 * 1024
-"""Maximum size of the URL and the headers of a request, and of what follows its body. An incomplete
-head may exceed it by the bytes that one read returns (256 KiB)."""
 HEAD_TOO_LARGE = f"the head of a request has at most {MAX_HEAD_BYTES} bytes"
-MAX_PIPELINED = 16
-"""Maximum number of requests of a connection that wait for the response to an earlier one."""
-PARSED_BYTES = 4096
-"""Maximum number of bytes of a websocket that are parsed before other connections are served."""
-MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
-"""Websocket frames of a connection, after those of FRAMES_BURST_S."""
+MAX_PIPELINED = 16  # requests of a connection that wait for the response to an earlier one
+PARSED_BYTES = 4096  # bytes of a websocket that are parsed before other connections are served
+MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0  # websocket frames of a connection
 
 
 class HttpConnection(HttpToolsProtocol):
-    """HTTP connection with limits that uvicorn lacks.
-
-    The head of a request has at most MAX_HEAD_BYTES and must arrive within the idle timeout, also
-    the first one. The timeout also ends a body that continues after the response.
-    """
+    """HTTP connection whose heads have at most MAX_HEAD_BYTES and must arrive within the idle
+    timeout. The timeout also ends a body that continues after the response."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -96,8 +88,8 @@ class HttpConnection(HttpToolsProtocol):
         self._running = cycle
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to a malformed request and close. The response to an earlier request, if it is in
-        progress, is dropped: the base class would log an error for it."""
+        """Respond to a malformed request and close. Drop the response to an earlier request, for
+        which the base class would log an error."""
         super().send_400_response(msg)
         if self._running is not None:
             self._running.disconnected = True
@@ -113,11 +105,9 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """Websocket protocol that does not log an error for each handshake rejected with a status.
-
-    Parses little at a time, and at most MAX_FRAMES_PER_S after a burst: a client that sends small
-    frames without end, such as pings, would otherwise occupy the event loop.
-    """
+    """Websocket that parses PARSED_BYTES at a time, and at most MAX_FRAMES_PER_S after a burst. A
+    client that sends endless small frames, such as pings, would otherwise occupy the event loop.
+    Rejected handshakes are not logged as errors."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -141,7 +131,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self._parse()
 
     def send_receive_event_to_app(self) -> None:
-        """Close the connection if a text is not UTF-8. The base class would log a traceback."""
+        """Close the connection if a text is not UTF-8, for which the base class logs a traceback."""
         if self.curr_msg_data_type == "text":
             try:
                 b"".join(self.frames).decode()
@@ -183,14 +173,14 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         port=settings.port,
         http=HttpConnection,
         ws=SocketConnection,
-        # The application rejects a message above MAX_MESSAGE_BYTES with an error. The websocket
-        # library closes the socket with 1009 if a message exceeds this limit.
+        # Above MAX_MESSAGE_BYTES the application sends an error. Above this limit the library
+        # closes the socket with 1009.
         ws_max_size=4 * MAX_MESSAGE_BYTES,
         ws_max_queue=4,
         # PCM does not compress; deflate would only cost time and memory.
         ws_per_message_deflate=False,
-        # Pings keep proxies from closing a quiet socket. They have no timeout, because the pong
-        # queues behind unread audio; idle_timeout_s and SEND_TIMEOUT_S apply instead.
+        # Pings prevent proxies from closing an idle socket. They have no timeout, because the pong
+        # waits behind unread audio; idle_timeout_s and SEND_TIMEOUT_S apply instead.
         ws_ping_interval=20.0,
         ws_ping_timeout=None,
         timeout_keep_alive=round(settings.idle_timeout_s),
@@ -211,8 +201,7 @@ class DrainingServer(uvicorn.Server):
         self._drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Set the options of listening sockets, which accepted sockets inherit, and the handler of
-        SIGHUP, which reloads the keys."""
+        """Set the options that accepted sockets inherit, and the handler of SIGHUP."""
         await super().startup(sockets)
         main_thread = threading.current_thread() is threading.main_thread()
         if main_thread and hasattr(signal, "SIGHUP"):  # not on Windows
@@ -228,7 +217,7 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter) or self._state.load_error is not None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal. Does not re-raise it: a drained server exits with 0."""
+        """Drain without raising the signal again, so that the server exits with status 0."""
         if not self.started or self._state.draining.is_set():
             self.force_exit = self.should_exit
             self.should_exit = True

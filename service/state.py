@@ -39,12 +39,7 @@ class LiveConnection(Protocol):
 
 
 class ServiceState:
-    """State of one application. Used only from its event loop.
-
-    Attributes:
-        pool: the workers. Their model is available once ``loaded``.
-        load_error: reason for which the model could not be loaded.
-    """
+    """State of one application. Used only from its event loop."""
 
     def __init__(self, settings: Settings, pool: WorkerPool, metrics: Metrics) -> None:
         """Raises `service.access.keys.KeysError` if the API keys or the secret cannot be read."""
@@ -56,16 +51,15 @@ class ServiceState:
         self.sessions = SessionAdmissionControl(settings.max_sessions)
         self.uploads = AdmissionControl(settings.max_uploads)
         self.scores = anyio.CapacityLimiter(MAX_RENDERED_SCORES)
-        self.score_turns: WeakValueDictionary[str, asyncio.Lock] = (
-            WeakValueDictionary()
-        )  # by client
+        # By client.
+        self.score_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.score_requests = AdmissionControl(MAX_SCORES)
         self.connections: dict[str, LiveConnection] = {}  # by session id
         # Sockets accepted without a slot, because they may resume a session that has one.
         self.ghost_sockets = 0
         # Set once, at the first SIGTERM. Sessions then send their last notes.
         self.draining = asyncio.Event()
-        self.loaded = False
+        self.loaded = False  # True once `pool` has a model
         self.load_error: str | None = None
         watch, sessions, uploads = metrics.watch, self.sessions, self.uploads
         watch("sessions", "Live sessions open", lambda: sessions.count)
@@ -106,7 +100,7 @@ class ServiceState:
             raise ProtocolError(ErrorCode.NOT_READY, why)
 
     def check_model(self, model: str | None) -> None:
-        """Raise ProtocolError if another model is loaded. None accepts any model."""
+        """Raise ProtocolError unless this model, or None for any, is loaded."""
         loaded = self.pool.config.name  # not the path, if the setting is one
         if model not in (None, self.settings.model, loaded):
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
@@ -127,8 +121,8 @@ class ServiceState:
                 connection.fail(ProtocolError(ErrorCode.UNAUTHORIZED, message))
 
     def reserve_upload(self, client: str) -> AbstractContextManager[Reservation]:
-        """Reserve an upload slot for a client while the block runs. Raises ProtocolError if no slot
-        is free, or the client has its maximum."""
+        """Reserve an upload slot while the block runs. Raises ProtocolError if no slot is free, or
+        the client has its maximum."""
         return self._reserve(self.uploads, client, self._max_uploads(client))
 
     def _max_uploads(self, client: str) -> int:

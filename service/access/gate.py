@@ -1,11 +1,11 @@
-"""Access control before every endpoint: `Host`, `Origin`, key or token.
+"""Access control before every endpoint: `Host`, `Origin`, and a key or token.
 
-A page of any site may open a websocket to any address, and a site whose name resolves to 127.0.0.1
-(DNS rebinding) even has the same origin as a service there. A service on loopback without keys
-therefore accepts only known host names, and every service rejects sockets and uploads from pages of
-other sites. These headers are untrusted: values that cannot be parsed are rejected.
+Any web page may open a websocket to any address, and a site whose name resolves to 127.0.0.1 (DNS
+rebinding) even has the same origin as a service there. A service on loopback without keys therefore
+accepts only known host names, and every service rejects sockets and uploads from pages of other
+sites. Headers that cannot be parsed are rejected. The page's files need no key.
 
-Plain ASGI, since framework middleware skips websockets. The page's files need no key.
+This is plain ASGI, because the framework's middleware skips websockets.
 """
 
 import ipaddress
@@ -31,10 +31,10 @@ from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
 
-# Polled by machines under any host name. The responses contain no private data.
+# Machines poll these under any host name. The responses contain no private data.
 PROBES = frozenset({"/healthz", "/readyz"})
 DESCRIPTIONS = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
-# Any page can make a browser send these, but cannot read the responses.
+# Any page can make a browser send these requests, but cannot read the responses.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 TOKEN_SUBPROTOCOL = "rse.token."
 
@@ -48,12 +48,8 @@ _AUTHORITY = re.compile(
 
 @dataclass
 class Gate:
-    """ASGI application that forwards a request, or rejects it with an error for its client.
-
-    Attributes:
-        routes: router of the application, which distinguishes its endpoints from the page.
-        refused: counter of rejections by error code.
-    """
+    """ASGI application that forwards a request or rejects it. ``routes`` distinguishes endpoints
+    from the page's files; ``refused`` counts rejections by error code."""
 
     app: ASGIApp
     routes: Router
@@ -93,7 +89,6 @@ class Gate:
             await reject_websocket(WebSocket(scope, receive, send), error)
 
     def _check_host_and_origin(self, scope: Scope, headers: Headers) -> ProtocolError | None:
-        """Return an error if the host or the origin is not allowed."""
         host = headers.get("host")
         if len(headers.getlist("host")) > 1:  # a proxy may have checked the other one
             return ProtocolError(ErrorCode.HOST_NOT_ALLOWED, "the request has several Host headers")
@@ -109,8 +104,8 @@ class Gate:
         return None
 
     def _authenticate(self, scope: Scope, path: str, headers: Headers) -> ProtocolError | None:
-        """Set the client's name from its key or token, if the path requires one. Return an error if
-        it is missing or invalid."""
+        """Set the client's name if the path requires a key or token. Return an error if that is
+        missing or invalid."""
         # Every path that matches no route belongs to the page.
         is_open = path in DESCRIPTIONS or all(
             route.matches(scope)[0] is Match.NONE for route in self.routes.routes
@@ -133,8 +128,8 @@ class Gate:
 
 
 def client_name_for(peer: Sequence[Any] | None) -> str:
-    """Return the name of the client at an address. An IPv6 /64 network is one client, because it
-    has one owner."""
+    """Return the name of the client at an address. A /64 network of IPv6 has one owner, so it is
+    one client."""
     address = peer[0] if peer else "unknown"
     with suppress(ValueError):
         mapped = ipaddress.IPv6Address(address).ipv4_mapped  # a dual-stack socket maps IPv4
@@ -150,9 +145,9 @@ def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
-    """True if a request with this `Origin` comes from a program, the service's page or an allowed
-    page. Programs send no origin. The origin of the service's page is its `Host`; the scheme is not
-    compared, because a proxy may terminate TLS."""
+    """True if a request comes from a program, which sends no `Origin`, from the service's page,
+    whose origin is the `Host`, or from an allowed page. Schemes are not compared, because a proxy
+    may terminate TLS."""
     if origin is None or origin in allowed:
         return True
     scheme, _, authority = origin.partition("://")
@@ -163,8 +158,8 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str
 
 
 def _split(authority: str | None) -> tuple[str, int]:
-    """Return the host name in lower case without brackets, and the port or 0. The name is empty if
-    the authority cannot be parsed."""
+    """Return the host name in lower case without brackets, or "" if it cannot be parsed, and the
+    port or 0."""
     match = _AUTHORITY.fullmatch(authority or "")
     port = int(match["port"] or 0) if match else 0
     if match is None or port > 65535:

@@ -18,7 +18,6 @@ import re
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -35,18 +34,6 @@ class KeysError(ValueError):
     """The keys file or setting is invalid. The message names the line or entry, never a key."""
 
 
-@dataclass(frozen=True)
-class KeyOwner:
-    """Client of a key.
-
-    Attributes:
-        limits: maximum number of its ``sessions`` and ``uploads``, where its entry sets them.
-    """
-
-    name: str
-    limits: dict[str, int]
-
-
 def hash_key(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", errors="surrogateescape")).digest()
 
@@ -55,23 +42,21 @@ class Keys:
     """API keys: clients by the SHA-256 of their keys. False if there are no keys."""
 
     def __init__(self, text: str = "", path: str = "") -> None:
-        """Read the keys of a setting (separated by spaces) and of a file (one per line, `#`
-        comments). Raises KeysError if the file cannot be read, or an entry is malformed."""
+        """Read the keys of a setting (separated by spaces) and of a file (one per line, with `#`
+        comments). Raises KeysError if the file is unreadable or an entry is malformed."""
         self._text, self._path = text, path
         self._version = self._file_version()
         self._use(_read_keys(text, path))
 
-    def _use(self, owners: dict[bytes, KeyOwner]) -> None:
-        self._owners = owners
-        self._limits = {owner.name: owner.limits for owner in owners.values()}
+    def _use(self, keys: tuple[dict[bytes, str], dict[str, dict[str, int]]]) -> None:
+        self._clients, self._limits = keys
 
     def __bool__(self) -> bool:
-        return bool(self._owners)
+        return bool(self._clients)
 
     def client(self, secret: str) -> str | None:
         """Return the name of the client with this key."""
-        owner = self._owners.get(hash_key(secret))
-        return owner.name if owner else None
+        return self._clients.get(hash_key(secret))
 
     def has_client(self, name: str) -> bool:
         return name in self._limits
@@ -92,7 +77,7 @@ class Keys:
         except KeysError as error:
             logger.error("API keys not reloaded: %s", error)
         else:
-            logger.info("API keys reloaded: clients=%d", len(self._owners))
+            logger.info("API keys reloaded: clients=%d", len(self._clients))
 
     def _file_version(self) -> object:
         try:
@@ -102,7 +87,8 @@ class Keys:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read_keys(text: str, path: str) -> dict[bytes, KeyOwner]:
+def _read_keys(text: str, path: str) -> tuple[dict[bytes, str], dict[str, dict[str, int]]]:
+    """Return the client of each hash, and the limits of each client."""
     entries = [(f"entry {n}", entry) for n, entry in enumerate(text.split(), 1)]
     if path:
         try:
@@ -111,8 +97,8 @@ def _read_keys(text: str, path: str) -> dict[bytes, KeyOwner]:
             raise KeysError(f"cannot read the keys file: {error}") from None
         stripped = ((n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1))
         entries += [(f"line {n} of the keys file", entry) for n, entry in stripped if entry]
-    owners: dict[bytes, KeyOwner] = {}
-    names: set[str] = set()
+    clients: dict[bytes, str] = {}
+    limits: dict[str, dict[str, int]] = {}
     for where, entry in entries:
         match = _ENTRY.fullmatch(entry)
         if match is None:
@@ -120,22 +106,21 @@ def _read_keys(text: str, path: str) -> dict[bytes, KeyOwner]:
                 f"{where} is not NAME:SHA256, as `rse-transcribe keys new` prints it, "
                 "optionally with :sessions=N and :uploads=N"
             )
-        if match[1] in names:
+        name = f"key {match[1]}"
+        if name in limits:
             raise KeysError(f"{where}: the name {match[1]} occurs twice")
-        names.add(match[1])
         pairs = (field.split("=") for field in match[3].split(":")[1:])
-        limits = {kind: int(number) for kind, number in pairs}
-        owners[bytes.fromhex(match[2])] = KeyOwner(f"key {match[1]}", limits)
-    if (text or path) and not owners:
+        limits[name] = {kind: int(number) for kind, number in pairs}
+        clients[bytes.fromhex(match[2])] = name
+    if (text or path) and not clients:
         raise KeysError(
             "no keys in RSE_KEYS_FILE or RSE_KEYS, so every client would be rejected; "
             "add one with `rse-transcribe keys new NAME >> FILE`"
         )
-    return owners
+    return clients, limits
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe keys") -> int:
-    """Create a key. Return the exit status."""
     about = f"`{prog} new NAME >> keys` prints the key and appends its hash to the file."
     parser = argparse.ArgumentParser(prog=prog, description=about)
     parser.add_argument("command", choices=["new"])

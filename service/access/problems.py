@@ -76,9 +76,9 @@ def record_rejection(refused: Counter, error: ProtocolError, client: str) -> Non
 
 
 async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
-    """Reject a websocket: before the upgrade, or for a browser on an accepted socket. Browsers hide
-    the HTTP response to a handshake from the page; only they send `Origin`. A proxy that can try
-    another server requests a status (docker/nginx.conf)."""
+    """Reject a websocket by an HTTP response, or for a browser on an accepted socket, because
+    browsers hide that response from the page. Only browsers send `Origin`. A proxy that can try
+    another server always receives the response (docker/nginx.conf)."""
     code, headers = error.code, websocket.headers
     foreign = code.close_code == CloseCode.FORBIDDEN  # a foreign page gets no open socket
     full = code.status == HTTPStatus.SERVICE_UNAVAILABLE
@@ -93,6 +93,6 @@ async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
 
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:
-    """Return the subprotocol to accept. A browser that offers any requires one. Never return the
-    token, which is offered too."""
+    """Return the subprotocol to accept, never the token, which is offered too. A browser that
+    offers any requires one."""
     return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None

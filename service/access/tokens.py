@@ -1,8 +1,8 @@
 """Short-lived tokens that let pages open websockets.
 
-A page cannot set headers of a websocket's handshake, and URLs end up in logs. So it sends its key
-to `POST /token` and offers the token as a subprotocol. Tokens are signed with a random secret:
-every process with the same secret accepts them.
+A page cannot set headers of a websocket's handshake, and URLs end up in logs. It therefore sends
+its key to `POST /token` and offers the token as a subprotocol. Tokens are signed with a random
+secret, and every process with the same secret accepts them.
 """
 
 import logging
@@ -25,11 +25,8 @@ MIN_SECRET_CHARACTERS = 32
 
 def read_secret(setting: str, keys_file: str) -> str:
     """Return the secret of the setting, else of the file KEYS_FILE.secret, which is created with
-    mode 600 if it does not exist. Without either, return a random secret for this process.
-
-    Raises:
-        KeysError: the secret is too short, or its file cannot be read.
-    """
+    mode 600, else a random secret for this process. Raises KeysError if the secret is too short or
+    the file is unreadable."""
     secret, path = setting, Path(f"{keys_file}.secret")
     if not secret:
         if keys_file:
@@ -48,8 +45,7 @@ def read_secret(setting: str, keys_file: str) -> str:
 
 
 def _make_secret(path: Path) -> None:
-    """Create the file if it does not exist. If several processes try, one succeeds. Raises
-    OSError."""
+    """Create the file atomically, unless it exists. Raises OSError."""
     if path.exists():
         return
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # with mode 600
@@ -62,8 +58,6 @@ def _make_secret(path: Path) -> None:
 
 
 class Tokens:
-    """Issues and checks tokens."""
-
     def __init__(self, secret: str) -> None:
         self._signer = URLSafeTimedSerializer(secret, salt="token")
 
@@ -72,7 +66,7 @@ class Tokens:
         return str(self._signer.dumps(client))
 
     def owner(self, token: str) -> str | None:
-        """Return the client of a token; None if the token is forged or expired."""
+        """Return the client of a token, or None if the token is forged or expired."""
         try:
             return str(self._signer.loads(token, max_age=TOKEN_LIFETIME_S))
         except (BadData, UnicodeError):

@@ -8,15 +8,15 @@ from typing import Any, Self
 from service.protocol.errors import ErrorCode, ProtocolError
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
+# Maximum size of the waiting messages of a session, which are read so that a ping behind them is
+# answered.
 MAX_READ_AHEAD_BYTES = 1024 * 1024
-"""Maximum size of the messages that wait for a session. The server reads them ahead, so that it
-replies to a ping behind them."""
-OVERHEAD_BYTES = 256  # added to the size of each message that waits
+OVERHEAD_BYTES = 256  # added to the size of each waiting message
 Message = MutableMapping[str, Any]
 
 
 class ClientDisconnectedError(Exception):
-    """The client has disconnected."""
+    pass
 
 
 class ReadAhead:
@@ -36,7 +36,7 @@ class ReadAhead:
         self._task.cancel()
 
     async def next(self) -> Message:
-        """Return the next message. After the last one, raises the error of ``receive``."""
+        """Return the next message. Raises the error of ``receive`` after the last one."""
         while not self._messages:
             if self._task.done():
                 self._task.result()
@@ -71,8 +71,8 @@ def _size(message: Message) -> int:
 
 
 def message_payload(message: Message) -> bytes | str:
-    """Return the bytes or the text of a message. Raises ClientDisconnectedError if the client has
-    disconnected, and ProtocolError if the message is too big."""
+    """Return the payload of a message. Raises ClientDisconnectedError, and ProtocolError if the
+    message is too big."""
     if message["type"] == "websocket.disconnect":
         raise ClientDisconnectedError
     payload: bytes | str | None = message.get("bytes")

@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 class SessionLog:
     """Log and metrics of a session.
 
-    The lateness of an event counts from the time at which its audio is played: when it is received,
-    but not before the audio ahead of it has been played. The events of a stream that is sent faster
-    than real time are therefore not late because its audio waits.
+    The lateness of an event counts from the time at which its audio would be played: when it is
+    received, but not before the end of earlier audio. Events of audio that is sent faster than real
+    time are therefore not late.
     """
 
     def __init__(self, metrics: Metrics, client: str) -> None:
@@ -41,7 +41,6 @@ class SessionLog:
         self._fields = fields
 
     def record_audio(self, duration_s: float) -> None:
-        """Record received audio."""
         self._audio_s.inc(duration_s)
         self._end_s = max(self._end_s, monotonic()) + duration_s
         self._arrived_s += duration_s
@@ -74,8 +73,8 @@ class SessionLog:
             logger.info("%s: %s", error.code, error.message)
 
     def closed(self, reason: str) -> None:
-        """Record the end of the session. Only the first call counts, and only if a session was
-        open. reason: `stop`, `draining`, `vanished` or an error code."""
+        """Record the end of the session. Only the first call after the opening counts. reason:
+        `stop`, `draining`, `vanished` or an error code."""
         if self._done or self._before is None:
             return
         self._done = True

@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 router = APIRouter()
 
 MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after the first 10 s
+# The service always reads at this rate, so that a ping waits for at most 20 s behind the 4 MB that
+# may be in flight.
 MIN_READ_BYTES_PER_S = 256_000
-"""Rate at which the service always reads, so that a ping waits for at most 20 s behind the 4 MB
-that may be in flight."""
 SEND_TIMEOUT_S = 10.0  # maximum time for sending a message that the client does not read
 CLOSE_TIMEOUT_S = 1.0  # maximum time in which a client accepts the close frame
 MAX_KEEPALIVE_S = 600.0  # maximum time without audio
@@ -96,8 +96,7 @@ class Connection:
         reservation: Reservation | None,
         log: SessionLog,
     ) -> None:
-        """reservation: slot of the session, or None if the service is full; slots: releases the
-        slot that a session without one gets later."""
+        """reservation: None if the service is full. slots: releases a slot reserved later."""
         self._websocket = websocket
         self._slots, self._reservation = slots, reservation
         self._log = log
@@ -180,8 +179,8 @@ class Connection:
         return message_payload(received)
 
     def _open(self, start: Start) -> SessionProxy:
-        """Open the session at a worker, and take its slot over from an older connection. Raises
-        ProtocolError if there is no capacity for these options."""
+        """Open the session at a worker, with the slot of its older connection if there is one.
+        Raises ProtocolError if there is no capacity for these options."""
         service, settings = self._service, self._settings
         options, resume = start.options(StreamOptions()), start.resume
         session_id = resume.session_id if resume else secrets.token_hex(8)
@@ -222,7 +221,7 @@ class Connection:
     # -- the session ------------------------------------------------------------------------------
 
     async def _run_session(self, start: Start) -> tuple[int, str]:
-        """Run the session from `ready` to `done`; return the close code and reason."""
+        """Run the session from `ready` to `done`. Return the close code and reason."""
         session = self._open(start)
         reader = asyncio.create_task(self._read(session, start.audio()))
         draining = asyncio.create_task(self._end_when_draining(session, reader))

@@ -17,23 +17,19 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Mode, StreamOptions
 from service.workers.messages import BatchTiming
 
+# Maximum predicted share of the workers' time for all sessions. The rest is for sockets, windows
+# that become pending together, and batches of recordings.
 MAX_LOAD = 0.7
-"""Maximum predicted share of the workers' time for all sessions. The rest is for sockets, windows
-that become pending together, and batches of recordings."""
-MAX_LOAD_ONE_SESSION = 0.85
-"""Maximum predicted share of one worker's time for a session that is the only one."""
-SESSION_WINDOWS_PER_S = 2.0
-"""Cost of a session's socket and audio, in windows per second."""
-WARM_UP_FACTOR = 1.3
-"""Cost of a live window relative to one in the warm-up, which has no note tracking."""
-MEMORY_WINDOWS = 500
-"""Number of windows over which the cost is averaged: 23 s of one default session."""
+MAX_LOAD_ONE_SESSION = 0.85  # maximum predicted share of one worker's time for the only session
+SESSION_WINDOWS_PER_S = 2.0  # cost of a session's socket and audio in windows per second
+WARM_UP_FACTOR = 1.3  # cost of a live window relative to the warm-up, which tracks no notes
+MEMORY_WINDOWS = 500  # number of windows in the average cost: 23 s of one default session
 
 _ROUNDING = 1e-6  # tolerance of sums of sizes
 
 
 class AdmissionControl:
-    """A limited total of sizes, reserved without waiting. Counts the reservations per client."""
+    """Limits the total size of reservations, and the number of each client."""
 
     def __init__(self, total: float) -> None:
         self._total = total
@@ -46,7 +42,6 @@ class AdmissionControl:
 
     @property
     def count(self) -> int:
-        """Number of reservations."""
         return self._clients.total()
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
@@ -84,7 +79,7 @@ class Reservation:
         self._released = False
 
     def resize(self, size: float) -> bool:
-        """Change the reserved size; return False, and change nothing, if it does not fit."""
+        """Change the reserved size. Return False, and change nothing, if it does not fit."""
         if not self._control.fits(size, self._size):
             return False
         self._control.used += size - self._size
@@ -92,7 +87,6 @@ class Reservation:
         return True
 
     def release(self) -> None:
-        """Give the reservation up. Idempotent."""
         if not self._released:
             self._released = True
             self._control._release(self._client, self._size)
@@ -101,9 +95,7 @@ class Reservation:
 class SessionAdmissionControl(AdmissionControl):
     """Admits a fixed number of sessions, or by predicted load; sizes are then windows per second.
 
-    Attributes:
-        window_s: seconds of a worker per live window; 0 with a fixed number of sessions.
-        workers: number of workers.
+    ``window_s`` is the cost of a live window in seconds of a worker; 0 for a fixed number.
     """
 
     def __init__(self, limit: int | Literal["auto"]) -> None:
@@ -115,13 +107,12 @@ class SessionAdmissionControl(AdmissionControl):
         self._hops_per_s = 0.0
 
     def calibrate(self, window_s: float, workers: int, sample_rate_hz: int) -> None:
-        """Start from the cost of a window in the warm-up."""
         if self._by_load:
             self.window_s = self._quiet_window_s = max(1e-6, WARM_UP_FACTOR * window_s)
             self.workers, self._hops_per_s = workers, sample_rate_hz / HOP
 
     def learn(self, timing: BatchTiming) -> None:
-        """Follow the cost of the windows of live sessions."""
+        """Adapt the cost of a window to those of live sessions."""
         if not self.window_s or timing.way != "live" or not timing.windows:
             return
         weight = min(1.0, timing.windows / MEMORY_WINDOWS)
@@ -148,8 +139,7 @@ class SessionAdmissionControl(AdmissionControl):
         return MAX_LOAD * self.windows_per_s if self.window_s else self._total
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
-        """True if the session fits. A session that exceeds the shared limit still fits if it is the
-        only one and below the limit of one session."""
+        """True if the session fits. The only session has a limit of its own."""
         if not self.window_s:
             return super().fits(size, reserved)
         is_alone = self.count <= (reserved > 0)
@@ -164,7 +154,7 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def load(self) -> float:
-        """Share of the admissible load that is reserved: 1 if no further session fits."""
+        """Reserved share of the admissible load: 1 if no further session fits."""
         return self.used / (self.total or 1)
 
     def size(self, options: StreamOptions) -> float:
@@ -174,7 +164,7 @@ class SessionAdmissionControl(AdmissionControl):
         return self._hops_per_s / options.frames_per_window + SESSION_WINDOWS_PER_S
 
     def rejection(self, options: StreamOptions | None = None) -> ProtocolError:
-        """Return the error for a session that does not fit; options: None if not known yet."""
+        """Return the error for a session that does not fit. options: None before `start`."""
         if self.window_s and options and self.size(options) > self.max_session_windows_per_s:
             purpose = "to play along" if options.mode is Mode.ANYTIME else "for these options"
             return ProtocolError(ErrorCode.TOO_SLOW, f"this machine is too slow {purpose}")

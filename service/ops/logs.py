@@ -1,7 +1,7 @@
 """Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
-Lines logged for a session carry its id. Keys and tokens are never logged, nor the queries of URLs,
-where some clients put them. Line breaks in a client's text are escaped.
+Lines of a session have its ID. Keys, tokens, and the queries of URLs, where some clients put them,
+are never logged. Line breaks in a client's text are escaped.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from service.protocol.command_line import one_line
 
+# ID of the session of the current task and the tasks that it starts.
 session_id: ContextVar[str] = ContextVar("session_id", default="")
-"""Session id of the current task and the tasks that it starts."""
 
 
 class TextFormatter(logging.Formatter):

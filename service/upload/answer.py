@@ -31,8 +31,7 @@ logger = logging.getLogger(__name__)
 NDJSON = "application/x-ndjson"
 MUSICXML = "application/vnd.recordare.musicxml+xml"
 
-SEND_TIMEOUT_S = 10.0
-"""Maximum time for sending a part of a response that the client does not read."""
+SEND_TIMEOUT_S = 10.0  # maximum time for a part of a response that the client does not read
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,8 @@ UploadItem = RecordingItem | UploadMidi
 class UploadLog:
     """State of an upload for its log line and metrics.
 
-    Attributes:
-        outcome: `done`, the code of a problem, or `vanished` if the client disconnected or does not
-            read.
-        received: bytes of the request body.
-        audio_s: duration of the transcribed audio.
-        title: title tag of the recording.
+    ``outcome`` is `done`, an error code, or `vanished` if the client disconnected or does not read.
+    ``received`` counts the bytes of the request body.
     """
 
     outcome: str = "vanished"
@@ -80,7 +75,7 @@ class UploadLog:
 
 @contextmanager
 def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
-    """Count and log an upload when the block ends. An exception becomes a ProtocolError, with the
+    """Count and log an upload when the block ends. Raise exceptions as ProtocolError, with the
     notes so far in ``extra``."""
     log, began_s = UploadLog(), monotonic()
     try:
@@ -133,8 +128,8 @@ async def write_lines(
     chosen: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
-    """Yield the lines of an NDJSON response. The last is `done`, unless the server failed. The
-    upload's slot is released before it, so that the client can send the next at once."""
+    """Yield the lines of an NDJSON response. The upload's slot is released before the last, `done`,
+    so that the client can immediately send another."""
     step: list[UploadItem] | None = first
     problem: ProtocolError | None = None
     log.record(first)
@@ -175,7 +170,7 @@ def file_name(uploaded: str | None, ending: str) -> dict[str, str]:
 
 
 def as_problem(error: Exception) -> ProtocolError:
-    """Return the error that a client sees for an exception of the recording or the server."""
+    """Return the client's error for an exception of the recording or the server, and log it."""
     if isinstance(error, ProtocolError) and error.code.status:
         return error
     problem = server_error(error)

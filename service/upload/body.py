@@ -12,11 +12,7 @@ MIN_BYTES_PER_S = 2000  # about the bit rate of the most compressed audio
 
 
 class LimitedBody:
-    """Request body with limits. ``receive`` is an ASGI callable.
-
-    Attributes:
-        received: number of bytes received.
-    """
+    """Request body with limits. ``receive`` is an ASGI callable; ``received`` counts its bytes."""
 
     def __init__(self, request: Request, state: ServiceState, max_bytes: int) -> None:
         """Raises ProtocolError if `Content-Length` exceeds ``max_bytes``."""

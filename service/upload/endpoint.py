@@ -1,7 +1,7 @@
 """`POST /transcribe`: transcribe a recording (PROTOCOL.md).
 
-The body is limited as it arrives and spooled to disk, then decoded and transcribed block by block.
-Memory holds only the notes of the complete recording.
+The body is limited as it arrives, spooled to disk, and then decoded and transcribed in blocks, so
+memory holds only the notes of the complete recording.
 """
 
 from collections.abc import AsyncGenerator, Generator
@@ -54,7 +54,7 @@ router = APIRouter()
 # Other form fields are ignored, within these limits.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
-# What the interface's description at /docs cannot tell from the function.
+# Parts of /docs that FastAPI cannot derive from the function.
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -189,7 +189,7 @@ async def iterate_in_thread(
 def group_by_progress(
     items: Generator[UploadItem, None, None],
 ) -> Generator[list[UploadItem], None, None]:
-    """Yield groups of items, each up to a progress, the last item, or an exception."""
+    """Yield groups of items. A group ends at a progress, the last item, or an exception."""
     step: list[UploadItem] = []
     with closing(items):
         try:

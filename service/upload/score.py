@@ -1,8 +1,8 @@
 """`POST /score`: render notes as a score (PROTOCOL.md).
 
-Rendering a score keeps a processor busy for seconds. Separate processes of low priority render one
-score of a client at a time, so that live streams and other clients do not wait for it. A process
-is killed after RENDER_TIMEOUT_S, when its client disconnects and when the server drains.
+A score takes seconds to render. Separate processes of low priority render one score of a client at
+a time, so that live streams and other clients do not wait. A process is killed after
+RENDER_TIMEOUT_S, when its client disconnects, or when the service drains.
 """
 
 import asyncio
@@ -133,8 +133,8 @@ async def render_score(
     form: str,
     width: int = 0,
 ) -> bytes | dict[str, Any]:
-    """Render a score in a separate process. Raises ProtocolError if it takes longer than
-    RENDER_TIMEOUT_S, the client disconnects, or the server drains."""
+    """Render a score in a separate process, which is killed, with a ProtocolError, in the cases
+    above."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:

@@ -131,7 +131,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self._parse()
 
     def send_receive_event_to_app(self) -> None:
-        """Close the connection if a text is not UTF-8, for which the base class logs a traceback."""
+        """Close the connection if a text is not UTF-8. The base class would log a traceback."""
         if self.curr_msg_data_type == "text":
             try:
                 b"".join(self.frames).decode()

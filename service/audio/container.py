@@ -1,8 +1,8 @@
 """Audio of a sound or video file, frame by frame, decoded by FFmpeg (PyAV).
 
-Only containers and codecs of recordings are allowed. FFmpeg opens no playlists, devices, video
-decoders or other files. Encoders add samples before the sound: FFmpeg drops them if the container
-states their number, otherwise this module does.
+Only containers and codecs of recordings are allowed: no playlists, devices, video decoders or other
+files. Encoders add samples before the sound. FFmpeg drops them if the container states their
+number, otherwise this module does.
 """
 
 import ctypes
@@ -47,16 +47,16 @@ _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
 _TAGS = (b"ID3", b"TAG", b"APETAGEX")
 _HEAD_BYTES = 1 << 12  # contains the format chunk of a WAV
+# First bytes of containers that FFmpeg does not find behind an ID3 tag.
 _AFTER_TAG = (b"RIFF", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"OggS")
-"""First bytes of containers that FFmpeg does not find behind an ID3 tag."""
 _EXTENSIBLE = 0xFFFE
 _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
 _UNKNOWN_BYTES = 0x7F000000  # minimum stated size of a WAV that was written to a pipe
 _TOLERANCE_S = 0.1  # maximum error of a stated duration
+# Maximum block of memory that FFmpeg may allocate. Recordings need far less, but the tables of
+# crafted files claim gigabytes.
 MAX_ALLOCATION_BYTES = 128 << 20
-"""Maximum block of memory that FFmpeg may allocate. Recordings need far less; tables of crafted
-files claim gigabytes."""
 # Gaps between timestamps that are filled with silence.
 _MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
 
@@ -66,9 +66,9 @@ class Container:
 
     Attributes:
         rate_hz: sample rate of the first frame.
-        header_duration_s: duration that the header states or implies; None if there is none.
-        title: title tag of the file; "" without one.
-        corruption: first corrupt part so far, with its time; None if there is none.
+        header_duration_s: duration that the header states or implies, or None.
+        title: title tag of the file, or "".
+        corruption: first corrupt part so far, with its time, or None.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -110,8 +110,8 @@ class Container:
         self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
-        """Yield samples, float32 [n, channels] with n of at most a few thousand, and their rate.
-        Corrupt and missing parts are silent, and set ``corruption``."""
+        """Yield samples, float32 [n, channels] with n up to a few thousand, and their rate. Corrupt
+        and missing parts are silent, and set ``corruption``."""
         for packet in self._packets:
             try:
                 decoded = self._codec.decode(packet)
@@ -143,7 +143,7 @@ class Container:
         return str(self._codec.name).startswith(("pcm_f32", "pcm_f64"))
 
     def _begin(self, head: bytes) -> Any:
-        """Set the stream, its decoder and packets. Return the first packet, or None."""
+        """Set the stream, its decoder and its packets. Return the first packet, or None."""
         stream = self._container.streams.best("audio")
         if stream is None:
             raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
@@ -206,7 +206,7 @@ class Container:
         return None
 
     def _expected_duration_s(self, head: bytes, size: int) -> float:
-        """Return the duration that the header states; 0 if it may be estimated from the size."""
+        """Return the duration that the header states, or 0 if FFmpeg may have estimated it."""
         rate = self._stream.codec_context.bit_rate
         if head[:4] == b"RIFF":  # FFmpeg reduces the stated size to the actual size
             stated = int.from_bytes(head[4:8], "little") + 8
@@ -217,7 +217,7 @@ class Container:
 
 
 class _WithoutHeaders:
-    """Binary file without the headers of HTTP, and the ID3 tag, that others wrote before it."""
+    """Binary file without the HTTP headers and the ID3 tag that other programs put before it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read = file.read
@@ -234,7 +234,7 @@ class _WithoutHeaders:
         return self._file.tell() - self._start
 
     def _header_bytes(self) -> int:
-        """Return the length of the header at the start, 0 if there is none."""
+        """Return the length of the header at the start, or 0."""
         self.seek(0)
         head = self.read(_HEAD_BYTES)
         if head.startswith(b"HTTP/"):
@@ -276,7 +276,7 @@ def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
 
 
 def _actual_codec(name: str, head: bytes) -> str:
-    """Return the codec of a file, which FFmpeg mistakes for another in some WAV files."""
+    """Return the codec of a file. FFmpeg mistakes it for another in some WAV files."""
     if head[:4] == b"RIFX":
         return f"big-endian {name}"
     tag = head.find(b"fmt ") + 8

@@ -1,6 +1,6 @@
 """Audio files to mono samples, block by block.
 
-Memory use is limited to what FFmpeg needs for a block, regardless of the duration.
+Memory use does not depend on the duration.
 """
 
 import io
@@ -21,14 +21,7 @@ BLOCK_SAMPLES = 1 << 14  # of a ``SampleArray``, per channel
 
 
 class SampleArray:
-    """Samples with the interface of ``service.audio.container.Container``.
-
-    Attributes:
-        rate_hz: sample rate.
-        header_duration_s: length in seconds.
-        corruption: None: nothing is missing.
-        title: "".
-    """
+    """Samples in memory, with the interface of ``service.audio.container.Container``."""
 
     may_exceed_full_scale = True
     corruption: str | None = None
@@ -41,7 +34,6 @@ class SampleArray:
         self.header_duration_s = len(samples) / rate_hz
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
-        """Yield blocks, shape [n, channels], and their rate."""
         for first in range(0, len(self._samples), BLOCK_SAMPLES):
             yield self._samples[first : first + BLOCK_SAMPLES], self.rate_hz
 
@@ -60,13 +52,10 @@ class AudioDecoder:
     def __init__(
         self, recording: BinaryIO | SampleArray, max_duration_s: float | None = None
     ) -> None:
-        """Args:
-            recording: samples, or a seekable file at its start, which is not closed.
-            max_duration_s: maximum duration. A longer recording is an error: at once if the file's
-                header states the duration, else when it has been exceeded.
+        """Raises ProtocolError for an unsupported format or sample rate, a file without audio, and
+        a header that states more than ``max_duration_s``.
 
-        Raises:
-            ProtocolError: unsupported format, no audio, or unsupported sample rate.
+        recording: samples, or a seekable file at its start, which is not closed.
         """
         self._max_duration_s = max_duration_s
         self._container = _open(recording)
@@ -120,8 +109,7 @@ class AudioDecoder:
                 yield block
 
     def _mono(self) -> Iterator[NDArray[np.float32]]:
-        """Yield mono samples at the rate of the first frame. Raises ProtocolError after the last if
-        a part was corrupt or a sample invalid."""
+        """Yield mono samples at the rate of the first frame."""
         rate_hz = self.audio.sample_rate_hz
         read_s, replaced, first_s = 0.0, 0, 0.0
         resampler = Resampler(rate_hz, rate_hz)

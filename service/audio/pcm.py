@@ -1,16 +1,16 @@
 """PCM bytes to mono float32 samples: decoding and downmix.
 
-The mean of the channels suits most recordings. It is too quiet if some channels are silent, and
-cancels out if one of two channels has inverted polarity (cable or plug-in). Each block of 100 ms is
+The mean of the channels suits most recordings. It is too quiet if some channels are silent, and is
+silent if one of two channels has inverted polarity (cable or plug-in). Each block of 100 ms is
 therefore measured:
 
     power of the sum < 1/16 of the channels' power    use the loudest channel alone
     otherwise                                         use the sum / number of active channels
 
 The sum includes silent channels, so that a channel is audible as soon as it becomes active. The
-thresholds have hysteresis, and a silent block changes nothing. The weights are interpolated over a
-block to avoid clicks. A stream does so in the block after the measured one. A recording is delayed
-and does so in the block before, so that no onset is lost.
+thresholds have hysteresis, and a silent block changes nothing. To avoid clicks, the weights are
+interpolated: in a stream over the block after the measured one, in a recording, which is delayed,
+over the block before it, so that no onset is lost.
 
 The page's ``audio/downmix.js`` does the same to a microphone's channels.
 """
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
-# 36 dB above full scale. Beyond it lie integers sent as floats and numbers near the end of the
-# float range, which would overflow in the resampler and silence the model for its whole window.
+# 36 dB above full scale. Larger samples are integers sent as floats, or so large that they would
+# overflow in the resampler and silence the model for a complete window.
 MAX_AMPLITUDE = 64.0
 
 BLOCKS_PER_S = 10
@@ -53,11 +53,11 @@ _NOTHING = np.empty(0, np.float32)
 
 
 class BadAudioError(ProtocolError):
-    """An invalid sample: NaN, infinite, or far beyond full scale.
+    """A sample is NaN, infinite, or far beyond full scale. The rest of its chunk is dropped.
 
     Attributes:
         samples: mono samples of the chunk before the invalid one.
-        dropped: number of dropped samples per channel: the invalid one and the rest of the chunk.
+        dropped: number of dropped samples per channel.
     """
 
     def __init__(
@@ -77,10 +77,8 @@ def check_and_mix(
     position: int,
     mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda mono: mono[:, 0],
 ) -> NDArray[np.float32]:
-    """Return mono samples [n] of float samples [n, channels]. Raises BadAudioError.
-
-    position: index of the first sample in the stream, for error messages.
-    """
+    """Return mono samples [n] of float samples [n, channels], of which the first has the index
+    ``position`` in the stream. Raises BadAudioError."""
     good = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
     if good.all():
         return mix(values)
@@ -91,17 +89,10 @@ def check_and_mix(
 
 
 class PcmDecoder:
-    """Decoder of a PCM byte stream to mono samples. An incomplete sample waits for the next chunk.
-
-    Attributes:
-        downmix: mixer of the channels.
-    """
+    """Decodes a PCM byte stream to mono samples. An incomplete sample waits for the next chunk."""
 
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
-        """Args:
-        position: index of the first sample in the stream, from ``restart_position``.
-        mix: mix of two channels there, also from ``restart_position``.
-        """
+        """position, mix: see ``restart_position``."""
         self.downmix = Downmix(audio.sample_rate_hz, position, mix)
         self._audio = audio
         self._dtype = np.dtype("<i2" if audio.encoding is Encoding.PCM_S16LE else "<f4")
@@ -109,7 +100,7 @@ class PcmDecoder:
 
     @property
     def incomplete(self) -> ProtocolError | None:
-        """Error of audio that ends in the middle of a sample, or None."""
+        """Error if the audio so far ends in the middle of a sample."""
         received, size = len(self._carry), self._audio.pcm_frame_bytes
         if not received:
             return None
@@ -117,19 +108,14 @@ class PcmDecoder:
         return ProtocolError(ErrorCode.ODD_BYTES, message)
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
-        """Return position and mix at which another decoder can start, so that it returns the same
-        samples from ``sample`` on."""
+        """See ``Downmix.restart_position``."""
         if self._audio.channels != 2:
             return sample, Mix.MEAN
         return self.downmix.restart_position(sample)
 
     def decode(self, data: bytes) -> NDArray[np.float32]:
-        """Return the mono float32 samples [n] that ``data`` completes. Full scale is 1.0.
-
-        Raises:
-            BadAudioError: a sample is invalid. The error has the samples before it; the rest of
-                ``data`` is dropped.
-        """
+        """Return the mono float32 samples [n], full scale 1.0, that ``data`` completes. Raises
+        BadAudioError."""
         data = self._carry + data
         whole = len(data) - len(data) % self._audio.pcm_frame_bytes
         self._carry = data[whole:]
@@ -150,15 +136,15 @@ class Downmix:
 
     Attributes:
         position: index of the next sample.
-        mix: present mix of two channels; ``mean`` for any other number of channels.
-        reported_mix: the mix reported to the user: `left` or `right` if the channels have ever
-            cancelled each other, else the present mix.
+        mix: current mix of two channels; ``mean`` for any other number of channels.
+        reported_mix: mix reported to the user: `left` or `right` if the channels have ever
+            cancelled each other, else the current mix.
     """
 
     def __init__(
         self, rate_hz: int, position: int = 0, mix: Mix = Mix.MEAN, recording: bool = False
     ) -> None:
-        """position, mix: start of two channels, from ``restart_position``."""
+        """position, mix: see ``restart_position``."""
         self.position = position
         self.mix = self.reported_mix = mix
         self._block = rate_hz // BLOCKS_PER_S  # samples per channel
@@ -169,14 +155,14 @@ class Downmix:
         self._mixes = deque([mix], _HISTORY_BLOCKS)  # up to the present block
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
-        """Return position and mix at which another mixer can start, so that it returns the same
-        samples from ``sample`` on. ``sample`` is at most 40 s ago."""
+        """Return the index of the first sample, and the mix, with which another mixer returns the
+        same samples from ``sample`` on, which is at most 40 s ago."""
         start = max(0, sample // self._block - 1) * self._block
         back = (self.position - start) // self._block
         return start, self._mixes[max(-len(self._mixes), -1 - back)]
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Mix samples [n, channels] to [n]; in a recording possibly fewer, because of the delay."""
+        """Mix samples [n, channels] to [n], or in a recording fewer, because of the delay."""
         mono = [_NOTHING]
         if values.shape[1] != self._delayed.shape[1]:
             mono.append(self.finish())
@@ -223,8 +209,8 @@ class Downmix:
     def _mix(
         self, values: NDArray[np.float32], start: _Weights, within: int = 0
     ) -> NDArray[np.float32]:
-        """Mix part of a block with weights that move from ``start`` to the present weights over the
-        block. within: index of the part's first sample in the block."""
+        """Mix a part of a block with weights interpolated from ``start`` to the current weights.
+        within: index of the part's first sample in the block."""
         end = self._weights
         if start == end == _mean(values.shape[1]):
             return values.mean(axis=1, dtype=np.float32)

@@ -26,9 +26,9 @@ from model.low_pass import kaiser, low_pass
 
 PASS, STOP = 0.82, 1.18  # edges of the transition band, relative to half the lower rate
 REJECTION_DB = 70.0
+# Maximum number of filter phases. If the ratio of the rates requires more (44,101 Hz), the nearest
+# is used. Its jitter of 1/2048 of an input sample is 70 dB below a tone of 4 kHz.
 MAX_PHASES = 1024
-"""Maximum number of filter phases. If the ratio of the rates requires more (44,101 Hz), the nearest
-is used. Its jitter of 1/2048 of an input sample is 70 dB below a tone of 4 kHz."""
 _BATCH = 1024  # output samples computed at once, so that their products fit the CPU cache
 
 
@@ -56,11 +56,11 @@ class RateRatio:
         return cls(up, down, taps // 2)
 
     def first_input(self, output: int) -> int:
-        """Return the first input sample that an output sample uses."""
+        """Return the first input sample that an output sample depends on."""
         return max(0, output * self.down // self.up - max(0, self.reach - 1))
 
     def inputs(self, outputs: int) -> int:
-        """Return the number of input samples that the first ``outputs`` (1 or more) need."""
+        """Return the number of input samples that the first ``outputs`` (1 or more) depend on."""
         return (outputs - 1) * self.down // self.up + self.reach + 1
 
     def outputs(self, inputs: int) -> int:
@@ -69,14 +69,10 @@ class RateRatio:
 
 
 class Resampler:
-    """Resampler of float32 samples, chunk by chunk. Output sample i is at i / output_rate_hz
-    seconds of the input, because the filter's delay is compensated."""
+    """Resampler of float32 samples, chunk by chunk. Output times equal input times."""
 
     def __init__(self, input_rate_hz: int, output_rate_hz: int, first_output: int = 0) -> None:
-        """Args:
-        first_output: index of the first output sample. The first input sample must be
-            ``ratio.first_input(first_output)``.
-        """
+        """The first input sample must be ``ratio.first_input(first_output)``."""
         self.input_rate_hz = input_rate_hz
         self.output_rate_hz = output_rate_hz
         self.ratio = RateRatio.of(input_rate_hz, output_rate_hz)
@@ -86,7 +82,7 @@ class Resampler:
         self._buffer = np.zeros(self._received - self._first_needed, np.float32)
 
     def output_length(self, input_length: int) -> int:
-        """Return the total number of output samples of an input, rounded to the nearest integer."""
+        """Return the number of output samples of a complete input, rounded."""
         scaled = 2 * input_length * self.output_rate_hz + self.input_rate_hz
         return scaled // (2 * self.input_rate_hz)
 
@@ -116,18 +112,13 @@ class Resampler:
 
     @property
     def _first_needed(self) -> int:
-        """First input sample that the next output sample uses. It may precede the stream."""
+        """First input sample that the next output depends on. It may precede the stream."""
         return self._returned * self.ratio.down // self.ratio.up - max(0, self.ratio.reach - 1)
 
     def _filter(
         self, inputs: NDArray[np.float32], begin: int, outputs: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return output samples [m].
-
-        Args:
-            inputs: input samples from index ``begin`` on.
-            outputs: [m] indexes of the output samples, ascending.
-        """
+        """Return the output samples with these ascending indexes. The inputs start at ``begin``."""
         ratio, taps = self.ratio, filter_taps(self.ratio)
         position, phase = np.divmod(outputs * ratio.down, ratio.up)
         width, step = taps.shape[1], inputs.itemsize

@@ -1,8 +1,8 @@
 """Decoding of untrusted audio files in child processes with limits.
 
 FFmpeg trusts the tables of a file: an MP4 of 641 bytes can make it allocate gigabytes. A child may
-use MAX_MEMORY_BYTES more than it has at its start, MAX_CPU_S of a processor and no network. A file
-that exceeds a limit ends the child; the service reports it as a file that cannot be decoded.
+use MAX_MEMORY_BYTES more than at its start, MAX_CPU_S of a processor, and no network. A file that
+exceeds a limit ends the child, and the service reports that it cannot be decoded.
 
 A server process (``python -m service.audio.sandbox``) imports FFmpeg once and forks a child for
 each file, in milliseconds. It receives two file descriptors for each: the file, and a pipe for the
@@ -62,17 +62,14 @@ class _Server:
     def decode(self, file: BinaryIO, max_duration_s: float | None) -> int:
         """Start a child for a file. Return the descriptor of the pipe with its packets."""
         packets, write_end = os.pipe()
-        request = json.dumps(max_duration_s).encode(), [file.fileno(), write_end]
+        request, files = json.dumps(max_duration_s).encode(), [file.fileno(), write_end]
         try:
             with self._lock:
                 try:
-                    if self._socket is None:
-                        self._socket = self._start()
-                    socket.send_fds(self._socket, [request[0]], request[1])
+                    socket.send_fds(self._socket or self._start(), [request], files)
                 except OSError:  # the server has died
                     self._stop()
-                    self._socket = self._start()
-                    socket.send_fds(self._socket, [request[0]], request[1])
+                    socket.send_fds(self._start(), [request], files)
         except BaseException:
             os.close(packets)
             raise
@@ -81,7 +78,7 @@ class _Server:
         return packets
 
     def _start(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         paths = os.pathsep.join(filter(None, sys.path))
         with theirs:
             self._process = subprocess.Popen(
@@ -92,7 +89,7 @@ class _Server:
                 start_new_session=True,  # Ctrl-C in a terminal is for the service
                 env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
             )
-        return ours
+        return self._socket
 
     def stop(self) -> None:
         """End the process; the next file starts another."""
@@ -113,15 +110,10 @@ atexit.register(stop_server)
 
 
 class SandboxedDecoder:
-    """Decode a file as ``AudioDecoder`` does, in a child process.
-
-    Attributes:
-        pid: process ID of the child.
-        audio, header_duration_s, title, mix: as in ``AudioDecoder``.
-    """
+    """An ``AudioDecoder`` in a child process, whose ID is ``pid``."""
 
     def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
-        """file: with a file descriptor; it stays open. Raises ProtocolError."""
+        """file: has a file descriptor, and stays open. Raises ProtocolError."""
         file.seek(0)
         self._packets, self.pid = _server.decode(file, max_duration_s), 0
         self.mix = Mix.MEAN
@@ -179,7 +171,7 @@ class SandboxedDecoder:
         return self._rest
 
     def close(self) -> None:
-        """End the child; may be called twice."""
+        """End the child. Idempotent."""
         if self._packets < 0:
             return
         if self.pid > 0:
@@ -196,8 +188,8 @@ class SandboxedDecoder:
 
 
 def _limit_process() -> None:
-    """Limit the memory, the processor time and the priority of this process, and take it off the
-    network where the system allows it."""
+    """Limit the memory, CPU time and priority of this process, and its network access if the system
+    allows that."""
     with open("/proc/self/statm", "rb") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MAX_MEMORY_BYTES,) * 2)
@@ -209,7 +201,6 @@ def _limit_process() -> None:
 
 
 def _decode(file_descriptor: int, packets: int, max_duration_s: float | None) -> None:
-    """Decode a file in this process and write its packets."""
     out = os.fdopen(packets, "wb")
 
     def send(kind: bytes, data: bytes) -> None:

@@ -10,11 +10,11 @@ semitone)::
     deviation   -50        -33        -17         0         17         33         50 cents
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
 
-The estimate cannot distinguish a deviation of a semitone from none: a performance that drifts by
-more than half a semitone is transcribed a semitone off from there on. Only peaks that stay in place
+The estimate cannot distinguish a deviation of a semitone from none, so a performance that drifts by
+more than half a semitone is transcribed a semitone off from there on. Only peaks that do not move
 from one spectrum to the next count, which excludes glides, vibrato and noise. Singers are therefore
-rarely followed. This suits them: without accompaniment they drift, and a listener assigns each note
-to the nearest pitch. The rule is causal, and the same for live streams and recordings.
+rarely followed, and their notes are assigned to the nearest pitches, because they drift without
+accompaniment. The rule is causal, and the same for live streams and recordings.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from pydantic import Field
 CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate per estimate; 372 ms at 11,025 Hz
 TOLERANCE_CENTS = 17.0  # maximum deviation that is not followed: half a bin
+# Maximum deviation that is not followed if the notes would change to the other of two pitches. A
+# performance halfway between them keeps its pitches until it drifts by 7 cents more.
 WRAP_TOLERANCE_CENTS = 24.0
-"""Maximum deviation that is not followed if the notes would change to the other of two pitches. A
-performance halfway between them keeps its pitches until it drifts by 7 cents more."""
 _DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s old
 # Minimum length of the sum, in total and per block, at which the shift changes. Instruments reach
 # 0.3 to 0.9 per block and are followed after 1 to 4 s; singers reach 0.1 to 0.3, noise almost 0.
@@ -59,7 +59,7 @@ class Tuning:
     Attributes:
         along, across: real and imaginary part of the leaky sum of the blocks' vectors.
         blocks: leaky number of blocks with sound.
-        shift: number of bins by which the filters are higher.
+        shift: number of bins by which the filters are shifted upwards.
     """
 
     along: _Sum = 0.0
@@ -102,10 +102,9 @@ class Tuner:
     ) -> None:
         """Args:
         tuning_hz: fixed frequency of A4; None to estimate it.
-        first_sample: index in the performance of the first sample written.
-        known_at: first sample at which the tuning is required, at least BLOCK - 1 after
-            first_sample unless both are 0.
-        tuning: estimate at ``known_at``.
+        first_sample: index of the first sample that will be written.
+        known_at: first sample at which the tuning is required, with the estimate ``tuning``: at
+            least BLOCK - 1 after first_sample unless both are 0.
         """
         self._bin_hz = rate_hz / _BINS
         self._bins = bins_per_semitone
@@ -138,19 +137,18 @@ class Tuner:
         self._audio = audio[whole:]
 
     def at(self, sample: int) -> Tuning:
-        """Return the estimate at the last boundary up to this sample, or at the first boundary.
-        Windows that end before the sample use its shift. Write all earlier samples before."""
+        """Return the estimate at the last boundary up to this sample, whose shift the windows that
+        end before it use. Write all earlier samples first."""
         return self._fixed or self._known[max(self._first, sample - sample % BLOCK)]
 
     def offset_cents(self, end: int) -> float:
-        """Return the offset of the filters' pitches in the window that ends before this sample, in
-        cents above A4 = 440 Hz or above the fixed tuning."""
+        """Return the offset in cents of the filters of the window that ends before this sample,
+        relative to A4 = 440 Hz or the fixed tuning."""
         above = 1200 * math.log2(self._hz / CONCERT_HZ)
         return 100 / self._bins * self.at(end).shift - above
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """Return the block's vector, which is short if few of its peaks are steady, or None if
-        there is no steady peak."""
+        """Return the block's vector, short if few peaks are steady, or None without such a peak."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]

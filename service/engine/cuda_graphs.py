@@ -2,11 +2,9 @@
 
 The network consists of hundreds of small kernels, which a CPU launches more slowly than the GPU
 runs them. A graph launches all of them at once. Its shapes are fixed, so there is a graph for each
-bucket, a power of two of windows, and each set of positions. The unused rows of a bucket have the
-windows of earlier batches. Complete windows are copied, from pinned memory, and all frames of the
-filterbank are computed again, which costs a GPU less than the state of every stream.
-
-Not thread-safe: used by the worker's thread only.
+bucket, a power of two of windows, and each set of positions. Unused rows of a bucket have windows
+of earlier batches. Complete windows are copied from pinned memory, and all frames of the filterbank
+are computed again, which costs a GPU less than storing the state of every stream. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ _MAX_GRAPHS = 64
 _MIN_WINDOWS = 1 << 3  # size of the smallest bucket; smaller ones are not faster
 
 Repeat = Callable[[], None]
+# Records the work of a function on the device, and returns a function that repeats it.
 Capture = Callable[[Callable[[], None]], Repeat]
-"""Records the work of a function on the device, and returns a function that repeats it."""
 
 
 def capture_cuda_graph(work: Callable[[], None]) -> Repeat:
@@ -86,7 +84,7 @@ class GraphRunner:
         common: Sequence[slice],
         capture: Capture = capture_cuda_graph,
     ) -> None:
-        """common: sets of positions of most streams, for which graphs are recorded at the start."""
+        """common: sets of positions whose graphs are recorded at the start."""
         self._fast = fast
         self._device = device
         self._common = common
@@ -95,11 +93,9 @@ class GraphRunner:
         self.batch_windows = _MIN_WINDOWS
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the state of a stream, which is the audio before its window."""
         return WindowStream(self._fast.context)
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        """Return the windows and the audio before them, in the memory of the CPU."""
         return [
             stream.advance(torch.from_numpy(view), due.new_hops, shift)
             for view, shift in due.iter_windows()
@@ -127,8 +123,8 @@ class GraphRunner:
             self.batch_windows, size = size, 2 * size
 
     def _bucket(self, windows: int, positions: slice) -> _Bucket:
-        """Return the smallest bucket with enough windows. The least recently used buckets are
-        dropped."""
+        """Return the smallest bucket with enough windows. Drop the least recently used bucket if
+        there are too many."""
         size = max(_MIN_WINDOWS, 1 << (windows - 1).bit_length())
         key = (size, positions.start, positions.stop)
         bucket = self._buckets.pop(key, None)

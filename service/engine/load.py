@@ -29,7 +29,7 @@ def available_cores() -> int:
 
 
 def _quota() -> float:
-    """Return the number of cores that the control group (version 2) of a container allows."""
+    """Return the CPU quota of the container's control group (version 2) in cores."""
     try:
         group = _OWN_GROUP.read_text().rpartition("::")[2].strip()
         limit, period = Path(f"{_GROUPS}{group}", "cpu.max").read_text().split()
@@ -48,7 +48,7 @@ def load_network(model: str, device: str) -> EngineModel:
 
 
 def pick_device(device: str) -> str:
-    """Return the device. `auto` means CUDA if available, else the CPU."""
+    """Resolve `auto`: CUDA if available, else the CPU."""
     import torch
 
     if device != "auto":
@@ -57,8 +57,8 @@ def pick_device(device: str) -> str:
 
 
 def pick_model(model: str, device: str) -> str:
-    """Return the name of the weights. `auto` means `live` if the device multiplies bfloat16, else
-    `light`, which costs half as much."""
+    """Resolve `auto`: `live` if the device multiplies bfloat16, else `light`, which needs half as
+    much computing."""
     import torch
 
     from model.storage import fastest_dtype

@@ -22,8 +22,7 @@ from service.stream.windows import MAX_WINDOWS_PER_BATCH, EngineError, PendingWi
 
 
 class LocalEngine:
-    """Run the model in this process (an ``InferenceEngine``): one thread for each core of a CPU,
-    one for a GPU."""
+    """``InferenceEngine`` in this process: a thread for each core of a CPU, or one for a GPU."""
 
     def __init__(self, transcriber: EngineModel, workers: int | None = None) -> None:
         self.config: ModelConfig = transcriber.config

@@ -1,6 +1,6 @@
 """Runners: a model on its device, which computes windows of many streams.
 
-One thread per core is faster than all cores sharing each small product. The result of a window does
+A thread per core is faster than all cores sharing each small product. The result of a window does
 not depend on the other windows of its batch, bit for bit.
 """
 
@@ -35,7 +35,7 @@ _setting = threading.Lock()
 
 
 class EngineModel(Protocol):
-    """Interface of ``model.transcriber.TranscriptionModel`` that runners use."""
+    """Part of ``model.transcriber.TranscriptionModel`` that runners use."""
 
     @property
     def config(self) -> ModelConfig: ...
@@ -46,22 +46,17 @@ class EngineModel(Protocol):
 
 
 class Runner(Protocol):
-    """A model on its device.
-
-    Attributes:
-        batch_windows: number of windows per batch above which throughput hardly increases.
-    """
+    """A model on its device. Throughput hardly increases above ``batch_windows`` per batch."""
 
     @property
     def batch_windows(self) -> int: ...
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the front-end state of a new stream whose windows are used at these positions."""
+        """Return the front-end state of a stream whose windows are read at these positions."""
         ...
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        """Return the next rows for ``predict``, one for each window of the stream, including the
-        pre-roll."""
+        """Return the rows for ``predict`` of the stream's next windows, including the pre-roll."""
         ...
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
@@ -70,8 +65,7 @@ class Runner(Protocol):
 
 
 class PlainRunner:
-    """Runner of any transcriber. It computes each row alone, so that results do not depend on the
-    batch."""
+    """Runner of any transcriber. Computes each row alone."""
 
     batch_windows = 1
 
@@ -127,8 +121,8 @@ class CpuRunner:
         return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
 
     def _agree(self, windows: int, new_hops: int) -> bool:
-        """Return True if this number of windows has the same bits together as alone. Tested once,
-        on noise."""
+        """True if this number of windows has the same bits together as alone. Tested once, on
+        noise."""
         key = (windows, new_hops)
         if key not in self._agreeing:
             own = torch.Generator().manual_seed(0)
@@ -191,8 +185,8 @@ def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Proba
 
 
 def window_ms(runner: Runner, clock: Callable[[], float], positions: slice = _TRIED) -> float:
-    """Return the computing time of a window in ms: the minimum of several runs, because the machine
-    may be shared. positions: by default those of a live stream."""
+    """Return the computing time of a window in ms: the minimum of several runs, because other
+    programs may be running."""
     stream, hops = runner.open_stream(positions), positions.stop - positions.start
     due = PendingWindows(np.zeros(WINDOW, np.float32), 1, hops, positions)
     runs = timeit.repeat(

@@ -32,8 +32,7 @@ from service.protocol.options import (
     TuningHz,
 )
 
-MAX_ERRORS = 100
-"""Maximum number of validation errors of a message that are examined: each costs time."""
+MAX_ERRORS = 100  # validation errors of a message that are examined, because each costs time
 
 
 class _ClientMessage(BaseModel):
@@ -69,9 +68,8 @@ class RequestOptions(_ClientMessage):
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
-        """Return ``defaults`` with the options that are set. A mode other than the default's has
-        its own default of ``block_frames``. Raises ProtocolError if the options conflict.
-        """
+        """Return ``defaults`` with the options that are set. Another mode has its own default of
+        ``block_frames``. Raises ProtocolError if the options conflict."""
         names = set(StreamOptions.__dataclass_fields__)
         changes = self.model_dump(include=names, exclude_none=True)
         if self.mode not in (None, defaults.mode):
@@ -83,7 +81,7 @@ class RequestOptions(_ClientMessage):
 
 
 class _State(_ClientMessage):
-    # The client passes it from server to server, which may have a newer version with more fields.
+    # A client may pass it from a newer server, with more fields, to an older one.
     model_config = ConfigDict(extra="allow")
 
 
@@ -101,7 +99,7 @@ class SoundingNote(_State):
 
 
 class Checkpoint(_State):
-    """State from which any server with the same model can resume. The other fields are for servers
+    """State from which any server with the same model can resume. Its other fields are for servers
     only (``service.notes.resume.ResumePoint``)."""
 
     session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
@@ -112,7 +110,7 @@ class Checkpoint(_State):
 
 
 class Resume(Checkpoint):
-    """A checkpoint of the server, and the number of events that the client received after it."""
+    """A checkpoint, and the number of events that the client received after it."""
 
     known_events: Count = 0
 
@@ -138,7 +136,7 @@ class Start(RequestOptions):
 
 
 class Stop(_ClientMessage):
-    """End of the audio. The server transcribes the rest and sends `done`."""
+    """The audio ends. The server transcribes the rest and sends `done`."""
 
     type: Literal["stop"] = "stop"
 
@@ -150,7 +148,7 @@ class Keepalive(_ClientMessage):
 
 
 class Flush(_ClientMessage):
-    """Request for `flushed` with the same id once all earlier audio is transcribed."""
+    """Requests `flushed` with the same ID once all earlier audio is transcribed."""
 
     type: Literal["flush"] = "flush"
     id: str = Field(max_length=128)
@@ -164,7 +162,7 @@ _CLIENT: TypeAdapter[ClientMessage] = TypeAdapter(
 
 
 def to_json(message: ClientMessage) -> str:
-    """Return a message as JSON, without fields that have their default."""
+    """Return a message as JSON, without default values."""
     fields = message.model_dump(mode="json", exclude_defaults=True)
     return json.dumps({"type": message.type, **fields})
 
@@ -178,8 +176,8 @@ def parse_message(text: str) -> ClientMessage:
 
 
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
-    """Parse a `start` from the query of the websocket's URL, which has the fields of `Start` except
-    `resume`. Return None if the query is empty. Raises ProtocolError."""
+    """Parse a `start` in the query of the websocket's URL. Return None if the query is empty.
+    Raises ProtocolError."""
     fields = dict(parameters)
     if not fields:
         return None
@@ -190,10 +188,8 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
 
 
 def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
-    """Return the error that the client sees for a validation error of pydantic.
-
-    starting: True if a ``Start`` was parsed outside of the union ``ClientMessage``.
-    """
+    """Return the client's error for a validation error of pydantic. starting: True if a ``Start``
+    was parsed, not the union ``ClientMessage``."""
     if error.error_count() > MAX_ERRORS:
         code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
         return ProtocolError(code, f"the message has {error.error_count()} errors")

@@ -12,7 +12,6 @@ from model import commands
 
 
 def add_result_options(parser: ArgumentParser) -> None:
-    """Add the options of notes and their files."""
     parser.add_argument("--force", action="store_true", help="replace existing files")
     instruments = "assign notes to these instruments only"
     tuning = "frequency of A4 (default: estimated)"
@@ -27,13 +26,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def escape_names() -> None:
-    """Make standard output escape characters that its encoding lacks, as in file names."""
+    """Make standard output escape the characters of file names that its encoding lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def one_line(text: object) -> str:
-    """Return the text with line breaks and control characters escaped, for a terminal or log."""
+    """Escape line breaks and control characters, for a terminal or log."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text)
     )

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class CloseCode:
-    """Status codes of the websocket's close frame."""
+    """Status codes of a websocket's close frame."""
 
     NORMAL = 1000
     GOING_AWAY = 1001
@@ -25,9 +25,9 @@ class ErrorCode(StrEnum):
     """Reason for which a session or request was rejected or ended.
 
     Attributes:
-        close_code: close code of the websocket; 0 for errors that occur over HTTP only.
-        status: HTTP status; 0 for errors that occur on a websocket only.
-        retryable: True if the client may succeed later with the same audio.
+        close_code: close code of the websocket; 0 if the error occurs over HTTP only.
+        status: HTTP status; 0 if the error occurs on a websocket only.
+        retryable: True if the same audio may succeed later.
     """
 
     close_code: int
@@ -87,11 +87,7 @@ class ErrorCode(StrEnum):
 
 
 class ProtocolError(ValueError):
-    """An error that ends a session or request: a code for programs and a message for people.
-
-    Attributes:
-        extra: further members of an HTTP problem document.
-    """
+    """An error that ends a session or request. ``extra``: members of its HTTP problem document."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
@@ -103,12 +99,11 @@ class ProtocolError(ValueError):
 
 
 def server_error(error: Exception) -> ProtocolError:
-    """Return the error that a client sees for an exception that it did not cause."""
+    """Return the client's error for an exception that it did not cause."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ProtocolError(ErrorCode.DISK_FULL, "the server's disk is full")
     return internal_error()
 
 
 def internal_error() -> ProtocolError:
-    """Return the error that a client sees for a server error; the log has the details."""
     return ProtocolError(ErrorCode.INTERNAL, "internal server error; the server log has details")

@@ -16,17 +16,17 @@ from pretty_midi.pretty_midi import MAX_TICK
 from model.config import HOP, SAMPLE_RATE
 from model.instruments import LABELS
 
-TICKS_PER_BEAT = 480
-"""1.04 ms per tick at 120 BPM. Halved until a long file has no more ticks than readers accept."""
+TICKS_PER_BEAT = 480  # 1.04 ms per tick at 120 BPM; fewer in files too long for readers
 PEDAL_INSTRUMENTS = ("piano", "electric piano")
 CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percussion's
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # also the limit of the tempo before the first beat
 
-# MIDI Polyphonic Expression (MPE): a bend moves all notes of its channel, so notes that sound at
-# once are spread over the members of a zone; its master has what concerns all, such as the pedal.
-# Synthesisers without MPE play the bends too, as their range is stated for every channel (RPN 0).
+# MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so simultaneous notes
+# are spread over the member channels of a zone. The master channel has messages for all of them,
+# such as the pedal. Synthesisers without MPE play the bends too, because RPN 0 sets the range of
+# each channel.
 MASTER = 0
 MEMBERS = CHANNELS[1:]
 RANGE_SEMITONES = 48  # MPE's usual
@@ -59,13 +59,13 @@ class Tempo:
     """Beats, bars and key of a file. The times of the notes do not depend on them.
 
     Attributes:
-        beats_s: at least two, ascending; tempo goes on after the last as before it.
-        quarters: length of a beat as written: 1, or 1.5 if beats divide in three.
-        bars: index of the first beat, numerator and denominator of each bar whose signature is
-            another than that of the bar before; empty if no metre is known. The first bar of the
-            list is complete; bars of its signature precede it, of which the first is cut at 0 s.
-        key: as MIDI names it, such as "Eb" or "F#m"; None if unknown.
-        chords: start of each chord in s, and its name: markers of the file.
+        beats_s: times of at least two beats, ascending. The tempo continues after the last.
+        quarters: length of a beat in quarter notes: 1, or 1.5 if its subdivision is 3.
+        bars: first beat, numerator and denominator of each bar that changes the time signature;
+            empty if the metre is unknown. Bars with the first signature precede the first entry
+            down to 0 s, where the first of them is cut.
+        key: name in MIDI, such as "Eb" or "F#m"; None if unknown.
+        chords: start in seconds and name of each chord, for markers.
     """
 
     beats_s: Sequence[float] = (0.0, 0.5)
@@ -87,10 +87,10 @@ DEFAULT_TEMPO = Tempo()
 
 
 class TempoMap:
-    """Ticks of the times of a performance.
+    """Converts times of a performance to ticks.
 
-    If the first beat is not at 0 s, the time before it is one beat of its own length, so that a
-    sequencer draws all beats where they are. A first beat that comes too soon for that is left out.
+    If the first beat is after 0 s, the time before it becomes one beat with its own tempo, so that
+    a sequencer draws all beats at their times. A first beat too early for that is omitted.
 
     Attributes:
         changes: (tick, microseconds per quarter) of the file's tempo events.
@@ -103,7 +103,7 @@ class TempoMap:
         beats_s, period_s = list(tempo.beats_s), tempo.beats_s[1] - tempo.beats_s[0]
         early = max(0, math.ceil(beats_s[0] / period_s) - 1)  # beats at that tempo before the first
         beats_s = [beats_s[0] - period_s * place for place in range(early, 0, -1)] + beats_s
-        beats_s.append(2 * beats_s[-1] - beats_s[-2])  # one may be left out
+        beats_s.append(2 * beats_s[-1] - beats_s[-2])  # because one may be omitted
         if 0 < beats_s[0] < 60 / FASTEST_BPM * tempo.quarters:
             early, beats_s = early - 1, beats_s[1:]
         if beats_s[0] > 0:
@@ -119,7 +119,7 @@ class TempoMap:
             self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * tempo.quarters)
         self.signatures: list[tuple[int, int, int]] = []
         for beat, above, below in tempo.bars:
-            if not self.signatures:  # a sequencer counts bars from 0 s: the first one may be short
+            if not self.signatures:  # a sequencer counts bars from 0 s, so the first may be short
                 short = (beat + early) % round(4 * above / below / tempo.quarters)
                 if short:
                     part = round(short * tempo.quarters * below / 4)
@@ -230,7 +230,6 @@ def _bent_tracks(
     parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
     tick_of: Callable[[float], int],
 ) -> list[mido.MidiTrack]:
-    """Return a track for each part, with the bends of its notes."""
     tracks: list[list[TimedMessage]] = []
     for part, _ in parts:
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
@@ -246,7 +245,7 @@ def _bent_tracks(
     silent_from = dict.fromkeys(MEMBERS, 0)
     for begin, number, note, bends in sorted(played, key=lambda one: one[:2]):
         track, wanted = tracks[number], parts[number][0].program
-        # The longest silent, of that program if one is free.
+        # The channel that has been silent for longest, with this program if one is silent.
         order = {c: (silent_from[c] > begin, program[c] != wanted, silent_from[c]) for c in MEMBERS}
         channel = min(MEMBERS, key=order.__getitem__)
         end = max(tick_of(note.end), begin + 1)
@@ -269,7 +268,7 @@ def _bent_tracks(
 
 
 def _track_of(moments: Iterable[TimedMessage]) -> mido.MidiTrack:
-    """Return a track of timed messages. Messages with the same tick and order stay in sequence."""
+    """Return a track of timed messages, whose ticks may be in any order."""
     track, now = mido.MidiTrack(), 0
     for tick, _, message in sorted(moments, key=lambda moment: moment[:2]):
         track.append(message.copy(time=tick - now))
@@ -278,7 +277,7 @@ def _track_of(moments: Iterable[TimedMessage]) -> mido.MidiTrack:
 
 
 def mpe_setup() -> list[mido.Message]:
-    """Return the messages that set up the MPE zone and the bend range of its channels."""
+    """Return the messages that set up the MPE zone and its bend range."""
     parameters = [(MASTER, 6, 15), *((channel, 0, RANGE_SEMITONES) for channel in MEMBERS)]
     return [
         _control(channel, control, level)

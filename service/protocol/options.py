@@ -31,11 +31,8 @@ _FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC
 
 
 class Mode(StrEnum):
-    """Rule for the time at which notes are decided.
-
-    ``block``: one window yields the ``block_frames`` newest frames that have their look-ahead.
-    ``anytime``: a note is sent as soon as its confidence passes a threshold.
-    """
+    """Rule by which notes are decided: ``block`` reads the newest frames that have their look-ahead
+    from each window, ``anytime`` sends a note as soon as its confidence passes a threshold."""
 
     BLOCK = "block"
     ANYTIME = "anytime"
@@ -80,18 +77,17 @@ class AudioFormat:
 
     @property
     def pcm_frame_bytes(self) -> int:
-        """Bytes of one sample of all channels."""
+        """Bytes of one sample of every channel."""
         return self.encoding.sample_bytes * self.channels
 
     @property
     def byte_rate(self) -> int:
-        """Bytes per second."""
         return self.pcm_frame_bytes * self.sample_rate_hz
 
 
 def file_format(data: bytes) -> str | None:
-    """Return the name of the file format that starts with these bytes, or None if they may be PCM.
-    Never detects WAV, because its samples are PCM after a short header."""
+    """Return the name of the file format that starts with these bytes, or None if they may be PCM,
+    such as WAV after its header."""
     if data[4:8] == b"ftyp":
         return "MP4 or M4A"
     return next((name for magic, name in _FORMATS.items() if data.startswith(magic)), None)
@@ -119,12 +115,11 @@ class StreamOptions:
     """Transcription options of a stream.
 
     Attributes:
-        lookahead_ms: duration of the audio after a frame that the model uses (in anytime mode the
-            maximum). ``lookahead_hops`` rounds it to 4 to 32 hops (46 to 372 ms at 11,025 Hz).
-        block_frames: hops between windows, and new frames that a window yields. Larger values need
-            less computing and add delay. None means DEFAULT_BLOCK_FRAMES of the mode.
-        instruments: instruments to consider, of ``model.config.INSTRUMENTS``. Empty means all that
-            the model distinguishes.
+        lookahead_ms: audio after a frame that the model uses, in anytime mode at most.
+            ``lookahead_hops`` rounds it to 4 to 32 hops (46 to 372 ms at 11,025 Hz).
+        block_frames: new frames per window. Larger values need less computing and add delay. None
+            means DEFAULT_BLOCK_FRAMES of the mode.
+        instruments: instruments to consider. Empty means all that the model distinguishes.
         tuning_hz: frequency of A4. None: estimate and follow it.
         bends: True to report the pitch of sounding notes for each frame.
 
@@ -147,18 +142,15 @@ class StreamOptions:
 
     @property
     def frames_per_window(self) -> int:
-        """Number of new frames that a window yields."""
         return self.block_frames or DEFAULT_BLOCK_FRAMES[self.mode]
 
     def lookahead_hops(self, model_rate_hz: int) -> int:
         """Return the look-ahead in hops. At 11,025 Hz 50 ms are 4 hops, 100 ms 8, 200 ms 17."""
         hops = min(MAX_LOOKAHEAD_HOPS, self.lookahead_ms * model_rate_hz / 1000 / HOP)
-        # `ready` rounds the look-ahead to microseconds. A resumed `start` with that value must not
-        # lose a hop.
+        # A resumed `start` has the look-ahead of `ready`, which is rounded to microseconds.
         return max(MIN_LOOKAHEAD_HOPS, math.floor(hops + _ROUNDING_HOPS))
 
     def actual_lookahead_ms(self, model_rate_hz: int) -> float:
-        """Return the look-ahead in ms after rounding to hops."""
         return self.lookahead_hops(model_rate_hz) * 1000.0 * HOP / model_rate_hz
 
 

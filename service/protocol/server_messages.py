@@ -18,8 +18,6 @@ class _ServerMessage(BaseModel):
 
 
 class Limits(BaseModel):
-    """Limits of a session."""
-
     max_message_bytes: int
     max_session_s: float
     idle_timeout_s: float
@@ -87,8 +85,6 @@ class NoteBend(_ServerMessage):
 
 
 class Pedal(_ServerMessage):
-    """Press or release of the sustain pedal."""
-
     type: Literal["pedal"] = "pedal"
     down: bool
     frame: int
@@ -96,7 +92,7 @@ class Pedal(_ServerMessage):
 
 
 class Beat(_ServerMessage):
-    """A beat, sent some seconds after it sounded. ``place``: position in its bar, from 0."""
+    """A beat. ``place``: position in its bar, from 0."""
 
     type: Literal["beat"] = "beat"
     time_s: float
@@ -116,7 +112,7 @@ class Progress(_ServerMessage):
 
 
 class Draining(_ServerMessage):
-    """Notice that the server is shutting down. The last messages of the session follow."""
+    """The server is shutting down. The last messages of the session follow."""
 
     type: Literal["draining"] = "draining"
 
@@ -135,15 +131,8 @@ class InputWarning(_ServerMessage):
 
 
 class Totals(BaseModel):
-    """Counts of a session or recording. Samples are per channel, at the sent rate.
-
-    Attributes:
-        notes: started notes.
-        frames: processed frames.
-        audio_s: duration of the received audio.
-        dropped_samples: samples of rejected chunks, from the first invalid sample on.
-        mix: mix of two channels.
-    """
+    """Counts of a session or recording. Samples are per channel, at the input rate.
+    ``dropped_samples`` counts those of a rejected chunk, from the first invalid one on."""
 
     notes: int
     frames: int
@@ -180,8 +169,7 @@ class Error(_ServerMessage):
 
 
 EventMessage = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal
-SessionEvent = EventMessage | Beat | Progress | InputWarning
-"""Message of a running session."""
+SessionEvent = EventMessage | Beat | Progress | InputWarning  # of a running session
 ServerMessage = Ready | SessionEvent | Draining | Flushed | Done | Error
 
 _EVENTS = {kind.model_fields["type"].default: kind for kind in get_args(EventMessage)}

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from service.audio.decode import AudioDecoder, SampleArray
     from service.audio.sandbox import SandboxedDecoder
 
+# Maximum number of segments of a recording that are computed at once. Each needs up to 24 MB, and
+# the tuner stores its estimates of the last 13 minutes.
 MAX_SEGMENTS_IN_FLIGHT = 16
-"""Maximum number of segments of a recording that are computed at once, with any number of workers.
-Each needs up to 24 MB, and the tuner stores its estimates of the last 13 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,7 @@ class OpenedRecording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptionResult:
-    """Result of a recording. ``notes`` are sorted by onset time, then pitch. ``title``: tag of the
-    file."""
+    """Result of a recording. ``notes`` are sorted by onset time, then pitch."""
 
     notes: list[Note]
     pedal: list[PedalPress]
@@ -47,7 +46,6 @@ class TranscriptionResult:
     title: str = ""
 
     def midi(self, tempo: Tempo = DEFAULT_TEMPO) -> bytes:
-        """Return a Standard MIDI File."""
         return midi_file(self.notes, self.pedal, tempo)
 
     def to_json(self) -> dict[str, Any]:
@@ -102,8 +100,8 @@ class SegmentPipeline:
     def items(
         self, duration_s: float | None, flush: bool = False
     ) -> Iterator[Event | FileProgress]:
-        """Yield the events of ``results``, and the progress after each segment. duration_s:
-        duration of the recording."""
+        """Yield the events of ``results``, and the progress after each segment of a recording of
+        ``duration_s``."""
         for probabilities in self.results(flush):
             yield from self.stream.process_predictions(probabilities)
             frames, time_s = self.stream.frames, self.stream.frames * self.stream.frame_s
@@ -111,8 +109,8 @@ class SegmentPipeline:
             yield FileProgress(frames=frames, time_s=time_s, fraction=fraction)
 
     def results(self, flush: bool = False) -> Iterator[Probabilities]:
-        """Submit complete segments and yield the oldest results while the maximum number of
-        segments is in flight. flush: also submit an incomplete segment, and yield all results."""
+        """Submit the complete segments, and yield the oldest results once enough segments are in
+        flight. flush: also submit an incomplete segment, and yield all results."""
         while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
             due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
             assert due is not None
@@ -150,13 +148,12 @@ def transcribe_recording(
 
     Args:
         recording: samples, or a seekable binary file at its start, which is not closed.
-        max_duration_s: maximum duration.
         max_notes, on_frames: see ``Stream``.
         sandboxed: True to decode a file in a child process (``service.audio.sandbox``).
 
     Raises:
-        ProtocolError: not an audio file, empty, too long, corrupt, more than ``max_notes``, invalid
-            samples, or a sample rate outside of 4,000 to 384,000 Hz (see its ``code``).
+        ProtocolError: the recording is not audio, empty, too long or corrupt, or has invalid
+            samples, an unsupported sample rate, or too many notes (see its ``code``).
         EngineError: the model failed.
     """
     with _open_decoder(recording, max_duration_s, sandboxed) as decoder:

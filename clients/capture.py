@@ -19,8 +19,8 @@ class DeviceError(Exception):
 
 
 def load_sounddevice() -> ModuleType:
-    """Return the module sounddevice. Raises DeviceError, which states what to install, if the
-    module or the PortAudio library is missing."""
+    """Return the module sounddevice. Raises DeviceError, which states what to install, if it or the
+    PortAudio library is missing."""
     try:
         return importlib.import_module("sounddevice")
     except ImportError:
@@ -37,12 +37,10 @@ class Microphone:
     def __init__(
         self, sounddevice: ModuleType, device: int | str | None, channel: int | None
     ) -> None:
-        """Args:
-            device: number or part of the name of the device. None means the system's default.
-            channel: the only channel to record, from 1. None means the first two, interleaved.
+        """Raises DeviceError if there is no such device or channel.
 
-        Raises:
-            DeviceError: no such device or channel.
+        device: number or part of the name; None for the system's default.
+        channel: the only channel to record, from 1; None for the first two, interleaved.
         """
         self._sounddevice = sounddevice
         self._device = device
@@ -73,15 +71,8 @@ class Microphone:
         return 20 * math.log10(max(peak, 1) / FULL_SCALE)
 
     def open(self, put: Callable[[bytes], None], finish: Callable[[], None]) -> None:
-        """Start to record. Both callbacks run in the event loop.
-
-        Args:
-            put: called with each block of PCM.
-            finish: called after the last block, also if the device stops by itself.
-
-        Raises:
-            DeviceError: the device cannot be opened.
-        """
+        """Start to record. Raises DeviceError. Both callbacks run in the event loop: ``put`` with
+        each block of PCM, and ``finish`` after the last, also if the device stops by itself."""
         loop = asyncio.get_running_loop()
 
         def callback(samples: Any, frames: int, moment: Any, status: Any) -> None:

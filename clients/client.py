@@ -24,35 +24,29 @@ from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
 
 SEND_AHEAD_S = 2.0  # maximum audio that ``send`` accepts before the service has received it
+# Maximum audio buffered while disconnected, including the audio that a resumed session needs again
+# (``ready.replay_ms``). ``put`` drops older audio, which is reported as a ``Gap``.
 MAX_BUFFERED_S = 60.0
-"""Maximum audio buffered while disconnected, including the audio that a resumed session needs again
-(``ready.replay_ms``). Beyond it ``put`` drops the oldest audio, which is reported as a ``Gap``."""
 NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have another model now
 # The delay before the next attempt doubles. Its jitter spreads the clients of a failed server.
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 15.0
-MAX_ATTEMPTS_WITHOUT_PROGRESS = 5
-"""Number of consecutive sessions without a new frame after which the client stops retrying."""
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 5  # consecutive sessions without a new frame
 
 
 class TranscriptionClient:
-    """Client that transcribes a performance in one session or, if connections break, in several. If
-    the service requires an API key, set ``$RSE_KEY``.
+    """Transcribes a performance in one session or, if connections break, in several. If the service
+    requires an API key, set ``$RSE_KEY``.
+
+    An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time.
+    Another task may iterate over the events. ``notes`` has the notes so far.
 
     Args:
-        url: address of the service (``clients.session.websocket_url``).
         options: audio format and transcription options. The client requests corrected instruments
             and the pedal unless ``updates`` is set to False.
         give_up_s: time without a connection after which the client stops retrying. None: it
             retries as long as audio arrives.
         stall_timeout_s: maximum time without a message while one is expected.
-
-    Attributes:
-        notes: notes so far.
-        performance: sessions and gaps.
-
-    An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time.
-    Another task may iterate over the events.
     """
 
     def __init__(
@@ -85,12 +79,12 @@ class TranscriptionClient:
 
     @property
     def behind_s(self) -> float:
-        """Duration of the audio that was passed in and is not transcribed yet."""
+        """Seconds of audio that are not transcribed yet."""
         return (self._audio.end - self.performance.decided) / self.options.sample_rate
 
     async def connect(self) -> Ready:
-        """Open the first session. Raises ConnectError if the service is unreachable or accepts no
-        session at this time, and ServerError if it rejects the options."""
+        """Open the first session. Raises ConnectError if the service is unreachable or busy, and
+        ServerError if it rejects the options."""
         self._retry_first = False
         self.start()
         await self._notifier.until(lambda: self.ready is not None or self._over)
@@ -100,7 +94,7 @@ class TranscriptionClient:
         return self.ready
 
     def start(self) -> None:
-        """Open the first session in the background, with any number of attempts."""
+        """Open the first session in the background, and retry if that fails."""
         self._performing = asyncio.create_task(self._perform())
         self._performing.add_done_callback(lambda _: self._notifier.notify())
 
@@ -134,8 +128,8 @@ class TranscriptionClient:
         self._audio.put(data[:complete])
 
     async def send(self, pcm: bytes | memoryview) -> None:
-        """Add PCM of any length; wait while the service is behind. Raises TranscriptionError if the
-        transcription has ended; its subclass states the reason."""
+        """Add PCM of any length, and wait while the service is behind. Raises a subclass of
+        TranscriptionError if the transcription has ended."""
         data = memoryview(pcm).cast("B")
         step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self.options.pcm_frame_bytes
         for start in range(0, len(data), step):
@@ -148,9 +142,9 @@ class TranscriptionClient:
         self._audio.finish()
 
     async def stop(self) -> Done:
-        """End the audio, wait for the last notes, and return the totals and the MIDI file. Raises
+        """End the audio and wait for the last notes, the totals and the MIDI file. Raises
         TranscriptionError if the service failed or stayed unreachable, or the audio ends in the
-        middle of a sample. ``done`` of the error has the notes so far, if the service sent it."""
+        middle of a sample. Its ``done`` has the notes so far, if the service sent it."""
         self.finish()
         await asyncio.wait([self._task])
         if self._task.cancelled():
@@ -164,7 +158,6 @@ class TranscriptionClient:
 
     @property
     def _unsent_s(self) -> float:
-        """Duration of the audio that was passed in and is not sent yet."""
         return (self._audio.end - self._audio.position) / self.options.sample_rate
 
     @property
@@ -236,7 +229,7 @@ class TranscriptionClient:
             performance.end_part()
 
     async def _pause(self, failure: TranscriptionError, retry_s: float) -> None:
-        """Wait until the next attempt, which comes at once if the audio ends during the wait."""
+        """Wait until the next attempt, or until the audio ends."""
         self.performance.emit(Disconnected(error=failure, retry_s=retry_s))
         ended = self._audio.ended
         with contextlib.suppress(TimeoutError):

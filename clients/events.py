@@ -15,7 +15,7 @@ class TranscriptionError(Exception):
 
 
 class ConnectError(TranscriptionError):
-    """The service is unreachable, or accepts no session at this time."""
+    """The service is unreachable or busy."""
 
 
 class ConnectionLostError(TranscriptionError):
@@ -31,12 +31,12 @@ class ServerError(TranscriptionError):
 
 
 class SessionEndedError(TranscriptionError):
-    """The session has ended, so it accepts no audio and has no result."""
+    """The session accepts no audio and has no result, because it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """A session has started. ``resumed`` is True if it continues the notes of the last one."""
+    """A session has started. ``resumed``: it continues the notes of the previous one."""
 
     ready: Ready
     resumed: bool
@@ -44,7 +44,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disconnected:
-    """A session was lost or rejected. The client retries after ``retry_s`` seconds."""
+    """A session was lost or rejected. The client retries after ``retry_s``."""
 
     error: TranscriptionError
     retry_s: float

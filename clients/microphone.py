@@ -36,7 +36,7 @@ except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 LOOKAHEAD_MS = {"block": 100.0, "anytime": 200.0}
-# A reply is expected after 2 s of audio, so a stalled connection is detected within 5 s.
+# The server replies after 2 s of audio at most, so a stalled connection is detected within 5 s.
 STALL_TIMEOUT_S = 1.5
 CHECK_S = 0.25
 
@@ -183,7 +183,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
 
 
 def _end_on_signals(task: asyncio.Task[Any]) -> None:
-    """Make SIGTERM, and the end of the terminal, stop the recording like Ctrl-C."""
+    """Make SIGTERM and a closed terminal stop the recording, like Ctrl-C."""
     loop = asyncio.get_running_loop()
     terminals = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
 

@@ -18,7 +18,7 @@ BACKEND = "mido.backends.rtmidi"  # ALSA, CoreMIDI, Windows MM
 
 @dataclass(slots=True)
 class Note:
-    """A received note. ``offset_s`` is None while it sounds, ``instrument`` if it is unknown."""
+    """A received note. ``offset_s`` is None while it sounds."""
 
     note_id: int
     pitch: int
@@ -31,7 +31,7 @@ class Note:
     instrument: str | None = None
     instrument_probability: float | None = None
     bends: list[float] | None = None
-    """Cents above the pitch from ``onset_frame`` on, one per frame, if bends were requested."""
+    """Cents above the pitch, one per frame from ``onset_frame`` on, if bends were requested."""
 
 
 class ReceivedNotes:
@@ -45,7 +45,6 @@ class ReceivedNotes:
 
     @property
     def sounding(self) -> list[Note]:
-        """Notes that have not ended."""
         return list(self._sounding.values())
 
     @property
@@ -53,7 +52,7 @@ class ReceivedNotes:
         return bool(self.pedal) and self.pedal[-1].down
 
     def event(self, event: object) -> None:
-        """Process an event of a note or the pedal; ignore others."""
+        """Record an event of a note or the pedal. Other events are ignored."""
         match event:
             case NoteOn():
                 fields = event.model_dump(exclude={"seq", "type", "time_s", "frame"})
@@ -83,12 +82,12 @@ class ReceivedNotes:
 
 
 class MidiPortError(Exception):
-    """MIDI is not available, or the port does not exist."""
+    """MIDI or python-rtmidi is not available, or the port does not exist."""
 
 
 def open_port(name: str) -> Any:
     """Open an output port by part of its name, or create a port if the name is ``virtual``. Raises
-    MidiPortError if python-rtmidi is missing, MIDI is not available, or no port matches."""
+    MidiPortError."""
     try:
         backend = mido.Backend(BACKEND, load=True)
         if name == VIRTUAL:
@@ -111,8 +110,8 @@ def open_port(name: str) -> Any:
 
 
 class MidiOut:
-    """Sends events to an output port of mido. Each instrument has a channel, in the order of their
-    first notes. From the 16th instrument on, channels are shared."""
+    """Sends events to an output port of mido. Instruments get channels in the order of their first
+    notes. From the 16th instrument on, channels are shared."""
 
     def __init__(self, port: Any) -> None:
         self._port = port
@@ -123,7 +122,7 @@ class MidiOut:
         self._pedal_down = False
 
     def event(self, event: object) -> None:
-        """Send an event of a note or the pedal to the port; ignore others."""
+        """Send an event of a note or the pedal to the port. Other events are ignored."""
         match event:
             case Connected():
                 self._programs = event.ready.instruments or {}
@@ -140,7 +139,7 @@ class MidiOut:
                 self.pedal(event.down)
 
     def pedal(self, down: bool) -> None:
-        """Press or release the pedal. Does nothing if it is in that state."""
+        """Press or release the pedal. Idempotent."""
         if down != self._pedal_down:
             self._pedal_down = down
             for channel in self._pedalled:
@@ -185,7 +184,7 @@ class MidiOut:
 
 
 class MpeOut(MidiOut):
-    """Sends pitch bends as well, with a separate channel for each note (MPE)."""
+    """Also sends pitch bends, with a separate channel for each note (MPE)."""
 
     def __init__(self, port: Any) -> None:
         super().__init__(port)

@@ -1,5 +1,5 @@
-"""A performance over several sessions: buffers the audio that may be needed again, and ensures that
-every note starts and ends exactly once."""
+"""A performance of several sessions: buffers audio that may be needed again, and makes every note
+start and end exactly once."""
 
 import asyncio
 import base64
@@ -40,12 +40,11 @@ class Notifier:
 
 
 class AudioBuffer:
-    """Buffer of PCM between the device and the service. Samples per channel are counted from the
-    first one.
+    """Buffer of PCM between the device and the service. Indexes count samples per channel from the
+    start of the performance.
 
     Attributes:
-        start: oldest sample in the buffer.
-        position: next sample to read.
+        start, position, end: oldest sample, next sample to read, and index after the last.
         max_samples: maximum number of samples. Older samples are dropped.
         ended: True if no more audio follows.
     """
@@ -60,7 +59,6 @@ class AudioBuffer:
 
     @property
     def end(self) -> int:
-        """Number of samples appended so far."""
         return self.start + len(self._pcm) // self.pcm_frame_bytes
 
     def put(self, pcm: bytes) -> None:
@@ -70,7 +68,6 @@ class AudioBuffer:
         self.notifier.notify()
 
     def finish(self) -> None:
-        """End the audio."""
         self.ended = True
         self.notifier.notify()
 
@@ -81,13 +78,13 @@ class AudioBuffer:
         self.start += dropped
 
     async def read(self, max_samples: int) -> bytes | None:
-        """Wait for the next audio and return it, or None at its end. Raises ConnectionLostError if
-        it has been dropped."""
+        """Wait for the next audio, and return it or None at the end. Raises ConnectionLostError if
+        it was dropped."""
         await self.notifier.until(lambda: self.position < self.end or self.ended)
         if self.position >= self.end:
             return None
         if self.position < self.start:
-            dropped = f"sample {self.position} was dropped, {self.start} is the oldest"
+            dropped = f"sample {self.position} was dropped; the oldest is {self.start}"
             raise ConnectionLostError(f"the service is too slow: {dropped}", retryable=True)
         first = (self.position - self.start) * self.pcm_frame_bytes
         pcm = bytes(self._pcm[first : first + max_samples * self.pcm_frame_bytes])
@@ -99,14 +96,14 @@ class AudioBuffer:
 class ResumablePerformance:
     """Performance of one or more sessions: their events, and the point where the next one resumes.
 
-    Sessions that resume one another form a part. The server counts times from its start. Dropped
-    audio starts a new part. Each ``NoteOn`` is followed by exactly one ``NoteOff``, and each press
-    of the pedal by its release.
+    Sessions that resume one another form a part. Times of the server count from the start of a
+    part. Dropped audio starts a new part. Each ``NoteOn`` is followed by exactly one ``NoteOff``,
+    and each press of the pedal by its release.
 
     Attributes:
         events: events that the caller has not read.
         lost_samples: number of dropped samples per channel.
-        decided: sample up to which all events have been received.
+        decided: index of the sample before which all events have been received.
         acknowledged: number of samples that the service has received.
     """
 
@@ -120,7 +117,7 @@ class ResumablePerformance:
         self.lost_samples = 0
         self.decided = 0
         self.acknowledged = 0
-        # State of the present part.
+        # State of the current part.
         self._checkpoint: Checkpoint | None = None  # None: there is no part to resume
         self._known_events = 0  # number of events after the checkpoint
         self._origin = 0  # first sample of the part in the performance
@@ -130,7 +127,6 @@ class ResumablePerformance:
 
     @property
     def is_resumable(self) -> bool:
-        """True if the next session can resume the last one."""
         return self._checkpoint is not None
 
     @property
@@ -140,8 +136,8 @@ class ResumablePerformance:
         return self._origin + self._checkpoint.from_sample
 
     def start(self) -> Start:
-        """Return the ``start`` of the next session. If there is a part, it resumes the part with
-        the part's effective options."""
+        """Return the ``start`` of the next session. It resumes the current part, if there is one,
+        with its effective options."""
         if self._checkpoint is not None and self.next_sample < self.audio.start:
             self.end_part()  # audio was dropped, so the part cannot be resumed
         if self._checkpoint is None or self.ready is None:
@@ -152,7 +148,6 @@ class ResumablePerformance:
         return self.options.model_copy(update={**effective, "resume": resume})
 
     def handle(self, message: Ready | SessionEvent) -> None:
-        """Process a message of the session."""
         if isinstance(message, Ready):
             self._start_session(message)
             return
@@ -180,13 +175,11 @@ class ResumablePerformance:
             self._known_events += 1
 
     def emit(self, event: Event) -> None:
-        """Emit an event to the caller and record its notes."""
         self.notes.event(event)
         self.events.append(event)
         self.audio.notifier.notify()
 
     def acknowledge(self, samples: int) -> None:
-        """Record that the service has received this number of samples."""
         self.acknowledged = max(self.acknowledged, samples)
 
     def _start_session(self, ready: Ready) -> None:
@@ -218,7 +211,7 @@ class ResumablePerformance:
             self.emit(Gap(lost_samples=lost, time_s=shift_s))
 
     def end_part(self) -> None:
-        """End the part, because no session will resume it. End its notes and its pedal press at the
+        """End the part, which no session will resume, with its notes and its pedal press at the
         time of the latest event."""
         self._checkpoint = None
         self._end_notes()
@@ -233,7 +226,7 @@ class ResumablePerformance:
                 self.emit(off)
 
     def merge_done(self, done: Done) -> Done:
-        """Return the last session's ``done`` with the totals and notes of the performance."""
+        """Extend the last session's ``done`` to the totals and notes of the performance."""
         if self.sessions == 1:
             return done
         samples = self.audio.end

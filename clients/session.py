@@ -37,8 +37,7 @@ MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
 # The service is full or shutting down, or a proxy reaches no server (502, 504).
 RETRYABLE = (429, 502, 503, 504)
 KEEPALIVE_S = 5.0
-MAX_UNACKNOWLEDGED_S = 2.0
-"""Maximum audio in flight, unless the server's limit is smaller."""
+MAX_UNACKNOWLEDGED_S = 2.0  # maximum audio in flight, unless the server's limit is smaller
 
 
 def websocket_url(url: str) -> str:
@@ -57,8 +56,7 @@ def websocket_url(url: str) -> str:
 
 
 async def open_socket(url: str, start: str) -> ClientConnection:
-    """Connect with the API key of the environment and send ``start``. Raises ConnectError if the
-    service is unreachable or rejects the connection."""
+    """Connect with the API key of the environment and send ``start``. Raises ConnectError."""
     key = os.environ.get(KEY_VARIABLE)
     try:
         socket = await connect(
@@ -85,15 +83,13 @@ async def open_socket(url: str, start: str) -> ClientConnection:
 
 
 class Session:
-    """A session from ``start`` to the end of its socket. It sends the audio of a performance and
-    passes the server's messages to it.
+    """A session from ``start`` to the end of its socket. Connects a performance to the server.
 
-    At the pace of live audio, ``progress`` messages acknowledge the audio in time. A faster sender
-    sends ``flush`` messages, which are acknowledged once the audio before them is transcribed.
+    Live audio is acknowledged in time by ``progress``. Audio that is sent faster is acknowledged by
+    ``flushed``, once the audio before a ``flush`` is transcribed.
     """
 
     def __init__(self, url: str, performance: ResumablePerformance, stall_timeout_s: float) -> None:
-        """stall_timeout_s: see ``clients.client.TranscriptionClient``."""
         self._url = url
         self._performance = performance
         self._audio = performance.audio
@@ -103,8 +99,8 @@ class Session:
         self._stopping = False
 
     async def run(self) -> Done:
-        """Run the session to its end and return ``done``. Raises TranscriptionError if the session
-        fails; at once if it can be resumed."""
+        """Run the session and return its ``done``. Raises TranscriptionError if it fails, and
+        immediately if it can be resumed."""
         socket = await open_socket(self._url, to_json(self._performance.start()))
         receiving = asyncio.create_task(self._receive(socket))
         sending = asyncio.create_task(self._send(socket))
@@ -124,7 +120,7 @@ class Session:
         return self._audio.position - self._performance.acknowledged
 
     async def _send(self, socket: ClientConnection) -> None:
-        """Send all audio. Return early if the connection breaks, which ``_receive`` reports."""
+        """Send all audio. ``_receive`` reports a broken connection."""
         audio, changes = self._audio, self._audio.notifier
         await changes.until(lambda: self._ready is not None)
         assert self._ready is not None
@@ -156,8 +152,7 @@ class Session:
             pass
 
     async def _receive(self, socket: ClientConnection) -> Done:
-        """Process all messages and return ``done``. Raises TranscriptionError if the session ends
-        otherwise."""
+        """Process all messages until ``done``. Raises TranscriptionError."""
         error: Error | None = None
         expected = 0
         try:
@@ -195,8 +190,8 @@ class Session:
             raise TranscriptionError(f"the server sent an invalid message: {invalid}") from invalid
 
     async def _next(self, socket: ClientConnection) -> str | bytes:
-        """Return the next message. Raises ConnectionLostError if a message is expected and none
-        arrives in time."""
+        """Return the next message. Raises ConnectionLostError if an expected message does not
+        arrive in time."""
         while True:
             reply_expected = self._reply_expected
             timeout_s = OPEN_TIMEOUT_S if self._ready is None else self._stall_timeout_s

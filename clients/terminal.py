@@ -60,8 +60,8 @@ class Terminal(Live):
             self.console.print(self._status, soft_wrap=True)
 
     def get_renderable(self) -> RenderableType:
-        """Return what is shown below the lines. It copies the state, because a thread draws it
-        while events arrive."""
+        """Return the display below the lines. A thread calls this while events arrive, so it copies
+        the state."""
         if not self.console.is_terminal:
             return ""
         status = self._status.copy()

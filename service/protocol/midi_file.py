@@ -23,7 +23,7 @@ SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # also the limit of the tempo before the first beat
 
-# MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so simultaneous notes
+# MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so concurrent notes
 # are spread over the member channels of a zone. The master channel has messages for all of them,
 # such as the pedal. Synthesisers without MPE play the bends too, because RPN 0 sets the range of
 # each channel.

@@ -14,14 +14,10 @@ from service.engine.load import pick_device
 from service.engine.runners import EngineModel
 from service.protocol.options import AudioFormat, Encoding
 
-Rate = float | np.number
-"""A sample rate in Hz."""
+Rate = float | np.number  # sample rate in Hz
+Model = str | os.PathLike[str] | EngineModel  # name, path of a .safetensors file, or loaded
 
-Model = str | os.PathLike[str] | EngineModel
-"""Name of shipped weights, path of a .safetensors file, or result of ``load``."""
-
-MAX_CHANNELS = 32
-"""Maximum number of channels. An array with more probably has its axes swapped."""
+MAX_CHANNELS = 32  # an array with more probably has its axes swapped
 
 _owner: int | None = None  # ID of the process that uses torch's threads
 
@@ -30,8 +26,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     """Convert samples, [n] or [n, channels], to float32 with full scale 1.
 
     Accepts floats with full scale 1, int16, int32, and uint8 as in WAV files (128 is silence).
-    Raises ValueError for other shapes and types. The full scale of int64, and therefore of a list
-    of ints, is unknown.
+    Raises ValueError for other shapes and types, such as int64, whose full scale is unknown.
     """
     if isinstance(samples, torch.Tensor):
         samples = samples.detach().cpu()
@@ -59,20 +54,20 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
 
 def float_format(sample_rate: Rate, channels: int = 1) -> AudioFormat:
     """Return the format of float samples. Raises ProtocolError, a ValueError, for a rate that is
-    out of range or not an integer (44100.0 and NumPy's integers are accepted)."""
+    out of range or not an integer (44100.0 is one)."""
     rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
 
 
 def instrument_names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of instruments, given as a sequence or as one comma-separated string."""
+    """Return the names in a sequence or a comma-separated string."""
     if isinstance(instruments, str):
         return tuple(map(str.strip, instruments.split(","))) if instruments else ()
     return tuple(instruments or ())
 
 
 def available_models() -> list[str]:
-    """Return the names of the weights in this package, for ``model=``."""
+    """Return the names of the shipped weights, for ``model=``."""
     return storage.shipped()
 
 
@@ -84,8 +79,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto`` (CUDA if available).
 
     Raises:
-        ValueError: the weights do not exist or are corrupt (``model.storage.WeightsError``), or
-            the device does not exist.
+        ValueError: the weights are missing or corrupt, or the device does not exist.
     """
     device = pick_device(device)
     try:
@@ -97,8 +91,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """Return the network for the arguments ``model=`` and ``device=``. Raises the errors of
-    ``load`` and ``check_not_forked``."""
+    """Load ``model`` if it is a name or path. Raises as ``load`` and ``check_not_forked``."""
     check_not_forked()
     if isinstance(model, str | os.PathLike):
         return load(model, device)
@@ -109,12 +102,12 @@ def as_model(model: Model, device: str) -> EngineModel:
 
 
 def check_not_forked() -> None:
-    """Raise RuntimeError if this process was forked after its parent transcribed. The threads that
-    compute exist in the parent only."""
+    """Raise RuntimeError if this process was forked after its parent transcribed, because the
+    threads that compute exist only in the parent."""
     global _owner
     if _owner not in (None, os.getpid()):
         raise RuntimeError(
-            "a forked process cannot transcribe once its parent has: start processes by spawn "
+            "this process was forked after its parent transcribed: start processes by spawn "
             '(multiprocessing.get_context("spawn"))'
         )
     _owner = os.getpid()

@@ -94,9 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # raises BrokenPipeError here, and not while Python exits
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (
-        BrokenPipeError
-    ):  # the reader, such as `head`, has exited: discard the rest of the buffer
+    except BrokenPipeError:  # the reader, such as `head`, has exited: discard the buffer
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INCOMPLETE
 
@@ -193,7 +191,7 @@ def _message(path: Path, error: Exception) -> str:
 def _transcribing(
     parser: argparse.ArgumentParser, args: argparse.Namespace, options: dict[str, Any], many: bool
 ) -> Iterator[Transcribe]:
-    """Yield a function that transcribes a recording: by a service, or by one Transcriber."""
+    """Yield a function that transcribes a recording, with a service or a Transcriber."""
     from rse_transcribe import remote
     from rse_transcribe.recordings import Transcriber
     from service.stream.windows import EngineError
@@ -203,7 +201,7 @@ def _transcribing(
         query = {"model": args.model, **options}
         yield lambda recording, report: remote.transcribe(recording, args.server, query, report)
         return
-    # Processes take seconds to start, about as long as the transcription of one piece.
+    # Processes take seconds to start, as long as the transcription of one piece takes.
     processes, model = MAX_WORKERS if many else 0, args.model or "auto"
     try:
         transcriber = Transcriber(model=model, device=args.device, worker_processes=processes)
@@ -218,7 +216,7 @@ def _transcribing(
 def _transcribe_one(
     path: Path, target: Path, args: argparse.Namespace, transcribe: Transcribe
 ) -> bool:
-    """Transcribe a recording. Report errors in one line. Return True if it is complete."""
+    """Transcribe a recording and save it. Return True if it is complete."""
     from rse_transcribe.recordings import IncompleteError
 
     def report(message: object) -> None:

@@ -21,23 +21,16 @@ SUFFIXES = frozenset(
 MIDI = (".mid", ".midi")
 RESULTS = (*MIDI, ".json", ".csv", *SCORES)
 FORMATS = ("mid", "json", "csv", "musicxml", "mxl", "pdf")
-"""Formats of a batch: the suffixes of its files."""
 _SAME = {".midi": ".mid", ".xml": ".musicxml"}
-STDIO = Path("-")
-"""Standard input or output."""
+STDIO = Path("-")  # standard input or output
 
 _ENDING = re.compile(r"\.\w+")  # unlike ". 5 in C"
 
 
 @dataclass
 class Inputs:
-    """Input files.
-
-    Attributes:
-        recordings: for each file, its path within the folder argument, or its name.
-        skipped: other files in the folders.
-        errors: messages about inputs that do not exist or cannot be read.
-    """
+    """Recordings with their paths relative to the folder argument, other files in the folders, and
+    messages about missing or unreadable inputs."""
 
     recordings: dict[Path, Path] = field(default_factory=dict)
     skipped: list[Path] = field(default_factory=list)
@@ -45,8 +38,8 @@ class Inputs:
 
 
 def find_recordings(arguments: Iterable[str]) -> Inputs:
-    """Return the input files of the arguments: files, folders, and "-". Folders are searched
-    recursively; linked folders too, and each once."""
+    """Return the input files of the arguments: files, folders and "-". Folders, also linked ones,
+    are searched recursively, and each of them once."""
     inputs = Inputs()
     for argument in arguments:
         path = Path(argument)
@@ -97,9 +90,8 @@ def targets(
     """Return the output file of each recording.
 
     Args:
-        inputs: recordings, from ``find_recordings``.
-        output: file with a suffix of ``RESULTS``; folder, which is created and preserves the
-            folders of the recordings; "-"; or None for files next to the recordings.
+        output: file with a suffix of ``RESULTS``; folder, in which the folders of the recordings
+            are created; "-"; or None for files next to the recordings.
         kind: one of ``FORMATS``; None for MIDI files, or for the suffix of ``output``.
 
     Raises:

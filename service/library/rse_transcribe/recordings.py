@@ -48,7 +48,7 @@ _SPOOLED_BYTES = 1 << 26  # maximum size of a pipe's content in memory; more is 
 
 
 class IncompleteError(ValueError):
-    """A recording is corrupt, or has too many notes. ``transcription`` has the other notes."""
+    """A recording is corrupt. ``transcription`` has the notes of the rest."""
 
     def __init__(self, reason: object, transcription: Transcription) -> None:
         super().__init__(str(reason), transcription)  # the arguments that pickle preserves
@@ -71,14 +71,10 @@ class Transcriber:
     def __init__(
         self, *, model: Model = "auto", device: str = "auto", worker_processes: int = 0
     ) -> None:
-        """Args:
-            model, device: see ``transcribe``.
-            worker_processes: maximum number of processes that compute, on a CPU with several cores
-                (Linux). Processes are faster than threads, but take seconds to start and need
-                0.2 GB each.
+        """Raises ValueError if the weights or the device do not exist.
 
-        Raises:
-            ValueError: the weights or the device do not exist.
+        worker_processes: maximum number of processes that compute, on Linux and a CPU with several
+            cores. They are faster than threads, but take seconds to start and need 0.2 GB each.
         """
         auto = isinstance(model, str) and model == "auto"
         network = as_model("live" if auto else model, device)
@@ -106,8 +102,8 @@ class Transcriber:
         bends: bool = False,
         progress: bool = True,
     ) -> Transcription:
-        """Transcribe a recording (see the function ``transcribe``). Raises RuntimeError if the
-        transcriber is closed, or this process was forked."""
+        """See the function ``transcribe``. Raises RuntimeError if the transcriber is closed, or
+        this process was forked."""
         options = replace(
             FILE_OPTIONS,
             lookahead_ms=lookahead_ms,
@@ -197,7 +193,7 @@ def transcribe(
 
     Raises:
         OSError: the file cannot be opened.
-        IncompleteError: a ValueError; part of the audio is corrupt, or it has too many notes.
+        IncompleteError: a ValueError; part of the audio is corrupt.
         ValueError: no audio, samples of another type or shape, a file opened as text, unknown
             weights, device or instruments, or a number out of range.
     """
@@ -214,8 +210,7 @@ def transcribe(
 
 
 def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
-    """Return the progress bar of a recording. It is hidden unless standard error is a terminal or a
-    notebook."""
+    """Return the progress bar of a recording, hidden unless there is a terminal or a notebook."""
     name = getattr(recording, "name", None)  # a number or missing if the file has no path
     terminal = sys.stderr is not None and sys.stderr.isatty()  # None in a windowed program
     shown = wanted and (terminal or "ipykernel" in sys.modules)
@@ -259,7 +254,7 @@ def open_file(recording: Any) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _seekable(file: Any) -> Iterator[BinaryIO]:
-    """Yield the file, or a copy of it if it is a pipe, which cannot be read twice."""
+    """Yield the file, or a copy of a pipe, which cannot be read twice."""
     if isinstance(file.read(0), str):
         raise ValueError("the file is in text mode: use open(..., 'rb'), or sys.stdin.buffer")
     if hasattr(file, "seekable") and file.seekable():

@@ -23,15 +23,15 @@ from service.protocol.server_messages import Totals
 from service.stream.recording import TranscriptionResult
 
 PATH = "/transcribe"
+# Maximum time without data. Live streams have priority, so a recording may wait for a long time.
 SILENCE_TIMEOUT_S = 600.0
-"""Maximum time without data. Live streams come first, so a recording may wait for a long time."""
 MAX_ATTEMPTS = 20
 _CHUNK_BYTES = 1 << 16
 
 
 class ServiceError(RuntimeError):
-    """The service is unreachable or rejects the recording. ``retry_after_s`` is set if the service
-    is only busy."""
+    """The service is unreachable or rejects the recording. ``retry_after_s`` is set if it is
+    busy."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -44,12 +44,10 @@ def transcribe(
     options: Mapping[str, Any],
     on_wait: Callable[[str], None],
 ) -> Transcription:
-    """Send a recording to a service. Return its notes, without frame probabilities.
-
-    If the service is busy, wait for the time in `Retry-After` and send the recording again.
+    """Send a recording to a service, whose API key is ``$RSE_KEY``. Return its notes, without frame
+    probabilities. If the service is busy, send the recording again after `Retry-After`.
 
     Args:
-        url: address of the service. ``$RSE_KEY`` is its API key.
         options: parameters of the request. The service uses its default for None and False.
         on_wait: called once with the reason if the recording has to wait.
 
@@ -76,7 +74,7 @@ def transcribe(
 def _collect(
     messages: Iterator[dict[str, Any]], on_progress: Callable[[float], None]
 ) -> Transcription:
-    """Return the result of a stream of messages. Raises the errors of ``transcribe``."""
+    """Collect the messages of the response. Raises the errors of ``transcribe``."""
     collector, started, problem = NoteCollector(), dict[str, Any](), None
     for message in messages:
         match message.pop("type"):

@@ -27,7 +27,7 @@ _DEFAULTS = StreamOptions()
 
 
 class Stream:
-    """Transcribes audio as it arrives. It returns the same events as the websocket.
+    """Transcribes audio as it arrives, to the same events as the websocket.
 
         with Stream(sample_rate=48_000) as stream:
             for block in microphone:
@@ -35,8 +35,8 @@ class Stream:
                     print(event.kind, event.pitch, event.time_s)
             last = stream.finish()
 
-    The events depend only on the audio, not on the lengths of the blocks. Call it from one thread
-    at a time. ``gc.freeze()`` after opening avoids pauses of 0.1 s in a live program.
+    The events do not depend on the lengths of the blocks. Call it from one thread at a time. Call
+    ``gc.freeze()`` after opening to avoid pauses of 0.1 s in a live program.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Stream:
                 ``note_on_delay_ms`` is the total delay.
             block_frames: frames computed at once, 1 to 32. Larger blocks need less computing and
                 add delay.
-            bends: True to return ``BendEvent``s, which have the pitch of sounding notes per frame.
+            bends: True to return the pitch of sounding notes per frame as ``BendEvent``.
             updates: True to return pedal events and corrected instruments.
 
         Raises:
@@ -85,7 +85,7 @@ class Stream:
 
     @property
     def note_on_delay_ms(self) -> float:
-        """Maximum delay from a sound to its event in ms, without computing time."""
+        """Maximum delay in ms from a sound to its event, without computing time."""
         return self._stream.delay.note_on_ms
 
     @property
@@ -94,8 +94,8 @@ class Stream:
         return self._stream.collector.notes
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
-        """Process the next samples, [n] or [n, channels], of the types that ``transcribe`` accepts.
-        Return the events decided by them.
+        """Return the events decided by the next samples, [n] or [n, channels], of the types that
+        ``transcribe`` accepts.
 
         Raises:
             ValueError: not samples, or an invalid sample (NaN, infinite, far above full scale).
@@ -111,11 +111,8 @@ class Stream:
         return events
 
     def finish(self) -> list[Event]:
-        """Transcribe the rest of the audio and end all notes. Return no events if already finished.
-
-        Raises:
-            RuntimeError: the stream was closed before, or this process was forked.
-        """
+        """Transcribe the rest of the audio and end all notes. Idempotent. Raises RuntimeError if
+        the stream was closed before, or this process was forked."""
         if self._state == "finished":
             return []
         self._check("finish")

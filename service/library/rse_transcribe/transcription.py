@@ -37,10 +37,9 @@ class Transcription:
 
     Attributes:
         performance: notes, pedal and totals, as in the service.
-        frame_probabilities: float32 [frames, 128], the probability that each pitch sounds; 44 kB
-            per second of audio.
+        frame_probabilities: float32 [frames, 128], the probability that each pitch sounds.
         frame_rate_hz: frames per second. Frame f is at ``f / frame_rate_hz`` seconds.
-        description: model, mode, look-ahead in ms, block size in frames, possible instruments.
+        description: model, effective options, possible instruments.
     """
 
     performance: TranscriptionResult
@@ -64,12 +63,8 @@ class Transcription:
     def midi(self, tempo: float | Tempo | None = None) -> bytes:
         """Return a Standard MIDI File.
 
-        Args:
-            tempo: beats per minute. None uses the beats, bars and key that the notes suggest. The
-                times of the notes do not depend on it.
-
-        Raises:
-            ValueError: a tempo below 20 or above 400.
+        tempo: 20 to 400 beats per minute, else ValueError. None uses the beats, bars and key that
+            the notes suggest. The times of the notes do not depend on it.
         """
         if tempo is None:
             tempo = analyse(self.notes).tempo
@@ -83,16 +78,9 @@ class Transcription:
         return ScoreDocument(self.notes, hints, title, pedal=self.performance.pedal)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
-        """Write a file: ``.mid``, ``.json`` (as in the response of ``POST /transcribe``), ``.csv``,
-        or a score: ``.musicxml``, ``.xml``, ``.mxl`` or ``.pdf``.
-
-        Args:
-            tempo: tempo of a MIDI file, as in ``midi``.
-
-        Raises:
-            ValueError: another suffix, or a tempo out of range.
-            OSError: the file cannot be written.
-        """
+        """Write a file: ``.mid``, with ``tempo`` as in ``midi``; ``.json``, as the response of
+        ``POST /transcribe``; ``.csv``; or a score: ``.musicxml``, ``.xml``, ``.mxl`` or ``.pdf``.
+        Raises ValueError for another suffix or a tempo out of range, and OSError."""
         path = Path(path)
         match path.suffix.lower():
             case ".mid" | ".midi":

@@ -169,7 +169,7 @@ class Error(_ServerMessage):
 
 
 EventMessage = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal
-SessionEvent = EventMessage | Beat | Progress | InputWarning  # of a running session
+SessionEvent = EventMessage | Beat | Progress | InputWarning
 ServerMessage = Ready | SessionEvent | Draining | Flushed | Done | Error
 
 _EVENTS = {kind.model_fields["type"].default: kind for kind in get_args(EventMessage)}

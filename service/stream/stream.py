@@ -29,7 +29,6 @@ from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.stream.resume import Replay
 from service.stream.setup import (
-    Delay,
     OnFrames,
     build_detector,
     build_tuner,
@@ -40,12 +39,9 @@ from service.stream.windows import (
     SEGMENT_FRAMES,
     PendingWindows,
     SampleBuffer,
-    complete_windows,
 )
 
-MAX_NOTES = 200_000
-"""Maximum number of notes of a session or recording in the service, which bounds its memory."""
-
+MAX_NOTES = 200_000  # of a session or recording in the service, which bounds its memory
 MAX_RUN_FRAMES = 128  # processed at once
 
 
@@ -53,8 +49,7 @@ class Stream:
     """Transcribes one performance.
 
     Attributes:
-        config: configuration of the model.
-        delay: guaranteed maximum delays of note_on and note_off, for ``ready``.
+        delay: guaranteed maximum delays of note_on and note_off.
         collector: completed notes and pedal presses.
         frame_s: seconds per frame.
         error: error that ended the audio early. The audio before it is still transcribed.
@@ -72,7 +67,10 @@ class Stream:
         on_frames: OnFrames | None = None,
         resume: ResumePoint | None = None,
     ) -> None:
-        """Args:
+        """Raises ProtocolError if the model does not distinguish the requested instruments, or the
+        stream cannot continue from ``resume``.
+
+        Args:
             audio: format of the bytes passed to ``feed``.
             max_notes: maximum number of completed notes. Exceeding it sets ``error``.
             segments: True if the windows are computed in segments.
@@ -81,10 +79,6 @@ class Stream:
             resume: point at which to continue the performance of another stream, with the audio
                 from ``resume.from_sample`` on. Samples, frames, times and notes count from the
                 start of the performance. ``collector`` has only the notes of this stream.
-
-        Raises:
-            ProtocolError: the model does not distinguish the requested instruments, or the stream
-                cannot continue from this point.
         """
         self.config = config
         self._audio = audio
@@ -93,7 +87,6 @@ class Stream:
         self.frame_s = HOP / rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
         self._detector, self._schedule = build_detector(config, options, settings)
-        self._complete = complete_windows(options, audio, config)
         self._on_frames = on_frames
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
@@ -108,12 +101,11 @@ class Stream:
         self._first_detected_frame = self._schedule.first_frame(replay.first_detected_block)
         self._detector.resume(self._first_detected_frame, self._point)
         self._resampler_ms = held_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
-        self.delay: Delay = guaranteed_delay(options, config, settings, self._detector, held_ms)
+        self.delay = guaranteed_delay(options, config, settings, self._detector, held_ms)
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is pending
-        max_windows = MAX_WINDOWS_PER_BATCH
-        if segments:
-            max_windows = self.segment_windows + self.preroll_windows
+        segment_windows = self.segment_windows + self.preroll_windows
+        max_windows = segment_windows if segments else MAX_WINDOWS_PER_BATCH
         buffered_samples = WINDOW + (max_windows - 1) * self._schedule.block_frames * HOP
         self._buffer = SampleBuffer(replay.first_sample, buffered_samples)
         self._tuner = build_tuner(config, options, replay, self._point)
@@ -164,7 +156,8 @@ class Stream:
         """Number of windows whose samples have arrived, but which are not yet computed."""
         if self._end_frame is not None:
             return self._end_blocks - self._blocks
-        return max(0, self._complete(self._received) - self._blocks)
+        complete = self._schedule.complete(self._ratio.outputs(self._received))
+        return max(0, complete - self._blocks)
 
     @property
     def positions(self) -> slice:
@@ -260,7 +253,7 @@ class Stream:
 
     @property
     def preroll_windows(self) -> int:
-        """Number of windows that restore the network's streaming state before the next one."""
+        """Number of windows that restore the network's streaming state."""
         return -(-self.config.preroll_hops // self._schedule.block_frames)
 
     @property

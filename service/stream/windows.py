@@ -16,7 +16,7 @@ because it has more audio after them than the windows before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, WINDOW, ModelConfig
-from service.audio.resample import RateRatio
-from service.protocol.options import FILE_OPTIONS, AudioFormat, Mode, StreamOptions
+from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 
 MAX_WINDOWS_PER_BATCH = 4  # maximum number of windows of a live stream in one batch
 
@@ -197,15 +196,6 @@ class InferenceEngine(Protocol):
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         """Return the future probabilities of a segment. It fails with EngineError."""
         ...
-
-
-def complete_windows(
-    options: StreamOptions, audio: AudioFormat, config: ModelConfig
-) -> Callable[[int], int]:
-    """Return a function that maps a number of samples to the number of windows they complete."""
-    schedule = WindowSchedule.of(options, config)
-    ratio = RateRatio.of(audio.sample_rate_hz, config.sample_rate)
-    return lambda samples: schedule.complete(ratio.outputs(samples))
 
 
 def common_positions(config: ModelConfig) -> list[slice]:

@@ -11,13 +11,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 
-from clients.events import (
-    Disconnected,
-    Event,
-    ServerError,
-    SessionEndedError,
-    TranscriptionError,
-)
+from clients.events import Disconnected, Event, ServerError, SessionEndedError, TranscriptionError
 from clients.performance import AudioBuffer, ResumablePerformance
 from clients.session import Session, websocket_url
 from service.protocol.client_messages import Start

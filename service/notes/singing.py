@@ -27,15 +27,7 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES, SCALE_CENTS
 from service.notes.events import NoteEvent
-from service.notes.monophonic import (
-    AHEAD_FRAMES,
-    F32,
-    F64,
-    MIN_FRAMES,
-    Gains,
-    best_paths,
-    log_odds,
-)
+from service.notes.monophonic import AHEAD_FRAMES, F32, F64, MIN_FRAMES, Gains, best_paths, log_odds
 
 PAST_FRAMES = 128  # maximum number of frames of a sounding note that count (1.5 s)
 COST, ONSET_GAIN, MIN_COST = 7.0, 3.0, 1.0

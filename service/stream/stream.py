@@ -28,12 +28,7 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.stream.resume import Replay
-from service.stream.setup import (
-    OnFrames,
-    build_detector,
-    build_tuner,
-    guaranteed_delay,
-)
+from service.stream.setup import OnFrames, build_detector, build_tuner, guaranteed_delay
 from service.stream.windows import (
     MAX_WINDOWS_PER_BATCH,
     SEGMENT_FRAMES,

@@ -15,12 +15,7 @@ from typing import Any, Protocol
 from model.config import HOP, ModelConfig
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError, PendingWindows, Probabilities
-from service.workers.connection import (
-    MIN_MISSED_PINGS,
-    PROCESSES,
-    SessionProxy,
-    WorkerConnection,
-)
+from service.workers.connection import MIN_MISSED_PINGS, PROCESSES, SessionProxy, WorkerConnection
 from service.workers.messages import (
     BatchTiming,
     ModelLoaded,

@@ -301,14 +301,14 @@ class Connection:
     async def _next_message(self, messages: ReadAhead) -> bytes | str:
         idle_s = self._settings.idle_timeout_s
         silent_s = self._audio_s + MAX_KEEPALIVE_S - self._loop.time()
+        limit_s, what = min(
+            (idle_s, f"message for {idle_s:g} s"), (silent_s, f"audio for {MAX_KEEPALIVE_S:g} s")
+        )
         try:
-            async with asyncio.timeout(min(idle_s, silent_s)):
+            async with asyncio.timeout(limit_s):
                 return message_payload(await messages.next())
         except TimeoutError:
-            missing = (
-                f"message for {idle_s:g}" if idle_s < silent_s else f"audio for {MAX_KEEPALIVE_S:g}"
-            )
-            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no {missing} s") from None
+            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no {what}") from None
 
     async def _pause(self, waiting: Awaitable[None]) -> None:
         """Wait without reading messages. The client is not idle during this time."""

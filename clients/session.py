@@ -22,6 +22,7 @@ from service.protocol.server_messages import (
     Draining,
     Error,
     Flushed,
+    Frames,
     Ready,
     Unknown,
     parse_server_message,
@@ -174,7 +175,7 @@ class Session:
                         raise SessionEndedError("the service is shutting down", retryable=True)
                     case Flushed():
                         self._performance.acknowledge(int(message.id))  # set by `_send`
-                    case Unknown():
+                    case Unknown() | Frames():
                         pass
                     case _:
                         self._performance.handle(message)

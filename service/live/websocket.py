@@ -204,6 +204,7 @@ class Connection:
             ),
             resume=resume,
             updates=start.updates,
+            frames=start.frames,
             beats=start.beats,
         )
         fields = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)

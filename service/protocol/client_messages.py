@@ -115,6 +115,7 @@ class Start(RequestOptions):
     encoding: Encoding
     sample_rate: int = Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
+    frames: bool = False
     beats: bool = False
     resume: Resume | None = None
 

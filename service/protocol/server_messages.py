@@ -111,6 +111,17 @@ class Progress(_ServerMessage):
     checkpoint: Checkpoint
 
 
+class Frames(_ServerMessage):
+    """Frame probabilities, if `frames` was requested: bytes [count, pitches], 255 is 1."""
+
+    type: Literal["frames"] = "frames"
+    frame: int
+    count: int
+    lowest_pitch: int
+    pitches: int
+    probabilities_base64: str
+
+
 class Draining(_ServerMessage):
     """The server is shutting down. The last messages of the session follow."""
 
@@ -170,7 +181,7 @@ class Error(_ServerMessage):
 
 EventMessage = NoteOn | NoteUpdate | NoteOff | NoteBend | Pedal
 SessionEvent = EventMessage | Beat | Progress | InputWarning
-ServerMessage = Ready | SessionEvent | Draining | Flushed | Done | Error
+ServerMessage = Ready | SessionEvent | Frames | Draining | Flushed | Done | Error
 
 _EVENTS = {kind.model_fields["type"].default: kind for kind in get_args(EventMessage)}
 _SERVER: TypeAdapter[ServerMessage] = TypeAdapter(

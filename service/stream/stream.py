@@ -47,6 +47,7 @@ class Stream:
         delay: guaranteed maximum delays of note_on and note_off.
         collector: completed notes and pedal presses.
         frame_s: seconds per frame.
+        late_frames: see ``WindowSchedule``.
         error: error that ended the audio early. The audio before it is still transcribed.
     """
 
@@ -83,6 +84,7 @@ class Stream:
         self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
         self._detector, self._schedule = build_detector(config, options, settings)
         self._on_frames = on_frames
+        self.late_frames = self._schedule.late_frames
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames, self.frame_s)
@@ -199,7 +201,7 @@ class Stream:
                 frames = frames[:, : max(0, self._end_frame - oldest)]
             new_frames = windows * self._schedule.block_frames
             if self._on_frames is not None:
-                late = self._schedule.late_frames
+                late = self.late_frames
                 missing = max(0, late - self._frames)  # at the start of a stream
                 first = self._schedule.repeated_frames - late
                 settled = frames[:, first + missing : first + new_frames]

@@ -64,7 +64,7 @@ class OpenSession:
     Attributes:
         session_id: ID of the performance in the client's checkpoints.
         stream: number of the session between the service and the worker.
-        updates, beats: True if the client requested them.
+        updates, frames, beats: True if the client requested them.
     """
 
     session_id: str
@@ -74,6 +74,7 @@ class OpenSession:
     stream: int = 0
     resume: Resume | None = None
     updates: bool = False
+    frames: bool = False
     beats: bool = False
 
 

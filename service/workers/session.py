@@ -25,6 +25,7 @@ from service.protocol.server_messages import (
     Draining,
     Error,
     Flushed,
+    Frames,
     InputWarning,
     Progress,
     Ready,
@@ -38,6 +39,9 @@ from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES, Stream
 from service.workers.messages import OpenSession, SessionOutput
 
+LOWEST_PITCH = 21
+PIANO_PITCHES = 88  # A0 to C8
+_FULL = 255  # the byte of probability 1
 PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow notes
 
 
@@ -65,14 +69,18 @@ class LiveSession:
         self._input_check = InputCheck(opening.audio)
         self.number = opening.stream
         resume = opening.resume
+        self._frames = _FrameBuffer() if opening.frames else None
         self.stream = Stream(
             config,
             settings,
             opening.audio,
             opening.options,
             max_notes=MAX_NOTES,
+            on_frames=self._frames.add if self._frames else None,
             resume=resume_point(resume) if resume else None,
         )
+        if self._frames and resume:  # later frames were not final when the earlier session ended
+            self._frames.start_at(max(0, resume.frames - self.stream.late_frames))
         self._beats = LiveBeats(self._processed_s) if opening.beats else None
         self._skip_events = resume.known_events if resume else 0
         self._seq = 0
@@ -177,6 +185,8 @@ class LiveSession:
 
     def _send_events(self, events: list[Event]) -> None:
         """Queue events and, until the audio has ended, a `progress` with their checkpoint."""
+        if self._frames is not None and (frames := self._frames.pop()) is not None:
+            self._queue(frames)
         delay = self.stream.delay
         for event in events:
             if is_optional_event(event) and not self._opening.updates:
@@ -273,3 +283,37 @@ class LiveSession:
         """Time in s before which all onsets and offsets have been sent."""
         delay = self.stream.delay
         return self._processed_s - max(delay.note_on_ms, delay.note_off_ms) / 1000
+
+
+class _FrameBuffer:
+    """Buffers frame probabilities until they are sent, which is after every step."""
+
+    def __init__(self) -> None:
+        self.next_frame = self._first_frame = 0
+        self._blocks: list[NDArray[np.uint8]] = []
+
+    def start_at(self, first_frame: int) -> None:
+        """Skip the frames before, which the client has."""
+        self.next_frame = self._first_frame = first_frame
+
+    def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
+        """Add the next frames, shape [heads, n, 128]; only the first head is used."""
+        known = max(0, self._first_frame - first_frame)
+        pitches = probabilities[0, known:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
+        if len(pitches):
+            self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
+
+    def pop(self) -> Frames | None:
+        if not self._blocks:
+            return None
+        values = np.concatenate(self._blocks)
+        self._blocks = []
+        message = Frames(
+            frame=self.next_frame,
+            count=len(values),
+            lowest_pitch=LOWEST_PITCH,
+            pitches=PIANO_PITCHES,
+            probabilities_base64=base64.b64encode(values.tobytes()).decode(),
+        )
+        self.next_frame += len(values)
+        return message

@@ -42,6 +42,7 @@ STARTS = st.fixed_dictionaries(
         "lookahead_ms": st.floats(0.001, 1e300),
         "block_frames": st.integers(1, 32),
         "model": st.just("fake"),
+        "frames": st.booleans(),
     },
 )
 BABBLE = st.text(max_size=30) | st.sampled_from(['{"type":"ready"}', "{}", "[]", "null"])

@@ -47,6 +47,7 @@ class Performer:
 
     def __init__(self, **asked: Any) -> None:
         self.asked = {"updates": True, **asked}
+        self.frames: set[int] = set()
         self.events: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
         self.checkpoint: dict[str, Any] | None = None
@@ -56,6 +57,8 @@ class Performer:
         if message["type"] in ("note_on", "note_off", "note_update", "pedal"):
             self.events.append({**message, "seq": 0})
             self.known_events += 1
+        elif message["type"] == "frames":
+            self.frames |= set(range(message["frame"], message["frame"] + message["count"]))
         elif "checkpoint" in message:
             self.checkpoint = message["checkpoint"]
             self.known_events = 0
@@ -127,6 +130,15 @@ def test_the_union_of_the_events_is_that_of_one_session(
     assert totals["audio_s"] == pytest.approx(2.8)
 
 
+def test_no_frame_is_missing_where_frames_wait_for_their_look_ahead(
+    servers: list[TestClient],
+) -> None:
+    performer = Performer(mode="anytime", frames=True)
+    performer.perform(servers[0], len(AUDIO) // 2, 1_000)
+    messages = performer.perform(servers[1], len(AUDIO), None)
+    assert performer.frames == set(range(messages[-1]["totals"]["frames"]))
+
+
 def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: Performer) -> None:
     performer = Performer()
     with (
@@ -159,10 +171,7 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
     ("point", "words"),
     [
         ({"frames": 401}, "401 frames are not a multiple of block_frames, 4"),
-        (
-            {"frames": 4, "from_sample": 1},
-            "from_sample is 1, but .* from sample 0 on",
-        ),
+        ({"frames": 4, "from_sample": 1}, "from_sample is 1, but .* from sample 0 on"),
         ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "not among the 0 notes"),
         ({"frames": 0, "notes": 1, "sounding": [NOTE]}, "in the 0 frames"),
         (

@@ -1,5 +1,6 @@
 """The live endpoint: the whole conversation, bad input, limits, and what fails besides."""
 
+import base64
 import json
 import time
 from functools import partial
@@ -11,8 +12,10 @@ from starlette.testclient import TestClient
 
 from service.live import websocket
 from service.protocol.errors import CloseCode
+from service.protocol.server_messages import Frames
 from service.workers import session
-from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, GatedTranscriber, play
+from service.workers.session import LOWEST_PITCH
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, GatedTranscriber, play
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
@@ -209,3 +212,20 @@ def test_a_client_that_is_not_read_meanwhile_is_not_silent() -> None:
             messages, code = receive_all(socket)
     assert (messages[-1]["type"], messages[-1]["reason"], code) == ("done", "stop", 1000)
     assert messages[-1]["totals"]["received_samples"] == 4 * SAMPLES
+
+
+def test_a_session_sends_probabilities_if_asked_to(client: TestClient) -> None:
+    _, untold = perform(client)
+    _, reported = perform(client, frames=True)
+    assert not of_type(untold, "frames")
+    notes = ("note_on", "note_off")
+    assert [dict(m, seq=0) for m in of_type(reported, *notes)] == [
+        dict(m, seq=0) for m in of_type(untold, *notes)
+    ]
+    messages = [Frames.model_validate(m) for m in of_type(reported, "frames")]
+    assert [m.frame for m in messages] == np.cumsum([0, *(m.count for m in messages[:-1])]).tolist()
+    data = b"".join(base64.b64decode(m.probabilities_base64, validate=True) for m in messages)
+    heat = np.frombuffer(data, np.uint8).reshape(-1, messages[0].pitches)
+    assert abs(len(heat) - DURATION_S * 11_025 / 128) < 2
+    heard = {LOWEST_PITCH + int(p) for p in np.flatnonzero(heat.max(axis=0) > 128)}
+    assert heard == set(FAKE_PITCHES) - {93}  # the melody has no A6

@@ -106,12 +106,11 @@ def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord
     beyond three ledger lines, with neighbours that are beyond one."""
     low, high = CLEFS[clef][3:]
     found = []
-    for name, sign in (("8va", 1), ("8vb", -1)):
+    for name, sign, edge in (("8va", 1, high), ("8vb", -1, low)):
 
-        def reach(chord: Chord, sign: int = sign) -> tuple[int, int]:
+        def reach(chord: Chord, sign: int = sign, edge: int = edge) -> list[int]:
             """Return how far its inner and its outer note are beyond the staff, in semitones."""
-            beyond = (chord.pitches[0] - high, chord.pitches[-1] - high)
-            return beyond if sign > 0 else (low - chord.pitches[-1], low - chord.pitches[0])
+            return sorted(sign * (pitch - edge) for pitch in (chord.pitches[0], chord.pitches[-1]))
 
         def fits(chord: Chord) -> bool:
             inner, outer = reach(chord)

@@ -145,26 +145,25 @@ def beams(values: Sequence[Value], start: Fraction, quarters: Fraction, joined: 
         pair = list(two)
         groups = [pair] if is_simple(pair) else [list(g) for _, g in groupby(pair, key=beat)]
         for group in groups:
-            for flagged, run in groupby(group, key=lambda index: flags[index] > 0):
-                own = list(run)
-                if flagged and len(own) > 1:
-                    for level in range(1, max(flags[index] for index in own) + 1):
-                        _add_level(out, own, flags, level)
+            _add_beams(out, group, flags)
     return out
 
 
-def _add_level(
-    out: dict[int, list[str]], group: Sequence[int], flags: Mapping[int, int], level: int
+def _add_beams(
+    out: dict[int, list[str]], group: Sequence[int], flags: Mapping[int, int], level: int = 1
 ) -> None:
+    """Add the beams of this level and above to the notes of a beam of the level below."""
     for has_beam, run in groupby(group, key=lambda index: flags[index] >= level):
         own = list(run)
-        if not has_beam:
+        if not has_beam or len(own) == level == 1:
             continue
         kinds = ["begin", *["continue"] * (len(own) - 2), "end"]
         if len(own) == 1:
             kinds = ["forward hook" if own[0] == group[0] else "backward hook"]
         for index, kind in zip(own, kinds, strict=True):
             out.setdefault(index, []).append(kind)
+        if level < max(flags.values()):
+            _add_beams(out, own, flags, level + 1)
 
 
 class Accidentals:

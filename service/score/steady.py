@@ -5,6 +5,8 @@ steady if one line is strong and keeps its phase throughout. The beat is a multi
 the one nearest to the tempo that people tap. Bars start where the metre's evidence is strongest.
 """
 
+from operator import itemgetter
+
 import numpy as np
 
 from service.score.beat_tracker import chord_numbers
@@ -120,7 +122,7 @@ def _barred(
     phase = np.angle(_resultant(time_s, 1 / note_s)) / (2 * np.pi) * note_s
     start_s = phase + note_s * np.round((time_s[0] - phase) / note_s)
     last = int(np.ceil((notes[:, 1].max() - start_s) / beat_s)) + 2
-    best: tuple[float, Beats] | None = None
+    found: list[tuple[float, Beats]] = []
     for shift in range(count):  # notes of the line from a beat to the first chord
         grid_s = start_s - shift * note_s + beat_s * np.arange(last)
         beats = Beats(grid_s, np.zeros(last, np.int64), 4, subdivision, 1.0)
@@ -141,9 +143,6 @@ def _barred(
                 phases[np.arange(size) != known % size] = -np.inf
                 phases -= 100 * off / beat_s
             first = int(np.argmax(phases))
-            if best is None or phases[first] > best[0]:
-                bar = (np.arange(last) - first) % size
-                found = Beats(grid_s, bar, size, subdivision, 1.0)
-                best = float(phases[first]), found
-    assert best is not None
-    return best[1]
+            bar = (np.arange(last) - first) % size
+            found.append((float(phases[first]), Beats(grid_s, bar, size, subdivision, 1.0)))
+    return max(found, key=itemgetter(0))[1]

@@ -37,7 +37,7 @@ _BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost of root, third, fifth, seventh and ano
 _CHROMATIC = 0.35  # cost of each tone outside of the key
 _CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
 _NEVER = 1e4
-_MIN_OVERLAP = 1.3  # notes: mean number in the first beat that has a chord
+_TOGETHER = 0.1  # in beats: notes with onsets within this time start together
 _MAX_ROOTS = 0.25  # of a chord's beats with the root as bass: more are no inversion
 _MIN_SHARE, _MIN_VOICES = 0.25, 1.6  # of beats with three pitch classes; mean number of notes
 _SOUNDS = 0.2  # in beats: pitch classes that sound for less do not count
@@ -67,7 +67,7 @@ def find_chords(
     """Return the chords at the beats where they change.
 
     Args:
-        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity.
+        notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
         fifths: sharps of the key signature, or flats if negative.
         minor: True if the key is minor.
         wanted: None for chords of music in which several notes sound at once; True for chords of
@@ -76,17 +76,19 @@ def find_chords(
     if not len(notes) or wanted is False:
         return []
     begin, end = (_snap(beats.position(notes[:, column])) for column in (0, 1))
-    beat, weight, bass, voices = _weigh(begin, end, notes[:, 2].astype(int))
+    pitch = notes[:, 2].astype(int)
+    beat, weight, bass, voices = _weigh(begin, end, pitch)
     if not len(beat):  # no note has a length
         return []
     if not wanted:
         has_triads = ((weight > _SOUNDS).sum(1) >= 3).mean() >= _MIN_SHARE
         if voices.mean() < _MIN_VOICES or not has_triads:
             return []
-        # Bars of a melody alone, before the first chord, have no symbol.
+        # Bars of a melody alone, before two notes start together, have no symbol.
         bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
-        chord_beat = beat[(voices > _MIN_OVERLAP).argmax()]
-        start = next(int(begun) for begun, count in bars if begun + count > chord_beat)
+        together = (np.diff(begin) < _TOGETHER) & (np.diff(pitch) % 12 != 0)
+        first = min(beat[-1], begin[:-1][together][:1].max(initial=begin[0]))
+        start = next(int(begun) for begun, count in bars if begun + count > first)
         beat, weight, bass = beat[beat >= start], weight[beat >= start], bass[beat >= start]
     path: list[int] = []
     change = _change_costs(beat, beats)

@@ -76,6 +76,12 @@ def test_a_melody_alone_before_the_first_chord_has_no_symbol() -> None:
     assert names(np.array([*pickup, *chords.tolist()])) == [(4, "C"), (8, "F")]
 
 
+def test_a_legato_melody_alone_before_the_first_chord_has_no_symbol() -> None:
+    melody = [(beat / 2, beat / 2 + 0.9, 67 + beat % 5, 80) for beat in range(8)]
+    chords = bars("48 64 67 72", "53 60 65 69") + [4, 4, 0, 0]
+    assert names(np.array([*melody, *chords.tolist()])) == [(8, "C"), (12, "F")]
+
+
 def test_a_bass_that_alternates_is_no_inversion() -> None:
     rows = [(t / 2, t / 2 + 0.4, 48 if t % 4 == 0 else 43, 80) for t in (0, 2, 4, 6)]
     rows += [(t / 2, t / 2 + 0.4, pitch, 80) for t in (1, 3, 5, 7) for pitch in (55, 60, 64)]

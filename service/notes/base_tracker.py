@@ -1,16 +1,17 @@
 """Base class of the note trackers: the heads, the notes that sound, and the offsets of notes.
 
-A note ends where the evidence that it sounds is greatest. With y[f] the frame probability of its
-pitch and b the bias of its instrument (``TrackerSettings.biases_of``), the evidence at frame f is
-the sum of
+A note ends where the evidence that it sounds is greatest. With y[f] and z[f] the frame and offset
+probabilities of its pitch, and b and w the bias and the offset weight of its instrument
+(``TrackerSettings.evidence_of``), the evidence at frame f is the sum of
 
-    log(y / (1 - y)) + b
+    log(y / (1 - y)) + b - w max(0, log(z / (1 - z)) + OFFSET_ODDS)
 
-over the frames before f. The note ends at the maximum once the sum has fallen by DROP below it, or
-WAIT frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at
-each new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The
-first ``min_note_frames`` count as sounding. When the instrument of a note, and with it the bias,
-may change (``UPDATE_S``), the note either ends or its sum restarts.
+over the frames before f. The frame probability of a string that rings on falls slowly, so its
+offsets need z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT
+frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
+new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The first
+``min_note_frames`` count as sounding. When the instrument of a note, and with it the bias, may
+change (``UPDATE_S``), the note either ends or its sum restarts.
 """
 
 import math
@@ -27,6 +28,7 @@ from service.notes.frames import OVERTONES, add_log_odds, onset_shift
 from service.notes.resume import Dynamics, ResumePoint
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 
+OFFSET_ODDS = 2.0  # negative log-odds from which an offset probability counts (0.12)
 DROP = 3.0  # fall of the sum that ends a note
 DROP_BEFORE_UPDATE = 2.0  # fall that ends a note whose instrument may change now
 VOICE_SHARE = 0.65  # of the recent notes from which on monophonic music is sung
@@ -42,6 +44,7 @@ class _Sounding:
     best: int  # first frame after the maximum of its evidence
     bias: float
     pedal_bias: float  # added to the bias while the pedal is down
+    offset_weight: float
     fallen: float = 0.0  # fall of the evidence from its maximum
 
 
@@ -71,7 +74,8 @@ class Tracker(ABC):
         offset_age: int,
     ) -> None:
         """Args:
-        heads: names of the rows of the probabilities. "velocity" and "pedal" may be missing.
+        heads: names of the rows of the probabilities. "velocity", "offset" and "pedal" may be
+            missing.
         offset_age: age in frames at which a frame is evidence for or against an offset.
         """
         self.settings = settings
@@ -80,6 +84,7 @@ class Tracker(ABC):
         rows = {head: row for row, head in enumerate(heads)}
         self._frame, self._onset = rows["frame"], rows["onset"]
         self._velocity, self._pedal = rows.get("velocity"), rows.get("pedal")
+        self._offset = rows.get("offset")
         self._offset_age = offset_age
         self._known = np.zeros((len(heads), 0, PITCHES), np.float32)  # frames in memory
         self._oldest = 0  # frame of their first column
@@ -129,7 +134,8 @@ class Tracker(ABC):
         """Set the instrument of a sounding note, which affects where the note ends."""
         note = self._sounding.get(event.pitch)
         if note is not None and note.event.note_id == event.note_id:
-            note.bias, note.pedal_bias = self.settings.biases_of(event.instrument)
+            evidence = self.settings.evidence_of(event.instrument)
+            note.bias, note.pedal_bias, note.offset_weight = evidence
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
         """Decide the last frames as if silence followed, and end all notes at ``end_frame`` or
@@ -146,6 +152,7 @@ class Tracker(ABC):
         frame = self._pushed - self._offset_age
         at = frame - self._oldest
         probabilities, down = self._known[self._frame, at], False
+        offsets = self._known[self._offset, at] if self._offset is not None else None
         if self._pedal is not None:
             pressed = self._known[self._pedal, at, ANY_PITCH]
             down = bool(pressed >= self.settings.pedal_on_threshold)
@@ -153,9 +160,13 @@ class Tracker(ABC):
         for pitch, note in self._sounding.items():
             onset = note.event.frame
             held = onset + self._held_frames
-            y = min(max(float(probabilities[pitch]), _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
-            bias = note.bias + note.pedal_bias if down else note.bias
-            note.fallen = max(0.0, note.fallen - math.log(y / (1 - y)) - bias)
+            gain = _log_odds(float(probabilities[pitch])) + note.bias
+            if down:
+                gain += note.pedal_bias
+            if offsets is not None and note.offset_weight:
+                odds = _log_odds(float(offsets[pitch])) + OFFSET_ODDS
+                gain -= note.offset_weight * max(0.0, odds)
+            note.fallen = max(0.0, note.fallen - gain)
             if frame < held or not note.fallen:
                 note.fallen, note.best = 0.0, max(frame + 1, held)
             named = onset + self._update_frames == self._pushed
@@ -209,8 +220,8 @@ class Tracker(ABC):
     def _add_sounding(self, event: NoteEvent) -> None:
         held = event.frame + self._held_frames
         best = max(held, self._pushed - self._offset_age)
-        biases = self.settings.biases_of(event.instrument)
-        self._sounding[event.pitch] = _Sounding(event, best, *biases)
+        evidence = self.settings.evidence_of(event.instrument)
+        self._sounding[event.pitch] = _Sounding(event, best, *evidence)
 
     def _end_at_best(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
         """End a note where the evidence is greatest, or at the given frame and time if that is
@@ -224,3 +235,8 @@ class Tracker(ABC):
 
     def _seconds(self, frames: float) -> float:
         return round(frames * self._frame_seconds, 6)
+
+
+def _log_odds(probability: float) -> float:
+    bounded = min(max(probability, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
+    return math.log(bounded / (1 - bounded))

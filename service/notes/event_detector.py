@@ -19,7 +19,7 @@ from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
-TRACKED = ("frame", "onset", "velocity", "pedal", PIANO)  # rows that trackers use
+TRACKED = ("frame", "onset", "velocity", "offset", "pedal", PIANO)  # rows that trackers use
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
 """Instruments that rarely play monophonic music. A stream of these alone has no delay for it."""
 RISE = 3  # frames in which the frame probability rises, as onset of networks without that head

@@ -58,6 +58,8 @@ class TrackerSettings:
         end_biases: end biases by instrument. Others have ``end_bias``.
         pedal_end_bias: added to the end bias of instruments with a pedal while it is down, because
             their notes then continue with lower probabilities.
+        offset_weight: factor of the offset head's log-odds, which shorten the notes of instruments
+            with a pedal. 0: the frame head alone decides where notes end.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
         pedal_on_threshold, pedal_off_threshold: probabilities at which the sustain pedal goes down,
             and below which it comes up.
@@ -85,6 +87,7 @@ class TrackerSettings:
     end_bias: Bias = 0.0
     end_biases: Mapping[str, Bias] = field(default_factory=dict)
     pedal_end_bias: Bias = 0.0
+    offset_weight: NotNegative = 0.0
     # With 1, two onsets between frames could coincide.
     min_note_frames: Annotated[int, Field(ge=2)] = 4
     pedal_on_threshold: Threshold = 0.6
@@ -125,11 +128,12 @@ class TrackerSettings:
         """Minimum of ``onset_threshold_for``."""
         return min(self.onset_threshold, *self.onset_thresholds.values(), 1)
 
-    def biases_of(self, instrument: str | None) -> tuple[float, float]:
-        """Return the end bias of a class, None if unknown, and what the pedal adds to it."""
+    def evidence_of(self, instrument: str | None) -> tuple[float, float, float]:
+        """Return the end bias of a class, None if unknown, what the pedal adds to it, and the
+        weight of the offset head."""
         pedalled = instrument is None or instrument in PEDAL_INSTRUMENTS
         bias = self.end_biases.get(instrument or "", self.end_bias)
-        return bias, self.pedal_end_bias if pedalled else 0.0
+        return (bias, self.pedal_end_bias, self.offset_weight) if pedalled else (bias, 0.0, 0.0)
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

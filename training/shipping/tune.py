@@ -46,6 +46,7 @@ GRID: Grid = {
     "onset_threshold": _PROBABILITIES,
     "end_bias": _BIASES,
     "pedal_end_bias": _BIASES,
+    "offset_weight": tuple(float(i) for i in range(5)),
     "frame_on_threshold": (0.02, *_PROBABILITIES),
     # At most 0.1 s, because it is also the minimum distance of repeated notes, as in a fast trill.
     "min_note_frames": tuple(range(2, 10)),
@@ -74,7 +75,7 @@ NAMING_GRID: Grid = {
 RECORDED_GRID: Grid = {
     name: values
     for name, values in GRID.items()
-    if name.partition(".")[0] in BY_CLASS or name == "pedal_end_bias"
+    if name.partition(".")[0] in BY_CLASS or name in ("pedal_end_bias", "offset_weight")
 }
 """Few settings, in coarse steps: there are only a few real recordings of each family."""
 MIN_GAIN = 0.002

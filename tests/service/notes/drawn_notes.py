@@ -16,7 +16,7 @@ from service.notes.tracker_settings import LineSettings, TrackerSettings
 
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")
-ALL_HEADS = (*HEADS, "pedal", PIANO)
+ALL_HEADS = (*HEADS, "pedal", PIANO, "offset")
 Probabilities = NDArray[np.float32]
 
 
@@ -147,6 +147,7 @@ tracker_settings = st.builds(
     frame_on_threshold=st.floats(0.3, 0.9),
     end_bias=st.floats(-3, 3),
     pedal_end_bias=st.floats(-1, 3),
+    offset_weight=st.floats(0, 4),
     min_note_frames=st.integers(2, 8),
 )
 

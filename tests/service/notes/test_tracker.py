@@ -115,9 +115,27 @@ def test_an_overtone_needs_more_than_a_note(tracker: Any) -> None:
     assert begins == [(48, 10), (60, 50)]
 
 
+def fading_with_offset() -> Probabilities:
+    """The offset head predicts the offset at frame 50, before the frame probability falls."""
+    drawn = np.concatenate([fading(), silence(140, 1)])
+    drawn[3, 49:52, 60] = 0.6, 0.9, 0.6
+    return drawn
+
+
+@both
+def test_the_offset_head_ends_a_note_whose_probability_falls_slowly(tracker: Any) -> None:
+    frames = []
+    for weight in (0.0, 2.0):
+        chosen = tracker(TrackerSettings(offset_weight=weight), FRAME_S, (*HEADS, "offset"))
+        *_, off = hear(chosen, fading_with_offset())
+        frames.append(off.frame)
+    assert frames[0] > 70
+    assert frames[1] == 49
+
+
 def named(chosen: TrackerSettings, name: str, drawn: Probabilities, kind: str = "note_on") -> Any:
     """Events of this kind if only one instrument is considered."""
-    heads = (*HEADS, "instrument:organ", "instrument:flute")
+    heads = (*(*HEADS, "offset")[: len(drawn)], "instrument:organ", "instrument:flute")
     undecided = np.full((2, *drawn.shape[1:]), 0.5, np.float32)
     detector = EventDetector(chosen, FRAME_S, heads, instruments=(name,))
     events = detector.push(0, np.concatenate([drawn, undecided]))
@@ -128,6 +146,11 @@ def test_each_instrument_has_a_bias_of_its_own() -> None:
     chosen = TrackerSettings(end_bias=-1.0, end_biases={"organ": 2.0})
     (organ,), (flute,) = (named(chosen, name, fading(), "note_off") for name in ("organ", "flute"))
     assert organ.frame > flute.frame + 10
+
+
+def test_the_offset_head_counts_for_instruments_with_a_pedal_alone() -> None:
+    (off,) = named(TrackerSettings(offset_weight=4.0), "organ", fading_with_offset(), "note_off")
+    assert off.frame > 70
 
 
 def test_each_instrument_has_an_onset_threshold_of_its_own() -> None:

@@ -128,7 +128,7 @@ def run_many(options: argparse.Namespace) -> dict[str, Any]:
     lateness of events, and the processor time of the services' own processes and of their workers.
     With --stub, a network of almost no cost replaces a GPU."""
     seconds = 10.0 if options.quick else 30.0
-    command = (*TONES, "notes") if options.stub else (*SERVICE, options.model)
+    command = (*TONES, "chords") if options.stub else (*SERVICE, options.model)
     figures: dict[str, Any] = {}
     with ExitStack() as stack:
         started = [
@@ -144,7 +144,7 @@ def run_many(options: argparse.Namespace) -> dict[str, Any]:
             began_s, before_s = time.monotonic(), processor_times(pids)
             trial = measured(urls, music, count, seconds)
             used_s = processor_times(pids) - before_s
-            trial["cores"] = used_s.sum() / (time.monotonic() - began_s)
+            trial["cores"] = float(used_s.sum()) / (time.monotonic() - began_s)
             services_ms, workers_ms = (1000 * used_s / (count * seconds)).tolist()
             trial["services_core_ms_a_stream_second"] = services_ms
             trial["workers_core_ms_a_stream_second"] = workers_ms

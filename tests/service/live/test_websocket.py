@@ -69,15 +69,6 @@ def test_ready_states_the_limits_and_what_became_of_the_options() -> None:
     assert other["session_id"] != ready["session_id"]
 
 
-def test_a_raw_client_starts_by_its_address(client: TestClient) -> None:
-    query = f"?encoding=pcm_s16le&sample_rate={RATE_HZ}&lookahead_ms=50"
-    with client.websocket_connect(ADDRESS + query) as socket:
-        send(socket)  # at once, without waiting for ready
-        messages, _ = stop(socket)
-    assert messages[0]["type"] == "ready"
-    assert check_notes(messages) == PITCHES
-
-
 def test_a_bad_start_gets_an_error_without_a_path_and_a_close() -> None:
     with serving(model="/secret/weights.safetensors") as (client, model):
         error, close = refusal(client, model="other")

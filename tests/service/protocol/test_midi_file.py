@@ -208,16 +208,3 @@ def test_as_many_notes_as_there_are_channels_never_share_one() -> None:
     assert [note[0] for note in found] == [note.pitch for note in notes]
     for pitch, _, _, bends in found:
         assert [cents for _, cents in bends] == pytest.approx([pitch - 40], abs=0.5)
-
-
-def test_pretty_midi_imports_a_take_with_bends() -> None:
-    notes = [
-        Sung(60 + step, step, step + 1.0, tuple(10.0 * (i % 9) for i in range(80)))
-        for step in range(6)
-    ]
-    parts = pretty_midi.PrettyMIDI(
-        io.BytesIO(files.midi_file(notes, [], {"voice": 53}))
-    ).instruments
-    found = [note for part in parts for note in part.notes]
-    assert sorted(note.pitch for note in found) == [note.pitch for note in notes]
-    assert sum(len(part.pitch_bends) for part in parts) >= 6 * 80

@@ -43,7 +43,7 @@ def places(document: bytes, form: str, first: int) -> list[Place]:
     return [(number - origin, at) for number, at in found]
 
 
-@pytest.mark.parametrize("first_s", [0.0, 0.1, 0.3, 1.0, 3.7, 12.0])
+@pytest.mark.parametrize("first_s", [0.0, 0.3, 3.7])
 @pytest.mark.parametrize(("metre", "pickup"), [(4, 0), (4, 1), (3, 2), (2, 1), (5, 2), (7, 0)])
 def test_readers_of_midi_and_musicxml_agree(first_s: float, metre: int, pickup: int) -> None:
     beat_s = 0.6

@@ -36,7 +36,7 @@ from service.stream.windows import (
     SampleBuffer,
 )
 
-MAX_NOTES = 200_000  # of a session or recording in the service, which bounds its memory
+MAX_NOTES = 200_000  # maximum of a session or recording, which bounds the memory
 MAX_RUN_FRAMES = 128  # processed at once
 
 

@@ -1,4 +1,4 @@
-"""Help and atomic file writes, shared by all command lines."""
+"""Help, Ctrl-C during imports and atomic file writes, shared by all command lines."""
 
 import argparse
 import os
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
 
 
 def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
@@ -24,7 +26,7 @@ def interruptible_imports(program: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         sys.stderr.write(f"{program}: interrupted; nothing is saved\n")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

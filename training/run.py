@@ -22,7 +22,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model.commands import interruptible_imports
+from model.commands import INTERRUPTED, interruptible_imports
 
 PROG = "python -m training.run"
 
@@ -40,7 +40,6 @@ with interruptible_imports(PROG):
 
 DEFAULT_PRESET = "minute"
 CONFIG = "config.json"
-INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
 # Fields that a resumed run cannot change: they define the task and the shapes of the weights.
 FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
 

@@ -28,7 +28,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from model.commands import documented_parser, interruptible_imports, write_atomically
+from model.commands import (
+    INTERRUPTED,
+    documented_parser,
+    interruptible_imports,
+    write_atomically,
+)
 
 PROG = "python -m training.fine_tune"
 
@@ -68,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print(f"{PROG}: interrupted; nothing new is saved", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     return 0
 
 

@@ -21,9 +21,11 @@ from enum import Enum, auto
 from multiprocessing.connection import Connection
 from typing import Any
 
+from model.config import HOP, ModelConfig
+from service.audio.resample import RateRatio
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.server_messages import DoneReason
-from service.stream.windows import EngineError
+from service.stream.windows import EngineError, WindowSchedule
 from service.workers import messages
 
 PROCESSES = hasattr(os, "memfd_create")
@@ -53,10 +55,17 @@ class SessionProxy:
     """
 
     def __init__(
-        self, opening: messages.OpenSession, windows_per_s: float, worker: WorkerConnection
+        self, opening: messages.OpenSession, config: ModelConfig, worker: WorkerConnection
     ) -> None:
-        self.windows_per_s = windows_per_s
+        rate_hz = config.sample_rate
+        self._schedule = WindowSchedule.of(opening.options, config)
+        self._ratio = RateRatio.of(opening.audio.sample_rate_hz, rate_hz)
+        self.windows_per_s = rate_hz / HOP / self._schedule.block_frames
         self._stream = opening.stream
+        self._frame_bytes = opening.audio.pcm_frame_bytes
+        self._first_sample = opening.resume.from_sample if opening.resume else 0
+        self._windows = 0  # completed by the audio that the worker has
+        self._waiting: list[bytes] = []  # audio that completes no window
         self._worker = worker
         self._max_bytes = int(MAX_BUFFERED_S * opening.audio.byte_rate)
         self._sent = self._transcribed = 0  # bytes
@@ -84,11 +93,23 @@ class SessionProxy:
             await self._writable.wait()
 
     def send(self, data: bytes) -> None:
+        """Send audio to the worker once it completes a window: each message has a fixed cost."""
         self._sent += len(data)
-        self._worker.send(messages.Audio(self._stream, data))
+        self._waiting.append(data)
+        samples = self._first_sample + self._sent // self._frame_bytes
+        windows = self._schedule.complete(self._ratio.outputs(samples))
+        if windows > self._windows:
+            self._windows = windows
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        if self._waiting:
+            self._worker.send(messages.Audio(self._stream, b"".join(self._waiting)))
+            self._waiting = []
 
     def flush(self, name: str) -> None:
         self._flushes += 1
+        self._send_waiting()
         self._worker.send(messages.Flush(self._stream, name))
 
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
@@ -96,6 +117,7 @@ class SessionProxy:
         if not self._ended:
             self._ended = True
             cause = (error.code, error.message) if error else None
+            self._send_waiting()
             self._worker.send(messages.EndAudio(self._stream, reason, cause))
 
     async def next_output(self) -> messages.SessionOutput:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
 
-from model.config import HOP, ModelConfig
+from model.config import ModelConfig
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError, PendingWindows, Probabilities
 from service.workers.connection import MIN_MISSED_PINGS, PROCESSES, SessionProxy, WorkerConnection
@@ -141,9 +141,7 @@ class WorkerPool:
         if not ready:
             raise ProtocolError(ErrorCode.NOT_READY, "no worker is running: retry later")
         worker = min(ready, key=lambda worker: (worker.is_late, worker.windows_per_s))
-        frames_per_s = self.config.sample_rate / HOP
-        windows_per_s = frames_per_s / opening.options.frames_per_window
-        return SessionProxy(replace(opening, stream=next(self._numbers)), windows_per_s, worker)
+        return SessionProxy(replace(opening, stream=next(self._numbers)), self.config, worker)
 
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         job = SegmentJob(segment)

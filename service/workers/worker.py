@@ -12,6 +12,7 @@ import gc
 import logging
 import mmap
 import os
+import selectors
 import sys
 import time
 from collections import deque
@@ -69,13 +70,16 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
         if own_process:
             gc.freeze()  # garbage collection of torch's objects would take 0.1 s
         service.send(worker.loaded)
-        while True:
-            timeout_s = worker.poll_timeout_s
-            while service.poll(timeout_s):
-                worker.handle(service.recv())
-                timeout_s = 0
-            if replies := worker.step():
-                service.send(replies)
+        # Connection.poll would make a selector for each call.
+        with selectors.DefaultSelector() as selector:
+            selector.register(service, selectors.EVENT_READ)
+            while True:
+                timeout_s = worker.poll_timeout_s
+                while selector.select(timeout_s):
+                    worker.handle(service.recv())
+                    timeout_s = 0
+                if replies := worker.step():
+                    service.send(replies)
     except (EOFError, OSError):
         return  # the service has exited or has stopped this worker
     finally:

@@ -1,0 +1,53 @@
+"""A session's proxy: when the audio of a client goes to the worker."""
+
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.config import LIVE
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
+from service.stream.stream import Stream
+from service.workers.connection import SessionProxy, WorkerConnection
+from service.workers.messages import Audio, OpenSession
+from tests.service.workers.sessions import LIMITS
+
+
+class Worker:
+    """Records the audio that it is sent."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, Any] = {}
+        self.audio: list[bytes] = []
+
+    def send(self, message: object) -> None:
+        if isinstance(message, Audio):
+            self.audio.append(message.data)
+
+
+@given(
+    st.sampled_from([8_000, 11_025, 44_100, 48_000]),
+    st.sampled_from([StreamOptions(block_frames=8), StreamOptions(mode=Mode.ANYTIME)]),
+    st.lists(st.integers(1, 4_001), min_size=1, max_size=60),
+)
+def test_audio_is_sent_once_it_completes_a_window(
+    rate_hz: int, options: StreamOptions, sizes: list[int]
+) -> None:
+    audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz)
+    worker = Worker()
+    opening = OpenSession(session_id="ab", audio=audio, options=options, limits=LIMITS)
+    proxy = SessionProxy(opening, LIVE, cast(WorkerConnection, worker))
+    at_client, at_worker = (Stream(LIVE, TrackerSettings(), audio, options) for _ in range(2))
+    sent = 0
+    for size in sizes:
+        before = at_client.pending_windows
+        proxy.send(bytes(size))
+        at_client.feed(bytes(size))
+        for data in worker.audio[sent:]:
+            at_worker.feed(data)
+        assert at_worker.pending_windows == at_client.pending_windows
+        assert (len(worker.audio) > sent) == (at_client.pending_windows > before)
+        sent = len(worker.audio)
+    proxy.end("stop")
+    assert sum(map(len, worker.audio)) == sum(sizes)

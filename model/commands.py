@@ -1,4 +1,4 @@
-"""Help, Ctrl-C during imports and atomic file writes, shared by all command lines."""
+"""Functions for all command lines: help texts, Ctrl-C during imports, atomic file writes."""
 
 import argparse
 import os
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-INTERRUPTED = 130  # exit status, as a shell's after Ctrl-C
+INTERRUPTED = 130  # exit status that shells report after Ctrl-C
 
 
 def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help shows a module's docstring unchanged."""
+    """Return a parser that shows ``about``, usually a module's docstring, unchanged in its help."""
     return argparse.ArgumentParser(
         prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -21,7 +21,7 @@ def documented_parser(program: str, about: str | None) -> argparse.ArgumentParse
 
 @contextmanager
 def interruptible_imports(program: str) -> Iterator[None]:
-    """Exit with one line if Ctrl-C interrupts imports, which take seconds with torch."""
+    """Print one line and exit if Ctrl-C interrupts imports. Importing torch takes seconds."""
     try:
         yield
     except KeyboardInterrupt:
@@ -36,9 +36,9 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Replace a file atomically by the output of ``write``. Several processes may do so at once.
-    Readers see the old content or the new, never a part."""
+    Readers get either the old or the new content, complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The file's name may already have the maximum length, so it is not part of this one.
+    # The file's name may have the maximum length, so the temporary name does not contain it.
     temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.partial")
     try:
         with temporary.open("wb") as file:

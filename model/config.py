@@ -40,9 +40,9 @@ CENTS = "cents"
 is c cents from the pitch, 0 if there is no sound (``SpectralPeaks``)."""
 RANGE_CENTS = 50.0  # a peak further away belongs to another pitch
 SCALE_CENTS = 4 * RANGE_CENTS
-STEM_REACH = 2  # columns that the first convolution sees on either side
-MAX_CACHED_HOPS = 32  # maximum age of cached results that a stream reuses
-LOGIT_OFFSET = -4.0  # released code: initially every note is improbable (class imbalance)
+STEM_REACH = 2  # columns that the first convolution uses on either side
+MAX_CACHED_HOPS = 32  # maximum age, in hops, of cached results that a stream reuses
+LOGIT_OFFSET = -4.0  # released code: makes notes improbable at first, since most pitches are silent
 
 _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 
@@ -71,12 +71,12 @@ class RSEConfig:
     "paper": amplitude 1, so that units preserve an amplitude of 0.25
     (:func:`model.switch.keep_amplitude`)."""
     dropout: Fraction = 0.1
-    """Divided by log2 of the sequence length and applied after every switch layer."""
+    """Dropout after every switch layer, before it is divided by log2 of the sequence length."""
     unit: Literal["residual", "gated"] = "residual"
     """The paper's unit, or the gated unit of the original Shuffle-Exchange network, which uses only
     maps, blocks, shuffle and dropout."""
     residual_scale: Literal["learned", "one", "none"] = "learned"
-    """sigma(S), or an ablation of the paper: o = i + h c ("one"), o = c ("none")."""
+    """"learned": sigma(S). Ablations of the paper: o = i + h c ("one") and o = c ("none")."""
 
 
 RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)
@@ -96,7 +96,7 @@ class StridedConfig:
     """Standard deviation of the noise added to the waveform in training (released code)."""
     window: _Window = 8192
     """Number of samples that the network uses, in the middle of its input. It predicts the frames
-    in them; with 128 samples, the middle frame."""
+    inside them; with 128 samples, only the middle frame."""
     fourier: Flag = False
     """True if the input is the interleaved complex spectrum of the window instead of its samples,
     as for the published MusicNet weights."""
@@ -107,7 +107,7 @@ class FilterbankConfig:
     """Learnable constant-Q filterbank, harmonic stack and small convolutions."""
 
     lookahead: Annotated[int, Field(ge=0, lt=1024, multiple_of=HOP)] = 512
-    """Samples of a kernel after the moment its frame describes."""
+    """Number of samples of each kernel after the moment that its frame describes."""
     channels: Count = 32  # output channels of every convolution
     convolutions: FromZero = 3  # 3 x 3 convolutions over pitch and time after the first convolution
 
@@ -119,9 +119,9 @@ class FilterbankConfig:
     """Lengths in samples. Each filter uses the shortest kernel that resolves its semitone."""
     quality: ClassVar = 40.0  # periods in a filter's window, if the kernel length allows
     floor_db: ClassVar = -90.0
-    """Power relative to a full-scale sine at which the logarithm flattens."""
+    """Power, relative to a full-scale sine, below which the logarithm flattens."""
     harmonics: ClassVar = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
-    """Multiples of a pitch's frequency whose filters become its channels."""
+    """Multiples of a pitch's frequency. The filters at these multiples become its channels."""
     octaves: ClassVar = 8
     """Number of patches of 12 pitches in a column. Each patch is a position of the shuffle-exchange
     network."""
@@ -139,8 +139,8 @@ class FilterbankConfig:
 
     @property
     def context(self) -> int:
-        """Number of samples before the window on which its columns depend. With them a column is
-        the same in every window that contains it and can be cached."""
+        """Number of samples before the window on which its columns depend. With this context a
+        column is the same in every window that contains it, so it can be cached."""
         return max(self.kernel_lengths) - self.lookahead + HOP * (self.halo - 1)
 
 
@@ -158,12 +158,14 @@ class ModelConfig:
     """Per-note scale and offset of the frame logits, trained with the network (released code)."""
 
     def __post_init__(self) -> None:
-        heads, known = self.heads, set(self.heads) <= set(HEADS)
-        if heads[0] != "frame" or not known or len(set(heads)) < len(heads):
-            raise ValueError(f"heads must be 'frame' and others of {HEADS}, once each: {heads}")
+        heads, are_valid = self.heads, set(self.heads) <= set(HEADS)
+        if heads[0] != "frame" or not are_valid or len(set(heads)) < len(heads):
+            raise ValueError(
+                f"heads must be 'frame', then any others of {HEADS}, without repeats: {heads}"
+            )
         halved = isinstance(self.front_end, StridedConfig) and self.front_end.convolutions > 1
-        if halved and self.rse.maps < 2:  # the first convolution has half as many
-            raise ValueError("maps must be at least 2 behind two convolutions, not 1")
+        if halved and self.rse.maps < 2:  # the first convolution has maps // 2 channels
+            raise ValueError("maps must be at least 2 for two or more convolutions, not 1")
 
     @property
     def context(self) -> int:
@@ -177,14 +179,15 @@ class ModelConfig:
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Number of hops from the newest frame that a window can predict to its end."""
+        """Number of hops between the newest frame that a window can predict and the window's
+        end."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
     @property
     def preroll_hops(self) -> int:
-        """Number of hops after which a front-end that started in mid-stream matches one that
-        started with the stream, bit for bit. All columns and cached results are then newer than
+        """Number of hops after which a front-end that started in mid-stream returns the same bits
+        as one that started with the stream. All columns and cached results are then newer than
         the start."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig):
@@ -201,17 +204,18 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ModelConfig:
-        """Return the configuration of a card. Raises ValueError for unknown fields or kinds."""
+        """Return the configuration stored in a card. Raises ValueError for unknown fields or
+        kinds."""
         front = dict(data["front_end"])
         kinds = {"strided": StridedConfig, "filterbank": FilterbankConfig}
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        if kind == "filterbank":  # older cards state the constants of all networks too
-            same = vars(FilterbankConfig) | {"history": True}
-            stated = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
-            known = {one.name for one in dataclasses.fields(FilterbankConfig)}
-            front = {k: v for k, v in stated.items() if k in known or same.get(k) != v}
+        if kind == "filterbank":  # older cards also contain the constants of all networks
+            constants = vars(FilterbankConfig) | {"history": True}
+            values = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
+            names = {item.name for item in dataclasses.fields(FilterbankConfig)}
+            front = {k: v for k, v in values.items() if k in names or constants.get(k) != v}
         return cls(**data | {"front_end": kinds[kind](**front)})
 
 
@@ -222,7 +226,7 @@ _WITHOUT_NOISE = StridedConfig(input_noise=0.0)
 PAPER_TEXT = replace(
     PAPER, name="paper-text", front_end=_WITHOUT_NOISE, rse=TEXT_RSE, calibration=False
 )
-"""The paper's network according to its text only."""
+"""The paper's network as the text alone describes it."""
 
 RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
 """The paper's network as the authors' released code computes it."""
@@ -235,7 +239,7 @@ LIVE = ModelConfig(
     heads=HEADS,
     calibration=False,
 )
-"""Real-time on a laptop's CPU: filterbank front-end, one Beneš block, all heads."""
+"""For real-time transcription on a laptop's CPU: filterbank, one Beneš block, all heads."""
 
 ACCURATE = replace(
     LIVE,
@@ -251,5 +255,5 @@ LIGHT = replace(
     front_end=FilterbankConfig(lookahead=128, channels=24),
     rse=replace(LIVE.rse, hidden_factor=1),
 )
-"""For CPUs without bfloat16: half of the computing of `live`. Its filters have a shorter
-look-ahead, so notes can be decided a hop sooner."""
+"""For CPUs without bfloat16: needs half of the computation of `live`. Its filters have a shorter
+look-ahead, so notes can be decided one hop sooner."""

@@ -1,14 +1,17 @@
-"""A transcription network as ONNX: ``python -m model.export_onnx live live.onnx``.
+"""Exports a transcription network to ONNX: ``python -m model.export_onnx live live.onnx``.
 
-The graph is one step of a stream, with a free batch axis, for hosts without torch: ``new`` (batch,
-128 * block_frames) samples at the model's rate and the state of the previous step, initially zeros
--> ``probabilities`` (batch, heads, block_frames, 128) of the frames whose look-ahead is complete,
-and ``next_...`` for every state. Step j, from 0, returns the frames from
-``block_frames * j + first_frame`` on; frame f describes sample 128 * f of the stream, and negative
-frames precede it.
+The graph is one step of a stream, for hosts without torch. The batch axis is dynamic.
 
-Sample rate, heads, note tracker settings, shapes of the state and the rest are in the file's
-metadata and, for hosts that cannot read metadata, in ``live.onnx.json``.
+- Inputs: ``new``, (batch, 128 * block_frames) samples at the model's rate, and the state after the
+  previous step. The initial state is zeros.
+- Outputs: ``probabilities``, (batch, heads, block_frames, 128), of the frames whose look-ahead is
+  complete, and ``next_NAME`` for each state NAME.
+
+Step j, counted from 0, returns the frames from ``block_frames * j + first_frame`` on. Frame f
+describes sample 128 * f of the stream. Frames with negative numbers lie before the stream.
+
+The file's metadata contains the sample rate, heads, note tracker settings, shapes of the state and
+other constants. ``live.onnx.json`` has the same contents for hosts that cannot read metadata.
 """
 
 import json
@@ -37,7 +40,7 @@ except ImportError as missing:
 OPSET = 20
 LOOKAHEAD_HOPS = 9
 BLOCK_FRAMES = 4
-_ANY = 1 << 40  # elements of a folded tensor
+_UNLIMITED = 1 << 40  # maximum number of elements of a folded tensor
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,15 +48,15 @@ def main(arguments: list[str] | None = None) -> int:
     add = parser.add_argument
     add("weights", help="a shipped name, or a path to .safetensors")
     add("out", metavar="OUT.onnx", type=Path)
-    ahead = "from a step's newest frame to the end of its audio (default: %(default)d)"
+    ahead = "hops from a step's newest frame to the end of its audio (default: %(default)d)"
     add("--lookahead-hops", type=int, metavar="N", default=LOOKAHEAD_HOPS, help=ahead)
-    frames = "frames of a step (default: %(default)d)"
+    frames = "number of frames per step (default: %(default)d)"
     add("--block-frames", type=int, metavar="N", default=BLOCK_FRAMES, help=frames)
     options = parser.parse_args(arguments)
     logging.disable(logging.WARNING)  # torch.onnx suggests optional packages
     try:
         transcriber = load(options.weights, dtype=torch.float32)
-        model = exported(StepGraph(transcriber, options.lookahead_hops, options.block_frames))
+        model = export(StepGraph(transcriber, options.lookahead_hops, options.block_frames))
         data = model.SerializeToString()
         write_atomically(options.out, data)
         write_atomically(Path(f"{options.out}.json"), json.dumps(onnx_metadata(model)).encode())
@@ -69,10 +72,11 @@ def main(arguments: list[str] | None = None) -> int:
 class StepGraph(nn.Module):
     """One step of a stream: maps its next hops to probabilities of the same number of frames.
 
-    The inputs are the samples of the next hops and the state of the previous step. The outputs are
-    the frames whose look-ahead is complete and the next state, so the host needs no ring buffer.
-    Only the new constant-Q columns are computed. The state has the samples that kernels reach back
-    to, and the earlier columns minus silence. Zeros, the initial state, mean silence.
+    The inputs are the samples of the next hops and the state after the previous step. The outputs
+    are the frames whose look-ahead is complete and the next state, so the host needs no ring
+    buffer. Only the new constant-Q columns are computed. The state consists of the older samples
+    that the kernels need, and of the older columns minus the value of silence. The initial state,
+    zeros, therefore means silence.
 
     Attributes:
         inputs: an example of each input, by name.
@@ -83,8 +87,8 @@ class StepGraph(nn.Module):
         self, transcriber: TranscriptionModel, lookahead_hops: int, block_frames: int
     ) -> None:
         """Args:
-            lookahead_hops: hops from the newest frame of a step to the end of its audio.
-            block_frames: number of hops, and of frames, of a step.
+            lookahead_hops: number of hops from the newest frame of a step to the end of its audio.
+            block_frames: number of hops, and of frames, in a step.
 
         Raises:
             ValueError: the step does not fit into a window, or the network has no filterbank.
@@ -122,12 +126,12 @@ class StepGraph(nn.Module):
         bank = self.bank
         audio = torch.cat([samples, new], dim=1)
         silence = bank.compress(audio.new_zeros(()))
-        fresh = bank.compress(bank.power(audio)) - silence  # (batch, bins, block_frames)
-        known = torch.cat([columns, fresh], dim=2)
-        logits = self.network.from_features(F.pad(known, (0, bank.config.edge)) + silence)
-        read = self.transcriber.calibrate(logits)[:, :, self.positions]
-        begin = HOP * self.block_frames
-        return torch.sigmoid(read), audio[:, begin:], known[:, :, self.block_frames :]
+        new_columns = bank.compress(bank.power(audio)) - silence  # (batch, bins, block_frames)
+        columns = torch.cat([columns, new_columns], dim=2)
+        logits = self.network.from_features(F.pad(columns, (0, bank.config.edge)) + silence)
+        selected = self.transcriber.calibrate(logits)[:, :, self.positions]
+        start = HOP * self.block_frames
+        return torch.sigmoid(selected), audio[:, start:], columns[:, :, self.block_frames :]
 
 
 def onnx_metadata(model: onnx.ModelProto) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def onnx_metadata(model: onnx.ModelProto) -> dict[str, Any]:
     return {entry.key: json.loads(entry.value) for entry in model.metadata_props}
 
 
-def exported(graph: StepGraph) -> onnx.ModelProto:
+def export(graph: StepGraph) -> onnx.ModelProto:
     """Return the graph with the metadata that a host needs."""
     config = graph.transcriber.config
     about = {
@@ -148,7 +152,7 @@ def exported(graph: StepGraph) -> onnx.ModelProto:
     names = list(graph.inputs)
     batch = torch.export.Dim("batch")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about names within torch and its exporter
+        warnings.simplefilter("ignore")  # torch and its exporter warn about their own names
         program = torch.onnx.export(
             graph.eval(),
             tuple(graph.inputs.values()),
@@ -157,14 +161,14 @@ def exported(graph: StepGraph) -> onnx.ModelProto:
             opset_version=OPSET,
             dynamo=True,
             dynamic_shapes=tuple({0: batch} for _ in names),
-            # Its rewriting drops an addition of 1e-9 as if it were 0: silence would be infinite.
+            # The optimiser drops additions of 1e-9, so the logarithm of silence would be infinite.
             optimize=False,
             verbose=False,
         )
     assert program is not None
-    # Fold what depends on weights alone, after merging duplicates from shared weights.
+    # Merge duplicates that come from shared weights, then fold all that depends on weights alone.
     passes.CommonSubexpressionEliminationPass()(program.model)
-    sizes = {"input_size_limit": _ANY, "output_size_limit": _ANY}
+    sizes = {"input_size_limit": _UNLIMITED, "output_size_limit": _UNLIMITED}
     onnxscript.optimizer.fold_constants(program.model, **sizes)
     onnxscript.optimizer.remove_unused_nodes(program.model)
     passes.ClearMetadataAndDocStringPass()(program.model)

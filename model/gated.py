@@ -10,8 +10,8 @@ networks")::
 
 swapHalf keeps the first half of each element's features and takes the second half from its
 neighbour, so an idle unit (u = 1) still mixes. Unlike the residual unit, this one needs skip
-connections: after the first Beneš block, gates and candidates see s + D * p, where p is the output
-of the same layer in the previous block and D a learned vector.
+connections: after the first Beneš block, gates and candidates use s + D * p, where p is the output
+of the same layer in the previous block and D is a learned vector.
 """
 
 import torch
@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from model.config import RSEConfig
 from model.switch import depth_scaled, shuffles
 
-GATE_BIAS = 0.5  # released code: gates start slightly open
-SKIP_SCALE = 0.5  # released code: initial D, kept within 0 ... 1
+GATE_BIAS = 0.5  # released code: gates are slightly open at first
+SKIP_SCALE = 0.5  # released code: initial D, clamped to 0 ... 1
 
 
 class GatedSwitchUnit(nn.Module):
@@ -45,12 +45,12 @@ class GatedSwitchUnit(nn.Module):
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
         """Map x, (batch, n, m) with even n, to the same shape. before: output of the same layer in
-        the previous block, used with `skip`."""
+        the previous block, which only units with `skip` use."""
         batch, n, maps = x.shape
-        seen = x
+        inputs = x
         if self.skip_scale is not None and before is not None:
-            seen = x + self.skip_scale.clamp(0, 1) * before
-        s = seen.reshape(batch, n // 2, 2 * maps)
+            inputs = x + self.skip_scale.clamp(0, 1) * before
+        s = inputs.reshape(batch, n // 2, 2 * maps)
         reset1, reset2, update = torch.sigmoid(self.gates(s)).chunk(3, dim=-1)
         candidates = torch.cat([self.candidate1(reset1 * s), self.candidate2(reset2 * s)], dim=-1)
         out = update * swap_half(x) + (1 - update) * torch.tanh(candidates)  # (batch, n/2, 2m)
@@ -61,8 +61,8 @@ def swap_half(x: Tensor) -> Tensor:
     """Map (batch, n, m) to pairs, (batch, n/2, 2m), whose second feature halves are swapped."""
     batch, n, maps = x.shape
     pairs = x.reshape(batch, n // 2, 2, maps)
-    kept, given = pairs.split([maps // 2, maps - maps // 2], dim=-1)
-    return torch.cat([kept, given.flip(2)], dim=-1).flatten(2)
+    own, swapped = pairs.split([maps // 2, maps - maps // 2], dim=-1)
+    return torch.cat([own, swapped.flip(2)], dim=-1).flatten(2)
 
 
 class GatedBenesBlock(nn.Module):
@@ -76,15 +76,20 @@ class GatedBenesBlock(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, before: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
-        """x: (batch, n, m), n a power of two; before: the previous block's layer outputs."""
+        """Return the block's output, (batch, n, m), and the outputs of its layers.
+
+        Args:
+            x: (batch, n, m), where n is a power of two.
+            before: outputs of the previous block's layers; None in the first block.
+        """
         layers = x.shape[1].bit_length() - 2  # in each half
         rate = depth_scaled(self.dropout, layers + 1)
         outputs: list[Tensor] = []
         for layer in range(2 * layers):
-            ahead = layer < layers
-            unit = self.forward_switch if ahead else self.reverse_switch
-            earlier = None if before is None else before[layer]
-            x = F.dropout(unit(x, earlier), rate, self.training)
+            is_forward = layer < layers
+            unit = self.forward_switch if is_forward else self.reverse_switch
+            previous = None if before is None else before[layer]
+            x = F.dropout(unit(x, previous), rate, self.training)
             outputs.append(x)
-            x = self.shuffle(x) if ahead else self.unshuffle(x)
+            x = self.shuffle(x) if is_forward else self.unshuffle(x)
         return x, outputs

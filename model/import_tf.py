@@ -1,12 +1,13 @@
-"""Import a TensorFlow checkpoint of the authors' released code.
+"""Imports a TensorFlow checkpoint of the authors' released code.
 
 ``python -m model.import_tf CHECKPOINT_PREFIX OUT.safetensors`` reads CHECKPOINT_PREFIX.index and
 its data, infers the network from the names and shapes of the variables, and writes OUT.safetensors
 and its card, OUT.json. Every name and shape is verified. Transcription networks keep their
-calibration and run in the service; others run in ``python -m model.predict``.
+calibration and run in the service. Symbol networks run in ``python -m model.predict``.
 
-The checkpoint that the authors published reads the spectrum of the window: import it with
---fourier. Networks trained as in the paper read the waveform; names and shapes are the same.
+The input of the checkpoint that the authors published is the spectrum of the window: import it with
+--fourier. The input of networks trained as in the paper is the waveform. The names and shapes are
+the same in both cases.
 """
 
 import re
@@ -31,7 +32,7 @@ from model.transcriber import TranscriptionModel
 Shape = tuple[int, ...]
 
 SLOTS = ("/RAdam", "/RAdam_1")  # the optimiser's momentum and mean square of a variable
-STEPS = "Variable"  # training steps taken
+STEPS = "Variable"  # number of training steps
 LAMBADA_CLASSES = 3
 ROOT = "var_lengths/"
 _UNIT = {
@@ -48,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("model.import_tf", __doc__)
     parser.add_argument("prefix", metavar="CHECKPOINT_PREFIX", help="path without .index")
     parser.add_argument("out", metavar="OUT.safetensors", type=Path)
-    spectra = "the network reads spectra, not the waveform"
+    spectra = "the network's input is the spectrum, not the waveform"
     parser.add_argument("--fourier", action="store_true", help=spectra)
     options = parser.parse_args(arguments)
     try:
@@ -68,8 +69,8 @@ def import_checkpoint(
     prefix: str | Path, name: str, fourier: bool = False
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
     """Return the network in a checkpoint of the released code, and its card. fourier: see
-    ``StridedConfig``. Raises WeightsError for missing or corrupt files, and for variables that
-    are unknown, missing, misshapen or not finite."""
+    ``StridedConfig``. Raises WeightsError for missing or corrupt files, and if variables are
+    unknown or missing, have an unexpected shape, or are not finite."""
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
@@ -97,8 +98,8 @@ def import_checkpoint(
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> TranscriptionModel | SymbolNetwork:
-    """Return the network with variables of these names and shapes, without values. Raises
-    WeightsError, which lists all variables that do not fit."""
+    """Return the network with variables of these names and shapes, without values. If some do not
+    fit, raises a WeightsError that lists them all."""
     config = infer_config(shapes, name, fourier)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
@@ -118,8 +119,8 @@ def build(
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Return the variables of the network. Counters, rates and states of the training are
-    outside of ROOT, or end in one of SLOTS."""
+    """Return the variables of the network. The names of counters, rates and states of the training
+    do not start with ROOT, or end in one of SLOTS."""
     return {
         name: shape
         for name, shape in shapes.items()
@@ -137,17 +138,17 @@ def infer_config(
     hidden = _matrix(shapes, f"{steps}last/cand1/c/CvK")[1]
     if not blocks or not maps or hidden % (2 * maps):
         raise WeightsError(
-            f"no Residual Shuffle-Exchange network has {blocks} blocks, {maps} maps and {hidden} "
+            f"not a Residual Shuffle-Exchange network: {blocks} blocks, {maps} maps and {hidden} "
             "hidden maps"
         )
     rse = replace(RELEASED_RSE, maps=maps, blocks=blocks, hidden_factor=hidden // (2 * maps))
     if f"{ROOT}embedding" in shapes:
         if fourier:
-            raise WeightsError("a symbol network reads no spectrum: leave out --fourier")
+            raise WeightsError("symbol networks do not use spectra: omit --fourier")
         vocabulary, width = _matrix(shapes, f"{ROOT}embedding")
         linear = any(key.startswith(f"{ROOT}embedding_linear/") for key in shapes)
         return SymbolConfig(vocabulary, classes, rse, word_features=width if linear else 0)
-    # Their kernels have three dimensions; the linear map after them has two.
+    # Kernels of convolutions have three dimensions. The linear map after them has two.
     kernels = [key for key, shape in shapes.items() if len(shape) == 3]
     convolutions = sum(bool(re.fullmatch(rf"{ROOT}pool1/conv\d+/CvK", key)) for key in kernels)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
@@ -155,7 +156,8 @@ def infer_config(
 
 
 def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
-    """Return the shape of a required matrix. Raises WeightsError."""
+    """Return the shape of a required matrix. Raises WeightsError if it is missing or has another
+    number of dimensions."""
     shape = shapes.get(name)
     if shape is None:
         raise WeightsError(f"not a network of the released code: {name} is missing")
@@ -165,9 +167,9 @@ def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
 
 
 def released_names(network: nn.Module) -> dict[str, str]:
-    """Return the released variable that corresponds to each parameter of a ``SymbolNetwork`` or
-    of a ``TranscriptionModel`` with a strided front-end. Raises KeyError for parameters that the
-    released code lacks."""
+    """Return the name of the released variable that corresponds to each parameter of a
+    ``SymbolNetwork`` or of a ``TranscriptionModel`` with a strided front-end. Raises KeyError for
+    parameters that the released code lacks."""
     names = list(network.state_dict())
     convolutions = sum(".convolutions." in name for name in names)
     return {name: ROOT + _released_name(name, convolutions) for name in names}

@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 
 def kaiser(rejection_db: float, transition: float) -> tuple[int, float]:
-    """Return the number of taps and the window's beta for a rejection above 50 dB and a transition
-    band, as a fraction of half the sample rate (J. F. Kaiser, 1974)."""
+    """Return the number of taps and the window's beta (J. F. Kaiser, 1974).
+
+    Args:
+        rejection_db: rejection of the stop band, above 50 dB.
+        transition: width of the transition band as a fraction of half the sample rate.
+    """
     taps = (rejection_db - 7.95) / (2.285 * math.pi * transition) + 1
     return math.ceil(taps), 0.1102 * (rejection_db - 8.7)
 

@@ -1,12 +1,13 @@
-"""The raw output of one of the paper's networks, for comparisons with the authors' code.
+"""Writes the raw output of one of the paper's networks, to compare it with the authors' code.
 
 ``python -m model.predict WEIGHTS.safetensors X.npy Y.npy`` reads a batch of inputs and writes the
 output of the network's last layer, float32, of shape (batch, positions, classes):
 
-- symbol networks: X (batch, length) of integers; Y holds the logits of all classes at each
+- symbol networks: X holds integers, (batch, length). Y holds the logits of all classes at each
   position.
-- networks on the waveform: X (batch, samples); Y holds all positions, a quarter of the samples with
-  two convolutions, and the 128 notes of each head in turn, before logit offset and calibration.
+- networks on the waveform: X holds samples, (batch, samples). With two convolutions there is one
+  position for every four samples. The classes are the 128 notes of each head in turn, before logit
+  offset and calibration.
 """
 
 import sys
@@ -21,12 +22,14 @@ from model.storage import WeightsError, load, read_card, replace_file, resolve
 from model.symbols import KIND, SymbolNetwork, load_symbol_network
 from model.transcriber import StridedNetwork
 
-BATCH = 16  # inputs at once, to bound the memory
+BATCH = 16  # inputs computed at once, to limit the memory
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("model.predict", __doc__)
-    parser.add_argument("weights", metavar="WEIGHTS.safetensors", help="of the paper's networks")
+    parser.add_argument(
+        "weights", metavar="WEIGHTS.safetensors", help="one of the paper's networks"
+    )
     parser.add_argument("inputs", metavar="X.npy", type=Path)
     parser.add_argument("outputs", metavar="Y.npy", type=Path)
     options = parser.parse_args(arguments)
@@ -44,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
-    """Return the network that the card of these weights describes, in float32. Raises
-    WeightsError."""
+    """Load a symbol network or a network on the waveform, in float32. Raises WeightsError for
+    other networks and as :func:`load`."""
     config = read_card(resolve(name_or_path))["config"]
     if isinstance(config, dict) and config.get("kind") == KIND:
         return load_symbol_network(name_or_path)
@@ -64,10 +67,11 @@ def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray
     if isinstance(network, SymbolNetwork):
         batch, last = torch.from_numpy(inputs.astype(np.int64)), network.config.vocabulary - 1
         if not np.array_equal(batch, inputs) or batch.min() < 0 or batch.max() > last:
-            raise ValueError(f"expected symbols 0 ... {last} alone")
+            raise ValueError(f"expected symbols 0 ... {last} only")
         return torch.cat([network(part) for part in batch.split(BATCH)]).numpy()
-    if inputs.shape[1] % network.front_end.stride:
-        raise ValueError(f"expected samples, a multiple of {network.front_end.stride}")
+    samples, stride = inputs.shape[1], network.front_end.stride
+    if samples % stride:
+        raise ValueError(f"the number of samples must be a multiple of {stride}, not {samples}")
     batch = torch.from_numpy(inputs.astype(np.float32))
     return torch.cat([network.raw(part) for part in batch.split(BATCH)]).numpy()
 

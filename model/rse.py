@@ -32,7 +32,7 @@ class BenesBlock(nn.Module):
         self.reverse_switch.make_identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (batch, n, m), n a power of two."""
+        """Map (batch, n, m), where n is a power of two, to the same shape."""
         bits = x.shape[1].bit_length() - 1
         rate = depth_scaled(self.dropout, bits)
         units = self.forward_switch, self.reverse_switch
@@ -43,8 +43,8 @@ class BenesBlock(nn.Module):
 
 
 def padded_length(length: int) -> int:
-    """Return the power of two that a sequence is padded to. Raises ValueError for an empty
-    sequence."""
+    """Return the power of two to which a sequence of this length is padded. Raises ValueError for
+    an empty sequence."""
     if length == 0:
         raise ValueError("a shuffle-exchange network needs at least one element")
     return 1 << max(1, (length - 1).bit_length())

@@ -96,7 +96,7 @@ def load(
         config = ModelConfig.from_json(card["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{path} is not a transcription network: {error!r}") from error
-    with _building, torch.random.fork_rng(devices=()):  # leaves the caller's random numbers alone
+    with _building, torch.random.fork_rng(devices=()):  # preserves the caller's random state
         transcriber = TranscriptionModel(config, card)
     load_weights(transcriber, read_tensors(path), path)
     transcriber = transcriber.to(device).eval()
@@ -116,8 +116,8 @@ def save_weights(
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 if the hardware multiplies it, else float32. Emulated bfloat16 is slower than
-    float32, also if ``ATEN_CPU_CAPABILITY`` limits torch to older instructions."""
+    """Return bfloat16 if the hardware multiplies it, else float32. Emulated bfloat16 is slower than
+    float32. ``ATEN_CPU_CAPABILITY`` can limit torch to instructions that only emulate it."""
     match device.type:
         case "cuda":
             native = torch.cuda.is_bf16_supported(including_emulation=False)

@@ -43,16 +43,16 @@ class SequenceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (batch, length, channels), normalised over length."""
+        """Normalise (batch, length, channels) over the length."""
         u = 2 * (x - x.mean(dim=1, keepdim=True)) + self.bias
         return u * torch.rsqrt(u.square().mean(dim=1, keepdim=True) + NORM_EPSILON)
 
 
 class FeatureNorm(nn.Module):
-    """The paper's LayerNorm: over features, without gain and bias."""
+    """The paper's LayerNorm: over features, without gain or bias."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (..., channels), normalised over channels."""
+        """Normalise (..., channels) over the channels."""
         return F.layer_norm(x, x.shape[-1:], eps=FEATURE_NORM_EPSILON)
 
 
@@ -69,7 +69,7 @@ def make_norm(kind: str, channels: int) -> nn.Module:
 
 
 def activate(kind: str, x: Tensor) -> Tensor:
-    """Return the non-linearity named by ``RSEConfig.activation``."""
+    """Apply the activation function named by ``RSEConfig.activation``."""
     match kind:
         case "gelu":
             return F.gelu(x)
@@ -81,7 +81,7 @@ def activate(kind: str, x: Tensor) -> Tensor:
 
 
 def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
-    """Initialise a map of activated features according to ``RSEConfig.init``."""
+    """Initialise a linear map whose inputs are activated features, as ``RSEConfig.init`` says."""
     if config.init == "paper":
         keep_amplitude(linear, config.activation)
     else:
@@ -89,20 +89,21 @@ def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
 
 
 def initialise(linear: nn.Linear) -> None:
-    """Released code: Glorot-uniform weights, small positive biases."""
+    """Initialise a linear map as the released code does: Glorot-uniform weights and small positive
+    biases."""
     nn.init.xavier_uniform_(linear.weight)
     nn.init.uniform_(linear.bias, 0, 0.01)
 
 
 @torch.no_grad()
 def keep_amplitude(linear: nn.Linear, activation: str) -> None:
-    """Initialise a map so that its outputs have amplitude 1 if the features before the activation
-    are normal with amplitude 1.
+    """Initialise a linear map so that its outputs have amplitude 1 if the features before the
+    activation are normally distributed with amplitude 1.
 
     For W with independent entries and rows that sum to 0, every output has the variance
     (inputs) Var(w) Var(g), with Var(g) = 1/3 + 1/(2 pi sqrt(3)) - 1/(4 pi) = 0.346 after a GELU.
-    Rows sum to 0 because all layers of a half share W: the mean of g, 0.28, would otherwise add the
-    same vector in every layer.
+    The rows must sum to 0 because all layers of a half block share W. Otherwise the mean of g,
+    0.28, would add the same vector in every layer.
     """
     normal = torch.special.ndtri((torch.arange(4096, dtype=torch.double) + 0.5) / 4096)
     deviation = activate(activation, normal).std().item()
@@ -134,14 +135,15 @@ class ResidualSwitchUnit(nn.Module):
 
     @torch.no_grad()
     def make_identity(self) -> None:
-        """Make the unit return its input exactly, until it is trained."""
+        """Make the unit return its input exactly, until it is trained. With
+        ``residual_scale="none"`` it returns zeros instead."""
         self.w.weight.zero_()
         self.w.bias.zero_()
         if self.residual_scale == "learned":
             self.s.fill_(SATURATED / self.residual_speed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (batch, n, m), n even -> the same shape."""
+        """Map (batch, n, m), n even, to the same shape."""
         batch, n, maps = x.shape
         pairs = x.reshape(batch, n // 2, 2 * maps)
         hidden = activate(self.activation, self.norm(self.z(pairs)))  # (batch, n/2, hidden)
@@ -158,25 +160,26 @@ class ResidualSwitchUnit(nn.Module):
 
 
 def depth_scaled(dropout: float, bits: int) -> float:
-    """Return the dropout of a layer (released code: longer sequences, 2^bits, have more layers, so
-    each layer drops less)."""
+    """Return the dropout rate of one layer for sequences of 2^bits elements. As in the released
+    code, each layer drops less if the sequence is longer and the network therefore deeper."""
     return dropout / bits
 
 
 def deinterleave(x: Tensor) -> Tensor:
-    """Even elements, then odd ones. x: (batch, n, features), n even."""
+    """Return the even elements, then the odd ones. x: (batch, n, features), n even."""
     batch, n, features = x.shape
     return x.view(batch, n // 2, 2, features).transpose(1, 2).reshape(batch, n, features)
 
 
 def interleave(x: Tensor) -> Tensor:
-    """Interleave the elements of both halves; the inverse of :func:`deinterleave`."""
+    """Interleave the elements of both halves: the inverse of :func:`deinterleave`."""
     batch, n, features = x.shape
     return x.view(batch, 2, n // 2, features).transpose(1, 2).reshape(batch, n, features)
 
 
 def shuffles(config: RSEConfig) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """Return the shuffles after each switch layer, in the two halves of a Beneš block."""
+    """Return the shuffle after each switch layer of the first half of a Beneš block, and that of
+    the second half."""
     return (
         (deinterleave, interleave) if config.shuffle == "released" else (interleave, deinterleave)
     )

@@ -1,6 +1,6 @@
-"""Symbol networks: the algorithmic tasks and LAMBADA (paper, section "Evaluation").
+"""Symbol networks, for the algorithmic tasks and LAMBADA (paper, section "Evaluation").
 
-An embedding, the shuffle-exchange network and a linear output at every position.
+They consist of an embedding, the shuffle-exchange network and a linear output at every position.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 
 @validated_dataclass()
 class SymbolConfig:
-    """An embedding-to-classes network."""
+    """A network from symbols to classes."""
 
     vocabulary: Count  # input symbols; 0 is padding
     classes: Count  # output classes at each position
     rse: RSEConfig = field(default_factory=RSEConfig)
     word_features: FromZero = 0
-    """Width of a frozen pre-trained embedding, mapped linearly to m; 0 learns one of width m."""
+    """Width of a frozen pre-trained embedding, which a linear layer maps to m features. 0 means a
+    learned embedding of width m."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary that :meth:`from_json` reads back."""
@@ -47,7 +48,7 @@ class SymbolConfig:
 
 
 class SymbolNetwork(nn.Module):
-    """(batch, length) symbols to (batch, length, classes) logits."""
+    """Maps symbols, (batch, length), to logits, (batch, length, classes)."""
 
     def __init__(self, config: SymbolConfig) -> None:
         super().__init__()
@@ -80,8 +81,8 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """Load a symbol network in evaluation mode. The card may name under "vectors" a file next to it
-    with the frozen embedding, which several weights can share. Raises WeightsError."""
+    """Load a symbol network in evaluation mode. "vectors" in the card may name a file next to it
+    that contains the frozen embedding. Several weights can share this file. Raises WeightsError."""
     path = resolve(path)
     card = read_card(path)
     try:

@@ -1,15 +1,16 @@
 """Reads TensorFlow V2 checkpoints without TensorFlow.
 
-A checkpoint PREFIX is an index and shards of raw values. ``PREFIX.index`` is a sorted table in
-LevelDB's format::
+A checkpoint PREFIX consists of an index and shards of raw values. ``PREFIX.index`` is a sorted
+table in LevelDB's format::
 
-    data blocks | ... | index block | footer: handles of the last two, magic number
-    block: entries | restart offsets | their number
-    entry: shared key bytes, further key bytes, value bytes (varints) | key's rest | value
+    file: data blocks | filter block | index block | footer
+    footer: handle of the filter block | handle of the index block | padding | magic number
+    block: entries | restart offsets | number of restart offsets
+    entry: shared key bytes, other key bytes, value bytes (varints) | other key bytes | value
 
-whose values are protocol buffers: under the empty key the number of shards and the byte order,
-under each variable's name its type, shape and place in ``PREFIX.data-SSSSS-of-NNNNN``. Checksums
-are not compared.
+The values of the table are protocol buffers. The value of the empty key has the number of shards
+and the byte order. The value of each variable's name has its type, shape and location in
+``PREFIX.data-SSSSS-of-NNNNN``. Checksums are not verified.
 """
 
 import struct
@@ -26,15 +27,15 @@ from model.storage import WeightsError
 MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 19: "<f2"}
-"""Values of ``DataType`` that numpy supports too."""
+"""numpy's names of the supported values of ``DataType``."""
 
 Message = dict[int, Any]
-"""A protocol buffer by the numbers of its fields; only a shape's sizes (field 2) repeat."""
+"""The fields of a protocol buffer, by number: integers, or lists of bytes for records."""
 
 
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
     """Read all variables of a checkpoint, by name. Raises WeightsError if a file is missing or
-    truncated, or a variable is not numeric."""
+    corrupt, or if the type of a variable is not supported."""
     path = Path(f"{prefix}.index")
     try:
         entries = dict(_parse_index(path.read_bytes()))
@@ -42,7 +43,7 @@ def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
     except OSError as error:
         raise WeightsError(f"cannot read {path}: {error.strerror}") from error
     except (IndexError, KeyError, TypeError, struct.error, ValueError) as error:
-        raise WeightsError(f"{path} is damaged or no TensorFlow checkpoint: {error}") from error
+        raise WeightsError(f"{path} is corrupt or not a TensorFlow checkpoint: {error}") from error
     return {
         name: _read_values(Path(f"{prefix}.data-{entry[3]:05d}-of-{shards:05d}"), name, entry)
         for name, entry in entries.items()
@@ -50,8 +51,11 @@ def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
 
 
 def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
-    """Yield the header under an empty name (``BundleHeaderProto``: 1 shards), and the entry of
-    each variable (``BundleEntryProto``: 1 type, 2 shape, 3 shard, 4 offset, 5 bytes)."""
+    """Yield the header under an empty name, and the entry of each variable under its name.
+
+    Fields of the header (``BundleHeaderProto``): 1 number of shards. Fields of an entry
+    (``BundleEntryProto``): 1 type, 2 shape, 3 shard, 4 offset, 5 size in bytes.
+    """
     if struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise ValueError("the magic number is missing")
     footer = data[-FOOTER_BYTES:]
@@ -64,19 +68,19 @@ def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
 
 def _read_values(path: Path, name: str, entry: Message) -> NDArray:
     if entry[1] not in DTYPES:
-        raise WeightsError(f"{name} has data type {entry[1]}, which holds no numbers")
+        raise WeightsError(f"{name} has data type {entry[1]}, which is not supported")
     dtype = np.dtype(DTYPES[entry[1]])
     shape = [
         _message(size).get(1, 0) for record in entry[2] for size in _message(record).get(2, ())
     ]
     if entry[5] != prod(shape) * dtype.itemsize:
-        raise WeightsError(f"{name}: {entry[5]} bytes do not make the shape {shape}")
+        raise WeightsError(f"{name}: {entry[5]} bytes do not match the shape {shape}")
     try:
         values = np.fromfile(path, dtype, prod(shape), offset=entry[4])
     except OSError as error:
         raise WeightsError(f"cannot read {path}: {error.strerror}") from error
     if len(values) < prod(shape):
-        raise WeightsError(f"{path} is truncated: {name} ends past its end")
+        raise WeightsError(f"{path} is truncated: {name} is incomplete")
     return values.reshape(shape)
 
 
@@ -113,12 +117,12 @@ def _message(message: bytes) -> Message:
             (fields[number],) = struct.unpack_from("<I", message, position)
             position += 4
         else:
-            raise ValueError(f"a field of wire type {wire}")
+            raise ValueError(f"unsupported wire type {wire}")
     return fields
 
 
 def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and the position after them."""
+    """Return the offset and size of a block, and the position after the handle."""
     offset, position = _varint(data, position)
     size, position = _varint(data, position)
     return (offset, size), position

@@ -1,11 +1,11 @@
 """The transcription network: a front-end, a shuffle-exchange network and heads of 128 notes.
 
-Logits have shape (batch, heads, FRAMES, PITCHES); frame i of a window describes its sample
-HOP * (i + 1). The heads:
+Logits have the shape (batch, heads, FRAMES, PITCHES). Frame i of a window describes sample
+HOP * (i + 1) of the window. The heads are:
 
 - "frame": a note sounds;
 - "onset": a note starts (a triangle of 3 hops around the onset);
-- "velocity": loudness of the note that starts here;
+- "velocity": velocity of the note that starts here;
 - "offset": a note ends;
 - "pedal": position of the sustain pedal, the same at every pitch in range;
 - "instrument:NAME": this instrument plays the note that starts here.
@@ -50,7 +50,7 @@ class FeatureStream(Protocol):
         Args:
             window: WINDOW samples.
             new_hops: hops by which the window moved since the last call.
-            shift: bins by which the filters of the new hops are higher (see ``Tuning``).
+            shift: number of bins by which the filters of the new hops are higher.
         """
 
 
@@ -72,8 +72,8 @@ class StridedNetwork(nn.Module):
         return out
 
     def frames(self, raw: Tensor) -> Tensor:
-        """Select every (HOP / stride)-th position of ``raw``: (batch, heads, frames, PITCHES)
-        logits.
+        """Return logits, (batch, heads, frames, PITCHES): every (HOP / stride)-th position of
+        ``raw``.
 
         Position p belongs to sample p * stride. As in the released code, however, frame i predicts
         sample HOP * (i + 1) from position i * HOP / stride, one hop earlier. A window of HOP
@@ -89,8 +89,8 @@ class StridedNetwork(nn.Module):
         return window if self.window == WINDOW else window[:, outside : outside + self.window]
 
     def forward(self, window: Tensor) -> Tensor:
-        """Map (batch, samples) to logits (batch, heads, samples / HOP - 1, PITCHES). Frames outside
-        a smaller window are MASKED_LOGIT."""
+        """Map (batch, samples) to logits, (batch, heads, samples / HOP - 1, PITCHES). Frames
+        outside a smaller window have the logit MASKED_LOGIT."""
         out = self.frames(self.raw(self.crop(window)))
         outside = (window.shape[1] // HOP - 1 - out.shape[2]) // 2
         return F.pad(out, (0, 0, outside, outside), value=MASKED_LOGIT) if outside > 0 else out
@@ -122,8 +122,8 @@ class FilterbankNetwork(nn.Module):
         nn.init.zeros_(self.embed.bias)
 
     def forward(self, window: Tensor) -> Tensor:
-        """Map (batch, context + WINDOW) to logits, (batch, heads, FRAMES, PITCHES). The context may
-        be shorter or missing; zeros replace it."""
+        """Map (batch, context + WINDOW) to logits, (batch, heads, FRAMES, PITCHES). Zeros replace
+        a missing part of the context."""
         return self.from_features(self.filterbank(window))
 
     def from_features(self, features: Tensor) -> Tensor:
@@ -157,8 +157,8 @@ def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
 
 
 class WindowStream:
-    """State of a stream whose windows are computed completely: the audio before the next window.
-    The last number of a row is the shift, which applies to the complete window."""
+    """State of a stream whose windows are computed in full: the audio before the next window. The
+    last number of a row is the shift, which applies to the complete window."""
 
     def __init__(self, context: int) -> None:
         self._context = context
@@ -173,8 +173,8 @@ class WindowStream:
 
 
 def windows_of(rows: Tensor, context: int) -> tuple[Tensor, Tensor]:
-    """Split rows of a ``WindowStream`` into windows and shifts. Rows that are windows alone have
-    a shift of 0."""
+    """Split rows of a ``WindowStream`` into windows and shifts. Rows without a shift have shift
+    0."""
     if rows.shape[1] > context + WINDOW:
         return rows[:, :-1], rows[:, -1]
     return rows, rows.new_zeros(len(rows))
@@ -223,20 +223,20 @@ class TranscriptionModel(nn.Module):
     def predict(self, windows: Tensor) -> Tensor:
         """Map windows of (batch, WINDOW) samples, with up to ``config.context`` samples before
         them, to probabilities, (batch, outputs, FRAMES, PITCHES) float32."""
-        most = WINDOW + self.config.context
-        if windows.ndim != 2 or not WINDOW <= windows.shape[1] <= most:
-            samples = str(WINDOW) if most == WINDOW else f"{WINDOW} to {most}"
+        longest = WINDOW + self.config.context
+        if windows.ndim != 2 or not WINDOW <= windows.shape[1] <= longest:
+            samples = str(WINDOW) if longest == WINDOW else f"{WINDOW} to {longest}"
             raise ValueError(f"expected windows of shape (batch, {samples}), got {windows.shape}")
         return self.predict_features(windows)
 
     def open_stream(self) -> FeatureStream:
-        """Return the state of a new stream of audio; its rows go to :meth:`predict_features`."""
+        """Return the state of a new stream of audio. Pass its rows to :meth:`predict_features`."""
         return WindowStream(self.config.context)
 
     @torch.inference_mode()
     def predict_features(self, features: Tensor) -> Tensor:
-        """Map rows of a stream, or windows with their context, to probabilities, as
-        :meth:`predict`."""
+        """Map rows of a stream, or windows with their context, to probabilities of the same shape
+        as those of :meth:`predict`."""
         windows, shift = windows_of(features, self.config.context)
         run: Callable[[Tensor], Tensor] = self.network
         features, bank = windows, None

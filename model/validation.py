@@ -1,4 +1,4 @@
-"""Validated dataclasses (pydantic) with error messages of one line."""
+"""Validated dataclasses (pydantic) with one-line error messages."""
 
 import reprlib
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ _Kind = TypeVar("_Kind", bound=type)
 
 @dataclass_transform(frozen_default=True)
 def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
-    """Decorate a frozen dataclass so that its constructor validates the annotated fields. Its
-    ValueError names the first invalid field, its value and the constraint. options: as of
+    """Decorate a frozen dataclass so that its constructor validates the annotated fields. The
+    ValueError states the first invalid field, its value and the constraint. options: arguments of
     ``dataclasses.dataclass``."""
 
     def decorate(kind: _Kind) -> _Kind:
@@ -46,14 +46,20 @@ def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
 
 
 def format_error(error: Mapping[str, Any], name: str | None = None) -> str:
-    """Return the message of a pydantic error about the field ``name``, by default its path. It has
-    the field's value if the error has its ``input``. Messages of our own validators are preceded by
-    ``name`` only if it is set and they do not start with the field's name."""
+    """Return a one-line message for a pydantic error.
+
+    The message contains the invalid value if the error has an ``input``. A message of our own
+    validators is returned as it is if it starts with the field's name, or if ``name`` is None.
+
+    Args:
+        error: one of ``ValidationError.errors()``.
+        name: field name to use in the message. None means the path in the error.
+    """
     kind, message = error["type"], str(error["msg"])
     if kind == "value_error":
         message = message.removeprefix("Value error, ")
-        has_name = not name or message.startswith(name.partition(".")[0])
-        return message if has_name else f"{name}: {message}"
+        is_complete = not name or message.startswith(name.partition(".")[0])
+        return message if is_complete else f"{name}: {message}"
     if name is None:
         name = ".".join(map(str, error["loc"]))
     if kind == "missing":

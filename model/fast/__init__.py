@@ -1,1 +1,1 @@
-"""The network arranged for inference: folded, pruned, streaming; nothing here is trained."""
+"""The network arranged for inference: folded, pruned and streaming. Nothing here is trained."""

@@ -1,11 +1,11 @@
 """Filterbank and convolutions of a stream, computed only for new and changed columns.
 
 A column is the same in every window that contains it, except the newest columns, whose right
-neighbours are missing. When a window moves by k hops, the first convolution gets k new columns, and
-each convolution also changes one or two columns before them (k = 2, three convolutions after the
-first; ``.`` cached, ``#`` computed)::
+neighbours are missing. When a window moves by k hops, the first convolution gets k new columns.
+Each convolution also changes one or two columns before them. For k = 2 and three convolutions after
+the first (``.`` cached, ``#`` computed, ``-`` silent because the kernel ends after the window)::
 
-    filterbank     . . . . . . . . . . . # # - -     - silence: the kernel ends after the window
+    filterbank     . . . . . . . . . . . # # - -
     convolution 1  . . . . . . . . . # # # # # #
     convolution 2  . . . . . . . . # # # # # # #
     convolution 3  . . . . . . . # # # # # # # #
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from model.config import STEM_REACH
 from model.fast.filters import NewestFrames
-from model.front_end.filterbank import SpectralPeaks, places
+from model.front_end.filterbank import SpectralPeaks, feature_indexes
 from model.transcriber import FilterbankNetwork
 
 
@@ -30,11 +30,14 @@ class ColumnNetwork:
     def __init__(
         self, network: FilterbankNetwork, convolutions: list[nn.Conv2d], dtype: torch.dtype
     ) -> None:
-        """convolutions: with the batch norms folded in; dtype: of their products."""
+        """Args:
+        convolutions: convolutions that contain the batch norms.
+        dtype: type of their products.
+        """
         bank, stack = network.filterbank, network.stack
         self.dtype = dtype
         self.edge = bank.config.edge
-        self.first = bank.columns - self.edge  # new columns in the first call
+        self.first = bank.columns - self.edge  # number of new columns in the first call
         self.longest_slide = bank.longest_slide
         self._bank = bank
         self._layers = [
@@ -52,15 +55,15 @@ class ColumnNetwork:
             self._silence = float(bank.compress(torch.zeros(())))
             silent = self._silent_columns()
         reaches = [weight.shape[2] // 2 for weight, _, _ in self._layers]
-        # Before a stream, each convolution's input is that of silence. After the window, the first
-        # one's is silence, then zeros, the other ones' zeros.
+        # Input of each convolution before the stream: its input for silence. After the window:
+        # zeros, and for the first convolution the silent columns before these zeros.
         self._silent = [_columns(x, 2 * reach) for x, reach in zip(silent, reaches, strict=True)]
         self._after = [_columns(0 * x, reach) for x, reach in zip(silent, reaches, strict=True)]
         self._after[0] = torch.cat([_columns(silent[0], self.edge), self._after[0]], dim=1)
 
     def open(self) -> list[Tensor]:
-        """Return the state of a new stream, which silence precedes: for each convolution, the
-        input columns before the next one to change, (1, columns, pitches, channels)."""
+        """Return the state of a new stream, which silence precedes: for each convolution, the input
+        columns before the next column that changes, (1, columns, pitches, channels)."""
         return list(self._silent)
 
     def advance(
@@ -74,22 +77,23 @@ class ColumnNetwork:
         """Return the columns that change with each window, (windows, columns, pitches, channels),
         newest last, and the peaks in its newest complete frames, (windows, new_hops, PITCHES).
 
-        The number of changed columns is ``new_hops`` + :attr:`reach`.
+        The number of changed columns is ``new_hops`` + :attr:`reach`. Updates ``state`` in place.
 
         Args:
-            audio: audio from the start of the first window to the end of the last.
-            new_hops: hops between windows, at most ``longest_slide``; ``first`` for the first
-                window of a stream; at least :attr:`reach` for several windows.
+            audio: samples from the start of the first window to the end of the last.
+            new_hops: number of hops between windows, at most ``longest_slide``. For the first
+                window of a stream it is ``first``; for several windows, at least :attr:`reach`.
+            windows: number of windows.
             shift: number of bins by which the filters of the new frames are higher.
         """
         x, peaks = self._stacked(audio, new_hops, windows, shift)
         for number, (weight, bias, padding) in enumerate(self._layers):
-            kept, after = state[number], self._after[number]
+            before, after = state[number], self._after[number]
             if windows > 1:
-                kept = torch.cat([kept, x[:-1, new_hops - kept.shape[1] : new_hops]])
+                before = torch.cat([before, x[:-1, new_hops - before.shape[1] : new_hops]])
                 after = after.expand(windows, -1, -1, -1)
-            rows = torch.cat([kept, x, after], dim=1)
-            state[number] = rows[-1:, new_hops : new_hops + kept.shape[1]]
+            rows = torch.cat([before, x, after], dim=1)
+            state[number] = rows[-1:, new_hops : new_hops + before.shape[1]]
             x = F.relu_(_convolve(rows, weight, bias, self._strides[number], padding))
             if number:
                 x.add_(rows[:, 1:-1])
@@ -103,13 +107,13 @@ class ColumnNetwork:
     def _stacked(
         self, audio: Tensor, frames: int, windows: int, shift: int
     ) -> tuple[Tensor, Tensor]:
-        """Return each window's newest complete frames as input of the first convolution,
-        (windows, frames, pitch rows, harmonics), and their peaks."""
+        """Return each window's newest complete frames as input of the first convolution, (windows,
+        frames, rows, harmonics), and their peaks, (windows, frames, PITCHES)."""
         features = self._bank.compress(self._frames.power(audio, windows * frames))
         rows = self._rows.get(shift)
         if rows is None:
             bins = torch.arange(self._stack.rows)[:, None] + torch.tensor(self._stack.shifts)
-            rows = self._rows[shift] = places(bins, shift, self._bank.order).flatten()
+            rows = self._rows[shift] = feature_indexes(bins, shift, self._bank.order).flatten()
         stacked = features.to(self.dtype).index_select(1, rows)
         peaks = self._peaks(features, shift).view(windows, frames, -1)
         return stacked.view(windows, frames, -1, self._harmonics), peaks
@@ -137,7 +141,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int
     pitches; time has none."""
     x = x.permute(0, 3, 1, 2)  # channels last in memory
     if x.dtype is torch.float32 and torch.backends.mkldnn.is_available():
-        # conv2d calls this as well, but uses a slower method for small inputs.
+        # conv2d also calls this function, but uses a slower method for small inputs.
         x = torch.mkldnn_convolution(x, weight, bias, (0, padding), (1, stride), (1, 1), 1)
     else:
         x = F.conv2d(x, weight, bias, (1, stride), (0, padding))

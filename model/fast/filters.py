@@ -1,15 +1,16 @@
-"""Computes the filterbank's newest frames, with long filters on decimated audio.
+"""Computes the filterbank's newest frames, using decimated audio for long filters.
 
 Filters for low notes need most of a filterbank's multiplications and nearly all of its weights, but
 respond only to frequencies below a few hundred hertz. They do not need 11,025 samples per second.
-Let h be a low-pass filter, z the audio after h at every fourth sample, and k a filter:
+Let k be a filter, h a low-pass filter, and z the low-passed audio at every fourth sample:
 
     sum over t of k[t] x[t]  =  sum over n of c[n] z[n]  +  sum over the newest hop of r[t] x[t],
-    c[n] = 4 sum over t of k[t] h[t - 4n],    r = k - (c at every fourth sample, after h)
+    c[n] = 4 sum over t of k[t] h[t - 4n],    r[t] = k[t] - sum over n of c[n] h[t - 4n]
 
-h is symmetric and would reach beyond the end of the filter, so r computes the newest hop exactly.
-Before it the right side lacks the response of k above a few hundred hertz. In trained filters this
-is noise, at least ``ERROR_DB`` below the filter. Filters with a greater response are not decimated.
+h is symmetric and would reach beyond the end of the filter, so r makes the newest hop exact. For
+older samples the right side lacks the response of k above a few hundred hertz. In trained filters
+this response is noise, below the filter by at least ``ERROR_DB``. Filters with more of it are not
+decimated.
 
 The frames depend only on the window, not on the stream's history.
 """
@@ -23,16 +24,16 @@ from model.front_end.filterbank import Filterbank
 from model.low_pass import low_pass
 
 DECIMATION = 4
-REACH = 24  # samples of h on either side of its middle
+REACH = 24  # number of samples of h on either side of its middle
 KAISER = 10.06  # beta of h's window: 100 dB of rejection
-ERROR_DB = -70.0  # maximum energy of the difference between a filter and its replacement
-FEW_FRAMES = 2
+ERROR_DB = -70.0  # maximum energy of the error of a decimated filter, relative to the filter
+FEW_FRAMES = 2  # maximum number of frames for which row-major filters are faster
 _UNREAD = REACH // DECIMATION  # number of newest samples of z that need audio after the window
 
 
 class NewestFrames:
-    """The newest complete frames of a filterbank. Weights are copied, with the real and the
-    imaginary part of each filter next to each other. Thread-safe."""
+    """Computes the newest complete frames of a filterbank. Weights are copied, with the real and
+    the imaginary part of each filter in adjacent rows. Thread-safe."""
 
     def __init__(self, bank: Filterbank) -> None:
         self._longest = bank.longest
@@ -44,15 +45,16 @@ class NewestFrames:
             reduced = decimated(filters, taps)
             rows = filters if reduced is None else reduced
             rows = rows.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)  # in pairs
-            if int(size) == self._longest:  # the last
-                rows = F.pad(rows, (0, 0, 0, 2))  # silence
-            # Products with many frames copy the filters first, which is faster for columns.
+            if int(size) == self._longest:  # the last group
+                rows = F.pad(rows, (0, 0, 0, 2))  # a filter of zeros: silence
+            # Products with many frames copy the filters, which is faster in column-major order.
             few, many = rows.contiguous(), rows.t().contiguous().t()
             self._groups.append((reduced is not None, int(size), few, many))
 
     def power(self, audio: Tensor, frames: int) -> Tensor:
-        """Map audio, (samples,), which silence precedes, to squared magnitudes, (frames, bins + 1),
-        in the order of the filterbank's kernels. The last bin is 0."""
+        """Map audio, (samples,), to the squared magnitudes of its newest frames, (frames,
+        bins + 1), in the order of the filterbank's kernels. The last bin is 0. Silence precedes the
+        audio."""
         span = REACH + self._longest + (frames - 1) * HOP
         audio = audio[max(0, len(audio) - span) :]
         audio = F.pad(audio, (span - len(audio), REACH))
@@ -76,30 +78,30 @@ class NewestFrames:
 
 
 def decimator() -> Tensor:
-    """Return h, (2 * REACH + 1,)."""
+    """Return the low-pass filter h, (2 * REACH + 1,)."""
     return torch.from_numpy(low_pass(2 * REACH + 1, 1 / DECIMATION, KAISER)).float()
 
 
 def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
-    """Return filters for decimated audio, (filters, samples of z and the newest hop), that
-    replace filters, (filters, samples). Return None if they would differ by more than
+    """Return filters for decimated audio, (filters, samples of z and of the newest hop), that
+    replace ``filters``, (filters, samples). Return None if the error of any of them would exceed
     ``ERROR_DB``."""
-    wanted = F.pad(filters, (REACH, 0))[:, None]  # h reaches to before the filter
+    target = F.pad(filters, (REACH, 0))[:, None]  # h extends to before the filter
     h = taps.view(1, 1, -1)
-    # The first middle lies in the middle of a filter's first DECIMATION samples.
+    # The middle of the first h lies in the middle of a filter's first DECIMATION samples.
     first = DECIMATION // 2
-    coefficients = DECIMATION * F.conv1d(wanted[..., first:], h, stride=DECIMATION)
+    coefficients = DECIMATION * F.conv1d(target[..., first:], h, stride=DECIMATION)
     computed = F.conv_transpose1d(coefficients, h, stride=DECIMATION)
-    missing = wanted - F.pad(computed, (first, wanted.shape[2] - first - computed.shape[2]))
+    missing = target - F.pad(computed, (first, target.shape[2] - first - computed.shape[2]))
     newest, before = missing[..., -HOP:], missing[..., :-HOP]
-    error = before.square().sum(2) / wanted.square().sum(2)
+    error = before.square().sum(2) / target.square().sum(2)
     if error.max() > 10 ** (ERROR_DB / 10):
         return None
     return torch.cat([coefficients, newest], dim=2)[:, 0]
 
 
 def _blocks(taps: Tensor) -> Tensor:
-    """Return the matrix that maps a hop, and REACH samples on either side, to samples of z."""
+    """Return the matrix that maps a hop, with REACH samples on either side, to samples of z."""
     columns = [
         F.pad(taps, (begin, HOP - 1 - begin)) for begin in range(DECIMATION // 2, HOP, DECIMATION)
     ]

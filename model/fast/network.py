@@ -1,9 +1,8 @@
 """A filterbank network arranged for inference: the results of ``TranscriptionModel``, faster.
 
-It is built from a transcriber with its final weights and ``compute_dtype``. Batch norms are folded
-into the convolutions before them, convolutions have channels last, and the shuffle-exchange network
-is computed only for the frames that are read (``model.fast.shuffle_exchange``). The result for a
-window does not depend on the rest of the batch. Thread-safe.
+Batch norms are folded into the convolutions before them, convolutions have channels last in memory,
+and the shuffle-exchange network is computed only for the frames that are read
+(``model.fast.shuffle_exchange``).
 """
 
 from collections.abc import Sequence
@@ -35,18 +34,20 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
 def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
-    """Return the fast arrangement of a transcriber, or None if there is none: for networks
-    without a filterbank, or with other switch units or shuffles than the shipped weights."""
+    """Return the fast network of a transcriber. Return None for networks without a filterbank, and
+    for networks whose switch units or shuffles differ from those of the shipped weights."""
     network, rse = transcriber.network, transcriber.config.rse
     if not isinstance(network, FilterbankNetwork):
         return None
-    same = {"unit", "shuffle", "norm", "activation", "residual_scale"}
-    usual = all(getattr(rse, name) == getattr(LIVE.rse, name) for name in same)
-    return FastNetwork(transcriber, network) if usual else None
+    fields = ("unit", "shuffle", "norm", "activation", "residual_scale")
+    is_supported = all(getattr(rse, name) == getattr(LIVE.rse, name) for name in fields)
+    return FastNetwork(transcriber, network) if is_supported else None
 
 
 class FastNetwork:
-    """Replaces ``TranscriptionModel.predict``."""
+    """Fast replacement of ``TranscriptionModel.predict``. Weights and ``compute_dtype`` are those
+    of the transcriber at construction. The result for a window does not depend on the rest of the
+    batch. Thread-safe."""
 
     def __init__(self, transcriber: TranscriptionModel, network: FilterbankNetwork) -> None:
         dtype = transcriber.compute_dtype
@@ -95,21 +96,21 @@ class FastNetwork:
 
     @torch.inference_mode()
     def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
-        """Map windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream`` to the
-        probabilities of the frames at `positions`, (batch, outputs, positions, PITCHES) float32."""
+        """Map windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream``, to the
+        probabilities of the frames at ``positions``, (batch, outputs, frames, PITCHES) float32."""
         frames = range(FRAMES)[positions]
         windows, shift = windows_of(windows, self.context)
         features = self._filterbank.retuned(self._filterbank(windows), shift)
         x = self._convolve(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave
-        out = self._rse(sequence, self._read(frames))
-        read = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)
+        out = self._rse(sequence, self._positions_of(frames))
+        selected = x[..., frames.start : frames.stop].permute(0, 3, 2, 1)
         peaks = self._peaks.of_windows(features[..., self._halo :], frames)
-        return self._with_peaks(out, read, frames, peaks)
+        return self._with_peaks(out, selected, frames, peaks)
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the state of a new stream; its rows go to :meth:`predict_rows`. On a CPU it
-        contains results that later windows reuse."""
+        """Return the state of a new stream. Pass its rows to :meth:`predict_rows`. On a CPU the
+        state contains results that later windows reuse."""
         if self._streamed is None:
             return self._transcriber.open_stream()
         return NetworkStream(*self._streamed, range(FRAMES)[positions])
@@ -125,13 +126,13 @@ class FastNetwork:
         sizes = [self._octave.numel(), -len(frames) * PITCHES]
         middle, columns, peaks = stacked.tensor_split(sizes, dim=1)
         middle = middle.view(-1, *self._octave.shape).contiguous()
-        out = self._rse.finish(middle, self._read(frames))
+        out = self._rse.finish(middle, self._positions_of(frames))
         pitches = self._patches.octaves * SEMITONES
         x = columns.view(len(rows), len(frames), pitches, -1).to(self._dtype)
         return self._with_peaks(out, x, frames, peaks.view(len(rows), -1, PITCHES))
 
     def _embed_columns(self, columns: Tensor) -> Tensor:
-        """Map the newest columns, (windows, columns, pitches, channels) in complete patches, to
+        """Map the columns of the newest complete patches, (windows, columns, pitches, channels), to
         positions, (windows, positions, m) float32."""
         octaves = self._patches.octaves
         cells = columns.unflatten(2, (octaves, -1)).unflatten(1, (-1, self._patches.frames))
@@ -147,8 +148,9 @@ class FastNetwork:
         return outputs
 
     def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
-        """Return the logits of the heads, and space for one more row. out: (batch, positions,
-        m); x: (batch, frames, pitches, channels)."""
+        """Return the logits of the heads, followed by a row that the peaks will replace, (batch,
+        heads + 1, frames, PITCHES). out: (batch, positions, m); x: (batch, frames, pitches,
+        channels)."""
         patches, heads, lowest = self._patches, len(self._heads), self._lowest_pitch
         cells = self._unembed(out.to(self._dtype))
         cells = cells.view(len(out), -1, patches.octaves, patches.frames, heads, SEMITONES)
@@ -165,13 +167,13 @@ class FastNetwork:
         pool_pedal(logits, self._heads)
         return placed[:, :, first : first + len(frames), :PITCHES]
 
-    def _read(self, frames: range) -> range:
+    def _positions_of(self, frames: range) -> range:
         """Return the positions of the sequence that predict these frames."""
         per, octaves = self._patches.frames, self._patches.octaves
         return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
 
     def _convolve(self, features: Tensor) -> Tensor:
-        """Harmonic stack and convolutions, channels last (see ``PitchConvolutions``)."""
+        """Compute harmonic stack and convolutions, channels last (see ``PitchConvolutions``)."""
         x = self._stack(features.to(self._dtype), self._silence)
         x = x.contiguous(memory_format=torch.channels_last)
         stem, *layers = self._layers
@@ -182,22 +184,22 @@ class FastNetwork:
 
 
 class NetworkStream:
-    """Streaming state on a CPU (a ``model.transcriber.FeatureStream``): the columns of the latest
-    window and, for a few windows, the layers of the first half of the first Beneš block, 1 to 4 MB.
-    Used by one thread.
+    """Streaming state on a CPU (a ``model.transcriber.FeatureStream``), 1 to 4 MB. It consists of
+    the columns of the latest window and, for a few windows, the layers of the first half of the
+    first Beneš block. Used by one thread.
 
     Silence precedes the first window, and any window that moves farther than ``longest_slide``."""
 
     def __init__(self, columns: ColumnNetwork, first_half: FirstHalf, frames: range) -> None:
-        """frames: frames to read from each window."""
+        """frames: the frames to return of each window."""
         self._network = columns
         self._first_half = first_half
         self._frames = frames
         self._state: list[Tensor] | None = None
         self._columns: Tensor | None = None  # (GRID, pitches, channels)
         self._peaks: Tensor | None = None  # (complete columns, PITCHES)
-        self._kept: list[LayerCache] = []
-        self._hop = 0  # end of the window, counted from the stream's beginning
+        self._caches: list[LayerCache] = []
+        self._hop = 0  # end of the latest window, in hops from the start of the stream
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
         """Map a window, (WINDOW,), to a flat float32 row: the middle of the first Beneš block,
@@ -208,10 +210,10 @@ class NetworkStream:
     def can_batch(self, new_hops: int) -> bool:
         """Return True if :meth:`advance_batch` accepts several windows that move by ``new_hops``
         hops."""
-        started = self._state is not None and new_hops <= self._network.longest_slide
+        if self._state is None or new_hops > self._network.longest_slide:
+            return False
         changed = new_hops + self._network.reach
-        enough = GRID - changed <= new_hops and changed <= GRID
-        return started and enough and self._first_half.can_batch(new_hops)
+        return GRID - new_hops <= changed <= GRID and self._first_half.can_batch(new_hops)
 
     @torch.inference_mode()
     def advance_batch(
@@ -220,7 +222,7 @@ class NetworkStream:
         """Return the rows of :meth:`advance` for the stream's next windows."""
         audio, new, count = windows[0], new_hops, len(windows)
         if self._state is None or not 0 < new_hops <= self._network.longest_slide:
-            self._state, self._kept = self._network.open(), self._first_half.open()
+            self._state, self._caches = self._network.open(), self._first_half.open()
             new = self._network.first
         elif count > 1:
             audio = torch.cat([audio, *(window[-new_hops * HOP :] for window in windows[1:])])
@@ -231,11 +233,11 @@ class NetworkStream:
         self._columns, self._peaks = grid[-1], peaks[-1]
         hops = [self._hop + number * new_hops for number in range(1, count + 1)]
         self._hop = hops[-1]
-        middle = self._first_half.advance(self._kept, hops, grid)
-        first, stop = self._frames.start, self._frames.stop
-        read = grid[:, first:stop].flatten(1).float()
-        peaks = F.pad(peaks[:, first:stop], (0, 0, 0, max(0, stop - max(first, complete))))
-        return list(torch.cat([middle.flatten(1), read, peaks.flatten(1)], dim=1))
+        middle = self._first_half.advance(self._caches, hops, grid)
+        start, stop = self._frames.start, self._frames.stop
+        selected = grid[:, start:stop].flatten(1).float()
+        peaks = F.pad(peaks[:, start:stop], (0, 0, 0, max(0, stop - max(start, complete))))
+        return list(torch.cat([middle.flatten(1), selected, peaks.flatten(1)], dim=1))
 
 
 def _copy(layer: LayerT, dtype: torch.dtype) -> LayerT:

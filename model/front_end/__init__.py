@@ -1,1 +1,1 @@
-"""From samples to features: the filterbank and its patches, the paper's convolutions."""
+"""Front-ends, which turn samples into features: the filterbank and the paper's convolutions."""

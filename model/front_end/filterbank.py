@@ -1,7 +1,7 @@
 """Learnable constant-Q filterbank whose frames stay valid while the window slides.
 
 Frame i of a window describes sample HOP * (i + 1). Each filter's kernel ends `lookahead` samples
-after that moment and begins as early as its pitch requires; it rises slowly and falls quickly, so
+after that moment and starts as early as its pitch requires. It rises slowly and falls quickly, so
 low and high filters peak at the same time::
 
                         frame time
@@ -12,10 +12,10 @@ low and high filters peak at the same time::
                             |<-->| lookahead
 
 If a performance is not tuned to A4 = 440 Hz, the network uses filters that are a few bins higher or
-lower (``shift``). Its input is then in tune to half a bin.
+lower (``shift``), so that its input is at most half a bin out of tune.
 
-Kernels may start before the window. For the convolutions, `halo` columns before the window are
-computed as well. Columns whose kernels end after the window are silent.
+Kernels may start before the window. The convolutions also need `halo` columns before the window.
+Columns whose kernels end after the window are silent.
 """
 
 import math
@@ -29,14 +29,14 @@ from model.config import HOP, PITCHES, RANGE_CENTS, SCALE_CENTS, WINDOW, Filterb
 GRID = WINDOW // HOP  # 64 columns of the feature grid; the last describes the window's end
 DB_SCALE = 20.0  # decibels per feature unit
 HARMONICS = (1, 2, 3, 4)
-_WEAK_DB = 30.0  # distance below the strongest filter from which on others are ignored
+_WEAK_DB = 30.0  # maximum distance below the strongest filter; lower levels are raised to it
 _FLAT = 0.02  # minimum curvature of a peak, in units of features: 0.4 dB
 _SILENT_DB = 6.0  # minimum level of a sound above the filterbank's floor
 NEAR = 2  # number of filters on either side of a pitch that are used
 
 
 class Filterbank(nn.Module):
-    """Samples to log-magnitude constant-Q frames, (batch, bins, frames)."""
+    """Maps samples to log-magnitude constant-Q frames, (batch, bins, frames)."""
 
     order: Tensor
 
@@ -46,8 +46,8 @@ class Filterbank(nn.Module):
         self.columns = config.halo + GRID
         frequencies = bin_frequencies(config)
         if frequencies[-1] >= sample_rate / 2:
-            least = f"{2 * frequencies[-1]:.0f} Hz, twice the highest filter's frequency"
-            raise ValueError(f"sample_rate must be above {least}, not {sample_rate}")
+            minimum = f"{2 * frequencies[-1]:.0f} Hz, twice the highest filter's frequency"
+            raise ValueError(f"sample_rate must be above {minimum}, not {sample_rate}")
         lengths = [self._window_length(f, sample_rate) for f in frequencies]
         groups = [
             min(k for k in sorted(config.kernel_lengths) if k >= length) for length in lengths
@@ -76,15 +76,15 @@ class Filterbank(nn.Module):
 
     @property
     def longest(self) -> int:
-        """Samples of the longest kernel."""
+        """Length of the longest kernel in samples."""
         return max(int(size) for size in self.kernels)
 
     def power(self, audio: Tensor) -> Tensor:
-        """Squared magnitudes of all frames whose kernels lie inside the audio.
+        """Return the squared magnitudes of all frames whose kernels lie inside the audio.
 
-        audio: (batch, samples), samples a multiple of HOP and at least ``longest`` -> (batch, bins,
-        frames), frames = (samples - longest) / HOP + 1. The first describes sample
-        ``longest - lookahead``. A full-scale sine gives 1.
+        Maps (batch, samples) to (batch, bins, frames), where samples is a multiple of HOP, at least
+        ``longest``, and frames = (samples - longest) / HOP + 1. The first frame describes sample
+        ``longest - lookahead``. A full-scale sine has a squared magnitude of 1.
         """
         blocks = audio.unflatten(1, (-1, HOP)).transpose(1, 2)  # (batch, HOP, blocks)
         frames = audio.shape[1] // HOP - self.longest // HOP + 1
@@ -97,15 +97,15 @@ class Filterbank(nn.Module):
         return torch.cat(parts, dim=1)[:, self.order]
 
     def compress(self, power: Tensor) -> Tensor:
-        """Power to decibels over the floor, scaled to about -2 ... 2."""
+        """Convert power to decibels, shifted and scaled to about -2 ... 2."""
         floor = 10 ** (self.config.floor_db / 10)
         decibels = 10 * torch.log10(power + floor)
         return (decibels - self.config.floor_db / 2) / DB_SCALE
 
     def forward(self, window: Tensor) -> Tensor:
-        """Map windows, (batch, samples), to (batch, bins, columns), of which the last ``edge`` are
-        silent. The last WINDOW samples are the window, the others its context. Zeros replace
-        missing context."""
+        """Map windows, (batch, samples), to (batch, bins, columns). The last WINDOW samples are the
+        window, those before them its context. Zeros replace missing context. The last ``edge``
+        columns are silent."""
         first = HOP * (1 - self.config.halo)  # the sample that the first column describes
         before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
         features = self.compress(self.power(F.pad(window, (before, 0))))
@@ -115,15 +115,15 @@ class Filterbank(nn.Module):
     def retuned(self, features: Tensor, shift: Tensor) -> Tensor:
         """Return features, (batch, bins, columns), as if all filters were ``shift``, (batch,),
         bins higher. Bins beyond the highest and the lowest filter are silent."""
-        wanted = torch.arange(self.bins, device=features.device) + shift.long()[:, None]
-        index = wanted.clamp(0, self.bins - 1)[..., None].expand_as(features)
+        bins = torch.arange(self.bins, device=features.device) + shift.long()[:, None]
+        index = bins.clamp(0, self.bins - 1)[..., None].expand_as(features)
         silence = self.compress(features.new_zeros(()))
-        return torch.where((index[..., 0] == wanted)[..., None], features.gather(1, index), silence)
+        return torch.where((index[..., 0] == bins)[..., None], features.gather(1, index), silence)
 
     @property
     def longest_slide(self) -> int:
-        """Maximum number of hops by which a window may move and still contain the kernels of all
-        new frames."""
+        """Maximum number of hops by which a window may move so that it still contains the kernels
+        of all new frames."""
         return (WINDOW - self.longest) // HOP + 1
 
 
@@ -137,14 +137,14 @@ def bin_frequencies(config: FilterbankConfig) -> list[float]:
     ]
 
 
-def places(filters: Tensor, shift: int, order: Tensor) -> Tensor:
-    """Return the indexes (bins,) of the filters ``shift`` bins higher among features in this order.
-    A feature of silence follows the last bin, and replaces filters that do not exist."""
+def feature_indexes(filters: Tensor, shift: int, order: Tensor) -> Tensor:
+    """Return the index, among features in this order, of the filter ``shift`` bins above each of
+    ``filters``. Filters that do not exist have the index of silence, which follows the last bin."""
     bins = len(order)
-    there = (filters >= 0) & (filters < bins)
-    wanted = filters + shift
-    there &= (wanted >= 0) & (wanted < bins)
-    return order[wanted.clamp(0, bins - 1)].masked_fill(~there, bins)
+    exists = (filters >= 0) & (filters < bins)
+    shifted = filters + shift
+    exists &= (shifted >= 0) & (shifted < bins)
+    return order[shifted.clamp(0, bins - 1)].masked_fill(~exists, bins)
 
 
 def constant_q_kernel(
@@ -163,17 +163,17 @@ def constant_q_kernel(
 
 
 class SpectralPeaks:
-    """Distance of the sound from each pitch, as the row CENTS.
+    """Computes the row CENTS: the distance of the sound from each pitch.
 
     The response of a filter in decibels is nearly a parabola around its own frequency. The vertex
     of the parabola through a peak and its two neighbours is therefore the frequency of the tone,
-    to a cent. The filters around the first few harmonics are averaged first, because filters of a
-    low fundamental are slow and would smooth vibrato. If partials are not harmonic (bells), or
-    other notes sound, the peak belongs to the mixture. Nothing is trained.
+    to about one cent. The filters around the first few harmonics are averaged first, because the
+    filters of a low fundamental are slow and would smooth vibrato. If partials are not harmonic
+    (bells), or if other notes sound, the peak is that of the mixture. Nothing is trained.
     """
 
     def __init__(self, config: FilterbankConfig, order: Tensor) -> None:
-        """order: index of each filter among the features, (bins,), on the device of use."""
+        """order: index of each filter among the features, (bins,), on the features' device."""
         per, bins = config.bins_per_semitone, len(order)
         self._bin_cents = 100.0 / per
         self._weak = _WEAK_DB / DB_SCALE
@@ -193,8 +193,8 @@ class SpectralPeaks:
         silence, to (frames, PITCHES). shift: number of bins by which the filters are higher."""
         index = self._index.get(shift)
         if index is None:
-            index = places(self._filters, shift, self._order.cpu()).to(self._order.device)
-            self._index[shift] = index
+            index = feature_indexes(self._filters, shift, self._order.cpu())
+            index = self._index[shift] = index.to(self._order.device)
         levels = features.index_select(1, index)
         levels = levels.view(-1, PITCHES, len(HARMONICS), 2 * NEAR + 1)
         strongest = levels.amax((2, 3), keepdim=True)
@@ -211,8 +211,8 @@ class SpectralPeaks:
         return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
 
     def of_windows(self, features: Tensor, frames: range) -> Tensor:
-        """Return the peaks of these frames, (batch, frames, PITCHES), of features (batch, bins,
+        """Return the row CENTS of these frames, (batch, frames, PITCHES). features: (batch, bins,
         GRID)."""
-        read = features[..., frames.start : frames.stop].float().transpose(1, 2)
-        peaks = self(F.pad(read, (0, 1), value=self._silence).flatten(0, 1))
+        selected = features[..., frames.start : frames.stop].float().transpose(1, 2)
+        peaks = self(F.pad(selected, (0, 1), value=self._silence).flatten(0, 1))
         return peaks.view(len(features), len(frames), PITCHES)

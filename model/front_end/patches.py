@@ -1,8 +1,8 @@
-"""From constant-Q features to the positions of the shuffle-exchange network.
+"""Turns constant-Q features into the positions of the shuffle-exchange network.
 
-The features are stacked harmonically (each pitch sees its sub-octave and overtones as channels) and
-pass through a few small convolutions over pitch and time. Each octave of a few adjacent frames then
-becomes one position; all octaves share the same weights.
+The features are stacked harmonically (the channels of each pitch are its sub-octave and overtones)
+and pass through a few small convolutions over pitch and time. Each octave of a few adjacent frames
+then becomes one position. All octaves share the same weights.
 """
 
 import math
@@ -18,7 +18,8 @@ SEMITONES = 12  # in an octave
 
 
 class HarmonicStack(nn.Module):
-    """(batch, bins, frames) -> (batch, harmonics, octaves * 12 * bins_per_semitone, frames)."""
+    """Maps (batch, bins, frames) to (batch, harmonics, rows, frames), where rows is
+    octaves * 12 * bins_per_semitone."""
 
     def __init__(self, config: FilterbankConfig) -> None:
         super().__init__()
@@ -27,7 +28,7 @@ class HarmonicStack(nn.Module):
         self.shifts = [round(per_octave * math.log2(h)) for h in config.harmonics]
 
     def forward(self, features: Tensor, silence: Tensor) -> Tensor:
-        """Channel c of a row is the feature `shifts[c]` bins above it, or silence."""
+        """Set channel c of each row to the feature `shifts[c]` bins above it, or to silence."""
         bins = features.shape[1]
         below = max(0, -min(self.shifts))
         above = max(0, self.rows + max(self.shifts) - bins)
@@ -38,11 +39,11 @@ class HarmonicStack(nn.Module):
 
 
 class PitchConvolutions(nn.Module):
-    """Harmonic stack to features of every pitch and frame.
+    """Maps the harmonic stack to features of every pitch and frame.
 
-    The first convolution strides over the bins of a semitone; the others are residual. Columns
-    before the window (``FilterbankConfig.halo``) are dropped at the end, so that the remaining
-    columns have all their left neighbours. Zeros pad the end of the window.
+    The stride of the first convolution is the number of bins per semitone. The others are residual.
+    The columns before the window (``FilterbankConfig.halo``) are dropped only at the end, so the
+    remaining columns have all their left neighbours. Zeros pad the end of the window.
     """
 
     def __init__(self, config: FilterbankConfig) -> None:
@@ -76,9 +77,9 @@ class PitchConvolutions(nn.Module):
 
 
 class OctavePatches(nn.Module):
-    """Cuts (batch, channels, octaves * 12, GRID) into positions and back. A position holds one
-    octave of `frames_per_patch` frames. Octaves vary fastest, so the first switch layers combine
-    the octaves of a moment and later ones reach through time."""
+    """Cuts (batch, channels, octaves * 12, GRID) into positions, and joins them again. A position
+    holds one octave of `frames_per_patch` frames. Octaves vary fastest, so the first switch layers
+    combine the octaves of a moment, and later layers combine moments."""
 
     def __init__(self, config: FilterbankConfig) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class OctavePatches(nn.Module):
 
     @property
     def cells(self) -> int:
-        """Pitches times frames of a patch."""
+        """Number of pitches times number of frames in a patch."""
         return SEMITONES * self.frames
 
     @property

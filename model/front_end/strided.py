@@ -1,8 +1,8 @@
 """The paper's front-end: stride-2 convolutions on the raw waveform.
 
-Each halves the length and is followed by a norm and a GELU; a linear map to m features comes last
-(paper, section "Prepending convolutions", appendix C). Two convolutions turn a window of 8192
-samples into the 2048 positions of the shuffle-exchange network.
+Each convolution halves the length and is followed by a norm and a GELU. A linear map to m features
+comes last (paper, section "Prepending convolutions", appendix C). Two convolutions turn a window of
+8192 samples into the 2048 positions of the shuffle-exchange network.
 """
 
 from dataclasses import replace
@@ -14,11 +14,11 @@ from model.config import RSEConfig, StridedConfig
 from model.switch import activate, initialise_map, make_norm
 
 KERNEL = 4  # samples; stride 2, padded with one zero on each side
-OUTPUT_SCALE = 0.25  # to the amplitude that the switch units preserve
+OUTPUT_SCALE = 0.25  # scales outputs to the amplitude that the switch units preserve
 
 
 class StridedFrontEnd(nn.Module):
-    """Samples to the positions of the shuffle-exchange network."""
+    """Maps samples to the positions of the shuffle-exchange network."""
 
     def __init__(self, config: StridedConfig, rse: RSEConfig) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class StridedFrontEnd(nn.Module):
         self.fourier = config.fourier
         self.activation = rse.activation
         count, maps = config.convolutions, rse.maps
-        # Released code: the first has m / 2 channels, the last 2m.
+        # Released code: the first of several convolutions has m / 2 channels, the last 2m.
         widths = [maps // 2] * (count > 1) + [maps] * (count - 2) + [2 * maps] * (count > 0)
         self.stride = 2**config.convolutions
         self.convolutions = nn.ModuleList(
@@ -38,11 +38,11 @@ class StridedFrontEnd(nn.Module):
         self.scale = OUTPUT_SCALE if widths else 1.0
         for convolution in self.convolutions:
             nn.init.xavier_uniform_(convolution.weight)  # type: ignore[arg-type]
-        # A sample is no feature of amplitude 1.
+        # The "paper" initialisation expects features of amplitude 1, which samples do not have.
         initialise_map(self.linear, rse if widths else replace(rse, init="released"))
 
     def forward(self, window: Tensor) -> Tensor:
-        """window: (batch, samples) -> (batch, samples / 2^convolutions, m)."""
+        """Map (batch, samples) to (batch, samples / 2^convolutions, m)."""
         x = interleaved_spectrum(window) if self.fourier else window
         x = x.unsqueeze(1)  # (batch, 1, samples)
         if self.training and self.input_noise:
@@ -55,7 +55,7 @@ class StridedFrontEnd(nn.Module):
 
 
 def interleaved_spectrum(window: Tensor) -> Tensor:
-    """Map (batch, n) to (batch, n): alternating real and imaginary parts, without the Nyquist
-    bin."""
+    """Map (batch, n) samples to their spectrum, (batch, n): alternating real and imaginary parts,
+    without the Nyquist bin."""
     spectrum = torch.fft.rfft(window.float())[:, : window.shape[1] // 2]
     return torch.view_as_real(spectrum).flatten(1)

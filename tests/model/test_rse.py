@@ -123,7 +123,9 @@ def test_the_pages_examples_run_as_written(capsys: pytest.CaptureFixture[str]) -
     torch.manual_seed(1)
     names: dict[str, Any] = {}
     exec(training, names)
-    share = re.fullmatch(r"([\d.]+)% of the digits are in their place\n", capsys.readouterr().out)
+    share = re.fullmatch(
+        r"([\d.]+)% of the digits are in the right position\n", capsys.readouterr().out
+    )
     assert share
     assert float(share[1]) > 90
     exec(re.sub(r"^  ", "", exporting, flags=re.MULTILINE), names)

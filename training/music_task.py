@@ -1,8 +1,8 @@
 """The music transcription task (paper, section "MusicNet").
 
-Trains any transcription network: networks with onset and velocity heads by ``heads_loss`` on every
-usable stride-128 position, the paper's network, which only has frames, by the released code's
-objective.
+Trains any transcription network. The loss of networks with several heads is ``heads_loss``, on all
+usable frames. The loss of the paper's network, which only has the frame head, is that of the
+released code.
 """
 
 import os
@@ -48,7 +48,7 @@ from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets, se
 from training.musicnet.objective import FrameTerms, frame_loss
 from training.musicnet.windows import Archive
 
-LOWEST, HIGHEST = 21, 108  # the piano's range; other MIDI notes do not occur in the data
+LOWEST, HIGHEST = 21, 108  # MIDI range of the piano; the data have no other notes
 TONES = range(48, 84)  # pitches of synthetic windows
 FARTHEST_HOPS = 48  # maximum look-ahead of a frame in training
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
@@ -62,22 +62,24 @@ class MusicConfig:
     synth: SynthConfig = field(
         default_factory=lambda: SynthConfig(root=Path("data/synth"), cache=CACHE)
     )
-    """The note bank and the scores from which audio is rendered."""
+    """The note bank and the scores from which the audio is rendered."""
     data: Literal["synth", "musicnet", "tones"] = "synth"
-    """Rendered audio, recordings of the MusicNet archive, or synthetic tones for a first try."""
+    """Rendered audio, recordings of the MusicNet archive, or synthetic tones, which need no
+    data."""
     archive: Path = Path("data/musicnet")
-    """The MusicNet archive. Its resampled recordings are stored there as well (5 GB)."""
+    """Folder of the MusicNet archive. The resampled recordings (5 GB) are also stored there."""
     batch_size: int = 24  # Windows per optimiser step
     workers: int = 1  # Processes that render audio, or threads that read recordings
     weights: HeadWeights = field(default_factory=HeadWeights)
     terms: FrameTerms = field(default_factory=FrameTerms)
-    """Objective of a network that only has the frame head."""
+    """Loss terms of a network that only has the frame head."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
-    """A larger network whose predictions are targets in addition to the labels."""
+    """A larger network whose predictions are mixed into the labels."""
     validation_windows: int = 1000
-    """Windows per validation of recordings of the archive or of tones."""
+    """Number of windows per validation, for recordings of the archive or tones."""
     family_passages: int = 8
-    """Rendered passages of each family per validation; their mean selects the best weights."""
+    """Number of passages of each family per validation of rendered audio. Their mean score selects
+    the best weights."""
 
 
 class MusicTask:
@@ -92,11 +94,11 @@ class MusicTask:
         self.score = "ap_middle"
         if isinstance(config.model.front_end, FilterbankConfig):
             self.score = "ap_200ms"
-            # Fixed constant-Q kernels generalise better from rendered to recorded sound and save a
-            # fifth of the time.
+            # With fixed constant-Q kernels, training takes a fifth less time, and the network
+            # generalises better from rendered to recorded sound.
             self.network.get_submodule("network.filterbank").requires_grad_(False)
             convolutions = self.network.get_submodule("network.convolutions")
-            # This is a sixth faster on CPUs. Weights and inputs need the same layout.
+            # Channels last are a sixth faster on CPUs. Weights and inputs need the same layout.
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             convolutions.register_forward_pre_hook(_channels_last)
         if config.model.calibration and not config.terms.calibration:
@@ -119,9 +121,9 @@ class MusicTask:
             self.score = "families"
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
-        """Return batches without end, rendered in worker processes or read by threads. Rendered
-        music depends on the seed and the first step, so a resumed run trains on other music.
-        Windows of the archive depend only on the seed and the step."""
+        """Return batches without end, rendered by worker processes or read by threads. Rendered
+        music depends on the seed and the first step, so a resumed run trains on other music than
+        an uninterrupted one. Windows of the archive depend only on the seed and the step."""
         config = self.config
         if self.archive:
             return self.archive.batches(config.batch_size, seed, step, config.workers)
@@ -134,7 +136,7 @@ class MusicTask:
         return synth_stream(self.synth, config.batch_size, config.workers, seed + step)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the loss of ``network``, and its parts."""
+        """Return the loss of ``network`` and its parts."""
         transcriber = self.network
         assert isinstance(transcriber, TranscriptionModel)
         device = next(transcriber.parameters()).device
@@ -156,8 +158,8 @@ class MusicTask:
         return frame_loss(logits, raw[..., :PITCHES], calibrated, frame, self.config.terms)
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the average precision on held-out timbres or recordings: of the middle frame, as
-        in the paper, for each look-ahead, and by family."""
+        """Return the metrics on held-out data: average precision of the middle frame, as in the
+        paper, and for each look-ahead; figures of the other heads; and metrics by family."""
         assert isinstance(network, TranscriptionModel)
         if self._validation is None:
             self._validation = self._held_out()
@@ -170,12 +172,12 @@ class MusicTask:
 
         def row(head: str) -> F32:  # one head at a time saves memory
             index = config.heads.index(head)
-            return np.concatenate([one[:, index] for one in predictions.values()])
+            return np.concatenate([predicted[:, index] for predicted in predictions.values()])
 
         metrics = {"ap_middle": precision(row("frame"), "frame", targets, CENTRE_FRAME)}
-        filtered = isinstance(config.front_end, FilterbankConfig)
+        has_filterbank = isinstance(config.front_end, FilterbankConfig)
         for head, name in (("frame", "ap"), ("onset", "onset_ap"), ("offset", "offset_ap")):
-            if filtered and head in config.heads:
+            if has_filterbank and head in config.heads:
                 scores = row(head)
                 for lookahead in SCORED_LOOKAHEADS_MS:
                     frame = FRAMES - int(lookahead * config.sample_rate / 1000 / HOP)
@@ -210,9 +212,9 @@ class MusicTask:
 
 
 def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
-    """Return synthetic windows for a first try: up to five tones of a few partials with random
-    pitches, onsets and durations, after silence. A filterbank network learns them within a minute.
-    The weights are useless for music."""
+    """Return synthetic windows: after silence, up to five tones of a few partials with random
+    pitches, onsets and durations. A filterbank network learns them within a minute. Its weights are
+    useless for music."""
     batch = empty_batch(size, model.context)
     time_s = np.arange(WINDOW) / model.sample_rate
     partials = np.arange(1, 5)
@@ -222,11 +224,11 @@ def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
         onset = np.sort(rng.uniform(0, time_s[-1], tones))
         offset = onset + rng.uniform(0.1, 0.5, tones)
         for number, begin, end in zip(pitch, onset, offset, strict=True):
-            sounding = (time_s >= begin) & (time_s < end)
-            since = time_s[sounding] - begin
-            turns = np.outer(partials, since) * 440 * 2 ** ((number - 69) / 12)
+            is_sounding = (time_s >= begin) & (time_s < end)
+            age_s = time_s[is_sounding] - begin
+            turns = np.outer(partials, age_s) * 440 * 2 ** ((number - 69) / 12)
             tone = (np.sin(2 * np.pi * turns) / partials[:, None]).sum(axis=0)
-            batch.audio[row, model.context :][sounding] += 0.1 * np.exp(-3 * since) * tone
+            batch.audio[row, model.context :][is_sounding] += 0.1 * np.exp(-3 * age_s) * tone
         labels = segment_labels(notes_of(onset, offset, pitch), model.sample_rate)
         for target, label in zip(batch.targets, labels, strict=True):
             target[row] = label
@@ -234,8 +236,8 @@ def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
 
 
 def usable_frames(model: ModelConfig) -> slice:
-    """Return the frames of a window with complete filters, up to FARTHEST_HOPS from its end. For a
-    network without filters, return all frames of its window."""
+    """Return the frames of a window whose filters are complete, at most FARTHEST_HOPS from its end.
+    For a network without a filterbank, return all frames of its window."""
     if not isinstance(model.front_end, FilterbankConfig):
         outside = CENTRE_FRAME - (model.front_end.window // HOP - 1) // 2
         return slice(outside, FRAMES - outside)
@@ -243,7 +245,7 @@ def usable_frames(model: ModelConfig) -> slice:
 
 
 def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tensor]]:
-    """Return audio (batch, samples) and targets as float32 tensors."""
+    """Return the audio, (batch, samples), and the targets as float32 tensors."""
 
     def scaled(values: NDArray[Any], scale: int) -> Tensor:
         return torch.from_numpy(values).to(device, non_blocking=True).float() / scale
@@ -258,21 +260,23 @@ def _notes_and_pedal(
     F1 of the pedal, over frames with at least 200 ms of look-ahead."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
-    begun = targets.onset[:, frames] > ONSET_SCALE * 0.8
-    loud, instrument = begun & (targets.velocity[:, frames] > 0), targets.instrument[:, frames]
-    if "velocity" in heads and loud.any():
-        both = row("velocity")[:, frames][loud], targets.velocity[:, frames][loud]
-        metrics["velocity_correlation"] = float(np.corrcoef(*both)[0, 1])
-    played = begun & (instrument > 0)
-    if INSTRUMENT_HEADS[0] in heads and played.any():
-        scores = np.stack([row(head)[:, frames][played] for head in INSTRUMENT_HEADS])
-        right = scores.argmax(axis=0) + 1 == instrument[played]
-        metrics["instrument_accuracy"] = float(right.mean())
-    known = targets.pedal[:, frames] <= PEDAL_SCALE
-    if "pedal" in heads and known.any():
-        down = targets.pedal[:, frames][known] > PEDAL_SCALE // 2
-        pressed = row("pedal")[:, frames, LOWEST][known] > 0.5
-        metrics["pedal_f1"] = float(f1_score(down, pressed, zero_division=0.0))
+    velocity, instrument = targets.velocity[:, frames], targets.instrument[:, frames]
+    at_onset = targets.onset[:, frames] > ONSET_SCALE * 0.8
+    has_velocity = at_onset & (velocity > 0)
+    if "velocity" in heads and has_velocity.any():
+        predicted = row("velocity")[:, frames][has_velocity]
+        correlation = np.corrcoef(predicted, velocity[has_velocity])
+        metrics["velocity_correlation"] = float(correlation[0, 1])
+    has_instrument = at_onset & (instrument > 0)
+    if INSTRUMENT_HEADS[0] in heads and has_instrument.any():
+        scores = np.stack([row(head)[:, frames][has_instrument] for head in INSTRUMENT_HEADS])
+        is_correct = scores.argmax(axis=0) + 1 == instrument[has_instrument]
+        metrics["instrument_accuracy"] = float(is_correct.mean())
+    has_pedal = targets.pedal[:, frames] <= PEDAL_SCALE
+    if "pedal" in heads and has_pedal.any():
+        is_down = targets.pedal[:, frames][has_pedal] > PEDAL_SCALE // 2
+        predicted = row("pedal")[:, frames, LOWEST][has_pedal] > 0.5
+        metrics["pedal_f1"] = float(f1_score(is_down, predicted, zero_division=0.0))
     return metrics
 
 

@@ -1,8 +1,8 @@
 """The presets of ``training.run``.
 
-Every task has ``minute``, the default, which needs no data; ``paper``, the paper's network with the
-hyperparameters of the authors' released code; and ``paper-text``, which follows the paper's text
-wherever the released code differs from it.
+Every task has the presets ``minute``, the default, which needs no data; ``paper``, the paper's
+network with the hyperparameters of the authors' released code; and ``paper-text``, which follows
+the paper's text where the released code differs from it.
 """
 
 from collections.abc import Mapping
@@ -40,10 +40,10 @@ class Run:
     out: Path = Path("runs/latest")
     """Folder for weights, configuration and state of the run, and metrics.jsonl."""
     resume: bool = False  # Continue the run in the folder
-    preset: Suppress[str] = ""  # Preset that the fields come from
+    preset: Suppress[str] = ""  # Name of the preset from which the fields come
 
     def make_task(self) -> Task:
-        """Return the task. It may write into the folder."""
+        """Return the task. Its constructor may write to the folder ``out``."""
         raise NotImplementedError
 
     def reads(self) -> dict[str, Path | None]:
@@ -81,8 +81,8 @@ class MusicRun(Run):
 
     music: MusicConfig = field(default_factory=MusicConfig)
     init: str = ""
-    """Initial weights: a shipped name or a .safetensors file of a network of the same kind with at
-    most as many Beneš blocks and heads. Empty starts at random."""
+    """Initial weights: a shipped name or a .safetensors file. Their network must be of the same
+    kind, with at most as many Beneš blocks and heads. Empty: random weights."""
 
     def make_task(self) -> Task:
         return MusicTask(self.music)
@@ -96,12 +96,12 @@ class MusicRun(Run):
 
 
 def by_the_text(loop: LoopConfig) -> LoopConfig:
-    """Replace the released code's optimiser, decay and clipping by the textbook's RAdam."""
+    """Return the loop with standard RAdam, without weight decay and gradient clipping."""
     return replace(loop, optimizer="radam", weight_decay=0, gradient_clip=0)
 
 
 def released_loop(maps: int, **fields: Any) -> LoopConfig:
-    """Return the released code's optimiser for a network with this many maps (m)."""
+    """Return a loop with the released code's optimiser, for a network with m ``maps``."""
     rate = 0.00125 * (96 / maps) ** 0.5  # 8.84e-4 at 192
     return LoopConfig(optimizer="released", learning_rate=rate, warmup=0, average=0, **fields)
 
@@ -112,7 +112,7 @@ _PAPER_MUSIC = MusicConfig(
 _PAPER_MUSIC_LOOP = released_loop(PAPER.rse.maps, steps=800_000)
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
-    # A small filterbank network on made-up tones.
+    # A small filterbank network, trained on synthetic tones.
     "minute": MusicRun(
         music=MusicConfig(
             model=replace(
@@ -128,15 +128,16 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         ),
         loop=LoopConfig(steps=300, learning_rate=5e-3, average=0.98),
     ),
-    # From random weights, on two cores.
+    # Starts from random weights. Needs two cores.
     "live": MusicRun(loop=LoopConfig(steps=11_500, validate_minutes=15)),
-    # Continues `live`, for days on two cores.
+    # Continues `live`. Takes days on two cores.
     "live-on": MusicRun(
         music=MusicConfig(weights=HeadWeights(instrument=2)),
         loop=LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
         init="live",
     ),
-    # Needs several times the computing of `live`: ten minutes on a data-centre GPU, days on a CPU.
+    # Needs several times as much computation as `live`: ten minutes on a data-centre GPU, days on a
+    # CPU.
     "accurate": MusicRun(
         music=MusicConfig(model=ACCURATE, batch_size=256, workers=12),
         loop=LoopConfig(steps=7_400, validate_minutes=3),
@@ -147,7 +148,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         loop=LoopConfig(steps=12_000, learning_rate=1e-3, validate_minutes=15),
         init="light",
     ),
-    # Trains on the archive and needs a GPU.
+    # Trains on the MusicNet archive. Needs a GPU.
     "paper": MusicRun(music=_PAPER_MUSIC, loop=_PAPER_MUSIC_LOOP),
     "paper-text": MusicRun(
         music=replace(_PAPER_MUSIC, model=PAPER_TEXT, terms=TEXT_TERMS),
@@ -176,8 +177,8 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
             ),
             loop=replace(muon, steps=700, average=0.98),
         ),
-        # Half of the paper's width, on one core. Bins join over the first quarter, so that short
-        # sequences are learnt first.
+        # Half of the paper's width, for one core. The bins of longer sequences are added during the
+        # first quarter of the training, so that short sequences are learnt first.
         "m96": AlgorithmicRun(
             algorithmic=replace(
                 data,
@@ -187,7 +188,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
             ),
             loop=replace(muon, steps=10_000),
         ),
-        # The paper's network, trained as in the released code; needs a GPU.
+        # The paper's network, trained as in the released code. Needs a GPU.
         "paper": AlgorithmicRun(algorithmic=replace(data, rse=paper), loop=loop),
         "paper-text": AlgorithmicRun(
             algorithmic=replace(data, rse=text, smoothing=0.0), loop=by_the_text(loop)
@@ -202,7 +203,7 @@ _PAPER_LAMBADA = LambadaConfig(
 _PAPER_LAMBADA_LOOP = released_loop(384, steps=20_000, validate_steps=1000)
 
 LAMBADA_PRESETS: dict[str, LambadaRun] = {
-    # Made-up passages.
+    # Synthetic passages.
     "minute": LambadaRun(
         lambada=replace(
             _SMALL,
@@ -214,7 +215,7 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
         ),
         loop=LoopConfig(steps=500, learning_rate=4e-3, average=0.98),
     ),
-    # The results in RESULTS.md.
+    # The run whose results are in RESULTS.md.
     "novels": LambadaRun(
         lambada=replace(
             _SMALL, corpus_vectors=True, vocabulary=12_000, rse=RSEConfig(maps=96, blocks=1)

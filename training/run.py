@@ -1,14 +1,14 @@
 """Train a network.
 
-    python -m training.run algorithmic                      # a minute, without any data
+    python -m training.run algorithmic                      # takes a minute, needs no data
     python -m training.run musicnet --preset live --data-dir DIR/synth --out runs/live
     python -m training.run musicnet --out runs/live --resume
 
-Every field of a preset can be overridden, for example --loop.steps 5000 --algorithmic.rse.maps 96;
---help-all lists them with their units. The run's folder receives its configuration, the last and
-the best weights, the state of the run and metrics.jsonl. --loop.max-minutes stops and saves in
-time, and --resume continues with the folder's configuration, so long training fits into short
-sessions. Ctrl-C saves too, without validating.
+Every field of a preset can be overridden, for example --loop.steps 5000 --algorithmic.rse.maps 96.
+--help-all lists the fields with their units. The folder of a run contains its configuration, the
+last and the best weights, the state of the run and metrics.jsonl. --loop.max-minutes saves and
+stops after a number of minutes, and --resume continues with the configuration in the folder, so
+long training can be split into short runs. Ctrl-C also saves, but does not validate.
 """
 
 import argparse
@@ -43,14 +43,14 @@ CONFIG = "config.json"
 # Fields that a resumed run cannot change: they define the task and the shapes of the weights.
 FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
 
-# Key metric of the preset `minute`, by task: its name, its value by chance and after one run.
+# Main metric of the preset `minute`, by task: its name, its value at chance and after a run.
 MINUTE_FIGURES = {
     "addition": ("accuracy", 0.5, 0.997),
     "lambada": ("accuracy", 0.056, 1.0),
     "musicnet": ("ap_100ms", 0.014, 0.995),
 }
 
-# Options of _parser, by whether the task is algorithmic. tyro suggests all other options.
+# Options of _parser. The key is True for algorithmic tasks. tyro suggests all other options.
 OWN_OPTIONS = {
     True: ("--preset", "--task", "--out", "--resume"),
     False: ("--preset", "--data-dir", "--out", "--resume"),
@@ -64,31 +64,31 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     requests help. Raises OSError or WeightsError if the run to resume cannot be read, or has
     another task, preset or network."""
     parser = _parser(prog)
-    known, rest = parser.parse_known_args(arguments)
-    own_options = OWN_OPTIONS[known.command == "algorithmic"]
+    options, rest = parser.parse_known_args(arguments)
+    own_options = OWN_OPTIONS[options.command == "algorithmic"]
     for option in (word.partition("=")[0] for word in rest if word.startswith("--")):
-        # Less similar words are fields, among which tyro suggests: --loop.setps is not --preset.
+        # A high cutoff, because tyro suggests fields: --loop.setps must not suggest --preset.
         if near := difflib.get_close_matches(option, own_options, cutoff=0.8):
             parser.error(f"unknown option {option}; did you mean {near[0]}?")
-    command, preset, task = known.command, known.preset, getattr(known, "task", None)
-    out = known.out or Path("runs") / command
-    if known.resume and (out / CONFIG).is_file():
-        base = read_run(out)
+    command, preset, task = options.command, options.preset, getattr(options, "task", None)
+    out = options.out or Path("runs") / command
+    saved = None
+    if options.resume and (out / CONFIG).is_file():
+        base = saved = read_run(out)
         if not isinstance(base, COMMANDS[command]) or preset not in (None, base.preset):
-            held = f"{_command(base)}, preset {base.preset}"
-            raise WeightsError(f"{out} holds a run of {held}: choose another --out")
+            contents = f"a run of {_command(base)}, preset {base.preset}"
+            raise WeightsError(f"{out} contains {contents}: choose another --out")
     else:
         preset = preset or DEFAULT_PRESET
         base = replace(presets_of(command, task or "addition")[preset], preset=preset)
-    saved = base if known.resume and (out / CONFIG).is_file() else None
     if task and isinstance(base, AlgorithmicRun):
         base = replace(base, algorithmic=replace(base.algorithmic, task=task))
-    if folder := getattr(known, "data_dir", None):
-        base = _reading(base, folder)
+    if folder := getattr(options, "data_dir", None):
+        base = _with_data(base, folder)
     run: Run = tyro.cli(
         COMMANDS[command],
         prog=f"{prog} {command} --preset {base.preset}",
-        default=replace(base, out=out, resume=known.resume),
+        default=replace(base, out=out, resume=options.resume),
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )
@@ -124,13 +124,13 @@ def _differences(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, An
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Trains a network; Ctrl-C stops and saves, --resume continues.",
-        epilog="Each task has its own --help.",
+        description="Trains a network. Ctrl-C saves and stops. --resume continues.",
+        epilog="TASK --help lists the options of a task.",
     )
     tasks = parser.add_subparsers(dest="command", required=True, metavar="TASK")
     for name in sorted(COMMANDS):
-        one = tasks.add_parser(name, help=f"train {name}", allow_abbrev=False)
-        add = one.add_argument
+        subparser = tasks.add_parser(name, help=f"train {name}", allow_abbrev=False)
+        add = subparser.add_argument
         presets = list(presets_of(name, "addition"))
         text = f"{', '.join(presets)} (default: {DEFAULT_PRESET})"
         add("--preset", choices=presets, metavar="NAME", help=text)
@@ -142,12 +142,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             add("--data-dir", type=Path, metavar="DIR", help="folder of the data")
         add("--out", type=Path, metavar="DIR", help=f"folder of the run (default: runs/{name})")
         add("--resume", action="store_true", help="continue the run in that folder")
-        one.epilog = "--help-all lists every field of the preset, with its unit."
+        subparser.epilog = "--help-all lists every field of the preset, with its unit."
     return parser
 
 
-def _reading(run: Run, folder: Path) -> Run:
-    """Return the run with its data in a folder."""
+def _with_data(run: Run, folder: Path) -> Run:
+    """Return the run with the paths of its data set to a folder."""
     match run:
         case LambadaRun(lambada=data):
             paths: Any = {
@@ -191,15 +191,15 @@ def _task_name(run: Run) -> str:
 
 def train(run: Run) -> dict[str, float]:
     """Start or resume training in the run's folder. Return the metrics of the last validation.
-    Raises FileNotFoundError for missing data. Raises WeightsError if the folder already holds a
+    Raises FileNotFoundError for missing data. Raises WeightsError if the folder already contains a
     run, or if the state to resume or the initial weights belong to another network."""
     if not run.resume and (run.out / STATE).exists():
         raise WeightsError(
-            f"{run.out} already holds a run: continue with --resume, or choose another --out"
+            f"{run.out} already contains a run: continue with --resume, or choose another --out"
         )
     reads = {option: path for option, path in run.reads().items() if path}
     if missing := [f"{path} ({option})" for option, path in reads.items() if not path.exists()]:
-        raise FileNotFoundError(f"missing: {', '.join(missing)}; set the options to the data")
+        raise FileNotFoundError(f"missing data: {', '.join(missing)}; set these options")
     torch.manual_seed(run.loop.seed)  # determines the initial weights
     task = run.make_task()
     earlier = []
@@ -223,23 +223,23 @@ def train(run: Run) -> dict[str, float]:
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
-        signal.signal(stop, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # shells ignore SIGINT for background jobs
+        signal.signal(number, signal.default_int_handler)
     try:
         run = parse(sys.argv[1:] if arguments is None else arguments, prog)
         metrics = train(run)
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # while data are read, or the second
+    except KeyboardInterrupt:  # before training started, or the second signal
         print(f"{prog}: interrupted; nothing new is saved", file=sys.stderr)
         return INTERRUPTED
-    if metrics:  # unless it was interrupted
+    if metrics:  # empty if the run was interrupted
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
         if run.preset == DEFAULT_PRESET and _task_name(run) in MINUTE_FIGURES:
             figure, chance, usual = MINUTE_FIGURES[_task_name(run)]
-            print(f"{figure}: {chance:.3f} by chance, {usual:.3f} after a whole run of this preset")
-        print(f"{run.out} holds the weights, best.safetensors and last.safetensors")
+            print(f"{figure}: {chance:.3f} by chance, {usual:.3f} after a full run of this preset")
+        print(f"the weights are in {run.out}: best.safetensors and last.safetensors")
     return 0
 
 

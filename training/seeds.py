@@ -1,9 +1,8 @@
 """Train with several seeds: ``python -m training.seeds COUNT --out DIR TASK OPTION...``.
 
-TASK and OPTION are as in ``training.run``. Seed i trains in DIR/seed-i, and resumes a run that was
-finished or interrupted there. Prints mean, standard deviation and range of each metric of the last
-validations, and writes them to DIR/seeds.json. Settings whose ranges overlap cannot be ranked by
-such a result.
+TASK and OPTION are those of ``training.run``. Seed i trains in DIR/seed-i and resumes a run that
+exists there. Prints the mean, standard deviation and range of each metric of the last validations,
+and writes them to DIR/seeds.json. Do not rank settings whose ranges overlap.
 """
 
 import json
@@ -20,7 +19,8 @@ from training.loop.run_folder import STATE, read_metrics
 
 
 def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return mean, sample standard deviation, minimum and maximum of every metric over runs."""
+    """Return the mean, sample standard deviation, minimum and maximum of every metric over the
+    runs."""
     result = {}
     for name in runs[0]:
         values = np.array([metrics[name] for metrics in runs])
@@ -38,17 +38,17 @@ def last_validation(folder: Path) -> dict[str, float]:
     """Return the metrics of a run's last validation. Raises ValueError if it has none."""
     lines = [line for line in read_metrics(folder) if line["kind"] == "validation"]
     if not lines:
-        raise ValueError(f"{folder} has not validated yet; run the command again to resume")
+        raise ValueError(f"{folder} contains no validation yet; repeat the command to resume")
     return {k: v for k, v in lines[-1].items() if k not in ("kind", "step", "hours")}
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.seeds", __doc__)
-    parser.add_argument("count", type=int, help="number of seeds, from 1")
+    parser.add_argument("count", type=int, help="number of seeds, at least 1")
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
     options, command = parser.parse_known_args(arguments)
     if options.count < 1 or not command:
-        parser.error("COUNT must be at least 1 and a task of training.run must follow")
+        parser.error("COUNT must be at least 1, and a task of training.run must follow")
     runs = []
     for seed in range(1, options.count + 1):
         folder = options.out / f"seed-{seed}"

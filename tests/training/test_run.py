@@ -142,8 +142,8 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
         "algorithmic --algorithmic.rse.maps 6": "algorithmic.rse.maps is 4, not 6",
         "algorithmic --task sorting": "algorithmic.task is addition, not sorting",
         "algorithmic --loop.optimizer radam": "different number of parameter groups",
-        "algorithmic --preset paper": "holds a run of algorithmic, preset minute",
-        "lambada": "holds a run of algorithmic, preset minute",
+        "algorithmic --preset paper": "contains a run of algorithmic, preset minute",
+        "lambada": "contains a run of algorithmic, preset minute",
     }.items():
         assert main([*change.split(), *out, "--resume"]) == 1
         assert message in capsys.readouterr().err

@@ -26,7 +26,7 @@ from service.engine.local import LocalEngine
 from service.notes.frames import peaks
 from service.protocol.errors import ProtocolError
 from training.arrays import F32, F64, Bools
-from training.music.aligner import FOUND, HEARD_EARLY_S, align
+from training.music.aligner import FOUND, PEAK_LEAD_S, align
 from training.music.notes import FRAME_UNKNOWN, Notes, nearest
 from training.music.real import EDGE_S, RealRecording, rows, uncertain_regions
 from training.music.recordings import PCM_SCALE, Recording, read_collection
@@ -206,7 +206,7 @@ def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     peak, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
     if not len(peak):
         return Match(0.0, 0.0, False, notes.onset, True)
-    peak_s = np.asarray((peak + 1) * frame_s, np.float64) + HEARD_EARLY_S
+    peak_s = np.asarray((peak + 1) * frame_s, np.float64) + PEAK_LEAD_S
     at_s = notes.onset + shift_s
     near = nearest(peak_s, pitch, at_s, notes.pitch.astype(np.int64), NEAR_S)
     late_s = (peak_s[near] - at_s)[near >= 0]

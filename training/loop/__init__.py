@@ -1,1 +1,1 @@
-"""The training loop for any task: optimiser, state, log, several processes."""
+"""The training loop of all tasks: optimiser, files of a run, losses of symbol tasks."""

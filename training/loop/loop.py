@@ -1,7 +1,7 @@
 """The training loop of all tasks.
 
-A task provides the network, batches, a loss and a validation. The loop adds the optimiser, the
-schedule, averaged weights, saving, metrics and the clock.
+A task provides the network, the batches, a loss and a validation. The loop adds the optimiser, the
+schedule, averaged weights, checkpoints, metrics and time limits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from training.loop.run_folder import read_state, write_metrics, write_state
 
 logger = logging.getLogger(__name__)
 
-_REPORT_S = 30.0  # maximum time between two reports
+_REPORT_S = 30.0  # maximum time between two lines of training loss
 _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -38,27 +38,29 @@ class LoopConfig:
 
     steps: Count = 20_000  # Length of the schedule in optimiser steps
     max_minutes: NotNegative = 0.0
-    """Save and stop after this many minutes, to continue with `resume`; 0: no limit."""
+    """Save and stop after this many minutes; `resume` continues. 0: no limit."""
     max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0: no limit
     learning_rate: NotNegative = 2e-3  # Peak learning rate
     warmup: _BelowOne = 0.02
-    """Fraction of the schedule over which the rate rises from zero; then it falls linearly to 0."""
+    """Fraction of the schedule in which the rate rises from 2 % of its peak. It then falls linearly
+    to 0."""
     weight_decay: NotNegative = 0.01
-    """Decoupled weight decay of matrices and kernels, times the learning rate each step."""
+    """Decoupled weight decay of matrices and kernels; each step multiplies it by the learning
+    rate."""
     optimizer: Literal["radam", "muon", "released"] = "radam"
     """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
-    "released": the released code's variant, with its own clipping."""
+    "released": the released code's variant of RAdam, with its own clipping."""
     gradient_clip: NotNegative = 5.0
-    """Maximum norm of the gradient over all parameters; 0 does not clip."""
+    """Maximum norm of the gradient over all parameters; 0: no clipping."""
     average: _BelowOne = 0.999
-    """Decay of the running average of the weights, which is validated and saved; 0 for none."""
+    """Decay of the running average of the weights, which is validated and saved; 0: no average."""
     validate_minutes: NotNegative = 10.0  # Minutes of training between validations; each also saves
     validate_steps: FromZero = 0  # Optimiser steps between validations; 0 uses `validate_minutes`
     log_steps: Count = 50
-    """Optimiser steps between lines of training loss; at least one line every half minute."""
+    """Optimiser steps between lines of training loss. There is a line at least every 30 s."""
     bfloat16: Flag | Literal["auto"] = "auto"
-    """Autocast the forward pass; "auto": if the hardware multiplies bfloat16, since emulation is
-    many times slower than float32."""
+    """Autocast the forward pass to bfloat16; "auto": only if the hardware multiplies bfloat16.
+    Emulation is many times slower than float32."""
     seed: int = 1  # Seed of weights, data order and dropout
 
 
@@ -67,24 +69,24 @@ class Task(Protocol):
 
     network: nn.Module
     score: str  # the metric of `validate` that selects the best weights; higher is better
-    windows: int  # windows of audio or sequences of symbols in a batch
+    windows: int  # number of windows of audio, or sequences of symbols, in a batch
 
     def batches(self, seed: int, step: int) -> Generator[Any, None, None]:
-        """Yield the batches from `step` on without end. If they depend only on the arguments, a
-        resumed run equals an uninterrupted one."""
+        """Yield batches without end, starting with that of `step`. If they depend only on the
+        arguments, a resumed run gives the same results as an uninterrupted one."""
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return the loss and its parts."""
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the metrics of a network (with averaged weights)."""
+        """Return the metrics of a network, which has the averaged weights."""
 
     def card(self) -> dict[str, Any]:
         """Return the card of the weights: configuration, data, licences."""
 
 
 class Trainer:
-    """Trains a task into a folder: last and best weights, state of the run, metrics."""
+    """Trains a task and writes to a folder: last and best weights, state of the run, metrics."""
 
     def __init__(
         self,
@@ -93,11 +95,11 @@ class Trainer:
         folder: Path,
         earlier: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """earlier: stages of training before this run, for the card."""
+        """earlier: the stages of training before this run, which the card lists."""
         self.task, self.config, self.folder = task, config, folder
         self.earlier = list(earlier)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        torch.backends.cudnn.benchmark = True  # all batches have one shape
+        torch.backends.cudnn.benchmark = True  # all batches have the same shape
         self.bfloat16 = (
             fastest_dtype(self.device) is torch.bfloat16
             if config.bfloat16 == "auto"
@@ -110,18 +112,18 @@ class Trainer:
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
         self.step = 0
-        self.seconds = 0.0  # duration of the training, over all slices
+        self.seconds = 0.0  # duration of the training, including earlier runs that this one resumes
         self.best = -math.inf
 
     @property
     def progress(self) -> float:
-        """Fraction of the schedule that is done, 0 ... 1."""
+        """Completed fraction of the schedule, 0 ... 1."""
         return min(1.0, self.step / self.config.steps)
 
     @property
     def learning_rate(self) -> float:
         config, progress = self.config, self.progress
-        if config.optimizer == "released":  # counts the step that follows
+        if config.optimizer == "released":  # the released code counts steps from 1
             progress = min(1.0, (self.step + 1) / config.steps)
         return config.learning_rate * schedule(progress, config.warmup)
 
@@ -142,12 +144,12 @@ class Trainer:
             torch.cuda.set_rng_state(state["random_cuda"].cpu())
 
     def run(self) -> dict[str, float]:
-        """Train to the end of the schedule or until `max_minutes` or `max_steps`. Return the
-        metrics of the last validation; an empty dict if a signal interrupted the run."""
+        """Train until the end of the schedule, `max_minutes` or `max_steps`. Return the metrics of
+        the last validation, or an empty dict if a signal interrupted the run."""
         config = self.config
         if self.step == 0:
             torch.manual_seed(config.seed)
-        slice_end = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
+        stop_s = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
         last_step = self.step + config.max_steps if config.max_steps else math.inf
         next_validation = self.seconds + 60 * config.validate_minutes
         next_report = self.seconds + _REPORT_S
@@ -159,35 +161,36 @@ class Trainer:
         batches = contextlib.closing(self.task.batches(config.seed, self.step))
         with batches as stream, bar, deferred_signals() as received:
             try:
-                while self.progress < 1 and self.seconds < slice_end and self.step < last_step:
-                    began = time.monotonic()
+                while self.progress < 1 and self.seconds < stop_s and self.step < last_step:
+                    start = time.monotonic()
                     losses = self.train_step(next(stream))
-                    self.seconds += time.monotonic() - began
+                    self.seconds += time.monotonic() - start
                     if self.step % config.log_steps == 0 or self.seconds >= next_report:
                         self._report(bar, losses)
                         next_report = self.seconds + _REPORT_S
                     if received:
                         break
-                    due = self.seconds >= next_validation
+                    must_validate = self.seconds >= next_validation
                     if config.validate_steps:
-                        due = self.step % config.validate_steps == 0 and self.progress < 1
-                    if due:
+                        is_multiple = self.step % config.validate_steps == 0
+                        must_validate = is_multiple and self.progress < 1
+                    if must_validate:
                         self.save()
                         next_validation = self.seconds + 60 * config.validate_minutes
             except FloatingPointError:
-                raise  # the weights are useless: preserve the saved ones
+                raise  # the weights are useless, so the saved ones must not be overwritten
             except Exception:
-                if not received:  # a signal may have stopped a process that loads data
+                if not received:  # otherwise a signal may have stopped a process that loads data
                     logger.error("training failed at step %d; saving", self.step)
                     self.save()
                     raise
             if received:
                 logger.warning("interrupted at step %d; saving", self.step)
-            # Validation may take longer than the grace period before a process is killed.
+            # After a signal the process may be killed before a validation finishes.
             return self.save(validate=not received)
 
     def _report(self, bar: tqdm[Any], parts: Mapping[str, Tensor]) -> None:
-        """Log the losses and the mean speed so far."""
+        """Log the losses and the mean speed since the start of the training."""
         values = {name: part.item() for name, part in parts.items()}
         steps_s = self.step / max(1e-9, self.seconds)
         windows_s = steps_s * self.task.windows
@@ -218,12 +221,11 @@ class Trainer:
         return {"loss": loss.detach(), **parts}
 
     def save(self, validate: bool = True) -> dict[str, float]:
-        """Save the averaged weights as last.safetensors and the state of the run. With `validate`,
-        then validate them, save them as best.safetensors if they are the best so far, and save
-        again with the metrics. Return the metrics.
+        """Save the averaged weights as last.safetensors, and the state of the run. With `validate`,
+        then validate the weights, save everything again with the metrics, and also save the weights
+        as best.safetensors if they are the best so far. Return the metrics.
 
-        The first save comes before the validation, which may take longer than the time that is
-        left to the process.
+        The first save precedes the validation because the process may be killed during it.
         """
         network = self.average.module.eval()
         self._write(network, {})
@@ -269,17 +271,17 @@ class Trainer:
 
 @contextlib.contextmanager
 def deferred_signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM in the list that this yields, so that the block can stop between
-    two steps. A second signal raises KeyboardInterrupt at once."""
+    """Yield a list to which SIGINT (Ctrl-C) and SIGTERM are appended, so that the block can stop
+    between two steps. A second signal raises KeyboardInterrupt immediately."""
     received: list[int] = []
 
-    def note(number: int, _: Any) -> None:
+    def record(number: int, _: Any) -> None:
         received.append(number)
         if len(received) > 1:
             raise KeyboardInterrupt
 
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, note) for number in signals]
+    before = [signal.signal(number, record) for number in signals]
     try:
         yield received
     finally:

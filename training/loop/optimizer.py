@@ -1,6 +1,6 @@
 """Optimiser, learning rate schedule and running average of the training loop.
 
-torch.optim.Muon is not used, because it accepts only matrices and always multiplies in bfloat16.
+torch.optim.Muon is not used because it accepts only matrices and always multiplies in bfloat16.
 """
 
 import math
@@ -14,19 +14,19 @@ from torch.optim import Optimizer
 from model.rse import ResidualShuffleExchange
 from model.storage import fastest_dtype
 
-CLIP_FACTOR = 3.0  # maximum norm relative to the running root mean square of the gradient
-CLIP_FLOOR = 0.01  # norm that is never clipped; the limit for the first gradient
+CLIP_FACTOR = 3.0  # maximum norm of a gradient relative to its running root mean square
+CLIP_FLOOR = 0.01  # added to the maximum norm, so it is the limit of the first gradient
 RECTIFIABLE = 5.0  # minimum length of the moving average for a tractable variance
 
 
 class ReleasedRAdam(Optimizer):
     """The optimiser of the authors' released code, a variant of RAdam.
 
-    Unlike RAdam (Liu et al., ICLR 2020) it clips each parameter's gradient by that parameter's own
-    history, takes the momentum of the *normalised* gradient and adds epsilon outside the root.
-    Groups may set ``sparse`` for the embedding rule: momentum of the raw gradient, divided by the
-    root only once the variance is tractable. Weight decay is decoupled and part of the update.
-    State per parameter: step, m (momentum), v (mean squared gradient).
+    Unlike RAdam (Liu et al., ICLR 2020) it clips the gradient of each parameter by the history of
+    that parameter, averages the *normalised* gradient as momentum and adds epsilon outside the
+    root. Groups may set ``sparse`` for the rule of embeddings: the momentum of the raw gradient is
+    divided by the root only once the variance is tractable. Weight decay is decoupled. The state of
+    each parameter: step, m (momentum), v (mean squared gradient).
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ReleasedRAdam(Optimizer):
         correction1, correction2 = 1 - beta1**step, 1 - beta2**step
         gradient = parameter.grad
         assert gradient is not None
-        # The history of the previous steps, with this step's correction.
+        # v is still that of the previous steps, but the bias correction is that of this step.
         limit = CLIP_FACTOR * (v.sum() / correction2).sqrt() + CLIP_FLOOR
         norm = torch.linalg.vector_norm(gradient).clamp(min=1e-30)
         gradient = gradient * (limit / norm).clamp(max=1)
@@ -79,14 +79,14 @@ class ReleasedRAdam(Optimizer):
 
 
 def rectification(step: int, beta2: float) -> float | None:
-    """Return RAdam's variance rectification at a step counted from 1; None while it is
-    intractable."""
+    """Return RAdam's variance rectification at a step, counted from 1. Return None while the
+    variance is intractable."""
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * step * beta2**step / (1 - beta2**step)
     if length < RECTIFIABLE:
         return None
-    grown = (length - 4) * (length - 2) * longest
-    return math.sqrt(grown / ((longest - 4) * (longest - 2) * length))
+    numerator = (length - 4) * (length - 2) * longest
+    return math.sqrt(numerator / ((longest - 4) * (longest - 2) * length))
 
 
 MOMENTUM = 0.95
@@ -99,15 +99,17 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 class Muon(torch.optim.RAdam):
     """RAdam, but Muon (Jordan et al., 2024) for groups that set ``orthogonal``.
 
-    The momentum of a matrix is replaced by the nearest matrix with orthonormal rows or columns, up
-    to a few tenths, and scaled to the size of an Adam step (Liu et al., 2025), so one learning rate
-    fits matrices and all other parameters. Weight decay is decoupled.
+    Muon replaces the momentum of a matrix by roughly the nearest matrix with orthonormal rows or
+    columns. This is scaled to the size of an Adam step (Liu et al., 2025), so the same learning
+    rate suits matrices and all other parameters. Weight decay is decoupled.
     """
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            for parameter in group["params"] if group.get("orthogonal") else ():
+            if not group.get("orthogonal"):
+                continue
+            for parameter in group["params"]:
                 gradient = parameter.grad
                 if gradient is None:
                     continue
@@ -125,24 +127,25 @@ class Muon(torch.optim.RAdam):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Map (rows, columns) to roughly the nearest matrix with orthonormal rows or columns."""
+    """Return roughly the nearest matrix, of the same shape, with orthonormal rows or columns. The
+    singular values of the result are 1 to within a few tenths."""
     a, b, c = COEFFICIENTS
-    exact, matrix = matrix.dtype, matrix.to(fastest_dtype(matrix.device))
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.t() if tall else matrix) / matrix.norm().clamp(min=1e-7)
+    dtype, matrix = matrix.dtype, matrix.to(fastest_dtype(matrix.device))
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.t() if is_tall else matrix) / matrix.norm().clamp(min=1e-7)
     for _ in range(ITERATIONS):
         gram = x @ x.t()
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.t() if tall else x).to(exact)
+    return (x.t() if is_tall else x).to(dtype)
 
 
 def parameter_groups(
     network: nn.Module, weight_decay: float, optimizer: str
 ) -> list[dict[str, Any]]:
-    """Return the groups of trained parameters: matrices and kernels with decay (released code:
-    names with CvK), the others without. "muon" adds a first group, the matrices of
-    shuffle-exchange networks; "released" a last group, the embedding, which follows the sparse
-    rule and does not decay."""
+    """Return the groups of trained parameters: matrices and kernels with weight decay (released
+    code: names with CvK), and all others without. "muon" adds a first group for the matrices of
+    shuffle-exchange networks. "released" adds a last group for the embedding, which follows the
+    sparse rule and does not decay."""
     special = {"muon": ResidualShuffleExchange, "released": nn.Embedding}.get(optimizer, ())
     modules = [module for module in network.modules() if isinstance(module, special)]
     inner = {id(parameter) for module in modules for parameter in module.parameters()}
@@ -152,16 +155,18 @@ def parameter_groups(
         {"params": [p for p in matrices if id(p) not in inner], "weight_decay": weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
-    own = [p for p in matrices if id(p) in inner]
+    special_matrices = [p for p in matrices if id(p) in inner]
     if optimizer == "muon":
-        groups.insert(0, {"params": own, "weight_decay": weight_decay, "orthogonal": True})
+        group = {"params": special_matrices, "weight_decay": weight_decay, "orthogonal": True}
+        groups.insert(0, group)
     elif optimizer == "released":
-        groups.append({"params": own, "weight_decay": 0.0, "sparse": True})
+        groups.append({"params": special_matrices, "weight_decay": 0.0, "sparse": True})
     return groups
 
 
 def make_optimizer(network: nn.Module, kind: str, rate: float, weight_decay: float) -> Optimizer:
-    """Return the optimiser named by ``LoopConfig.optimizer``, without frozen parameters."""
+    """Return the optimiser named by ``LoopConfig.optimizer`` for all parameters that are not
+    frozen."""
     groups = parameter_groups(network, weight_decay, kind)
     if kind == "released":
         return ReleasedRAdam(groups, lr=rate)
@@ -170,8 +175,8 @@ def make_optimizer(network: nn.Module, kind: str, rate: float, weight_decay: flo
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
-    """Return an ``AveragedModel`` update that averages floats and copies integers (indices,
-    counts)."""
+    """Return an update function for ``AveragedModel`` that averages floats and copies integers
+    (indexes and counts)."""
     average = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
 
     def update(averaged: list[Tensor], current: list[Tensor], count: Any) -> None:
@@ -184,7 +189,8 @@ def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
 
 
 def schedule(progress: float, warmup: float) -> float:
-    """Return the factor of the peak learning rate: a linear rise, then a linear fall to zero."""
+    """Return the learning rate as a fraction of its peak: a linear rise from 0.02 to 1, then a
+    linear fall to 0."""
     if progress < warmup:
         return max(0.02, progress / warmup)
     return (1 - progress) / (1 - warmup)

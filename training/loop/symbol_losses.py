@@ -1,4 +1,4 @@
-"""Losses (as in the authors' released code) and batches of the tasks over symbols."""
+"""Losses, metrics (as in the authors' released code) and batches of the symbol tasks."""
 
 import math
 from functools import lru_cache
@@ -11,17 +11,19 @@ from torch.nn import functional as F
 from training.arrays import I64
 
 PADDING = 0  # symbol and class of positions after the end of a sequence
-PADDING_WEIGHT = 0.01  # weight of a padding position; others weigh 1
-ANSWER = 2  # LAMBADA's class of positions with the answer; 1 is any other word
+PADDING_WEIGHT = 0.01  # weight of a padding position; the weight of others is 1
+ANSWER = 2  # class of positions with the answer in LAMBADA; 1 is the class of other words
 
 
 def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -> Tensor:
-    """Return the weighted, smoothed cross-entropy minus its minimum (released code), a mean over
-    batch and length.
+    """Return the weighted, smoothed cross-entropy minus its minimum, averaged over batch and length
+    (released code). Padding is predicted like any other class, but has the weight PADDING_WEIGHT.
+    The weights of each example are divided by their mean.
 
-    logits: (batch, length, classes) float; targets: (batch, length) integer classes, PADDING after
-    the end. Padding is predicted like any class, but has the weight PADDING_WEIGHT. The weights of
-    each example are divided by their mean.
+    Args:
+        logits: (batch, length, classes) float.
+        targets: (batch, length) integer classes, PADDING after the end.
+        smoothing: total target probability of the wrong classes.
     """
     classes = logits.shape[-1]
     rest = smoothing / (classes - 1)  # target probability of each wrong class
@@ -36,11 +38,13 @@ def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -
 
 
 def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
-    """Return the cross-entropy over positions, a mean over the batch (released code). The
-    occurrences of the answer share the probability mass.
+    """Return the cross-entropy over positions, averaged over the batch (released code). The
+    occurrences of the answer share the target probability.
 
-    logits: (batch, length, classes) float, of which only channel ANSWER is used; targets: (batch,
-    length) integer classes. The smoothing mass is spread over all positions, including padding.
+    Args:
+        logits: (batch, length, classes) float, of which only class ANSWER is used.
+        targets: (batch, length) integer classes.
+        smoothing: target probability that is spread over all positions, including padding.
     """
     scores = _precise(logits[:, :, ANSWER])
     answers = (targets == ANSWER).to(scores.dtype)
@@ -50,9 +54,10 @@ def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Ten
 
 
 def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the negative logarithm of the answer's total probability without padding, a mean over
-    the batch (Kadlec et al. 2016). Shapes as in :func:`lambada_loss`; every passage contains its
-    answer. One occurrence may have all of the probability at no cost."""
+    """Return the negative logarithm of the total probability of the answer's occurrences, averaged
+    over the batch (Kadlec et al. 2016). Padding has no probability. Unlike :func:`lambada_loss`,
+    which has the same shapes, the loss does not depend on how the occurrences share their
+    probability. Every passage must contain its answer."""
     scores = _precise(logits[:, :, ANSWER])
     words = scores.masked_fill(targets == PADDING, -math.inf).logsumexp(dim=1)
     answers = scores.masked_fill(targets != ANSWER, -math.inf).logsumexp(dim=1)
@@ -60,15 +65,15 @@ def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the share of the batch with the answer at the most probable position (released
+    """Return the fraction of the batch in which the most probable position has the answer (released
     code)."""
     best = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)
     return (targets.gather(1, best) == ANSWER).float().mean()
 
 
 def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the share of right symbols where prediction or target is not padding, a mean over
-    examples (released code)."""
+    """Return the fraction of correct symbols among positions where prediction or target is not
+    padding, averaged over examples (released code)."""
     predicted = logits.argmax(dim=-1)
     counted = (targets != PADDING) | (predicted != PADDING)
     right = ((predicted == targets) & counted).sum(dim=1)
@@ -76,12 +81,13 @@ def algorithmic_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _precise(scores: Tensor) -> Tensor:
-    """Convert to float32 or more, because bfloat16 is too coarse for sums of exponentials."""
+    """Convert to at least float32, because bfloat16 is too coarse for sums of exponentials."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def shuffled_rows(size: int, batch_size: int, step: int, *seed: int) -> I64:
-    """Return the indexes, (batch_size,), of the examples in the batch of a step, from 0."""
+    """Return the indexes, (batch_size,), of the examples in the batch of a step, counted from 0.
+    Every epoch has another order."""
     numbers = range(step * batch_size, (step + 1) * batch_size)
     return np.array([_order(size, *seed, number // size)[number % size] for number in numbers])
 

@@ -1,9 +1,9 @@
-"""Aligns a score with a recording: notes with times and confidences.
+"""Aligns a score with a recording. The result is notes with times and confidences.
 
 First, dynamic time warping compares piano rolls of the written notes with the model's frame and
-onset probabilities. (librosa would add a compiler, numba, for one recursion.) Then chords, i.e.
-notes at the same score time, move to the detected onsets of their notes, restrained by nearby
-chords. Finally, each note moves to the likeliest onset of its own pitch near its chord.
+onset probabilities. (librosa's version would add a dependency on numba for one recursion.) Then
+chords, i.e. notes at the same score time, move to the detected onsets of their notes, restrained by
+nearby chords. Finally, each note moves to the likeliest onset of its own pitch near its chord.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.transcribe import transcribe_array
 
 TOLERANCE_S = 0.06  # maximum distance of a note from its chord
-ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # around the chords' initial times
+ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # tolerances while chords still move
 FOUND = 0.2  # minimum onset probability, weighted by distance, of a detected note
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5  # weight of the neighbours relative to a note of onset probability 1 in the chord
-SPREAD_S = 0.02  # mean distance of notes from chords at which neighbours place a note poorly
-PLACED = 0.5  # maximum confidence of a note that was not detected: its neighbours place it
-HEARD_EARLY_S = 0.004
+SPREAD_S = 0.02  # mean distance of nearby notes from chords that lowers confidence to 1/e
+PLACED = 0.5  # maximum confidence of a note that was not detected: only its neighbours locate it
+PEAK_LEAD_S = 0.004
 """Time by which the model's peaks precede attacks. Measured: 5 ms before the steepest rise of
 energy in recordings of a grand piano (median), 1 ms before the onset of rendered notes."""
 RELEASE_S = 1.0  # maximum ringing after a written offset: legato, damper and room
@@ -35,19 +35,19 @@ RELEASE_S = 1.0  # maximum ringing after a written offset: legato, damper and ro
 
 @dataclass(frozen=True)
 class Aligned:
-    """A score's notes at recording times, sorted by onset; arrays only, for the cache."""
+    """A score's notes at recording times, sorted by onset. All fields can be stored as arrays."""
 
-    onset: F64  # [n] in seconds
+    onset: F64  # [n], seconds
     offset: F64
     pitch: NDArray[np.int16]
     confidence: F64
     """[n], 0 to 1: the onset probability of a detected note, reduced by the distance from its
     chord. For a note that was not detected, at most PLACED."""
     detected: Bools  # [n], true if the model detects the onset
-    score_s: F64  # [k], times of all chords in the score, and in the recording
-    audio_s: F64
-    unwritten: F64  # [m, 3]: second, pitch and probability of detected onsets not in the score
-    ringing: float | F64  # mean frame probability RELEASE_S after the written ends
+    score_s: F64  # [k], times of all chords in the score
+    audio_s: F64  # [k], times of the same chords in the recording
+    unwritten: F64  # [m, 3]: time in s, pitch and probability of detected onsets not in the score
+    ringing: float | F64  # mean frame probability RELEASE_S after the written offsets
 
     @property
     def notes(self) -> Notes:
@@ -56,8 +56,8 @@ class Aligned:
 
 
 def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
-    """Map score times to recording times: linearly between increasing pairs, and at the mean pace
-    outside them."""
+    """Map score times to recording times. Interpolates linearly between the pairs (``score_s``,
+    ``audio_s``), which increase, and extrapolates with the mean tempo."""
     span = float(score_s[-1] - score_s[0])
     pace = float(audio_s[-1] - audio_s[0]) / span if span else 1.0
     outside = times_s - np.clip(times_s, score_s[0], score_s[-1])
@@ -65,8 +65,14 @@ def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
 
 
 def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
-    """Return the score's notes at their detected times, sorted by onset. sounding, onset:
-    probabilities, (frames, PITCHES); frame_s: seconds from one frame to the next."""
+    """Return the score's notes at their detected times.
+
+    Args:
+        score: notes at the times of the score.
+        sounding: frame probabilities, (frames, PITCHES).
+        onset: onset probabilities, (frames, PITCHES).
+        frame_s: seconds from one frame to the next.
+    """
     first = np.concatenate([[True], np.diff(score.onset) > 0.005])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
@@ -80,31 +86,39 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], detected)
     placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
     confidence = np.clip(np.where(detected, np.maximum(strength, placed), placed), 0, 1)
-    # Offsets as written, but after the onset and before the next note of the pitch.
+    # Offsets are as written, but after the onset and before the next note of the pitch.
     offset_s = np.maximum(mapped(score.offset, written_s, chord_s), onset_s + 0.04)
     again_s = np.append(onset_s, np.inf)[next_strokes(score.pitch, onset_s)]
     offset_s = np.maximum(np.minimum(offset_s, again_s), onset_s)
     order = np.lexsort((score.pitch, onset_s))
     begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
     notes = notes_of(begin_s, end_s, score.pitch[order])
-    known = notes.onset, notes.offset, notes.pitch, confidence[order], detected[order]
-    more = _unwritten(notes, onset, frame_s), _ringing(notes, sounding, frame_s)
-    return Aligned(*known, written_s, chord_s, *more)
+    return Aligned(
+        notes.onset,
+        notes.offset,
+        notes.pitch,
+        confidence[order],
+        detected[order],
+        written_s,
+        chord_s,
+        _unwritten(notes, onset, frame_s),
+        _ringing(notes, sounding, frame_s),
+    )
 
 
 def _peaks(
     pitch: NDArray[np.int16], expected_s: F64, onset: F32, frame_s: float, width_s: float
 ) -> tuple[F64, F64]:
-    """Find the likeliest onset of each note's pitch within ``width_s``: time and probability.
-    A raised cosine of the distance weights the probabilities. Of several notes of a pitch, only
-    the nearest may use an onset."""
+    """Return the time and the weighted probability of the likeliest onset of each note's pitch
+    within ``width_s``. A raised cosine of the distance weights the probabilities. Only the nearest
+    of several notes of a pitch may use an onset."""
     reach = int(np.ceil(width_s / frame_s))
-    expected_s = expected_s - HEARD_EARLY_S  # time of the model's peak
+    expected_s = expected_s - PEAK_LEAD_S  # time of the model's peak
     at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
     inside = (at >= 1) & (at < len(onset) - 1)
     at = np.clip(at, 1, len(onset) - 2)
     distance_s = at * frame_s - expected_s[:, None]
-    # Half-way to the neighbours of the same pitch.
+    # The limits are half-way to the neighbours of the same pitch.
     again = next_strokes(pitch, expected_s)
     latest_s = (expected_s + np.append(expected_s, np.inf)[again]) / 2
     earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last element: notes without a re-onset
@@ -116,12 +130,13 @@ def _peaks(
     peak = at[rows, best]
     cells = zip(peak.tolist(), pitch.tolist(), strict=True)
     shift = np.array([onset_shift(onset[frame - 1 : frame + 2, key]) for frame, key in cells])
-    found_s = (peak + shift) * frame_s + HEARD_EARLY_S
+    found_s = (peak + shift) * frame_s + PEAK_LEAD_S
     return found_s, likely[rows, best].astype(float)
 
 
 def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
-    """Move chords by their own notes and by nearby chords; the times stay increasing."""
+    """Return chord times, moved by the chords' own notes and by nearby chords. They never
+    decrease."""
     weight = np.where(strength >= FOUND, strength, 0)
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)
@@ -133,9 +148,9 @@ def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
 
 
 def _nearby(times_s: F64) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return for each time the first index within NEIGHBOURS_S, and the index after the last."""
-    first = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
-    return first, np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
+    """Return for each time the first index within NEIGHBOURS_S and the index after the last."""
+    start = np.searchsorted(times_s, times_s - NEIGHBOURS_S)
+    return start, np.searchsorted(times_s, times_s + NEIGHBOURS_S, side="right")
 
 
 def _weighted_median(values: F64, weights: F64) -> float:
@@ -145,17 +160,18 @@ def _weighted_median(values: F64, weights: F64) -> float:
 
 
 def _around(times_s: F64, distance_s: F64, detected: Bools) -> tuple[F64, F64]:
-    """Return the fraction of detected notes within NEIGHBOURS_S, and their mean distance."""
-    first, last = _nearby(times_s)
+    """Return for each note the fraction of notes within NEIGHBOURS_S that are detected, and their
+    mean distance from their chords."""
+    start, stop = _nearby(times_s)
     sums = np.cumsum([detected, np.abs(distance_s) * detected], axis=1)
     sums = np.pad(sums, ((0, 0), (1, 0)))
-    count, distance = sums[:, last] - sums[:, first]
-    return count / (last - first), distance / np.maximum(1, count)
+    count, distance = sums[:, stop] - sums[:, start]
+    return count / (stop - start), distance / np.maximum(1, count)
 
 
 def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
     """Align a MIDI file with a recording (see ``align``). Raises AudioError or LabelError for
-    unreadable files, a score without notes and a model without an onset head."""
+    unreadable files, for a score without notes, and for a model without an onset head."""
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
@@ -168,8 +184,9 @@ def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
 
 
 def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
-    """Return [n, 3]: second, pitch and probability of detected onsets that the score lacks, i.e.
-    peaks of at least FOUND, more than twice the tolerance from every note of their pitch."""
+    """Return the time in s, pitch and probability, [n, 3], of detected onsets that the score lacks:
+    peaks of at least FOUND that are more than twice the tolerance from every note of their
+    pitch."""
     frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * frame_s, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
@@ -177,8 +194,8 @@ def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
 
 
 def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
-    """Return the mean frame probability RELEASE_S after the offsets of notes whose pitch has no
-    re-onset soon."""
+    """Return the mean frame probability RELEASE_S after the offsets of the notes whose pitch has no
+    re-onset within 1.5 RELEASE_S of the offset."""
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
     alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
@@ -187,18 +204,18 @@ def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
 
 
 CELLS = 40_000_000  # maximum number of cells of the cost table, 5 bytes each
-STEP_S = 0.04  # time step of the rolls; longer if the table would be too large
-MARGIN_S = 1.0  # silence around the score: a recording may start before it and stop after it
+STEP_S = 0.04  # duration of a slice of the rolls; longer if the table would be too large
+MARGIN_S = 1.0  # silence around the score, because a recording may start earlier and stop later
 ONSET_WEIGHT = 2.0  # weight of onsets relative to frames
-STALL_COST = 0.25  # cost of a step on one side only, so that both advance when in doubt
-SILENT = 0.3  # norm of a silent slice
+STALL_COST = 0.25  # extra cost of a step in which only score or only recording advances
+SILENT = 0.3  # norm below which slices are not scaled up to 1
 
 
 def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, F64]:
-    """Return increasing score times and the recording's times for them, to about STEP_S. The
-    arguments are the same as for ``align``. The score may have any tempo."""
+    """Return increasing score times and the corresponding times of the recording, to about STEP_S.
+    The arguments are those of ``align``. The score may have any tempo."""
     length_s = len(sounding) * frame_s
-    # The written tempo is arbitrary: first scale both to the same length.
+    # The written tempo is arbitrary, so scale the score to the length of the recording.
     struck_s = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
     span_s = float(struck_s[-1] - struck_s[0]) if len(struck_s) > 1 else length_s
     pace = max(1e-3, span_s) / max(1e-3, float(score.onset[-1] - score.onset[0]))
@@ -211,15 +228,15 @@ def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, 
     sounds = np.maximum(played.roll(slices, step_s), begins).astype(np.float32)
     edges = np.arange(0, len(sounding), step_s / frame_s).astype(int)
     audio = _features(*(np.maximum.reduceat(roll, edges) for roll in (sounding, onset)))
-    # Costs from 0, equal slices, to 1, no common notes.
+    # Costs range from 0 (equal slices) to 1 (no common notes).
     path = _cheapest_path(1 - _features(sounds, begins) @ audio.T)
-    # Where a score slice stalls, use its first audio slice: its notes start there.
+    # The notes of a score slice start in the first of its audio slices.
     at, first = np.unique(path[:, 0], return_index=True)
     return (at * step_s - begin_s) / pace, path[first, 1] * step_s
 
 
 def _features(sounding: F32, onset: F32) -> F32:
-    """Scale slices to norm 1, or less in silence, and append one entry for the remainder."""
+    """Return slices scaled to norm 1, or less in silence. An appended entry makes every norm 1."""
     onset = onset.copy()
     onset[1:] += 0.5 * onset[:-1]  # tolerate an onset that is one slice late
     out = np.concatenate([sounding, ONSET_WEIGHT * onset], axis=1)
@@ -229,10 +246,11 @@ def _features(sounding: F32, onset: F32) -> F32:
 
 
 def _cheapest_path(costs: F32) -> I64:
-    """Return [steps, 2], rows and columns from corner to corner. Works along anti-diagonals."""
+    """Return the rows and columns, [steps, 2], of the cheapest path from corner to corner. Computes
+    one anti-diagonal after the other."""
     rows, columns = costs.shape
     back = np.zeros((rows, columns), np.int8)  # 0: both advanced, 1: the row, 2: the column
-    # Totals of the last two anti-diagonals by row, with a row before the first.
+    # Total costs of the last two anti-diagonals, by row, with a row before the first.
     last, before = np.full((2, rows + 1), np.inf, np.float32)
     before[0] = 0
     for diagonal in range(rows + columns - 1):

@@ -1,6 +1,6 @@
-"""Validation passages and metrics by family of instruments, and for sounds without notes.
+"""Validation passages and metrics for each family of instruments, and for sounds without notes.
 
-The passages come from data that training leaves out: held-out instruments, singers and speakers,
+The passages come from data that are not trained on: held-out instruments, singers and speakers,
 validation scores, and the validation split of the real recordings.
 """
 
@@ -39,7 +39,7 @@ class Family(NamedTuple):
     """Instruments and scores of rendered passages."""
 
     classes: tuple[str, ...]  # names in ``model.config.INSTRUMENTS``; empty: all
-    groups: tuple[str, ...]  # values of ``Piece.group``
+    groups: tuple[str, ...]  # values of ``Piece.group``; empty: all
 
 
 STRINGS = ("violin", "viola", "cello", "contrabass")
@@ -63,25 +63,25 @@ class Passage:
     name: str
     audio: F32  # [samples], -1..1
     sample_rate: int
-    notes: Notes  # velocity 0: unknown
+    notes: Notes  # velocity 0 means unknown
     unknown: F64
     """[n, 4]: regions in which the labels are uncertain (see ``Rendered.unknown``)."""
-    approximate: bool = False  # onsets are accurate to 40 ms only
+    approximate: bool = False  # true if onsets are accurate only to 40 ms
     pedal: F64 | None = None  # see ``Rendered.pedal``
 
     @property
     def instruments(self) -> tuple[str, ...]:
-        """Names of the labelled instruments, in the order of their numbers."""
+        """Names of the labelled instruments, in the order of their class numbers."""
         return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
 
 
 def validation_passages(
     config: SynthConfig, count: int = 8, seconds: float = 12.0, seed: int = SEED
 ) -> dict[str, list[Passage]]:
-    """Return ``count`` passages of at most ``seconds`` for each of FAMILIES. Deterministic.
+    """Return ``count`` passages of at most ``seconds`` for each family; ``seed`` determines them.
 
-    With ``config.real_root`` half of the passages are real recordings if the family has any. The
-    others are rendered. A family is left out if the bank has none of its instruments. Raises
+    With ``config.real_root``, half of the passages are real recordings if the family has any. The
+    others are rendered. Families are omitted if the bank has none of their instruments. Raises
     ValueError or OSError for data that cannot be read.
     """
     sources = load_sources(config, "validation")
@@ -103,7 +103,7 @@ def validation_passages(
 
 
 def _real_passage(recordings: list[RealRecording], index: int, seconds: float, rng: Rng) -> Passage:
-    """Cut a random excerpt from recording number ``index``, counted cyclically."""
+    """Cut a random excerpt from recording ``index`` modulo the number of recordings."""
     recording = recordings[index % len(recordings)]
     length = min(len(recording.audio), int(seconds * SAMPLE_RATE))
     start = int(rng.integers(len(recording.audio) - length + 1))
@@ -113,7 +113,7 @@ def _real_passage(recordings: list[RealRecording], index: int, seconds: float, r
 def recorded_passage(recording: RealRecording, start: int, length: int) -> Passage:
     """Cut ``length`` samples of a recording from sample ``start``."""
     audio, notes, unknown = recording.part(start, length)
-    before = notes.where(notes.onset < 0)  # their onsets are not in the excerpt
+    before = notes.where(notes.onset < 0)  # notes that start before the excerpt
     if recording.approximate:
         unknown[:, 3] = FRAME_UNKNOWN
     cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
@@ -177,8 +177,8 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
 
 
 def _frame_labels(passage: Passage) -> Rendered:
-    """Return the passage with labels for metrics by frame. Approximate onsets are too inaccurate
-    for these, so all of them become unknown."""
+    """Return the passage with labels for frame-level metrics. Approximate onsets are too inaccurate
+    for these metrics, so all of them become unknown."""
     unknown = passage.unknown
     if passage.approximate:
         end_s = len(passage.audio) / SAMPLE_RATE
@@ -188,7 +188,7 @@ def _frame_labels(passage: Passage) -> Rendered:
 
 
 def predict_windows(network: TranscriptionModel, batch: Batch) -> F32:
-    """Return probabilities, [windows, heads, FRAMES, PITCHES]."""
+    """Return probabilities, [windows, outputs, FRAMES, PITCHES]."""
     device = next(network.parameters()).device
     parts = torch.from_numpy(batch.audio).split(64)
     return np.concatenate([network.predict(part.to(device).float()).cpu() for part in parts])
@@ -209,15 +209,15 @@ def precision(
 def family_metrics(
     config: ModelConfig, predictions: dict[str, F32], families: Windows
 ) -> dict[str, float]:
-    """Return metrics at the full look-ahead.
+    """Return metrics of the frames with at least 200 ms of look-ahead.
 
     Args:
-        predictions: for each family [windows, heads, FRAMES, PITCHES].
+        predictions: for each family, [windows, outputs, FRAMES, PITCHES].
 
     Returns:
         ``frame_ap:NAME``, ``onset_ap:NAME``: average precision for each family with notes.
-        ``families``: their mean.
-        ``false_onsets_min:NAME``: false onsets per minute for a family without notes.
+        ``families``: the mean of all of these.
+        ``false_onsets_min:NAME``: false onsets per minute for each family without notes.
     """
     lookahead = int(0.2 * config.sample_rate / HOP)
     frames = slice(CENTRE_FRAME, FRAMES - lookahead)

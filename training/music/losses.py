@@ -1,5 +1,5 @@
-"""Loss of the transcription networks: all heads at every usable stride-128 position. (The paper's
-network has another loss, ``training.musicnet.objective``.)"""
+"""Loss of the transcription networks: all heads at all usable frames. (The paper's network has
+another loss, ``training.musicnet.objective``.)"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,21 +21,23 @@ class HeadWeights:
 
     frame: float = 1.0  # A note sounds
     onset: float = 4.0  # A note starts
-    velocity: float = 10.0  # Loudness; most of this entropy comes from the labels
+    velocity: float = 10.0  # Velocity of the note; most of this loss is the entropy of the labels
     offset: float = 1.5  # A note ends
     pedal: float = 1.0  # The pedal is down
     instrument: float = 1.0  # Instrument of the note
 
 
 class ClassShares:
-    """Shares of the instrument classes among the notes of about the last hundred batches. Shares
-    within one batch would give too much weight to a class that happens to be rare in it."""
+    """Shares of the instrument classes among the notes of about the last hundred batches. If they
+    were computed within one batch, a class that happens to be rare in it would get too much
+    weight."""
 
     def __init__(self) -> None:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))
 
     def updated(self, notes: Tensor) -> Tensor:
-        """Add a batch's numbers of notes, [classes], and return the shares, [classes]."""
+        """Add the number of notes of each class in a batch, [classes]. Return the shares,
+        [classes]."""
         self._notes = 0.99 * self._notes.to(notes) + notes
         return self._notes / self._notes.sum().clamp(min=1)
 
@@ -49,32 +51,39 @@ def heads_loss(
     weights: HeadWeights,
     shares: ClassShares,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the weighted cross-entropy of all heads, and its parts. logits: (batch, heads, FRAMES,
-    PITCHES), in the order of ``heads``; only ``frames`` and ``pitches`` are used. Losses are summed
-    over notes and averaged over frames; velocity and instrument are averaged over onsets."""
+    """Return the weighted cross-entropy of all heads, and its parts. The losses of frame, onset and
+    offset are summed over pitches and averaged over frames. Those of velocity and instrument are
+    averaged over onsets, and that of the pedal over frames.
+
+    Args:
+        logits: (batch, heads, FRAMES, PITCHES), in the order of ``heads``.
+        frames: the frames to use.
+        pitches: the pitches to use.
+        shares: shares of the instrument classes, to which this batch is added.
+    """
     cells = (slice(None), frames, pitches)
     rows = logits[:, :, frames, pitches]
     classes = [head for head in heads if head in INSTRUMENT_HEADS]  # they come last
     rows, instrument_rows = rows.split([len(heads) - len(classes), len(classes)], dim=1)
-    begins = labels.onset[cells]
-    known = 1 - labels.frame_unknown[cells], 1 - labels.onset_unknown[cells]
+    onsets = labels.onset[cells]
+    is_labelled = 1 - labels.frame_unknown[cells], 1 - labels.onset_unknown[cells]
     parts: dict[str, Tensor] = {}
     for head, values in zip(heads, rows.float().unbind(1), strict=False):
         match head:
             case "frame" | "offset" | "onset":
                 losses = _entropy(values, getattr(labels, head)[cells])
-                losses = losses * known[head == "onset"]
+                losses = losses * is_labelled[head == "onset"]
                 parts[head] = losses.sum() / (losses.shape[0] * losses.shape[1])
             case "velocity":
                 velocity = labels.velocity[cells]
-                share = begins * (velocity > 0)
-                losses = _entropy(values, velocity) * share
-                parts[head] = losses.sum() / share.sum().clamp(min=1)
+                weight = onsets * (velocity > 0)
+                losses = _entropy(values, velocity) * weight
+                parts[head] = losses.sum() / weight.sum().clamp(min=1)
             case "pedal":
                 pedal = labels.pedal[:, frames]
-                count = pedal <= 1
-                losses = _entropy(values[..., 0], pedal.clamp(max=1)) * count
-                parts[head] = losses.sum() / count.sum().clamp(min=1)
+                has_pedal = pedal <= 1
+                losses = _entropy(values[..., 0], pedal.clamp(max=1)) * has_pedal
+                parts[head] = losses.sum() / has_pedal.sum().clamp(min=1)
             case _:
                 raise ValueError(f"no loss for the head {head!r}")
     if classes:
@@ -86,10 +95,10 @@ def heads_loss(
 def _instrument_loss(
     logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice], shares: ClassShares
 ) -> Tensor:
-    """Return the binary cross-entropy of the classes, summed over classes and averaged over onsets.
-    It is binary because several instruments may play a note. logits: (batch, classes, frames,
-    pitches). The weight of a note is the inverse square root of its class's share. Pianos play most
-    notes, and a head that always predicts them would be right too often to learn anything else."""
+    """Return the cross-entropy of the classes, summed over classes and averaged over onsets. It is
+    binary for each class, because several instruments may play a note. The weight of a note is the
+    inverse square root of its class's share. Without weights the heads would only learn to predict
+    a piano, which plays most notes. logits: (batch, classes, frames, pitches)."""
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
     truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
@@ -105,25 +114,25 @@ def _entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 DISTILLED_HEADS = ("frame", "onset", "velocity", "offset")
-"""Heads that learn from the teacher; instrument classes and the pedal learn from labels alone."""
+"""Heads that learn from the teacher. Instrument classes and the pedal learn from labels only."""
 
 
 @validated_dataclass()
 class DistillationConfig:
-    """The teacher and how much its predictions count."""
+    """The teacher and the weight of its predictions."""
 
-    teacher: str = ""  # A shipped name or a .safetensors file; empty trains on the labels alone
+    teacher: str = ""  # A shipped name or a .safetensors file; empty: train on the labels only
     share: Fraction = 0.7
     """Share of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
 
 
-MIN_ONSET = 0.3  # minimum onset probability at which a prediction has an instrument
+MIN_ONSET = 0.3  # minimum onset probability of a predicted note that gets an instrument
 
 
 class Teacher:
-    """Larger network whose predictions become targets of a smaller one. They contain more than the
-    labels, such as the uncertainty of a note (Hinton et al., 2015). Cross-entropy is linear in
-    its target, so the mixture of both losses is the loss of the mixed targets."""
+    """A larger network whose predictions become targets of a smaller one. Predictions contain more
+    information than labels, such as the uncertainty of a note (Hinton et al., 2015). Cross-entropy
+    is linear in its target, so the loss of mixed targets is the mixture of both losses."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
         """Load the teacher. Raises WeightsError if the weights do not exist, and ValueError if the
@@ -131,13 +140,13 @@ class Teacher:
         self._share = config.share
         self._network = storage.load(config.teacher, dtype=torch.float32)
         self._device: torch.device | None = None
-        theirs = self._network.config
-        if theirs.context > student.context or theirs.sample_rate != student.sample_rate:
+        teacher = self._network.config
+        if teacher.context > student.context or teacher.sample_rate != student.sample_rate:
             name = config.teacher
             raise ValueError(
                 f"teacher {name} needs more context than {student.name}, or another rate"
             )
-        self._samples = theirs.context + WINDOW
+        self._samples = teacher.context + WINDOW
 
     def mixed(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
         """Mix the teacher's predictions for windows, (batch, samples), into their labels."""
@@ -147,17 +156,17 @@ class Teacher:
             for name in DISTILLED_HEADS
             if name in rows
         }
-        if "velocity" in targets:  # 0 where no note begins or its velocity is unknown
+        if "velocity" in targets:  # 0 where no note starts or its velocity is unknown
             targets["velocity"] *= labels.velocity > 0
         return labels._replace(**targets)
 
     def replaced(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
-        """Replace all labels of windows, (batch, samples), by the teacher's predictions. Notes get
-        the likeliest instrument at their onsets."""
+        """Replace all labels of windows, (batch, samples), by the teacher's predictions. The
+        instrument of a note is the likeliest one at its onset."""
         rows = self._predictions(audio)
         new = {name: rows[name] for name in DISTILLED_HEADS if name in rows}
         if "pedal" in rows:
-            new["pedal"] = rows["pedal"].amax(dim=2)  # all pitches of the network's range are equal
+            new["pedal"] = rows["pedal"].amax(dim=2)  # the same at all pitches in range
         classes = [rows[head] for head in INSTRUMENT_HEADS if head in rows]
         if classes:
             best = torch.stack(classes).argmax(dim=0).float() + 1

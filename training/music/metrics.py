@@ -1,4 +1,4 @@
-"""Metrics of a transcription: frames against frames, notes against notes."""
+"""Metrics of a transcription, by frame and by note."""
 
 from collections.abc import Sized
 
@@ -17,24 +17,24 @@ FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"  # only if the labels have velocities
 INSTRUMENT_FIGURE = "instrument_accuracy"  # for labels and networks with instruments
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
-"""Figures of transcriptions that record how much audio each onset needed."""
-_NEEDED = "from the label's onset to the newest sample of the recording, at its own rate, that the "
+"""Figures of transcriptions that record how much audio each note_on needed."""
+_DELAY = "time from the labelled onset to the newest sample of the recording that note_on needed: "
 DEFINITIONS = {
     "frame_ap": "average precision of the frame probabilities, pooled over all frames x 128 notes",
-    "frame_f1": "of the frames that the tracked notes cover, not of thresholded probabilities",
-    "onset_f1": "of notes: the same pitch, onset within 50 ms (mir_eval)",
-    "onset_offset_f1": "onset_f1, and the end within 50 ms or 20 % of the note's length",
-    VELOCITY_FIGURE: "onset_f1, and the velocity within 10 % once scaled (mir_eval)",
-    INSTRUMENT_FIGURE: "of notes found by pitch and onset: the right instrument",
-    DELAY_FIGURES[0]: f"{_NEEDED}note_on needed, median of matched notes",
-    DELAY_FIGURES[1]: f"{_NEEDED}note_on needed, 95th percentile of matched notes",
+    "frame_f1": "F1 of the frames that the tracked notes cover (not of thresholded probabilities)",
+    "onset_f1": "F1 of notes with the same pitch and an onset within 50 ms (mir_eval)",
+    "onset_offset_f1": "as onset_f1, and the offset within 50 ms or 20 % of the note's length",
+    VELOCITY_FIGURE: "as onset_f1, and the scaled velocity within 10 % (mir_eval)",
+    INSTRUMENT_FIGURE: "share of notes matched by pitch and onset with the right instrument",
+    DELAY_FIGURES[0]: f"{_DELAY}median of the matched notes",
+    DELAY_FIGURES[1]: f"{_DELAY}95th percentile of the matched notes",
 }
 ONSET_TOLERANCE_S = 0.05
-UNKNOWN_VELOCITY = 64  # MIDI velocity if the labels have none
+UNKNOWN_VELOCITY = 64  # MIDI velocity of notes whose labels have no velocity
 
 
 def estimated_notes(notes: list[Note]) -> Notes:
-    """Convert the service's notes to columns."""
+    """Convert the service's notes to arrays."""
     numbers = {name: number for number, name in enumerate(INSTRUMENTS)}
     rows = [
         (n.onset_s, n.offset_s, n.pitch, n.velocity, numbers.get(n.instrument or "", UNKNOWN))
@@ -44,20 +44,20 @@ def estimated_notes(notes: list[Note]) -> Notes:
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
-    """Return the step-wise average precision pooled over all frames and notes, as in the paper.
-    Both arguments are (frames, PITCHES). NaN if no note sounds."""
+    """Return the average precision, pooled over all frames and notes, as in the paper. Both
+    arguments have the shape (frames, PITCHES). NaN if no note sounds."""
     if not roll.any():
         return float("nan")
     return float(average_precision_score(roll.ravel(), probabilities.ravel()))
 
 
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
-    """Return mir_eval's note F1 with velocities, without offsets."""
+    """Return mir_eval's F1 of notes with velocities, without offsets."""
     if not len(reference) or not len(estimated):  # mir_eval would warn
         return 0.0
-    both = *_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity
-    judge = mir_eval.transcription_velocity.precision_recall_f1_overlap
-    return float(judge(*both, onset_tolerance=ONSET_TOLERANCE_S, offset_ratio=None)[2])
+    notes = *_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity
+    compare = mir_eval.transcription_velocity.precision_recall_f1_overlap
+    return float(compare(*notes, onset_tolerance=ONSET_TOLERANCE_S, offset_ratio=None)[2])
 
 
 def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
@@ -65,8 +65,12 @@ def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
 
 
 def note_on_delays(reference: Notes, matched: I64, needed_s: F64) -> dict[str, float]:
-    """Return DELAY_FIGURES, or none if no note is matched (``matched_onsets``). needed_s: seconds
-    of the recording that each estimated note needed."""
+    """Return DELAY_FIGURES, or an empty dict if no note is matched.
+
+    Args:
+        matched: see ``matched_onsets``.
+        needed_s: seconds of the recording that the note_on of each estimated note needed.
+    """
     if not len(matched):
         return {}
     delays_ms = 1000 * (needed_s[matched[:, 1]] - reference.onset[matched[:, 0]])
@@ -74,8 +78,8 @@ def note_on_delays(reference: Notes, matched: I64, needed_s: F64) -> dict[str, f
 
 
 def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) -> I64:
-    """Return [n, 2]: rows of reference and estimate that match by pitch and onset, and by offset if
-    ``offsets`` is true."""
+    """Return pairs, [n, 2], of the indexes of a reference note and an estimated note that match by
+    pitch and onset, and also by offset if ``offsets`` is true."""
     if not len(reference) or not len(estimated):
         return np.zeros((0, 2), np.int64)
     pairs = mir_eval.transcription.match_notes(
@@ -87,13 +91,14 @@ def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) ->
 
 
 def _mir(notes: Notes) -> tuple[NDArray, NDArray]:
-    ends = np.maximum(notes.offset, notes.onset + 1e-3)  # it rejects notes of zero length
+    ends = np.maximum(notes.offset, notes.onset + 1e-3)  # mir_eval rejects notes of zero length
     return np.stack([notes.onset, ends], axis=1), mir_eval.util.midi_to_hz(notes.pitch)
 
 
 def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
-    """Count matched notes by labelled (rows) and predicted instrument: [classes, classes]. matched:
-    see ``matched_onsets``; notes with an unknown instrument are ignored."""
+    """Return the number of matched notes for each labelled instrument (rows) and predicted
+    instrument (columns), [classes, classes]. Notes with an unknown instrument are ignored. matched:
+    see ``matched_onsets``."""
     out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     played, predicted = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
     known = (played != UNKNOWN) & (predicted != UNKNOWN)
@@ -104,9 +109,15 @@ def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
 def recording_metrics(
     reference: Notes, estimated: Notes, matched: I64, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
-    """Return the FIGURES of a recording; frame_ap only if it has notes. Adds VELOCITY_FIGURE if it
-    has velocities, and INSTRUMENT_FIGURE if labels and matched notes have instruments. matched:
-    see ``matched_onsets``; probabilities: (frames, PITCHES)."""
+    """Return the FIGURES of a recording. frame_ap is omitted if the recording has no notes. Adds
+    VELOCITY_FIGURE if the labels have velocities, and INSTRUMENT_FIGURE if labels and matched notes
+    have instruments.
+
+    Args:
+        matched: see ``matched_onsets``.
+        probabilities: frame probabilities, (frames, PITCHES).
+        frame_s: seconds from one frame to the next.
+    """
     roll = reference.roll(len(probabilities), frame_s)
     figures = {"frame_ap": frame_average_precision(probabilities, roll)} if roll.any() else {}
     tracked = estimated.roll(len(roll), frame_s)
@@ -115,7 +126,7 @@ def recording_metrics(
         "onset_f1": _f1(matched, reference, estimated),
         "onset_offset_f1": _f1(matched_onsets(reference, estimated, True), reference, estimated),
     }
-    if len(np.unique(reference.velocity)) > 1:  # without velocities all are the same
+    if len(np.unique(reference.velocity)) > 1:  # labels without velocities have a constant one
         figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)
     counts = confusion(reference, estimated, matched)
     if counts.any():

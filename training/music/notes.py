@@ -15,19 +15,19 @@ from model.instruments import UNKNOWN
 from training.arrays import F32, F64, I64, Bools
 
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
-"""Bits that mark labels of a pitch as uncertain for a span of time."""
+"""Bits that mark the labels of a pitch as uncertain for a span of time."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """Notes as parallel arrays of shape [n], sorted by onset; times are in seconds."""
+    """Notes as parallel arrays of shape [n], sorted by onset. Times are in seconds."""
 
     onset: F64
-    offset: F64  # when the sound ends
+    offset: F64  # end of the sound
     pitch: NDArray[np.int16]
     velocity: F32  # 1 to 127; 0 if unknown
-    part: NDArray[np.int16]  # index of the piece's programs
-    released: F64  # when the key is let go; a pedal may hold the sound longer
+    part: NDArray[np.int16]  # index into the piece's programs
+    released: F64  # release of the key; a pedal may hold the sound longer
     instrument: NDArray[np.int8]  # class number (``model.config.INSTRUMENTS``) or UNKNOWN
 
     def __len__(self) -> int:
@@ -38,13 +38,13 @@ class Notes:
         return Notes(*(column[index] for column in vars(self).values()))
 
     def moved(self, **arrays: NDArray[Any]) -> Notes:
-        """Return the notes with some arrays replaced. Keys are then released when the sound
-        ends."""
+        """Return the notes with some arrays replaced. A new ``offset`` also becomes the release of
+        the keys, unless ``released`` is given."""
         return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
 
     def ending(self, offset: F64) -> Notes:
-        """Return the notes with sounds that end at ``offset``. Keys are released as before, but
-        no later."""
+        """Return the notes with sounds that end at ``offset``. Keys are released as before, but not
+        later than the offset."""
         return self.moved(offset=offset, released=np.minimum(self.released, offset))
 
     def played_by(self, number: int) -> Notes:
@@ -57,10 +57,11 @@ class Notes:
         return self.moved(onset=onset, offset=np.maximum(onset, self.offset + seconds))
 
     def roll(self, frames: int, frame_s: float) -> Bools:
-        """Return (frames, PITCHES), which is true at time f * frame_s if onset <= time < offset."""
+        """Return a piano roll, (frames, PITCHES), that is true in frame f, at time f * frame_s, if
+        onset <= time < offset."""
         out = np.zeros((frames, PITCHES), dtype=bool)
-        first, last = (np.ceil(t / frame_s - 1e-9).astype(int) for t in (self.onset, self.offset))
-        for begin, end, pitch in zip(first, last, self.pitch, strict=True):
+        start, stop = (np.ceil(t / frame_s - 1e-9).astype(int) for t in (self.onset, self.offset))
+        for begin, end, pitch in zip(start, stop, self.pitch, strict=True):
             out[begin:end, pitch] = True
         return out
 
@@ -73,7 +74,7 @@ def notes_of(
     part: ArrayLike = 0,
     instrument: ArrayLike = UNKNOWN,
 ) -> Notes:
-    """Build notes from numbers of any type. Scalars after the pitch apply to all notes."""
+    """Build notes from numbers of any type. Scalars apply to all notes."""
     begin = np.asarray(onset, np.float64)
     end = np.asarray(offset, np.float64)
     return Notes(
@@ -88,8 +89,8 @@ def notes_of(
 
 
 def notes_of_rows(rows: NDArray[Any]) -> Notes:
-    """Build notes, sorted by onset, from rows of onset s, offset s, pitch, velocity and optionally
-    class in any order."""
+    """Build notes, sorted by onset, from rows, in any order. The columns are onset and offset in
+    seconds, pitch, velocity and optionally instrument class."""
     onset, offset, pitch, velocity, *more = rows[np.lexsort((rows[:, 2], rows[:, 0]))].T
     return notes_of(onset, offset, np.rint(pitch), velocity, 0, *more)
 
@@ -102,7 +103,7 @@ def joined(groups: Sequence[Notes]) -> Notes:
 
 
 def merged(intervals: F64) -> F64:
-    """Sort [n, 2] intervals and merge overlapping ones."""
+    """Sort intervals, [n, 2], and merge those that overlap."""
     if len(intervals) < 2:
         return intervals
     intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
@@ -123,7 +124,7 @@ def with_pedal(notes: Notes, pedal: F64) -> Notes:
 
 
 def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
-    """Return for each note [n] the index of the next note of its pitch; n if there is none."""
+    """Return for each of n notes the index of the next note of its pitch, or n if there is none."""
     order = np.lexsort((onset, pitch))
     again = np.full(len(pitch), len(pitch), np.intp)
     same = np.diff(pitch[order]) == 0
@@ -132,9 +133,9 @@ def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
 
 
 def nearest(onset_s: F64, pitch: NDArray, at_s: F64, at_pitch: I64, within_s: float) -> I64:
-    """Return for each position (time, pitch) the note of the pitch with the nearest onset; -1 if
-    none is within ``within_s``."""
-    apart = 1e6  # seconds between pitches: farther than any within_s
+    """Return for each (time, pitch) the index of the note of this pitch with the nearest onset, or
+    -1 if there is none within ``within_s``."""
+    apart = 1e6  # distance between pitches in seconds, greater than any within_s
     tree = KDTree(np.stack([onset_s, apart * pitch], axis=1))
     positions = np.stack([at_s, apart * at_pitch], axis=1)
     distance_s, note = tree.query(positions, p=np.inf)

@@ -94,7 +94,7 @@ def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
     assert [stage["steps"] for stage in tuned.card["training"]["earlier"]] == [7]
     check_loading(out / "bells.safetensors", folder / "0.wav")
     assert fine_tune.main([*arguments, str(out)]) == 1
-    assert "already holds a run" in capsys.readouterr().err
+    assert "already contains a run" in capsys.readouterr().err
 
     monkeypatch.setattr(fine_tune, "LoopConfig", partial(LoopConfig, max_steps=1))
     assert fine_tune.main([*arguments, str(parts)]) == 0

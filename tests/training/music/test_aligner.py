@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
-from training.music.aligner import FOUND, HEARD_EARLY_S, PLACED, Aligned, align
+from training.music.aligner import FOUND, PEAK_LEAD_S, PLACED, Aligned, align
 from training.music.notes import Notes, notes_of_rows
 
 FRAME_S = HOP / SAMPLE_RATE
@@ -26,7 +26,7 @@ def ideal_activations(notes: Notes, seconds: float) -> Activations:
     frames = int(seconds / FRAME_S)
     onset = np.zeros((frames, PITCHES), np.float32)
     for time_s, pitch in zip(notes.onset, notes.pitch, strict=True):
-        at = np.arange(frames) - (time_s - HEARD_EARLY_S) / FRAME_S
+        at = np.arange(frames) - (time_s - PEAK_LEAD_S) / FRAME_S
         onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - np.abs(at) / 3))
     return notes.roll(frames, FRAME_S).astype(np.float32), onset
 

@@ -1,17 +1,17 @@
 """Real recordings as training data: with scores, with labels of their notes, and phrases.
 
-A folder holds ``index.json``: a list of entries with ``id``, ``audio``, ``split`` ("train" or
+A folder contains ``index.json``, a list of entries with ``id``, ``audio``, ``split`` ("train" or
 "validation"), ``instruments`` ("solo piano ...") and one of these:
 
 - ``score``: a MIDI file, which the shipped weights align with the recording once, and ``ornaments``
-  (true if the performer adds notes); ``ornaments/ID.tsv`` lists the score times of ornament signs
-  that the score does not write out. The loss masks what the score leaves open.
-- ``labels``: tables of notes (``recordings.read_table``) and ``label_kind``; unless it is "exact",
-  the loss masks the edges of notes.
+  (true if the performer adds notes). ``ornaments/ID.tsv`` lists the score times of ornament signs
+  that the score does not write out. The loss masks everything that the score does not determine.
+- ``labels``: tables of notes (``recordings.read_table``) and ``label_kind``. The loss masks the
+  edges of notes unless ``label_kind`` is "exact".
 
 Phrases are clips listed in ``phrases.json``, in the folder of the note bank, with ``file``,
 ``class`` and ``upstream_split``. Only their instrument is labelled. The shipped weights detect
-their onsets, and the loss masks all else.
+their onsets, and the loss masks everything else.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ from training.music.transcribe import transcribe_array
 
 logger = logging.getLogger(__name__)
 
-MODEL = "live"  # shipped weights, so no other system's output enters training
+MODEL = "live"  # our own weights, so no other system's output is used in training
 ALIGNED_VERSION, PHRASES_VERSION = 4, 1  # versions of the cached files
 CLASSES = {"guitar": "plucked", "voice": "voice"}
-"""Class of a labelled soloist by a word of the entry's ``instruments``."""
+"""Instrument class of a labelled soloist, by a word in the entry's ``instruments``."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,16 @@ class RealRecording:
     name: str
     audio: NDArray[np.int16]  # [samples] at SAMPLE_RATE, PCM_SCALE at full scale
     notes: Notes  # velocity 0 means unknown
-    unknown: F64  # as in ``Rendered``
+    unknown: F64  # uncertain regions, as in ``Rendered``
     approximate: bool = False
-    """True if labelled times are inexact, so that ``unknown`` covers the edges of all notes."""
+    """True if the labelled times are inexact. ``unknown`` then covers the edges of all notes."""
 
     def part(
         self, begin: int, length: int, speed: float = 1.0, semitones: int = 0
     ) -> tuple[F32, Notes, F64]:
-        """Return ``length`` samples, -1..1, with the notes and uncertain regions of playback at
-        ``speed`` and ``semitones`` higher. Times count from sample ``begin``."""
+        """Return ``length`` samples, -1..1, from sample ``begin``, with their notes and uncertain
+        regions. The times and pitches of both are those of playback at ``speed``, ``semitones``
+        higher. Times count from sample ``begin``."""
         begin_s, length_s = begin / SAMPLE_RATE, length / SAMPLE_RATE / speed
         audio = self.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
         notes, uncertain = self.notes, self.unknown.copy()
@@ -67,8 +68,8 @@ class RealRecording:
         pitch = notes.pitch + np.int16(semitones)
         inside = (offset > 0) & (onset < length_s) & (pitch >= 0) & (pitch < PITCHES)
         uncertain[:, :2] = (uncertain[:, :2] - begin_s) / speed
-        one = uncertain[:, 2] != ALL_PITCHES
-        uncertain[one, 2] = np.clip(uncertain[one, 2] + semitones, 0, PITCHES - 1)
+        has_pitch = uncertain[:, 2] != ALL_PITCHES
+        uncertain[has_pitch, 2] = np.clip(uncertain[has_pitch, 2] + semitones, 0, PITCHES - 1)
         notes = notes.moved(onset=onset, offset=offset, pitch=pitch).where(inside)
         return audio, notes, uncertain[(uncertain[:, 1] > 0) & (uncertain[:, 0] < length_s)]
 
@@ -82,7 +83,7 @@ def _entries(root: Path, split: str) -> list[dict[str, Any]]:
 def load_scored(
     root: Path, cache: Path, split: str, left_out: tuple[str, ...] = ()
 ) -> list[RealRecording]:
-    """Load the recordings of a split that have a score, in index order, except the IDs
+    """Load the recordings of a split that have a score, in index order, except those with an ID in
     ``left_out``. Raises ValueError or OSError for files that cannot be read."""
     return [
         _scored(root, cache, entry)
@@ -94,7 +95,7 @@ def load_scored(
 def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     audio, score = root / entry["audio"], root / entry["score"]
 
-    def aligned_now() -> dict[str, Any]:
+    def compute_alignment() -> dict[str, Any]:
         with LocalEngine(load(MODEL)) as engine:
             aligned = align_files(audio, score, engine)
         logger.info("aligned %s: %.1f %% detected", entry["id"], 100 * aligned.detected.mean())
@@ -102,8 +103,8 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
 
     key = hashlib.sha256(str(ALIGNED_VERSION).encode() + audio.read_bytes() + score.read_bytes())
     folder = cache / f"scored-{entry['id']}-{key.hexdigest()[:12]}"
-    aligned = Aligned(**stored_arrays(folder / "labels.npz", aligned_now))
-    # Class of a soloist; unknown for several performers or other instruments.
+    aligned = Aligned(**stored_arrays(folder / "labels.npz", compute_alignment))
+    # The class of a soloist; unknown for several performers or other instruments.
     words = str(entry.get("instruments", "")).lower()
     solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
     signs, signs_s = root / "ornaments" / f"{entry['id']}.tsv", np.zeros(0)
@@ -115,8 +116,8 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
 
 
 def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRecording]]:
-    """Load the labelled recordings of a split by the class of their soloist, in index order. Raises
-    ValueError or OSError for files that cannot be read."""
+    """Load the labelled recordings of a split, in index order, by the instrument class of their
+    soloist. Raises ValueError or OSError for files that cannot be read."""
     by_class: dict[str, list[RealRecording]] = {}
     for name, entry in _labelled_entries(root, split):
         by_class.setdefault(name, []).append(_labelled(root, cache, entry, name))
@@ -130,7 +131,8 @@ def singing_files(root: Path, split: str) -> list[Path]:
 
 
 def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield labelled entries with their soloist's class, empty if it is not one of CLASSES."""
+    """Yield the instrument class of the soloist, empty if it is not one of CLASSES, and the entry
+    of each labelled recording."""
     for entry in _entries(root, split):
         if entry.get("label_kind"):
             words = entry["instruments"].lower()
@@ -138,13 +140,13 @@ def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, A
 
 
 def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
-    """Load the recordings of ``singing.json`` with phone labels; none if the file is missing."""
+    """Load the recordings of ``singing.json`` that have phone labels; none if it is missing."""
     index = folder / "singing.json"
     files = json.loads(index.read_bytes())["files"] if index.exists() else []
     entries = [
-        {"id": Path(one["file"]).stem, "audio": one["file"], "labels": [one["labels"]]}
-        for one in files
-        if "HTS" in one["how"] or "phone-aligned" in one["how"]
+        {"id": Path(file["file"]).stem, "audio": file["file"], "labels": [file["labels"]]}
+        for file in files
+        if "HTS" in file["how"] or "phone-aligned" in file["how"]
     ]
     return [_labelled(folder, cache, entry, "voice") for entry in entries]
 
@@ -160,13 +162,13 @@ def _labelled(root: Path, cache: Path, entry: dict[str, Any], class_name: str) -
 
 
 def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
-    """Load the clips to train on; none if the index is missing. Raises ValueError or OSError for
-    files that cannot be read."""
+    """Load the clips of the training split; none if the index is missing. Raises ValueError or
+    OSError for files that cannot be read."""
     index = root / "phrases.json"
     if not index.exists():
         return []
-    kept_out = "validation", "test"  # splits of the sources
-    entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in kept_out]
+    held_out = "validation", "test"  # splits of the data sets that the clips come from
+    entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in held_out]
     key = hashlib.sha256(index.read_bytes() + bytes([PHRASES_VERSION])).hexdigest()[:12]
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
 
@@ -186,7 +188,7 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
 
 
 def _onsets(engine: LocalEngine, audio: NDArray[np.int16]) -> F64:
-    """Detect onsets: [2, n], seconds and pitches."""
+    """Return the detected onsets, [2, n]: times in seconds and pitches."""
     samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
     probabilities = transcribe_array(samples, SAMPLE_RATE, engine).probabilities
     frame, pitch = peaks(probabilities[engine.config.heads.index("onset")], 1, 0.4).nonzero()
@@ -195,29 +197,30 @@ def _onsets(engine: LocalEngine, audio: NDArray[np.int16]) -> F64:
 
 BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN
 ALL_PITCHES = -1
-DOUBT = 0.25  # minimum confidence; the loss masks notes below it
+DOUBT = 0.25  # confidence below which the loss masks a note
 NEAR_S = 0.1  # time masked on either side of an uncertain onset
 HELD = 0.6  # fraction of the written duration for which a key is certainly held
-RINGING_RELEASE_S = 4.0  # in place of RELEASE_S if the pedal is often down
-RINGING = 0.12  # minimum mean frame probability RELEASE_S after written offsets that shows it
+RINGING_RELEASE_S = 4.0  # replaces RELEASE_S if the pedal is often down
+RINGING = 0.12  # mean frame probability RELEASE_S after written offsets that shows a pedal
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
-"""Onset probabilities above which an unwritten onset may have been played: nearly all false notes
-stay below the first, and most below the second."""
-SUPPORT = 0.6  # minimum fraction of nearby notes detected; below it, the alignment is lost
+"""Onset probabilities from which an onset outside the score may have been played. Nearly all false
+notes are below the first and most are below the second, which applies if the performer adds
+notes."""
+SUPPORT = 0.6  # fraction of nearby notes that must be detected, else the alignment is wrong
 SUPPORT_S = 1.5  # distance in time within which notes are nearby
-EDGE_S = 0.06  # time masked on either side of inexact edges, 1.5 times their error
+EDGE_S = 0.06  # time masked on either side of an inexact onset or offset, 1.5 times its error
 
 
-def rows(begin_s: F64, end_s: F64 | float, pitch: NDArray | int, what: int) -> F64:
-    """Build rows of ``Rendered.unknown``."""
-    columns = np.broadcast_arrays(begin_s, end_s, pitch, what)
+def rows(begin_s: F64, end_s: F64 | float, pitch: NDArray | int, bits: int) -> F64:
+    """Build rows of ``Rendered.unknown``, [n, 4]. bits: FRAME_UNKNOWN, ONSET_UNKNOWN or BOTH."""
+    columns = np.broadcast_arrays(begin_s, end_s, pitch, bits)
     return np.stack(columns, axis=1).astype(np.float64)
 
 
 def edges(notes: Notes) -> F64:
-    """Return the uncertain regions of inexact labels."""
+    """Return the uncertain regions of inexact labels: the edges of notes."""
     parts = []
-    for step in (-1, 0, 1):  # a singer slides into a note
+    for step in (-1, 0, 1):  # singers slide into notes
         pitch = np.clip(notes.pitch + step, 0, PITCHES - 1)
         parts.append(rows(notes.onset - EDGE_S, notes.onset + EDGE_S, pitch, BOTH))
         parts.append(rows(notes.offset - EDGE_S, notes.offset + EDGE_S, pitch, FRAME_UNKNOWN))
@@ -225,24 +228,28 @@ def edges(notes: Notes) -> F64:
 
 
 def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
-    """Return the regions that a score leaves open. signs_s: [k], score times of ornament signs that
-    the score does not write out; ornamented: true if the performer adds notes."""
+    """Return the regions that a score does not determine.
+
+    Args:
+        signs_s: score times of ornament signs that the score does not write out, [k].
+        ornamented: true if the performer adds notes.
+    """
     release_s = RINGING_RELEASE_S if aligned.ringing >= RINGING else RELEASE_S
-    least = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
-    at_s, pitch, _ = aligned.unwritten[aligned.unwritten[:, 2] >= least].T
+    threshold = UNWRITTEN_WITH_ORNAMENTS if ornamented else UNWRITTEN
+    at_s, pitch, _ = aligned.unwritten[aligned.unwritten[:, 2] >= threshold].T
     notes = aligned.notes
-    unsure = notes.where(aligned.confidence < DOUBT)
+    doubtful = notes.where(aligned.confidence < DOUBT)
     # From the earliest key release until the sound has decayed or the pitch has a re-onset.
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
-    let_go_s = notes.onset + HELD * (notes.offset - notes.onset)
-    gone_s = np.minimum(notes.offset + release_s, again_s)
+    release_start_s = notes.onset + HELD * (notes.offset - notes.onset)
+    release_end_s = np.minimum(notes.offset + release_s, again_s)
     played_s = mapped(signs_s, aligned.score_s, aligned.audio_s)
-    before_s, last_s = unsure.onset - NEAR_S, unsure.offset + release_s
+    before_s, after_s = doubtful.onset - NEAR_S, doubtful.offset + release_s
     return np.concatenate(
         [
-            rows(before_s, unsure.onset + NEAR_S, unsure.pitch, ONSET_UNKNOWN),
-            rows(before_s, last_s, unsure.pitch, FRAME_UNKNOWN),
-            rows(let_go_s, gone_s, notes.pitch, FRAME_UNKNOWN),
+            rows(before_s, doubtful.onset + NEAR_S, doubtful.pitch, ONSET_UNKNOWN),
+            rows(before_s, after_s, doubtful.pitch, FRAME_UNKNOWN),
+            rows(release_start_s, release_end_s, notes.pitch, FRAME_UNKNOWN),
             *(_ornament(notes, sign_s, release_s) for sign_s in played_s),
             rows(at_s - NEAR_S, at_s + release_s, pitch, BOTH),
             _lost_alignment(aligned),
@@ -251,7 +258,8 @@ def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
 
 
 def _ornament(notes: Notes, at_s: float, release_s: float) -> F64:
-    """Return pitches within two semitones of the notes at a sign, for the notes' duration."""
+    """Return the uncertain regions of one ornament sign: pitches within two semitones of the notes
+    at the sign, for the duration of these notes."""
     notes = notes.where(np.abs(notes.onset - at_s) < NEAR_S)
     steps = np.arange(-2, 3)
     pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()
@@ -260,10 +268,10 @@ def _ornament(notes: Notes, at_s: float, release_s: float) -> F64:
 
 
 def _lost_alignment(aligned: Aligned) -> F64:
-    """Return the parts in which the model detects few of the written notes."""
+    """Return the regions in which the model detects few of the written notes."""
     onset_s = aligned.onset
     detected = np.concatenate([[0], np.cumsum(aligned.detected)])
-    first = np.searchsorted(onset_s, onset_s - SUPPORT_S)
-    last = np.searchsorted(onset_s, onset_s + SUPPORT_S, side="right")
-    poor = onset_s[(detected[last] - detected[first]) / (last - first) < SUPPORT]
-    return rows(poor - SUPPORT_S, poor + SUPPORT_S, ALL_PITCHES, BOTH)
+    start = np.searchsorted(onset_s, onset_s - SUPPORT_S)
+    stop = np.searchsorted(onset_s, onset_s + SUPPORT_S, side="right")
+    poor_s = onset_s[(detected[stop] - detected[start]) / (stop - start) < SUPPORT]
+    return rows(poor_s - SUPPORT_S, poor_s + SUPPORT_S, ALL_PITCHES, BOTH)

@@ -1,10 +1,13 @@
 """Folders of recordings with note labels, in common data set layouts.
 
-Audio and labels are matched by stem, anywhere in the folder (``flac/``, ``tsv/``, ...). Labels are
-MIDI files, in which a sustain pedal acts on the notes of its own track, or TSV/CSV tables of onset
-s, offset s, pitch, velocity, or alignments as of the Bach Violin Dataset: ``alignments/STEM.csv``
-with start and end in seconds, row for row with ``notes/STEM.csv``, relative to the start in
-``info.csv`` next to the two folders. Both may have sub-folders.
+Audio and labels may be anywhere in the folder (``flac/``, ``tsv/``, ...) and are matched by the
+stems of their file names. Labels have one of these forms:
+
+- MIDI files. A sustain pedal acts on the notes of its own track.
+- TSV or CSV tables of onset and offset in seconds, pitch, velocity and program.
+- Alignments as in the Bach Violin Dataset: each row of ``alignments/STEM.csv`` has the start and
+  end in seconds of the note in the same row of ``notes/STEM.csv``, relative to the start in
+  ``info.csv`` next to the two folders, which may have sub-folders.
 """
 
 import csv
@@ -33,7 +36,7 @@ HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
 
 
 class LabelError(ValueError):
-    """Label file that cannot be read as notes."""
+    """A label file cannot be read as notes."""
 
 
 def read_table(path: Path) -> Notes:
@@ -48,13 +51,13 @@ def read_table(path: Path) -> Notes:
             onset, offset, pitch, *more = map(float, cells[:5])
             velocity = more[0] if more else UNKNOWN_VELOCITY
             program = more[1] if len(more) > 1 else UNKNOWN
-            timed = 0 <= onset <= offset < np.inf
-            known = 0 <= program < 128 or program == UNKNOWN
-            if not (timed and 0 <= pitch < 128 and 0 <= velocity < 128 and known):
+            has_times = 0 <= onset <= offset < np.inf
+            has_program = 0 <= program < 128 or program == UNKNOWN
+            if not (has_times and 0 <= pitch < 128 and 0 <= velocity < 128 and has_program):
                 raise ValueError
         except ValueError:
-            words = "not onset, offset, pitch, velocity, program"
-            raise LabelError(f"{path}:{number}: {words}: {cells}") from None
+            expected = "not onset, offset, pitch, velocity, program"
+            raise LabelError(f"{path}:{number}: {expected}: {cells}") from None
         notes.append((onset, offset, pitch, velocity, class_of(int(program))))
     return notes_of_rows(np.array(notes).reshape(-1, 5))
 
@@ -89,25 +92,26 @@ def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
 
 
 def read_midi(path: Path) -> Notes:
-    """Read the notes of a MIDI file without drums; the sustain pedal extends them. They have
-    instruments if the file has programs. Raises LabelError."""
+    """Read the notes of a MIDI file, except drums. The sustain pedal extends them. They have
+    instruments if any program of the file is not 0. Raises LabelError."""
     try:
         tracks = midi_tracks(path.read_bytes())
     except (OSError, RuntimeError, ValueError) as error:
         raise LabelError(f"cannot read {path}: {error}") from error
-    named = any(program for program, _, _ in tracks)
-    held = joined(
+    has_programs = any(program for program, _, _ in tracks)
+    notes = joined(
         [
-            with_pedal(notes.played_by(class_of(program) if named else UNKNOWN), pedal)
+            with_pedal(notes.played_by(class_of(program) if has_programs else UNKNOWN), pedal)
             for program, notes, pedal in tracks
         ]
     )
-    again = np.append(held.onset, np.inf)[next_strokes(held.pitch, held.onset)]
-    return held.ending(np.minimum(held.offset, np.maximum(again, held.released)))
+    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
+    return notes.ending(np.minimum(notes.offset, np.maximum(again_s, notes.released)))
 
 
 def _read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
-    """Read the estimated times of a score's notes, row for row, from the start in ``info``."""
+    """Read the notes of a score with the times of its alignment, which are relative to the start in
+    ``info``."""
     aligned, written, starts = (
         [dict(zip(head, cells, strict=False)) for cells in rows if cells]
         for head, *rows in (_read_rows(path) or [[]] for path in (alignment, notes, info))
@@ -132,7 +136,7 @@ PCM_SCALE = 32_767  # full scale of stored samples
 
 
 class AudioError(ValueError):
-    """Audio file that cannot be read."""
+    """An audio file cannot be read."""
 
 
 class Recording(NamedTuple):
@@ -148,14 +152,15 @@ class Collection:
     """Recordings of one folder."""
 
     name: str
-    recordings: list[Recording]  # recordings with labels, sorted by name
-    failures: dict[str, str]  # errors of the others, by name
+    recordings: list[Recording]  # recordings with readable labels, sorted by name
+    failures: dict[str, str]  # by name, the errors of recordings whose labels cannot be read
     unlabelled: list[Path] = field(default_factory=list)  # audio without labels
 
 
 def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
     """Read all recordings below a folder. Recordings with unreadable labels become failures. Raises
-    LabelError if the folder has no audio, or none with labels. suffixes: those of audio files."""
+    LabelError if the folder has no audio, or no audio with labels. suffixes: suffixes of audio
+    files."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -163,8 +168,9 @@ def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
             if path.suffix.lower() in kinds:
                 by_stem.setdefault(path.stem, []).append(path)
     if not audio:
-        what = f"below {folder}" if folder.is_dir() else f", {folder} is not a folder"
-        raise LabelError(f"no audio ({', '.join(sorted(suffixes))}) {what}")
+        if not folder.is_dir():
+            raise LabelError(f"no audio: {folder} is not a folder")
+        raise LabelError(f"no audio ({', '.join(sorted(suffixes))}) below {folder}")
     if not labels.keys() & audio.keys():
         raise LabelError(f"no audio with labels of the same stem below {folder}")
     collection = Collection(str(folder), [], {})
@@ -183,7 +189,7 @@ def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
 
 
 def _read_labels(paths: list[Path], folder: Path) -> Notes:
-    """Read the notes of one recording from one label file, or an alignment and its notes."""
+    """Read the notes of one recording from one label file, or from an alignment and its notes."""
     by_folder = {
         parent.name: (path, parent)
         for path in paths
@@ -194,12 +200,12 @@ def _read_labels(paths: list[Path], folder: Path) -> Notes:
         (alignment, parent), (notes, _) = by_folder["alignments"], by_folder["notes"]
         return _read_alignment(alignment, notes, parent.with_name("info.csv"))
     if len(paths) > 1:
-        raise LabelError(f"several files of labels: {', '.join(map(str, paths))}")
+        raise LabelError(f"several label files: {', '.join(map(str, paths))}")
     return read_midi(paths[0]) if paths[0].suffix.lower() in MIDI else read_table(paths[0])
 
 
 def read_audio(path: Path) -> tuple[F32, int]:
-    """Read mono samples [n] and their rate in Hz. Raises AudioError."""
+    """Read a file as mono samples, [n]. Return them and their rate in Hz. Raises AudioError."""
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
@@ -208,7 +214,7 @@ def read_audio(path: Path) -> tuple[F32, int]:
 
 
 def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the arrays of a cache file, computed on first use."""
+    """Return the arrays of a cache file. If it does not exist, compute and write them first."""
     if not path.exists():
         replace_file(path, partial(np.savez, **compute()))
     with np.load(path) as stored:
@@ -216,7 +222,8 @@ def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[
 
 
 def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
-    """Return samples at the model's rate, memory-mapped from the cache for all workers."""
+    """Return the samples of an audio file at the model's rate, memory-mapped from the cache, so
+    that workers share them."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     cached = cache / f"audio-{path.stem}-{digest}.npy"
     if not cached.exists():

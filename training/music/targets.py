@@ -1,7 +1,7 @@
 """Training targets of each frame, computed from notes.
 
-Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1)``. Values
-are stored as bytes to keep the batches that cross processes small.
+Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1)``. Values are
+stored as bytes because batches are sent between processes.
 """
 
 from typing import Generic, NamedTuple, TypeVar
@@ -24,25 +24,24 @@ T = TypeVar("T", NDArray[np.uint8], Tensor, int)
 
 
 class Targets(NamedTuple, Generic[T]):
-    """Targets of some frames, of shape [frames, PITCHES] except ``pedal``. In a batch, the windows
-    are the first axis. Arrays are uint8; tensors for a loss are floats, divided by SCALES."""
+    """Targets of some frames, [frames, PITCHES] except ``pedal``. In a batch, the first axis is the
+    windows. Arrays are uint8. Tensors for a loss are floats, divided by SCALES."""
 
     frame: T  # 1 where onset <= t < offset
     onset: T
-    """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the largest over the
-    notes of a pitch."""
-    velocity: (
-        T  # MIDI velocity of the nearest note; 0 where ``onset`` is 0 or the velocity is unknown
-    )
-    offset: T  # like ``onset`` around the ends of notes
-    instrument: T  # 1 + class number of the nearest note; 0 like ``velocity``
+    """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the maximum over the notes
+    of a pitch."""
+    velocity: T
+    """MIDI velocity of the nearest note; 0 where ``onset`` is 0 or the velocity is unknown."""
+    offset: T  # like ``onset``, but around the offsets of notes
+    instrument: T  # 1 + class number of the nearest note; 0 under the conditions of ``velocity``
     pedal: T  # [frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN
     frame_unknown: T  # 1 where ``frame`` and ``offset`` are uncertain
     onset_unknown: T  # 1 where ``onset`` is uncertain
 
 
 SCALES = Targets(1, ONSET_SCALE, VELOCITY_SCALE, ONSET_SCALE, 1, PEDAL_SCALE, 1, 1)
-"""Divisors of the stored values; an unknown pedal is then above 1."""
+"""Divisors of the stored values. An unknown pedal becomes a value above 1."""
 
 
 def segment_labels(
@@ -53,13 +52,13 @@ def segment_labels(
     pedal: F64 | None = None,
     unknown: F64 | None = None,
 ) -> Targets[NDArray[np.uint8]]:
-    """Compute the targets of a segment. ``pedal`` and ``unknown``: see ``render.Rendered``."""
+    """Return the targets of a segment. ``pedal`` and ``unknown``: see ``render.Rendered``."""
 
     def position(seconds: F64) -> F64:  # in frames
         return seconds * (sample_rate / HOP) - (start_sample / HOP + 1)
 
     def span(begin_s: float, end_s: float) -> slice:
-        # A tiny tolerance: a note exactly on a frame survives the rounding of its seconds.
+        # The tolerance is for notes exactly on a frame, whose times in seconds are rounded.
         within = np.clip(np.ceil(position(np.array([begin_s, end_s])) - 1e-6), 0, frames)
         return slice(*within.astype(int))
 
@@ -69,18 +68,18 @@ def segment_labels(
         frame[span(begin_s, end_s), at] = 1
     onset, note = _triangles(position(notes.onset), pitch, frames)
     offset, _ = _triangles(position(notes.offset), pitch, frames)
-    # One more element, for cells without a note.
+    # The last element, 0, is for cells without a note.
     velocity = np.append(np.clip(np.rint(notes.velocity), 0, VELOCITY_SCALE), 0).astype(np.uint8)
     instrument = np.append(notes.instrument + 1, 0).astype(np.uint8)
     depth = np.full(frames, PEDAL_UNKNOWN if pedal is None else 0, np.uint8)
-    for begin_s, end_s, down in () if pedal is None else pedal:
-        held = depth[span(begin_s, end_s)]
-        np.maximum(held, np.uint8(np.rint(down * PEDAL_SCALE)), out=held)
+    for begin_s, end_s, press_depth in () if pedal is None else pedal:
+        press = depth[span(begin_s, end_s)]
+        np.maximum(press, np.uint8(np.rint(press_depth * PEDAL_SCALE)), out=press)
     uncertain = np.zeros((2, frames, PITCHES), np.uint8)
-    for begin_s, end_s, at, what in () if unknown is None else unknown:
+    for begin_s, end_s, at, bits in () if unknown is None else unknown:
         pitches = slice(None) if at < 0 else int(at)
         for row, bit in enumerate((FRAME_UNKNOWN, ONSET_UNKNOWN)):
-            if int(what) & bit:
+            if int(bits) & bit:
                 uncertain[row, span(begin_s, end_s), pitches] = 1
     return Targets(frame, onset, velocity[note], offset, instrument[note], depth, *uncertain)
 
@@ -88,7 +87,8 @@ def segment_labels(
 def _triangles(
     moment: F64, pitch: NDArray[np.intp], frames: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """Draw triangles around moments (in frames); also return each cell's nearest moment or -1."""
+    """Return triangles around moments, which are in frames, and for each cell the index of the
+    nearest moment, or -1. Both are [frames, PITCHES]."""
     near = np.floor(moment).astype(np.intp)
     height = np.zeros((frames, PITCHES), np.float64)
     nearest = np.full((frames, PITCHES), -1, np.intp)

@@ -1,4 +1,4 @@
-"""Transcribe arrays with the service's own stream: notes and their probabilities."""
+"""Transcribes arrays with the stream of the service, and returns notes and probabilities."""
 
 from typing import NamedTuple
 
@@ -13,13 +13,13 @@ from service.stream.windows import InferenceEngine
 
 
 class ArrayTranscription(NamedTuple):
-    """Notes, the probabilities they were decoded from, and pedal presses."""
+    """Notes, the probabilities from which they were decoded, and pedal presses."""
 
     notes: list[Note]
     heads: tuple[str, ...]
     probabilities: NDArray[np.float32]  # [heads, frames, 128]
     pedal: list[PedalPress]
-    needed_s: NDArray[np.float64]  # [notes] duration of the audio that decides each onset
+    needed_s: NDArray[np.float64]  # [notes], seconds of audio after which each note_on was decided
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
@@ -58,5 +58,5 @@ def transcribe_array(
     finally:
         segments.close()
     notes, pedal = stream.collector.notes, stream.collector.pedal
-    known = np.array([needed_s.get(note.note_id, len(samples) / rate) for note in notes])
-    return ArrayTranscription(notes, heads, np.concatenate(blocks, axis=1), pedal, known)
+    decided_s = np.array([needed_s.get(note.note_id, len(samples) / rate) for note in notes])
+    return ArrayTranscription(notes, heads, np.concatenate(blocks, axis=1), pedal, decided_s)

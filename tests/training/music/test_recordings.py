@@ -118,7 +118,7 @@ def test_which_of_two_files_is_not_guessed(tmp_path: Path) -> None:
         text(tmp_path / name, "0.1,0.2,61\n")
     collection = read_collection(tmp_path)
     assert collection.recordings == []
-    assert "several files of labels" in collection.failures["a"]
+    assert "several label files" in collection.failures["a"]
     assert "have the same stem" in collection.failures["b"]
 
 

@@ -4,8 +4,8 @@
                       "kind": "decaying" or "sustained", "licence", "attribution", "file",
                       "notes": [{"midi", "cents", "velocity", "layer", "start", "length",
                       "onset_ms", "orig_peak_db", "loop": [begin, end] or null}, ...]}, ...}}
-    bank/...          a sound file at that rate for each instrument, with one note after another;
-                      "start", "length" and "loop" count its samples
+    bank/...          a sound file at this rate for each instrument, with one note after another;
+                      "start", "length" and "loop" are in samples of this file
     midi_index.json   {"pieces": [{"id", "file", "source", "licence", "ensemble", "expressive",
                       "split": "train", "validation" or "test"}, ...]}
     midi_open.zip     the scores and performances as Standard MIDI Files, named as in "file"
@@ -20,8 +20,8 @@
                       "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
                       ...}}} and the sound files: noises of a piano's keys and pedal
 
-The bank, ``midi_index.json`` and ``midi_open.zip`` are required, the others optional; all rates
-are ``model.config.SAMPLE_RATE``. "midi" and "cents" are a note's sounding pitch, "velocity" (1 to
-127) its loudness, "layer" its dynamic layer, and "onset_ms" the time in it at which the sound
-starts. "expressive" marks performances, as opposed to scores.
+The bank, ``midi_index.json`` and ``midi_open.zip`` are required, and the others are optional. All
+rates must be ``model.config.SAMPLE_RATE``. "midi" and "cents" are the sounding pitch of a note,
+"velocity" (1 to 127) is its loudness, "layer" its dynamic layer, and "onset_ms" the time from the
+start of the note to its onset. "expressive" marks performances, as opposed to scores.
 """

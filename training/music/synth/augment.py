@@ -1,6 +1,6 @@
 """Simulates rooms, microphones and recorders.
 
-No step delays the direct sound, so labels stay aligned with the audio to within a millisecond.
+No step delays the direct sound, so labels and audio stay aligned to within a millisecond.
 """
 
 import io
@@ -24,7 +24,8 @@ file has LAME's header, which is omitted below about 24 kbit/s."""
 
 
 def telephone(audio: F32) -> F32:
-    """Limit ``audio`` to 300 to 3400 Hz in 8-bit mu-law; same length."""
+    """Limit ``audio`` to 300 to 3400 Hz and quantise it to 8-bit mu-law. The length is
+    unchanged."""
     band = signal.butter(3, (300, 3400), "bandpass", fs=SAMPLE_RATE, output="sos")
     narrow = np.clip(signal.sosfilt(band, audio), -1, 1)
     code = np.sign(narrow) * np.log1p(MU * np.abs(narrow)) / np.log1p(MU)
@@ -33,8 +34,8 @@ def telephone(audio: F32) -> F32:
 
 
 def suppress_noise(audio: F32, over_db: float, lowest_db: float) -> F32:
-    """Apply a spectral gate like those of phones and browsers: frequencies less than ``over_db``
-    above their noise are attenuated, at most to ``lowest_db``; same length."""
+    """Apply a spectral gate like those of phones and browsers. It attenuates frequencies that are
+    less than ``over_db`` above their noise, at most to ``lowest_db``. The length is unchanged."""
     length = int(0.032 * SAMPLE_RATE)
     if len(audio) < 2 * length:
         return audio
@@ -48,21 +49,21 @@ def suppress_noise(audio: F32, over_db: float, lowest_db: float) -> F32:
 
 
 def mp3(audio: F32, compression: float) -> F32:
-    """Encode and decode ``audio``; same length, without delay. compression: from 0 (the highest bit
-    rate of the format, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s)."""
+    """Encode and decode ``audio`` without changing its length or delaying it. compression: from 0
+    (the highest bit rate of the format, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s)."""
     file = io.BytesIO()
     settings = {"compression_level": compression, "bitrate_mode": "CONSTANT"}
     soundfile.write(file, audio, SAMPLE_RATE, "MPEG_LAYER_III", format="MP3", **settings)
     file.seek(0)
     decoded, _ = soundfile.read(file, dtype="float32")
     delay = MP3_DELAY if len(decoded) != len(audio) else 0
-    kept = decoded[delay : delay + len(audio)]
-    return np.pad(kept, (0, len(audio) - len(kept)))
+    decoded = decoded[delay : delay + len(audio)]
+    return np.pad(decoded, (0, len(audio) - len(decoded)))
 
 
 @dataclass(frozen=True)
 class Degradation:
-    """Probabilities, per excerpt, of the degradations between a sound and its recording."""
+    """Probability of each degradation of an excerpt."""
 
     room: float = 0.75  # early reflections and a diffuse tail, simulated (0.1 to 1.5 s) or measured
     equaliser: float = 1.0  # shelves, peaks and band edges of microphones and loudspeakers
@@ -72,12 +73,12 @@ class Degradation:
     clipping: float = 0.05  # 3 to 12 dB over full scale
     noise: float = 0.9  # steady noise, 10 to 60 dB below the music
     hum: float = 0.12  # mains hum with overtones, 15 to 50 dB below the music
-    clicks: float = 0.08  # as on old records, 10 to 35 dB below the music
+    clicks: float = 0.08  # clicks of old records, 10 to 35 dB below the music
     drums: float = 0.08  # a recorded drum kit, -15 to 5 dB relative to the music
     voice: float = 0.08  # recorded speech, -20 to 5 dB relative to the music
-    telephone: float = 0.04
-    suppressor: float = 0.06
-    mp3: float = 0.08  # at 16 to 64 kbit/s
+    telephone: float = 0.04  # see telephone()
+    suppressor: float = 0.06  # see suppress_noise()
+    mp3: float = 0.08  # MP3 at 16 to 64 kbit/s
 
 
 PRODUCED = Degradation(drums=0.5, compressor=0.6, saturation=0.25, mp3=0.25)
@@ -96,7 +97,8 @@ class Room:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Measured rooms and recorded backgrounds. Without them, rooms and noise are synthesised."""
+    """Measured rooms and recorded backgrounds. If there are none, rooms and noise are
+    synthesised."""
 
     rooms: tuple[Room, ...] = ()
     sounds: noise.Backgrounds = noise.Backgrounds()
@@ -108,7 +110,8 @@ def augment(
     surroundings: Surroundings = Surroundings(),
     config: Degradation = Degradation(),
 ) -> F32:
-    """Apply room, equaliser, dynamics, level, noise, clipping and codecs; same length, float32."""
+    """Return the audio, float32 of the same length, with a random room, equaliser, dynamics, level,
+    noise, clipping and codec."""
     response = impulse_response(rng, config, surroundings.rooms)
     out = np.asarray(signal.oaconvolve(audio, response)[: len(audio)], np.float32)
     if rng.random() < config.compressor:
@@ -122,7 +125,7 @@ def augment(
     level_db = rng.uniform(-40.0 if rng.random() < config.quiet else -18.0, 0)
     out *= np.float32(10 ** (level_db / 20))
     out = _with_noise(out, rng, config, surroundings.sounds)
-    if rng.random() < 0.1:  # a constant offset, as from cheap converters
+    if rng.random() < 0.1:  # the constant offset of cheap converters
         out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
     if rng.random() < config.clipping:
         out *= np.float32(rng.uniform(1.5, 4) * 10 ** (-level_db / 20))
@@ -139,7 +142,7 @@ def augment(
 
 
 def _compress(audio: F32, rng: Rng) -> F32:
-    """Reduce the gain of loud passages; one filter sets attack and release."""
+    """Reduce the gain of loud passages. Attack and release have the same time constant."""
     block = 128
     padded = np.pad(audio, (0, -len(audio) % block))
     power = (padded.reshape(-1, block) ** 2).mean(axis=1)
@@ -179,19 +182,19 @@ def _with_noise(audio: F32, rng: Rng, config: Degradation, sounds: noise.Backgro
 
 
 TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # equaliser: filter length, bands, lowest frequency
-IMPULSE_LEAST = int(0.1 * SAMPLE_RATE)  # samples for the ringing of the equaliser
+MIN_RESPONSE = int(0.1 * SAMPLE_RATE)  # minimum length of a response, for the equaliser's ringing
 
 
 def impulse_response(
     rng: Rng, config: Degradation = Degradation(), rooms: tuple[Room, ...] = ()
 ) -> F32:
-    """Return the direct sound (at sample 0), early reflections and diffuse tail of a random room,
-    equalised at random. The reflections are measured (one of ``rooms``) or simulated. Equalising
-    the short response instead of the audio costs almost nothing."""
+    """Return the impulse response of a random room and a random equaliser. The direct sound is at
+    sample 0. The reflections are measured (one of ``rooms``) or simulated. The equaliser is applied
+    to the response because this is much cheaper than applying it to the audio."""
     in_room = rng.random() < config.room
     if in_room and rooms and rng.random() < 0.5:
         response = _measured_room(rooms, rng)
-        response = np.pad(response, (0, max(0, IMPULSE_LEAST - len(response))))
+        response = np.pad(response, (0, max(0, MIN_RESPONSE - len(response))))
     else:
         response = _simulated_room(in_room, rng)
     if rng.random() < config.equaliser:
@@ -202,7 +205,7 @@ def impulse_response(
 def _simulated_room(in_room: bool, rng: Rng) -> F64:
     """Return the direct sound and, in a room, some early reflections and decaying noise."""
     rt60 = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5)))) if in_room else 0.0
-    length = max(IMPULSE_LEAST, int(SAMPLE_RATE * rt60))
+    length = max(MIN_RESPONSE, int(SAMPLE_RATE * rt60))
     response = np.zeros(length)
     response[0] = 1.0
     if in_room:
@@ -222,8 +225,8 @@ def _simulated_room(in_room: bool, rng: Rng) -> F64:
 
 
 def _equaliser(rng: Rng) -> F64:
-    """Return a minimum-phase filter [TAPS / 2] with a tilt, peaks and dips an octave wide, and
-    sometimes the narrow band of a small microphone or loudspeaker."""
+    """Return a minimum-phase filter, [(TAPS + 1) / 2], with a tilt, peaks and dips an octave wide,
+    and sometimes the narrow band of a small microphone or loudspeaker."""
     bands = np.geomspace(LOWEST_HZ, SAMPLE_RATE / 2, BANDS)
     octave = np.log2(bands / bands[BANDS // 2])
     gain_db = rng.normal(0, 2.5, BANDS) + octave * rng.uniform(-3, 3)
@@ -232,19 +235,19 @@ def _equaliser(rng: Rng) -> F64:
     if rng.random() < 0.2:
         gain_db -= 12 * np.maximum(0, np.log2(bands / rng.uniform(2000, 5000)))
     hz, gain = np.append(0, bands), 10 ** (np.append(gain_db[0], gain_db) / 20)
-    # The gain is squared because minimum_phase returns half of the taps, which have its root.
+    # The gain is squared because the filter that minimum_phase returns has its square root.
     taps = signal.firwin2(TAPS, hz, gain**2, fs=SAMPLE_RATE)
     return np.asarray(signal.minimum_phase(taps, n_fft=8192))
 
 
-LONGEST_S = 2.5  # responses are truncated here; those of caves and cathedrals last longer
-_SELDOM = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}
+LONGEST_S = 2.5  # maximum length of a response; those of caves and cathedrals are truncated
+_WEIGHTS = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}  # of kinds of rooms; 1 for all others
 
 
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path) -> tuple[Room, ...]:
-    """Load the rooms of ``rooms.json``, except those inside pianos; none if it is missing. Raises
-    ValueError if their sample rate differs."""
+    """Load the rooms of ``rooms.json``, except responses inside pianos. Return none if the file is
+    missing. Raises ValueError if the sample rate is not SAMPLE_RATE."""
     if not (folder / "rooms.json").exists():
         return ()
     rooms = []
@@ -253,7 +256,7 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
             continue
         response, _ = soundfile.read(folder / entry["file"], dtype="float32")
         reflections = response[entry["direct_sample"] :][: int(LONGEST_S * SAMPLE_RATE)].copy()
-        reflections[: int(0.0025 * SAMPLE_RATE)] = 0  # an impulse replaces the direct sound
+        reflections[: int(0.0025 * SAMPLE_RATE)] = 0  # an impulse will replace the direct sound
         fade = min(len(reflections), int(0.25 * SAMPLE_RATE))
         reflections[-fade:] *= np.linspace(1, 0, fade, dtype=np.float32)
         place = entry["name"].split("_")[0]
@@ -262,10 +265,10 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
 
 
 def _measured_room(rooms: tuple[Room, ...], rng: Rng) -> F64:
-    """Return an impulse response of one of ``rooms``, with the direct sound, 1, at sample 0. The
-    distance, the delay and the length of the reflections are random. Sometimes a second microphone
-    in the same room is mixed in."""
-    weights = np.array([_SELDOM.get(room.kind, 1.0) for room in rooms])
+    """Return an impulse response of one of ``rooms``. The direct sound is at sample 0, with value
+    1. The level, the delay and the length of the reflections are random. Sometimes a second
+    microphone in the same room is mixed in."""
+    weights = np.array([_WEIGHTS.get(room.kind, 1.0) for room in rooms])
     room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
     response = _response(room, rng)
     if rng.random() < 0.3:
@@ -280,10 +283,10 @@ def _measured_room(rooms: tuple[Room, ...], rng: Rng) -> F64:
 
 def _response(room: Room, rng: Rng) -> F64:
     time = np.arange(len(room.reflections)) / SAMPLE_RATE
-    # Curtains and an audience shorten the decay, here at most to half.
-    shorter = 1 / rng.uniform(0.5, 1.0) - 1
-    reflections = room.reflections * np.exp(-6.91 * shorter / room.t60_s * time)
-    # The distance is from a fifth to twice the critical distance, at which direct sound and
+    # Curtains and an audience shorten the decay, here to half at most.
+    extra_decay = 1 / rng.uniform(0.5, 1.0) - 1
+    reflections = room.reflections * np.exp(-6.91 * extra_decay / room.t60_s * time)
+    # Distances range from a fifth to twice the critical distance, at which direct sound and
     # reflections are equally loud (H. Kuttruff, Room Acoustics, section 5.5).
     ratio_db = rng.uniform(-6, 14)
     level = 10 ** (-ratio_db / 20) / max(1e-9, float(np.linalg.norm(reflections)))

@@ -1,7 +1,7 @@
-"""The note bank: recorded single notes of many instruments, ready for pitch-shifted reading.
+"""The note bank: recorded single notes of many instruments, prepared for pitch shifting.
 
 On first use, the notes are decoded, upsampled (so that linear interpolation is accurate enough),
-given seamless loops and written to a file, which all worker processes map into memory.
+looped seamlessly and written to a file, which all worker processes map into memory.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ _CLASSES |= dict.fromkeys(("trumpet", "trombone", "tuba"), "brass")
 OVERSAMPLING = 2  # keeps the images of linear interpolation 26 dB down at 4 kHz
 STORED_RATE = OVERSAMPLING * SAMPLE_RATE
 SILENCE_DB = -45.0  # a decaying note ends once its envelope stays this far below its peak
-GUARD = 4  # zero samples after each note, the first of which interpolation reads
+GUARD = 4  # number of zeros after each note, because interpolation reads one sample further
 CACHE_VERSION = 4
 CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 99.0}
-"""Measured tuning of notes (entry, pitch) for which the index is wrong."""
+"""Measured tuning in cents of the notes (entry, pitch) for which the index is wrong."""
 
 HELD_OUT = tuple(
     "piano_iowa piano_iowa_full epiano_pianet harpsichord_pjcohen organ_vsco2 guitar_steel_iowa "
@@ -38,30 +38,31 @@ HELD_OUT = tuple(
     "flute_vsco2 oboe_msgeneral clarinet_vsco2 bassoon_vsco2 sax_tenor_vcsl horn_vsco2 "
     "horn_vsco2_sus trombone_vsco2 choir_male_berklee vibraphone_vcsl".split()
 )
-"""Entries for validation on unseen instruments: from each class with at least two independent sets
-of samples, all entries of one set, preferably a recorded one."""
+"""Entries that are used only for validation. For each class with at least two independent sets of
+samples, these are all entries of one set, preferably a recorded one."""
 
 
 @dataclass(frozen=True)
 class Instrument:
     """One instrument of the bank. Every array has one element per recorded note. Positions and
-    lengths are in samples at STORED_RATE; all but ``start`` count from the note's first sample."""
+    lengths are in samples at STORED_RATE. All positions except ``start`` count from the note's
+    first sample."""
 
     name: str
     family: str
     instrument: str
     number: int  # class of the instrument, an index into ``INSTRUMENTS``, or UNKNOWN
     recorded: bool  # false if the notes come from a sound font or are synthesised
-    sustained: bool
+    sustained: bool  # false for instruments whose notes decay
     midi: F32  # sounding pitch, including the measured tuning error
     velocity: F32
-    balance_db: F32
-    start: I64
+    balance_db: F32  # recorded level relative to the median of the dynamic layer
+    start: I64  # position in ``Bank.samples``
     length: I64
     loop_start: I64
     loop_end: I64  # 0 without a loop
     onset: I64
-    audible: I64
+    audible: I64  # number of samples until the sound has faded (SILENCE_DB)
 
     @property
     def class_name(self) -> str:
@@ -76,7 +77,7 @@ class Instrument:
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
-        """Return the index of the recorded note to use for each note, [n]. A semitone of pitch
+        """Return the index of the recorded note to use for each of n notes. A semitone of pitch
         shift costs as much as 8 steps of velocity. ``preference`` is added to the costs of the
         recorded notes."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi)
@@ -93,8 +94,8 @@ class Bank:
 
 
 def load_bank(folder: Path, cache: Path) -> Bank:
-    """Open the bank in ``folder``, decoding it into ``cache`` on first use. Raises OSError for
-    missing files and ValueError for sounds that are not at SAMPLE_RATE."""
+    """Open the bank in ``folder``. On first use, decode it and write it to ``cache``. Raises
+    OSError for missing files and ValueError for sounds that are not at SAMPLE_RATE."""
     index = read_index(folder / "bank_index.json")
     key = hashlib.sha256((folder / "bank_index.json").read_bytes() + bytes([CACHE_VERSION]))
     samples_path, notes_path = (
@@ -127,7 +128,7 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
     for name, entry in index["instruments"].items():
         audio, rate = soundfile.read(folder / entry["file"], dtype="float32")
         if rate != SAMPLE_RATE:
-            raise ValueError(f"{entry['file']} is at {rate} Hz, its index says {SAMPLE_RATE} Hz")
+            raise ValueError(f"{entry['file']} is at {rate} Hz, not {SAMPLE_RATE} Hz as indexed")
         notes[name] = []
         for note in entry["notes"]:
             raw = audio[note["start"] : note["start"] + note["length"]]
@@ -158,15 +159,15 @@ def _make_seamless(sound: F32, start: int, end: int) -> None:
 
 
 def _onset(sound: F32, indexed_s: float) -> int:
-    """Return the sample of the onset: that of the index, or the first audible one if that is
-    earlier, as on bowed and blown notes (by up to 25 ms)."""
+    """Return the sample of the onset: that of the index, or the first audible sample if it is
+    earlier, which happens in bowed and blown notes (by up to 25 ms)."""
     attack = np.abs(sound[: int(0.15 * STORED_RATE)])
     audible = int(np.argmax(attack >= 0.2 * attack.max(initial=0))) if len(attack) else 0
     return min(audible, round(indexed_s * STORED_RATE))
 
 
 def _audible_length(sound: F32) -> int:
-    """Return the number of samples until the envelope stays below SILENCE_DB of its peak."""
+    """Return the number of samples after which the envelope stays below its peak by SILENCE_DB."""
     block = int(0.02 * STORED_RATE)
     envelope = np.maximum.reduceat(np.abs(sound), np.arange(0, len(sound), block))
     loud = np.flatnonzero(envelope > envelope.max() * 10 ** (SILENCE_DB / 20))
@@ -180,7 +181,7 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
     balance = np.array([note["orig_peak_db"] for note in notes], np.float32)
     for layer in np.unique(layers):
         balance[layers == layer] -= np.median(balance[layers == layer])
-    if "normalised" in (entry.get("remark") or ""):  # the peaks do not show the loudness
+    if "normalised" in (entry.get("remark") or ""):  # the peaks do not reflect the loudness
         balance[:] = 0
     cents = [CORRECTED_CENTS.get((name, note["midi"]), note["cents"]) for note in notes]
     return Instrument(
@@ -200,11 +201,11 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
 
 
 def _class_number(entry: dict[str, Any]) -> int:
-    """Return the class of a bank entry, UNKNOWN for one such as mixed strings. Pizzicato counts as
-    plucked, a section of one instrument as that instrument."""
+    """Return the class number of a bank entry, or UNKNOWN for entries such as mixed strings.
+    Pizzicato counts as plucked, and a section of one instrument as this instrument."""
     name = entry.get("class", entry["instrument"])
     if "class" not in entry:
-        if "sections" in entry.get("source", ""):  # one entry made of several instruments
+        if "sections" in entry.get("source", ""):  # the entry consists of several instruments
             return UNKNOWN
         if entry["family"] in ("plucked", "mallets"):
             name = entry["family"]
@@ -218,13 +219,13 @@ def _class_number(entry: dict[str, Any]) -> int:
 def neighbours(
     instrument: Instrument, pick: NDArray[np.intp], velocity: NDArray[np.floating[Any]]
 ) -> tuple[NDArray[np.intp], F32]:
-    """Return for n notes that play recordings ``pick`` the recordings to mix with them, and their
-    shares. They have the same pitch and are in the next layer towards the note's velocity. A share
-    rises from 0 at the velocity of the picked layer to 1 at that of the other, and is 0 if there is
-    no other."""
+    """Return for each of n notes, which use the recordings ``pick``, another recording to mix with
+    its own, and the share of the other recording. It has the same pitch and is in the next dynamic
+    layer in the direction of the note's velocity. The share rises from 0 at the velocity of the
+    picked layer to 1 at that of the other layer. It is 0 if there is no other recording."""
     recorded = instrument.velocity
     away = velocity - recorded[pick]
-    # Distance of every recording from the picked one, in the direction of the note's velocity.
+    # Distance of each recording from the picked one, in the direction of the note's velocity.
     distance = (recorded - recorded[pick][:, None]) * np.sign(away)[:, None]
     near = np.abs(instrument.midi - instrument.midi[pick][:, None]) < 0.6  # semitones
     distance = np.where(near & (distance > 0), distance, np.inf)
@@ -233,8 +234,8 @@ def neighbours(
 
 
 def mix_layers(sound: F32, other: F32, share: float) -> F32:
-    """Mix ``share`` of ``other`` into ``sound``; both are equally long and aligned at their onsets.
-    Incoherent recordings are not mixed, and a recording of opposite polarity is inverted."""
+    """Mix ``share`` of ``other`` into ``sound``. Both have the same length and are aligned at their
+    onsets. Incoherent recordings are not mixed. A recording of opposite polarity is inverted."""
     head, second = sound[:4096], other[:4096]
     strength = float(np.linalg.norm(head) * np.linalg.norm(second))
     correlation = float(head @ second) / max(strength, 1e-9)

@@ -12,14 +12,14 @@ CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
 @validated_dataclass()
 class SynthConfig:
-    """The data that excerpts are made from."""
+    """The data from which excerpts are made, and their length."""
 
     root: Path  # Folder of data in the layout of ``training.music.synth``
-    cache: Path  # Folder for the decoded bank (up to a gigabyte) and aligned recordings
+    cache: Path  # Folder for the decoded bank (up to 1 GB) and aligned recordings
     real_root: Path | None = None  # Folder of real recordings (training.music.real)
-    real_probability: Fraction = 0.25  # Excerpts of those recordings
+    real_probability: Fraction = 0.25  # Fraction of excerpts that come from real recordings
     real_left_out: tuple[str, ...] = ("chopin_op10_12", "joplin_maple_leaf", "wtc1_bwv847_prelude")
-    """Recordings that are not used, by ID: their scores do not fit."""
-    excerpt_s: Annotated[float, Field(ge=1)] = 25.0  # Mean length of an excerpt
+    """IDs of recordings that are not used, because their scores do not fit."""
+    excerpt_s: Annotated[float, Field(ge=1)] = 25.0  # Mean length of an excerpt in seconds
     pool_excerpts: Count = 32  # Excerpts from which a worker draws windows (about 2 MB each)
-    context: FromZero = 0  # Samples before each window that come with it (``ModelConfig.context``)
+    context: FromZero = 0  # Samples of context before each window (``ModelConfig.context``)

@@ -1,9 +1,9 @@
 """Batches of training windows, rendered by worker processes during training.
 
-Each worker keeps a pool of excerpts and fills a batch with windows from randomly chosen ones. An
+Each worker has a pool of excerpts and fills a batch with windows of randomly chosen excerpts. An
 excerpt is replaced once all its windows have been drawn. The batches of worker k depend only on
-(seed, k), and the consumer takes batches from the workers in turn. The stream is therefore
-determined by the configuration, the seed, the batch size and the number of workers.
+(seed, k), and the consumer takes batches from the workers in turn. The configuration, the seed, the
+batch size and the number of workers therefore determine the stream of batches.
 """
 
 import atexit
@@ -26,26 +26,26 @@ from training.music.targets import PEDAL_UNKNOWN, VELOCITY_SCALE, Targets, segme
 
 DYNAMIC_DB = Voice.dynamic_db
 TYPICAL_DB = -10.0
-"""Level of a passage for which the relative velocities equal the played ones."""
+"""Level of a passage at which relative velocities equal the played velocities."""
 _BLOCK = int(0.1 * SAMPLE_RATE)
 
 
 def relative_velocities(audio: F32, velocity: F32) -> F32:
-    """Return the relative velocities [notes] of an excerpt, 1 to 127; 0 (unknown) stays 0. Because
+    """Return the relative velocities, [notes], of an excerpt, 1 to 127. 0 (unknown) stays 0. As
     the gain of a recording is unknown, a short window shows only how loud a note is in the
     recording, not the velocity with which it was played. All velocities of an excerpt are therefore
-    shifted by its level, which preserves the differences between notes."""
-    known = velocity > 0
+    scaled according to its level, which preserves the differences in dB between notes."""
+    has_velocity = velocity > 0
     count = len(audio) // _BLOCK
-    if not known.any() or not count:
+    if not has_velocity.any() or not count:
         return velocity
     power = np.square(audio[: count * _BLOCK].reshape(count, _BLOCK)).mean(axis=1)
     loud = float(np.percentile(power, 90))  # not the mean, because music has rests
     level_db = 10 * np.log10(max(loud, 1e-12))
-    played_db = DYNAMIC_DB * np.log10(float(velocity[known].mean()) / REFERENCE_VELOCITY)
+    played_db = DYNAMIC_DB * np.log10(float(velocity[has_velocity].mean()) / REFERENCE_VELOCITY)
     factor = 10 ** ((level_db - played_db - TYPICAL_DB) / DYNAMIC_DB)
     relative = np.clip(velocity * factor, 1, VELOCITY_SCALE)
-    return np.where(known, relative, 0).astype(np.float32)
+    return np.where(has_velocity, relative, 0).astype(np.float32)
 
 
 class Batch(NamedTuple):
@@ -56,15 +56,15 @@ class Batch(NamedTuple):
 
 
 class Excerpt:
-    """A rendered excerpt with the targets of all its frames; a window is a slice of both. Windows
-    begin ``phase`` samples after a multiple of HOP; the phase is drawn once per excerpt. Silence
+    """A rendered excerpt with the targets of all its frames. A window is a slice of both. Windows
+    start ``phase`` samples after a multiple of HOP. The phase is random for each excerpt. Silence
     precedes the excerpt."""
 
     def __init__(self, rendered: Rendered, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))
         self.audio = rendered.audio[self.phase :]
         frames = len(self.audio) // HOP
-        self.positions = frames - WINDOW // HOP + 1  # hops at which a window can begin
+        self.positions = frames - WINDOW // HOP + 1  # number of hops at which a window can start
         velocity = relative_velocities(rendered.audio, rendered.notes.velocity)
         notes, uncertain = rendered.notes.moved(velocity=velocity), rendered.unknown
         self.labels = segment_labels(
@@ -72,7 +72,7 @@ class Excerpt:
         )
 
     def write(self, hop: int, batch: Batch, row: int) -> None:
-        """Copy the window that begins ``hop`` hops into the excerpt to a row of ``batch``."""
+        """Copy the window that starts at hop ``hop`` of the excerpt to a row of ``batch``."""
         end = hop * HOP + WINDOW
         audio = self.audio[max(0, end - batch.audio.shape[1]) : end]
         batch.audio[row] = 0
@@ -82,7 +82,8 @@ class Excerpt:
 
 
 def empty_batch(size: int, context: int = 0) -> Batch:
-    """Return zeroed arrays for ``size`` windows with ``context`` samples before each."""
+    """Return a batch of ``size`` windows with ``context`` samples before each. All values are 0,
+    except that the pedal is unknown."""
     targets = {name: np.zeros((size, FRAMES, PITCHES), np.uint8) for name in Targets._fields}
     targets["pedal"] = np.full((size, FRAMES), PEDAL_UNKNOWN, np.uint8)
     return Batch(np.zeros((size, context + WINDOW), np.float32), Targets(**targets))
@@ -94,18 +95,18 @@ def generate_batches(
     """Yield training batches without end, rendered in this process."""
     rng = np.random.default_rng(seed)
     sources = load_sources(config, "train")
-    pool: list[tuple[Excerpt, list[int]]] = []  # with the hops at which windows will begin
-    starting = True
+    pool: list[tuple[Excerpt, list[int]]] = []  # with the hops at which windows will start
+    is_first = True
     while True:
         batch = empty_batch(batch_size, config.context)
         for row in range(batch_size):
             while len(pool) < (1 if row else config.pool_excerpts):
                 excerpt = Excerpt(training_excerpt(sources, config, rng), rng)
-                wanted = max(1, round(len(excerpt.audio) / SAMPLE_RATE / 0.35))
-                if starting:  # otherwise all first excerpts would be used up at once
-                    wanted = int(rng.integers(1, wanted + 1))
-                pool.append((excerpt, rng.integers(0, excerpt.positions, wanted).tolist()))
-            starting = False
+                count = max(1, round(len(excerpt.audio) / SAMPLE_RATE / 0.35))
+                if is_first:  # so that the first excerpts are not used up at the same time
+                    count = int(rng.integers(1, count + 1))
+                pool.append((excerpt, rng.integers(0, excerpt.positions, count).tolist()))
+            is_first = False
             chosen = int(rng.integers(len(pool)))
             excerpt, hops = pool[chosen]
             excerpt.write(hops.pop(), batch, row)
@@ -120,9 +121,9 @@ def generate_batches(
 def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
     """Make a window start before its stream or end after it, with zeros and empty targets."""
     cut = int(rng.integers(WINDOW))
-    # Frame i describes sample HOP * (i + 1). Count the frames that describe samples before the cut.
+    # Number of frames that describe samples before the cut; frame i describes HOP * (i + 1).
     frames = max(0, -(-cut // HOP) - 1)
-    at = cut - WINDOW  # counted from the end, as context may precede the window
+    at = cut - WINDOW  # counted from the end, because context may precede the window
     before = rng.random() < 0.5
     batch.audio[row, slice(at) if before else slice(at, None)] = 0
     part = slice(frames) if before else slice(frames, None)
@@ -131,7 +132,7 @@ def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
 
 
 class _Batches(IterableDataset[Batch]):
-    """The batches of the process that iterates over it."""
+    """The batches of one worker, or of this process."""
 
     def __init__(self, config: SynthConfig, batch_size: int, seed: int) -> None:
         self._config, self._batch_size, self._seed = config, batch_size, seed
@@ -143,20 +144,20 @@ class _Batches(IterableDataset[Batch]):
 
 
 def _prepare_worker(worker: int) -> None:
-    # These signals reach every process of the group, and the consumer must save its state first.
-    for stop in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(stop, signal.SIG_IGN)
-    atexit.register(os._exit, 0)  # a normal exit may abort because of threads of libraries
+    # The signals reach every process of the group, but the consumer must first save its state.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    atexit.register(os._exit, 0)  # threads of libraries may abort a normal exit
 
 
 def synth_stream(
     config: SynthConfig, batch_size: int, workers: int, seed: int
 ) -> Generator[Batch, None, None]:
-    """Return an endless stream of training batches from worker processes, which stop when the
-    stream is closed, or from this process if ``workers`` is 0. The stream raises what a worker
-    raised, or RuntimeError if one died. As workers are spawned, a script that uses them needs the
-    guard ``if __name__ == "__main__"``."""
-    # Decode the bank once here. Otherwise every worker would do so at the same time.
+    """Return an endless stream of training batches from worker processes, which exit when the
+    stream is closed, or from this process if ``workers`` is 0. The stream re-raises exceptions of
+    workers, and raises RuntimeError if a worker died. Workers are spawned, so a script that uses
+    them needs the guard ``if __name__ == "__main__"``."""
+    # Decode the bank here, or all workers would decode it at the same time.
     load_sources(config, "train")
     loader = DataLoader(
         _Batches(config, batch_size, seed),
@@ -165,10 +166,10 @@ def synth_stream(
         prefetch_factor=4 if workers else None,
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=_prepare_worker,
-        pin_memory=torch.cuda.is_available(),  # copied to the GPU while it computes
+        pin_memory=torch.cuda.is_available(),  # so that batches are copied while the GPU computes
         generator=torch.Generator(),  # without it, the loader would draw from the global generator
     )
-    # The loader makes tensors of arrays, which travel between processes in shared memory.
+    # The loader turns arrays into tensors to send them in shared memory.
     return (
         Batch(audio.numpy(), Targets(*(target.numpy() for target in targets)))
         for audio, targets in loader

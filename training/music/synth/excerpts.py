@@ -1,4 +1,4 @@
-"""Excerpts (audio with its notes) of scores played by instruments in a room or of recordings."""
+"""Excerpts, i.e. audio with its notes, of rendered scores or of real recordings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,27 +33,26 @@ ENSEMBLES = {
 }
 """Relative frequency of the scores of each group (``Piece.group``)."""
 REAL = {"scores": 0.4, "guitar": 0.25, "voice": 0.25, "phrases": 0.1}
-"""Relative frequency of the kinds of real recordings: with scores, guitars with labels, voices with
-labels, and phrases of which only the instrument is known."""
+"""Relative frequency of the kinds of real recordings: recordings with scores, labelled guitars,
+labelled voices, and phrases of which only the instrument is labelled."""
 
 
 @dataclass(frozen=True)
 class TrainingSources:
-    """Everything that excerpts of one split are made from."""
+    """All data from which the excerpts of one split are made."""
 
     bank: Bank
     groups: dict[str, list[Piece]]  # by ``Piece.group``
     surroundings: Surroundings = Surroundings()
     mechanics: pianos.Mechanics | None = None  # noises of pianos, if the bank has any
-    recordings: Mapping[str, list[real.RealRecording]] = field(
-        default_factory=dict
-    )  # by key of REAL
+    recordings: Mapping[str, list[real.RealRecording]] = field(default_factory=dict)
+    """Real recordings, by key of REAL."""
     singers: tuple[Singer, ...] = ()
 
 
 def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
-    """Open the bank, the scores and, for training, the real recordings. Raises ValueError if the
-    split has no piece with notes, or ``real_root`` has no recording with labels."""
+    """Open the bank, the scores and, for the split "train", the real recordings. Raises ValueError
+    if the split has no piece with notes, or ``real_root`` has no recording with labels."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, split):
         groups.setdefault(piece.group, []).append(piece)
@@ -62,7 +61,7 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
     bank, voices = load_bank(config.root, config.cache), config.root / "voices"
     surroundings = Surroundings(load_rooms(config.root), load_backgrounds(config.root))
     singers = load_singers(voices, config.cache)
-    singers = tuple(one for one in singers if one.held_out == (split != "train"))
+    singers = tuple(singer for singer in singers if singer.held_out == (split != "train"))
     recordings: dict[str, list[real.RealRecording]] = {}
     if config.real_root is not None and split == "train":
         source = config.real_root, config.cache, split
@@ -73,7 +72,7 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
             "voice": labelled.get("voice", []) + real.load_singing(voices, config.cache),
             "phrases": real.load_phrases(config.root, config.cache),
         }
-        recordings = {name: some for name, some in recordings.items() if some}
+        recordings = {name: of_kind for name, of_kind in recordings.items() if of_kind}
         if not recordings:
             raise ValueError(f"{config.real_root} has no recordings with labels to train on")
         if files := real.singing_files(config.real_root, split):
@@ -83,8 +82,8 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
 
 
 def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
-    """Draw a group with its weight in ENSEMBLES, then one of its pieces with a probability
-    proportional to the square root of its length."""
+    """Draw a group with its weight in ENSEMBLES, then one of its pieces. The probability of a piece
+    is proportional to the square root of its length."""
     weights = np.array([ENSEMBLES[name] for name in groups])
     pieces = groups[list(groups)[int(rng.choice(len(groups), p=weights / weights.sum()))]]
     share = np.sqrt([piece.seconds for piece in pieces])
@@ -99,14 +98,14 @@ class ExcerptBuilder:
 
     def __init__(self, sources: TrainingSources, rng: Rng, seconds: float) -> None:
         self.sources, self.rng, self.seconds = sources, rng, seconds
-        near, far = (-10, 10), (-30, 30)
-        tuned = rng.random() < 0.75
-        self.tuning_cents = float(np.clip(rng.normal(0, 5), *near) if tuned else rng.uniform(*far))
+        is_tuned = rng.random() < 0.75
+        cents = np.clip(rng.normal(0, 5), -10, 10) if is_tuned else rng.uniform(-30, 30)
+        self.tuning_cents = float(cents)
 
     def render_score(
         self, only: tuple[str, ...] | None = None, piece: Piece | None = None
     ) -> Rendered:
-        """Render ``piece`` or a random one. only: names of the instruments to use."""
+        """Render ``piece`` or a random piece. only: names of the bank's entries to use."""
         for _ in range(20):  # a long rest may leave an excerpt without notes
             chosen = piece or random_piece(self.sources.groups, self.rng)
             rendered = self._play(chosen, *self._perform(chosen), only)
@@ -138,24 +137,24 @@ class ExcerptBuilder:
         notes, pedal = self._perform(piece)
         parts = np.unique(notes.part)
         if not accompanied and len(parts) > 1 and rng.random() < CHOIR:
-            some = rng.permutation(parts)[:4]
-            choir, *others = [self._sing(line(notes.where(notes.part == part))) for part in some]
+            sung = rng.permutation(parts)[:4]
+            choir, *others = [self._sing(line(notes.where(notes.part == part))) for part in sung]
             for other in others:
                 choir = mix_excerpts(choir, other, float(rng.uniform(-4, 4)))
             return choir
         height = [notes.pitch[notes.part == part].mean() for part in parts]
         melody = line(notes.where(notes.part == parts[np.argmax(height)]) if height else notes)
-        sung = self._sing(melody, alone=not accompanied)
+        singing = self._sing(melody, alone=not accompanied)
         if not accompanied:
-            return sung
+            return singing
         # The instruments do not double the sung notes.
-        places = set(zip(melody.onset, melody.pitch, strict=True))
-        rest = [at not in places for at in zip(notes.onset, notes.pitch, strict=True)]
-        band = self._play(piece, notes.where(np.array(rest, bool)), pedal)
-        return mix_excerpts(band, sung, float(rng.uniform(-3, 9)))
+        sung_notes = set(zip(melody.onset, melody.pitch, strict=True))
+        is_played = [note not in sung_notes for note in zip(notes.onset, notes.pitch, strict=True)]
+        band = self._play(piece, notes.where(np.array(is_played, bool)), pedal)
+        return mix_excerpts(band, singing, float(rng.uniform(-3, 9)))
 
     def _perform(self, piece: Piece) -> tuple[Notes, F64]:
-        """Draw a passage of a piece. Return its notes and its pedal."""
+        """Draw a passage of a piece. Return its notes and its pedal presses."""
         latest = max(0.0, piece.seconds - 0.7 * self.seconds)
         begins = piece.notes.onset[: max(1, np.searchsorted(piece.notes.onset, latest))]
         start_s = float(begins[self.rng.integers(len(begins))])
@@ -169,20 +168,20 @@ class ExcerptBuilder:
 
     def _render(self, notes: Notes, voices: list[Voice], pedal: F64) -> Rendered:
         bank, mechanics = self.sources.bank, self.sources.mechanics
-        how = self.seconds, self.tuning_cents, self.rng
-        return render(bank, notes, voices, *how, pedal, mechanics)
+        seconds, cents = self.seconds, self.tuning_cents
+        return render(bank, notes, voices, seconds, cents, self.rng, pedal, mechanics)
 
     def _sing(self, melody: Notes, alone: bool = False) -> Rendered:
         singers, rng = self.sources.singers, self.rng
-        # Most recorded voices only speak, so those that sing get more weight.
-        weights = np.array([4.0 if one.sings else 1.0 for one in singers])
+        # Most recorded voices only speak, so voices that sing get more weight.
+        weights = np.array([4.0 if singer.sings else 1.0 for singer in singers])
         singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
         melody, habits = shift_to_range(melody, singer, rng), Habits(rng, alone)
         return sing(melody, singer, habits, self.seconds, self.tuning_cents, rng)
 
 
 def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered:
-    """Mix two excerpts of equal length; the second is ``level_db`` louder on average."""
+    """Mix two excerpts of equal length. On average the second is ``level_db`` louder."""
     loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
@@ -193,20 +192,20 @@ def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered
     return Rendered(audio, joined([first.notes, moved]), pedal)
 
 
-BACKGROUND = 0.12  # fraction of the rendered excerpts without notes
-RANDOM = 0.12  # fraction with random chords, scales, repetitions and clusters instead of a score
-SUNG = 0.2  # fraction of the scores of which a part is sung, if there are voices
+BACKGROUND = 0.12  # fraction of the rendered excerpts that have no notes
+RANDOM = 0.12  # fraction of the rendered excerpts that have random notes instead of a score
+SUNG = 0.2  # fraction of the other rendered excerpts in which a part is sung, if there are voices
 
 
 def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) -> Rendered:
     """Return an augmented excerpt of a real recording, a score, random notes or noise."""
     seconds = float(rng.uniform(0.8 * config.excerpt_s, 1.2 * config.excerpt_s))
-    surroundings, how = sources.surroundings, Degradation()
+    surroundings, degradation = sources.surroundings, Degradation()
     if sources.recordings and rng.random() < config.real_probability:
         weights = np.array([REAL[name] for name in sources.recordings])
         chosen = int(rng.choice(len(weights), p=weights / weights.sum()))
         group = list(sources.recordings.values())[chosen]
-        return recorded_excerpt(group, seconds, how, rng, surroundings)
+        return recorded_excerpt(group, seconds, degradation, rng, surroundings)
     kind = rng.random()
     if kind < BACKGROUND:
         length = int(seconds * SAMPLE_RATE)
@@ -218,26 +217,26 @@ def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) ->
     elif sources.singers and rng.random() < SUNG:
         accompanied = rng.random() < 0.5
         rendered = builder.render_singing(accompanied)
-        how = PRODUCED if accompanied else how
+        degradation = PRODUCED if accompanied else degradation
     else:
         rendered = builder.render_score()
         if rng.random() < 0.15:  # a larger ensemble
             rendered = mix_excerpts(rendered, builder.render_score(), float(rng.uniform(-8, 4)))
-    return replace(rendered, audio=augment(rendered.audio, rng, surroundings, how))
+    return replace(rendered, audio=augment(rendered.audio, rng, surroundings, degradation))
 
 
-SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions; as on tape, they change the tempo too
+SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the tempo, as on tape
 
 
 def recorded_excerpt(
     recordings: Sequence[real.RealRecording],
     seconds: float,
-    how: Degradation,
+    degradation: Degradation,
     rng: Rng,
     surroundings: Surroundings,
 ) -> Rendered:
-    """Return an augmented excerpt of a recording, drawn with a probability proportional to its
-    length. A recording shorter than ``seconds`` is returned whole."""
+    """Return an augmented excerpt of one recording. The probability of a recording is proportional
+    to its length. A recording shorter than ``seconds`` is returned in full."""
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
     semitones = int(rng.choice(SEMITONES))
@@ -246,5 +245,5 @@ def recorded_excerpt(
     begin = int(rng.integers(len(recording.audio) - span + 1))
     source, notes, uncertain = recording.part(begin, span, speed, semitones)
     audio = soxr.resample(source, speed * SAMPLE_RATE, SAMPLE_RATE)
-    lighter = replace(how, room=0.15 * how.room)  # it already has a room
-    return Rendered(augment(audio, rng, surroundings, lighter), notes, unknown=uncertain)
+    degradation = replace(degradation, room=0.15 * degradation.room)  # recordings have a room
+    return Rendered(augment(audio, rng, surroundings, degradation), notes, unknown=uncertain)

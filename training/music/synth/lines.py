@@ -1,9 +1,9 @@
 """Melodic lines of bowed, blown and sung instruments.
 
-The bank has single notes, each with its own attack. A slurred note has none. It follows the note
-before it in a transition of 10 to 100 ms, in which pitch, level and spectrum change (J. Strawn,
-Orchestral Instruments: Analysis of Performed Transitions, 1986). Other notes begin below their
-pitch or swell.
+The bank has single notes, each with its own attack. A slurred note has no attack. A transition of
+10 to 100 ms, in which pitch, level and spectrum change, connects it with the previous note
+(J. Strawn, Orchestral Instruments: Analysis of Performed Transitions, 1986). Other notes start
+below their pitch or swell.
 """
 
 from dataclasses import dataclass
@@ -13,40 +13,41 @@ import numpy as np
 from training.arrays import F32, F64, Bools, Rng
 from training.music.notes import Notes
 
-ALONE_S = 0.04  # notes that begin within this time of each other are a chord, not a line
-WIDEST = 12  # semitones: wider leaps are not slurred
-GLIDE_SEMITONES = 3.0  # the widest glide
+ALONE_S = 0.04  # notes that start within this time of each other are a chord, not a line
+WIDEST = 12  # widest leap in semitones that may be slurred
+GLIDE_SEMITONES = 3.0  # widest glide
 
 
 @dataclass(frozen=True)
 class Line:
-    """How a part is phrased: fractions of its notes, from 0 to 1, and a range of levels."""
+    """Phrasing of a part. The fractions are from 0 to 1."""
 
-    connected: float = 0.0  # notes that last until the next one begins
-    slurred: float = 0.0  # connected notes whose successor is played in the same bow or breath
+    connected: float = 0.0  # fraction of notes that last until the next note starts
+    slurred: float = 0.0  # fraction of connected notes whose successor has no attack of its own
     gliding: float = 0.0
-    """Notes that glide to their pitch: slurred ones from the pitch before, others from below."""
+    """Fraction of notes that glide to their pitch: slurred notes from the previous pitch, other
+    notes from below."""
     swell_db: float = 0.0  # standard deviation of the change of level along a note
 
 
 @dataclass(frozen=True)
 class Phrasing:
-    """Articulation of each of the n notes of a line; arrays of shape [n]."""
+    """Articulation of the n notes of a line. Arrays have the shape [n]."""
 
-    connected: Bools  # notes that last until the next one begins
-    slurred: Bools  # notes without an attack
-    left: Bools  # notes that are followed by a slurred one
-    transition_s: float  # time in which a slurred note replaces the one before it
-    skipped_s: F64  # seconds after its onset at which the recording of a slurred note is entered
-    glide: F64  # semitones above a note's pitch at which it begins
+    connected: Bools  # true if the note lasts until the next note starts
+    slurred: Bools  # true if the note has no attack
+    left: Bools  # true if a slurred note follows
+    transition_s: float  # duration of the crossfade from a note to the slurred note after it
+    skipped_s: F64  # time after the onset at which playback of a slurred note's recording starts
+    glide: F64  # initial pitch relative to the note's pitch, in semitones
     glide_s: F64  # time constants of the glides
-    slope_db: F64  # change of level from the beginning of a note to its end
-    swell_db: F64  # level in the middle of a note, relative to the line between its ends
+    slope_db: F64  # change of level from the start of a note to its end
+    swell_db: F64  # extra level in the middle of a note
 
 
 def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
-    """Draw a performer's habits. On an organ, notes are connected but neither slurred nor
-    swelled."""
+    """Draw the phrasing of a performer. Without ``blown_or_bowed``, as on an organ, notes may be
+    connected, but neither slurred nor swelled."""
     connected = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
     if not blown_or_bowed:
         return Line(connected)
@@ -55,7 +56,7 @@ def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
 
 
 def apply_phrasing(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
-    """Return the notes of one part, some of which now last until the next one starts, and their
+    """Return the notes of one part, some of which now last until the next note starts, and their
     articulation."""
     count = len(notes)
     connected = _followed(notes) & (rng.random(count) < line.connected)
@@ -85,25 +86,28 @@ def apply_phrasing(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]
 
 
 def _followed(notes: Notes) -> Bools:
-    """Return for each note [n] whether the next one continues the line, which requires that no
-    other note sounds with either of them or across the change."""
+    """Return for each note, [n], whether the next note continues its line. This requires that no
+    other note sounds with either of them or during the change."""
     if len(notes) < 2:
         return np.zeros(len(notes), bool)
     onset = notes.onset
     gap = np.diff(onset)
-    apart = np.concatenate([[True], gap > ALONE_S, [True]])
-    alone = apart[1:] & apart[:-1]
+    is_apart = np.concatenate([[True], gap > ALONE_S, [True]])
+    is_alone = is_apart[1:] & is_apart[:-1]
     earlier_end = np.maximum.accumulate(notes.offset)[:-2]
-    quiet = np.append(True, earlier_end <= onset[2:])
+    have_ended = np.append(True, earlier_end <= onset[2:])
     held = (notes.offset[:-1] - onset[:-1]) / np.maximum(gap, 1e-9)
-    # A note held for less is followed by a written rest; one held for longer is in another voice.
-    follows = alone[:-1] & alone[1:] & quiet & (held >= 0.5) & (held <= 1.2)
+    # A shorter note is followed by a written rest, and a longer note belongs to another voice.
+    follows = is_alone[:-1] & is_alone[1:] & have_ended & (held >= 0.5) & (held <= 1.2)
     return np.append(follows, False)
 
 
 def add_glide(position: F64, step: float, semitones: float, constant_samples: float) -> None:
-    """Make a note begin ``semitones`` above its pitch, by changing ``position`` [n] in place: where
-    the recording is read, at ``step`` stored samples per sample."""
+    """Make a note start ``semitones`` above its pitch, with the time constant ``constant_samples``.
+
+    Changes ``position``, [n], in place: the positions at which the recording is read. They normally
+    increase by ``step`` stored samples per sample.
+    """
     length = min(len(position), int(6 * constant_samples))
     if not length:
         return
@@ -114,7 +118,7 @@ def add_glide(position: F64, step: float, semitones: float, constant_samples: fl
 
 
 def add_swell(sound: F32, slope_db: float, swell_db: float) -> None:
-    """Change the level of a note [n] along its length, in place."""
+    """Change the level of a note, [n], along its duration, in place (see ``Phrasing``)."""
     along = np.linspace(0, 1, len(sound), dtype=np.float32)
     swell = np.sin(np.float32(np.pi) * along)
     level_db = np.float32(slope_db) * along + np.float32(swell_db) * swell

@@ -1,4 +1,4 @@
-"""Recorded and synthesised sounds without notes: places, speech, drums, noise and hum."""
+"""Recorded and synthesised sounds without notes: ambience, speech, drums, noise and hum."""
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -14,13 +14,14 @@ from training.arrays import F32, Rng
 from training.music.synth.bank import read_index
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
-"""Voices (by a part of the segment's name) and drums (by file) held out for evaluation."""
+"""Voices (by a part of the segment's name) and drums (by file) that are used only for
+validation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
-"""Kinds of continuous sounds; the others are single events."""
-RECORDED = 0.7  # fraction of the noise that is recorded, if there are recordings
+"""Kinds of continuous sounds. All other kinds are single events."""
+RECORDED = 0.7  # fraction of noise excerpts that are recorded, if there are recordings
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
-"""General MIDI keys of bass drum, snare drum, hi-hat and all others, and the fraction of the places
-of a pattern at which each plays."""
+"""General MIDI keys of bass drum, snare drum, hi-hat and all others, and for each the fraction of
+the steps of a pattern at which it plays."""
 Segment = NDArray[np.int16]
 
 
@@ -30,18 +31,18 @@ class Backgrounds:
     def __init__(self) -> None:
         self.voices: dict[str, list[Segment]] = {}  # by speaker
         self.kits: dict[str, list[tuple[int, Segment]]] = {}
-        """By file: General MIDI keys and hits."""
+        """General MIDI key and sound of each hit, by file."""
         self.kinds: dict[str, list[Segment]] = {}  # other sounds
 
     def noise(self, length: int, rng: Rng) -> F32:
-        """Return continuous sounds, single events, or both; float32 [length]."""
+        """Return continuous sounds, single events, or both, float32 [length]."""
         steady = [kind for kind in self.kinds if kind in CONTINUOUS]
         sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
         out = np.zeros(length, np.float32)
-        both = rng.random()
-        if steady and (both < 0.75 or not sudden):
+        draw = rng.random()  # 0 to 0.5: only continuous, 0.5 to 0.75: both
+        if steady and (draw < 0.75 or not sudden):
             out += _steady(self.kinds[steady[rng.integers(len(steady))]], length, rng)
-        if sudden and (both > 0.5 or not steady):
+        if sudden and (draw > 0.5 or not steady):
             events = self.kinds[sudden[rng.integers(len(sudden))]]
             per_second = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
             for at in rng.integers(0, length, rng.poisson(per_second * length / SAMPLE_RATE)):
@@ -54,11 +55,11 @@ class Backgrounds:
         out = np.zeros(length, np.float32)
         if not self.voices:
             return out
-        # Speakers are drawn by the length of their recordings.
+        # The probability of a speaker is proportional to the length of the recordings.
         names = list(self.voices)
         seconds = [sum(map(len, self.voices[name])) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
-        pace = float(rng.uniform(0.85, 1.2))  # playback speed, which changes pitch and timbre too
+        pace = float(rng.uniform(0.85, 1.2))  # playback speed, which also changes pitch and timbre
         at = -int(rng.uniform(0, 0.5) * len(voice[0]))
         while at < length:
             sound = _sound(voice[rng.integers(len(voice))])
@@ -74,18 +75,18 @@ class Backgrounds:
         if not self.kits:
             return out
         kit = self.kits[list(self.kits)[rng.integers(len(self.kits))]]
-        named = {key for keys, _ in _ROLES for key in keys}
+        special_keys = {key for keys, _ in _ROLES for key in keys}
         parts = []
         for keys, share in _ROLES:
-            hits = [hit for hit in kit if (hit[0] in keys if keys else hit[0] not in named)]
+            hits = [hit for hit in kit if (hit[0] in keys if keys else hit[0] not in special_keys)]
             if hits:
                 chosen, _ = hits[rng.integers(len(hits))]
                 layers = [_sound(hit) for key, hit in hits if key == chosen]
                 parts.append((layers, rng.random(16) < share))
-        step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # between two places of the pattern
-        for place, begin in enumerate(range(int(rng.integers(step)), length, step)):
+        step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # samples from one step to the next
+        for number, begin in enumerate(range(int(rng.integers(step)), length, step)):
             for layers, pattern in parts:
-                if pattern[place % 16] and rng.random() < 0.95:
+                if pattern[number % 16] and rng.random() < 0.95:
                     late = int(rng.integers(max(1, step // 20)))
                     level = np.float32(rng.uniform(0.3, 1))
                     _add(out, begin + late, level * layers[rng.integers(len(layers))])
@@ -93,8 +94,9 @@ class Backgrounds:
 
 
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
-    """Load the sounds of ``noise.json``; none if it is missing. held_out: load only the voices and
-    drums of HELD_OUT instead of all others. Raises ValueError if their sample rate differs."""
+    """Load the sounds of ``noise.json``; none if it is missing. Raises ValueError if the sample
+    rate is not SAMPLE_RATE. held_out: load only the voices and drums of HELD_OUT, instead of all
+    other sounds."""
     backgrounds = Backgrounds()
     if not (folder / "noise.json").exists():
         return backgrounds
@@ -122,7 +124,7 @@ def _sound(segment: Segment) -> F32:
 
 
 def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
-    """Return crossfaded segments of a kind, at equal loudness."""
+    """Return crossfaded segments of one kind, at equal loudness."""
     out, at = np.zeros(length, np.float32), 0
     while at < length:
         sound = _sound(kind[int(rng.integers(len(kind)))])
@@ -138,7 +140,7 @@ def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
 
 
 def _add(out: F32, at: int, sound: F32) -> None:
-    """Add ``sound`` to ``out`` at sample ``at``, which may be negative. Parts outside are
+    """Add ``sound`` to ``out`` at sample ``at``, which may be negative. Samples outside ``out`` are
     dropped."""
     sound = sound[max(0, -at) : max(0, len(out) - at)]
     at = max(0, at)
@@ -146,13 +148,13 @@ def _add(out: F32, at: int, sound: F32) -> None:
 
 
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
-"""Amplitudes fall with this power of the frequency."""
+"""Power of the frequency by which the amplitude falls, by colour."""
 
 
 @lru_cache(maxsize=len(COLOURS))
 def _table(colour: str) -> F32:
-    """Return unit-variance noise, the same in every process. It is cached because generating it is
-    slow."""
+    """Return unit-variance noise, which is the same in every process. It is cached because
+    generating it is slow."""
     size = fft.next_fast_len(47 * SAMPLE_RATE)
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
     spectrum = fft.rfft(rng.standard_normal(size))
@@ -182,7 +184,7 @@ def hum(length: int, rng: Rng) -> F32:
 
 
 def clicks(length: int, rng: Rng) -> F32:
-    """Return single loud samples and short bursts, as from switches, keys and bad contacts."""
+    """Return clicks and short bursts, like those of switches, keys and bad contacts."""
     out = np.zeros(length, np.float32)
     for at in rng.integers(0, length, rng.poisson(length / SAMPLE_RATE)):
         size = min(int(rng.integers(1, 40)), length - int(at))
@@ -215,9 +217,12 @@ KINDS = {
 def random_background(
     length: int, rng: Rng, sounds: Backgrounds, recorded: float = RECORDED, kind: str = ""
 ) -> F32:
-    """Return an excerpt without notes, float32 [length], with a peak of 1 or silent. recorded:
-    fraction of the noise that comes from ``sounds``, if they have any; kind: one of KINDS, or empty
-    for a random one."""
+    """Return an excerpt without notes, float32 [length], which has a peak of 1 or is silent.
+
+    Args:
+        recorded: probability that noise comes from ``sounds``, if there are any.
+        kind: one of KINDS; empty means a random kind.
+    """
     shares = np.array(list(KINDS.values()))
     kind = kind or str(rng.choice(list(KINDS), p=shares / shares.sum()))
     out = np.zeros(length, np.float32)

@@ -1,7 +1,7 @@
 """Turns a score into a performance: timing, dynamics and instruments of its notes.
 
-Engraved scores have exact times, constant dynamics, notes of full length and no pedal. Without the
-changes made here, a network would learn to rely on that.
+Engraved scores have exact times, constant dynamics, notes of full length and no pedal. A network
+trained on such audio would learn to rely on these properties.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
 
 def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
     """Return the notes of ``seconds`` of a piece from ``start_s``, as a person would play them, and
-    the pedal presses. Times count from the start of the excerpt. The score's parts are preserved.
-    The pedal does not extend the notes yet, as it affects only pianos."""
-    tempo = float(np.exp(rng.uniform(np.log(0.7), np.log(1.4))))  # relative to the written one
+    the pedal presses, [presses, 2]. Times count from the start of the excerpt. The score's parts
+    are preserved. The pedal does not extend the notes yet, because it affects only pianos."""
+    tempo = float(np.exp(rng.uniform(np.log(0.7), np.log(1.4))))  # relative to the written tempo
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))
     lead = float(rng.uniform(0.0, 0.8))
-    # Rubato: local tempi are drawn every few seconds and integrated to a monotonic map of time.
+    # Rubato: a new tempo is drawn every few seconds, and the integral maps written to played time.
     spread = 0.01 if piece.expressive else float(rng.uniform(0.02, 0.1))
     knots = np.arange(0, seconds * tempo + 60, rng.uniform(0.7, 3.0))
     pace = np.exp(rng.normal(0, spread, len(knots))) / tempo
@@ -61,13 +61,13 @@ def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Not
 KEYBOARD_GROUPS = ("solo piano", "pop piano")
 EMBELLISHED = 0.25
 """Fraction of the keyboard passages to which bass octaves are added, and of those to which fast
-repeats are added. Scores have few of either, and in recordings of pianos the network missed these
+repeats are added. Scores contain few of either. In piano recordings the network missed such notes
 most often."""
-BASS_BELOW = 55  # MIDI pitch
+BASS_BELOW = 55  # MIDI pitch below which a note is low
 
 
 def _with_bass_octaves(notes: Notes, rng: Rng) -> Notes:
-    """Double most low notes of some passages an octave lower."""
+    """In some passages, double most low notes one octave lower."""
     if rng.random() > EMBELLISHED:
         return notes
     low = notes.where((notes.pitch < BASS_BELOW) & (rng.random(len(notes)) < 0.8))
@@ -83,7 +83,7 @@ def _with_bass_octaves(notes: Notes, rng: Rng) -> Notes:
 
 
 def _with_repeats(notes: Notes, rng: Rng) -> Notes:
-    """Split some longer notes of some passages into strokes 90 to 250 ms apart."""
+    """In some passages, split some of the longer notes into strokes 90 to 250 ms apart."""
     if rng.random() > EMBELLISHED or not len(notes):
         return notes
     period_s = rng.uniform(0.09, 0.25)
@@ -111,7 +111,8 @@ def _transposition(pitch: NDArray[np.int16], rng: Rng) -> int:
 
 
 def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: Rng) -> F32:
-    """Return played velocities: phrases swell and fade, and parts and notes differ in loudness."""
+    """Return the played velocities, [notes]. Phrases swell and fade, and parts and notes differ in
+    loudness."""
     if expressive:
         mean = float(notes.velocity.mean()) if len(notes) else 64.0
         velocity = mean + (notes.velocity - mean) * rng.uniform(0.8, 1.3) + rng.normal(0, 14)
@@ -132,18 +133,25 @@ def orchestrate(
     rng: Rng,
     only: tuple[str, ...] | None = None,
 ) -> tuple[Notes, list[Voice], F64]:
-    """Assign an instrument to each part. Return the notes, whose ``part`` indexes the voices, the
-    voices, and the pedal [presses, 3] (begin s, end s, depth). Entries of HELD_OUT are not used;
-    for validation, ``only`` names the entries to use instead. Notes outside an instrument's range
-    are dropped when they are rendered."""
+    """Assign an instrument to each part. Return the notes, whose ``part`` indexes the voices; the
+    voices; and the pedal, [presses, 3] (begin s, end s, depth). Rendering will drop notes outside
+    an instrument's range.
+
+    Args:
+        only: names of the bank's entries to use, for validation. None means all entries except
+            HELD_OUT.
+
+    Raises:
+        ValueError: the bank has none of these entries.
+    """
     usable = [
         entry
         for name, entry in bank.instruments.items()
         if (name in only if only is not None else name not in HELD_OUT)
     ]
     if not usable:
-        raise ValueError("the bank has no instrument that may be used")
-    # Staves for the same struck or plucked instrument become one voice, as they share its strings.
+        raise ValueError("the bank has none of the requested instruments")
+    # Staves for the same struck or plucked instrument share its strings, so they become one voice.
     part_voice = np.zeros(len(piece.programs), np.int16)
     voices: list[Voice] = []
     shared: dict[str, int] = {}
@@ -172,11 +180,11 @@ PIANOS = ("piano", "electric_piano", "electric_grand")  # with dampers and a sus
 WITH_VIBRATO = ("violin", "viola", "cello", "contrabass", "voice", "choir")
 """Bowed and sung instruments, usually played with vibrato."""
 RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")
-"""Instruments whose notes ring on after their end."""
+"""Instruments whose notes continue to ring after their written end."""
 
 
 def voice_for(entry: Instrument, rng: Rng) -> Voice:
-    """Draw a way of playing an instrument."""
+    """Return an instrument with random settings of its sound and phrasing."""
     if not entry.sustained:
         release = (0.2, 0.8) if entry.instrument in RINGING else (0.02, 0.08)
         return Voice(
@@ -210,27 +218,28 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
 
 
 def _size(rng: Rng) -> float:
-    """Draw the semitones by which resonances are shifted, as in a larger or smaller instrument."""
+    """Draw the shift of the resonances in semitones, which simulates a larger or smaller
+    instrument."""
     return float(rng.uniform(-3, 3)) if rng.random() < 0.4 else 0.0
 
 
 def _detuning(rng: Rng) -> float:
-    """Draw the standard deviation in cents between the notes of a piano, from well tuned to
-    neglected."""
+    """Draw the standard deviation, in cents, of the tuning of a piano's notes: from a well tuned to
+    a neglected piano."""
     return float(np.exp(rng.uniform(np.log(0.5), np.log(10))))
 
 
 def _mistuning(rng: Rng) -> float:
-    """Draw the standard deviation in cents between the strings of a piano's note."""
+    """Draw the standard deviation, in cents, of the tuning of the strings of one piano note."""
     return float(np.exp(rng.uniform(np.log(0.3), np.log(8)))) if rng.random() < 0.6 else 0.0
 
 
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
-"""Classes besides the piano that can play all parts of a score at once."""
+"""Classes, in addition to the piano, that can play all parts of a score."""
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
-"""Fraction of the scores of these groups that a piano plays."""
-OTHERS_PIANO = 0.42  # fraction for each of the other groups
-REORCHESTRATED = 0.5  # fraction of the other scores that get other instruments
+"""Fraction of the scores of a group that are played on a piano."""
+OTHERS_PIANO = 0.42  # the same fraction for all other groups
+REORCHESTRATED = 0.5  # fraction of the remaining scores that get other instruments
 VOICE = INSTRUMENTS.index("voice")
 _SONG_VOICE = 68  # program (oboe) of the voice in the songs of the corpus
 
@@ -261,9 +270,9 @@ def assign_instruments(
 
 
 def _mode(group: str, rng: Rng) -> str:
-    """Draw who plays a score: "piano", the instruments it is written for ("keep"), "strings",
-    "winds", any instruments ("mixed"), or one that plays all parts, such as a guitar or an organ
-    ("polyphonic")."""
+    """Draw the instruments of a score: "piano", those it was written for ("keep"), "strings",
+    "winds", any instruments ("mixed"), or one instrument for all parts, such as a guitar or an
+    organ ("polyphonic")."""
     if rng.random() < PIANO.get(group, OTHERS_PIANO):
         return "piano"
     kinds = ["strings", "winds", "mixed", "polyphonic"]
@@ -279,8 +288,8 @@ def _fitting(
     usable: Sequence[Instrument],
     rng: Rng,
 ) -> Instrument:
-    """Return a candidate that can play the notes, else any usable instrument that can, else the one
-    that can play most of them."""
+    """Return a candidate that can play the notes. If there is none, return a usable instrument that
+    can play them, or the usable instrument that can play most of them."""
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:
@@ -289,15 +298,16 @@ def _fitting(
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
-    """Return the fraction of the notes within 3 semitones of the recorded range."""
+    """Return the fraction of the notes that are in the recorded range or within 3 semitones of
+    it."""
     low, high = entry.range
-    reached = (pitch >= low - 3) & (pitch <= high + 3)
-    return float(reached.mean()) if len(pitch) else 1.0
+    in_range = (pitch >= low - 3) & (pitch <= high + 3)
+    return float(in_range.mean()) if len(pitch) else 1.0
 
 
 def sample_instrument(entries: Sequence[Instrument], rng: Rng) -> Instrument:
-    """Draw one of ``entries``. All classes are equally likely, however many entries they have;
-    within a class, entries with more notes and layers are more likely."""
+    """Draw one of ``entries``. All classes are equally likely, independent of their number of
+    entries. Within a class, entries with more notes and layers are more likely."""
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]
     of_class = [entry for entry in entries if entry.number == number]
@@ -308,6 +318,6 @@ def sample_instrument(entries: Sequence[Instrument], rng: Rng) -> Instrument:
 def _weight(entry: Instrument) -> float:
     layers = min(4, len(np.unique(entry.velocity)))
     share = (1 + layers) * min(1, len(entry.midi) / 12)
-    if entry.name.startswith("sharc_"):  # made from measured spectra, without attacks and noise
+    if entry.name.startswith("sharc_"):  # synthesised from spectra, without attacks and noise
         return 0.1 * share
-    return share if entry.recorded else 0.35 * share  # otherwise from a sound font
+    return share if entry.recorded else 0.35 * share

@@ -1,7 +1,7 @@
 """Models parts of a piano: its dampers, sustain pedal, key noise and sympathetic resonance.
 
-How far a damper has damped a string depends on how long and how firmly it has touched it, which
-:func:`contact_time` integrates. This models half pedalling, late pedals and quick changes.
+How much a damper has damped a string depends on how long and how firmly it has touched the string.
+:func:`contact_time` integrates both, so half pedalling, late pedals and quick changes are modelled.
 """
 
 import json
@@ -18,19 +18,19 @@ from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, next_strokes, with_pedal
 
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
-"""Up to the first depth of the pedal, dampers rest fully on the strings; from the second on, they
-do not touch them."""
-PEDAL_LONGEST_S = 8.0  # longer presses are split; 1 in 100 presses by people is longer
-HALF_DEPTH = (0.3, 0.75)
+"""Depths of the pedal up to which the dampers rest fully on the strings, and from which they do not
+touch the strings."""
+PEDAL_LONGEST_S = 8.0  # longer presses are split; of human presses, 1 in 100 is longer
+HALF_DEPTH = (0.3, 0.75)  # range of the depths of a half pedal
 
 
 def random_pedal(notes: Notes, rng: Rng) -> F64:
-    """Draw pedal presses [n, 2] for a score that has none. At some onsets the pedal is released,
+    """Draw pedal presses, [n, 2], for a score that has none. The pedal is released at some onsets,
     and pressed again shortly after them."""
     changes = [0.0]
-    wanted = rng.uniform(0.4, 3.0, max(1, len(notes)))
+    gap_s = rng.uniform(0.4, 3.0, max(1, len(notes)))
     for onset in notes.onset:
-        if onset - changes[-1] >= wanted[len(changes) % len(wanted)]:
+        if onset - changes[-1] >= gap_s[len(changes) % len(gap_s)]:
             changes.append(float(onset))
     times = np.array(changes)
     if len(times) < 2:
@@ -41,7 +41,8 @@ def random_pedal(notes: Notes, rng: Rng) -> F64:
 
 
 def split_long_presses(pedal: F64) -> F64:
-    """Split presses [n, 2] longer than PEDAL_LONGEST_S by releasing the pedal for 120 ms."""
+    """Split presses, [n, 2], that are longer than PEDAL_LONGEST_S, by releasing the pedal for
+    120 ms."""
     count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / PEDAL_LONGEST_S)).astype(int)
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
@@ -51,8 +52,8 @@ def split_long_presses(pedal: F64) -> F64:
 
 
 def pedal_depths(pedal: F64, rng: Rng) -> F64:
-    """Return presses [m, 3] (begin s, end s, depth 0..1) for presses [n, 2]. Some players press the
-    pedal halfway for some chords, or let it rise halfway before its release."""
+    """Return presses, [m, 3] (begin s, end s, depth 0..1), for presses, [n, 2]. Some performers
+    press the pedal only halfway for some chords, or let it rise halfway before its release."""
     half = rng.uniform(0.2, 0.6) if rng.random() < 0.3 else 0.0
     rows = []
     for begin, end in pedal:
@@ -69,14 +70,15 @@ def pedal_depths(pedal: F64, rng: Rng) -> F64:
 
 
 def extend_by_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extend notes whose keys are released while the pedal [n, 3] is down to its release. As in
-    MIDI, it is down from a depth of one half. A pedal pressed after a note's end has no effect."""
+    """Extend notes whose keys are released while the pedal, [n, 3], is down, to the pedal's
+    release. As in MIDI, the pedal is down from a depth of one half. Presses after the end of a note
+    have no effect on it."""
     return with_pedal(notes, pedal[pedal[:, 2] >= 0.5, :2])
 
 
 def pedal_depth(pedal: F64, length: int) -> F64:
-    """Return the pedal's depth at each of ``length`` samples, from presses [n, 3] (begin s, end s,
-    depth). It moves linearly during the 30 ms after each begin and end."""
+    """Return the pedal's depth at each of ``length`` samples, from presses, [n, 3] (begin s, end s,
+    depth). The depth changes linearly during the 30 ms after each begin and end."""
     depth = np.zeros(length)
     for begin, end, target in pedal:
         depth[max(0, round(begin * SAMPLE_RATE)) : max(0, round(end * SAMPLE_RATE))] = target
@@ -86,52 +88,54 @@ def pedal_depth(pedal: F64, length: int) -> F64:
 
 
 def _contact(depth: F64) -> F64:
-    """Return how firmly dampers touch the strings at a pedal depth 0..1: 1 fully, 0 not at all."""
+    """Return the contact of the dampers with the strings, from 0 (none) to 1 (full), for a pedal
+    depth 0..1."""
     return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
 
 
 def contact_time(depth: F64) -> F32:
-    """Return for each sample [length] for how many seconds dampers of released keys have been in
-    full contact; partial contact counts in part."""
+    """Return for each sample, [length], how many seconds the dampers of released keys have been in
+    contact, weighted by the contact (0 to 1)."""
     return (np.cumsum(_contact(depth)) / SAMPLE_RATE).astype(np.float32)
 
 
 def stretch_cents(pitch: NDArray[np.integer]) -> F64:
-    """Return by how many cents the MIDI pitches [n] of a tuned piano differ from equal temperament.
-    Because strings are inharmonic, octaves beat least when they are stretched (O. L. Railsback,
-    JASA 9, 1938: about -30 cents at the lowest key and 30 at the highest)."""
+    """Return the deviation of MIDI pitches, [n], of a tuned piano from equal temperament in cents.
+    Strings are inharmonic, so stretched octaves beat least (O. L. Railsback, JASA 9, 1938: about
+    -30 cents at the lowest key and 30 at the highest)."""
     distance = (pitch - 60) / 48.0
     return np.asarray(32 * np.sign(distance) * np.abs(distance) ** 2.5)
 
 
-LONGEST_S = 2.0  # upper limit of the time constant, even for the lowest string
-SHORTEST_S = 0.025
-RESIDUE_RATIO = 4  # the time constant of the residue is this many times as long
-RESTRIKE_CONSTANTS = 5  # time constants within which a new stroke takes full effect
+LONGEST_S, SHORTEST_S = 2.0, 0.025  # limits of the time constants of damping
+RESIDUE_RATIO = 4  # time constant of the residue relative to that of the damper
+RESTRIKE_CONSTANTS = 5  # number of time constants after which a new stroke has its full effect
 
 
 class Dampers:
-    """The dampers of one instrument. Middle C falls by 60 dB within 0.4 s (new felts of a concert
-    grand) to 2.8 s (those of an old upright piano)."""
+    """The dampers of one instrument. Middle C decays by 60 dB within 0.4 s (new felts of a concert
+    grand) to 2.8 s (felts of an old upright piano)."""
 
     def __init__(self, rng: Rng) -> None:
         self.middle_s = float(np.exp(rng.uniform(np.log(0.06), np.log(0.4))))
         """Time constant of the amplitude of the low partials at middle C."""
-        self.bass_semitones = float(rng.uniform(7, 16))  # it doubles in this interval downwards
-        self.treble_semitones = float(rng.uniform(16, 40))  # it halves in this interval upwards
-        self.treble_power = int(rng.integers(1, 4))  # how much faster high partials are damped
+        self.bass_semitones = float(rng.uniform(7, 16))
+        """Downward interval from middle C in which the time constant doubles."""
+        self.treble_semitones = float(rng.uniform(16, 40))
+        """Upward interval from middle C in which the time constant halves."""
+        self.treble_power = int(rng.integers(1, 4))  # how many times faster high partials decay
         self.residue = float(10 ** (rng.uniform(-40, -12) / 20))
-        """Share of the amplitude that the felt does not reach at once."""
-        self.highest = int(rng.integers(88, 92))  # last MIDI pitch with a damper
-        self.delay_s = float(rng.uniform(0.0, 0.06))  # from the key's release to the felt's touch
+        """Share of the amplitude that decays with the longer time constant."""
+        self.highest = int(rng.integers(88, 92))  # highest MIDI pitch with a damper
+        self.delay_s = float(rng.uniform(0.0, 0.06))  # time from key release to damper contact
         self.restrike_s = float(rng.uniform(0.007, 0.02))
         """Time constant with which a new stroke of the hammer stops the string's old motion."""
         self.restrike_residue = float(rng.uniform(0.1, 0.5))
         """Share of the old motion that remains after a new stroke."""
 
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
-        """Return the seconds of full contact in which each note [n] falls by 8.7 dB, infinite for
-        notes without a damper. The lower a string, the more mass the felt has to stop."""
+        """Return the seconds of full contact in which each note, [n], decays by 8.7 dB, infinite
+        for notes without a damper. Lower strings are heavier, so they decay more slowly."""
         above = pitch - 60.0
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
@@ -139,9 +143,9 @@ class Dampers:
 
 
 class Dampings:
-    """How the notes of a piano end: by the damper, which the pedal may lift, or by the next stroke.
-    A string that is struck again while it sounds keeps some of its motion beneath the new note,
-    whose release damps it too. contact_s: [samples], :func:`contact_time` of the excerpt."""
+    """Ends of the notes of a piano: by the damper, which the pedal may lift, or by the next stroke.
+    A string that is struck again while it sounds retains some of its motion, which the release of
+    the new note damps as well. contact_s: [samples], :func:`contact_time` of the excerpt."""
 
     def __init__(self, notes: Notes, dampers: Dampers, contact_s: F32) -> None:
         last = len(contact_s) - 1
@@ -157,8 +161,8 @@ class Dampings:
         released = np.append(notes.released + dampers.delay_s, np.inf)
         self._struck = sample(onset[again])
         self.begin = np.minimum(sample(released[:-1]), self._struck)
-        """Sample at which each note [n] begins to fall."""
-        # The contact that silences each note. Some of it may come before the next stroke.
+        """Sample at which each note, [n], starts to decay."""
+        # The contact that silences each note. Part of it may precede the next stroke.
         fall = 2 * np.log(10)  # 40 dB
         tail = float(max(fall, RESIDUE_RATIO * (fall + np.log(dampers.residue))))
         target = contact_s[self.begin] + tail * self._constant_s
@@ -174,7 +178,7 @@ class Dampings:
         faded = contact_s[self.begin] + 3.5 * self._constant_s  # 30 dB, with the pedal halfway down
         gone_s = np.searchsorted(contact_s, faded) / SAMPLE_RATE
         self.gone_s = np.maximum(notes.released, np.where(faded > contact_s[-1], np.inf, gone_s))
-        """Time in seconds from which each note is inaudible, which may be before its offset."""
+        """Time in seconds after which each note is inaudible, possibly before its offset."""
 
     def apply(self, note: int, sound: F32) -> None:
         """Damp ``sound``, the samples of a note from ``begin`` on, in place."""
@@ -195,9 +199,9 @@ class Dampings:
             sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
 
     def _damp(self, note: int, sound: F32, contact_s: F32) -> None:
-        """Damp ``sound`` in place. Low partials decay as the sum of two exponentials, of the damper
-        and of the residue. Partials above 2.5 times the fundamental, split off by a one-pole
-        filter, decay faster, as felt stops short waves first."""
+        """Damp ``sound`` in place. The decay of low partials is the sum of two exponentials, that
+        of the damper and that of the residue. A one-pole filter splits off partials above 2.5 times
+        the fundamental. They decay faster, because felt stops short waves first."""
         constant_s, frequency = float(self._constant_s[note]), float(self._frequency[note])
         slow = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
         full = np.square(np.square(slow))
@@ -215,8 +219,8 @@ class Dampings:
         sound += low
 
     def _restrike(self, old: F32) -> None:
-        """Reduce, in place, the motion of a string that the hammer strikes again; the rest rings on
-        beneath the new note."""
+        """Reduce, in place, the motion of a string that the hammer strikes again. The rest of the
+        motion remains."""
         restrike_s, left = self._dampers.restrike_s, np.float32(self._dampers.restrike_residue)
         time = np.arange(int(RESTRIKE_CONSTANTS * restrike_s * SAMPLE_RATE), dtype=np.float32)
         gain = np.exp(time * np.float32(-1 / (restrike_s * SAMPLE_RATE)))
@@ -245,10 +249,10 @@ def load_mechanics(folder: Path) -> Mechanics | None:
 
 
 def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rng: Rng) -> F32:
-    """Return float32 [length] with the noise of each key at its release and of each move of the
-    pedal [m, 3], relative to music with a peak of 1. A pedal that moves farther is louder."""
+    """Return float32 [length] with the noise of each key release and of each movement of the pedal,
+    [m, 3], relative to music with a peak of 1. Deeper pedal presses are louder."""
     out = np.zeros(length, np.float32)
-    keys_db = float(rng.uniform(-55, -38))  # some 30 to 40 dB below a single note
+    keys_db = float(rng.uniform(-55, -38))  # about 30 to 40 dB below a single note
     pedal_db = keys_db + float(rng.uniform(-6, 6))
 
     def add(sound: F32, second: float, level_db: float) -> None:
@@ -260,8 +264,8 @@ def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int,
 
     keys = np.array([key for key, _ in mechanics["release"]])
     nearest = np.abs(notes.pitch[:, None] - keys[None, :]).argmin(axis=1)
-    for which, second in zip(nearest, notes.released, strict=True):
-        add(mechanics["release"][which][1], float(second), keys_db)
+    for index, second in zip(nearest, notes.released, strict=True):
+        add(mechanics["release"][index][1], float(second), keys_db)
     for begin, end, depth in pedal:
         level_db = pedal_db + 20 * np.log10(max(0.1, depth))
         for kind, second in (("pedal_down", begin), ("pedal_up", end)):
@@ -271,13 +275,13 @@ def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int,
 
 
 STRINGS = range(21, 109)  # MIDI pitches of the strings that resonate
-RESPONSES = 3  # number of different pianos, each computed once per process
+RESPONSES = 3  # number of simulated pianos, each computed once per process
 
 
 @lru_cache(RESPONSES)
 def _strings_response(variant: int) -> F32:
-    """Return the impulse response of all undamped strings of a piano. Each resonates at its first
-    partials and decays by 60 dB, within about 15 s in the bass and 1.5 s in the treble."""
+    """Return the impulse response of all undamped strings of a piano. Each string resonates at its
+    first partials and decays by 60 dB within 15 s at the lowest string and 1.5 s at the highest."""
     rng = np.random.default_rng(variant)
     time = np.arange(2 * SAMPLE_RATE, dtype=np.float32) / SAMPLE_RATE
     response = np.zeros(len(time), np.float32)
@@ -296,8 +300,8 @@ def _strings_response(variant: int) -> F32:
 
 
 def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
-    """Return the sound of the strings that resonate with ``audio``, float32 [n], as far as a pedal
-    of ``depth`` [n] lifts their dampers. They are tuned ``tuning_cents`` from 440 Hz."""
+    """Return the sound of the strings that resonate with ``audio``, float32 [n], to the extent that
+    a pedal of ``depth``, [n], lifts their dampers. A4 is ``tuning_cents`` above 440 Hz."""
     response = _strings_response(int(rng.integers(RESPONSES)))
     position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
     response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
@@ -305,7 +309,7 @@ def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng)
     free = (1 - _contact(depth)).astype(np.float32)
     driven = audio * free
     rung = np.asarray(signal.oaconvolve(driven, response)[: len(audio)], np.float32)
-    # The gain follows ``free`` upwards at once, and downwards with the dampers' time constant.
+    # The gain follows ``free`` upwards immediately, and downwards with a time constant of fade_s.
     fall = np.arange(len(audio)) / (fade_s * SAMPLE_RATE)
     rung *= np.exp(np.maximum.accumulate(np.log(free + 1e-6) + fall) - fall).astype(np.float32)
     before, after = float(np.linalg.norm(driven)), float(np.linalg.norm(rung))

@@ -1,7 +1,7 @@
-"""Plays notes on the instruments of the bank.
+"""Renders notes with the instruments of the bank.
 
-Each note is made from the nearest recorded one. That recording is read from the oversampled bank at
-another speed by linear interpolation, looped if the note is longer, shaped and added to the mix.
+Each note uses the nearest recorded note. Linear interpolation of the oversampled recording changes
+its pitch. The result is looped if the note is longer, shaped and added to the mix.
 """
 
 from dataclasses import dataclass
@@ -19,49 +19,51 @@ from training.music.synth.lines import Line, add_glide, add_swell, apply_phrasin
 
 REFERENCE_VELOCITY = 100.0
 FADED_DB = 12.0
-"""The label of a plucked or blown note ends when its release has fallen this far. Labels of
-recorded guitars end 14 dB down. The release begins 40 to 80 ms earlier, hardly audibly."""
+"""Decay during the release of a plucked or blown note after which its label ends. Labels of
+recorded guitars end after a decay of 14 dB. The release starts 40 to 80 ms earlier and is then
+barely audible."""
 BOWED = ("violin", "viola", "cello", "contrabass")
-"""Labels of their notes end where the bow leaves the string; what follows is reverberation."""
+"""Instruments whose labels end where the bow leaves the string, because only reverberation
+follows."""
 
 
 @dataclass(frozen=True)
 class Voice:
-    """How one part of an excerpt is played."""
+    """Instrument and sound of one part of an excerpt."""
 
     instrument: Instrument
     gain_db: float = 0.0
-    dynamic_db: float = 35.0  # gain between velocity 10 and 100, by its logarithm
-    balance: float = 0.5  # how much of the recorded differences in loudness remains, 0 to 1
-    release_s: float = 0.1  # time constant of the end of a bowed, blown or plucked note
-    dampers: pianos.Dampers | None = None  # for pianos, in place of ``release_s``
-    detune_cents: float = 2.0  # standard deviation of each note's tuning
+    dynamic_db: float = 35.0  # difference between velocity 10 and 100; linear in log velocity
+    balance: float = 0.5  # fraction, 0 to 1, of the recorded differences in loudness that remains
+    release_s: float = 0.1  # time constant of the decay after a bowed, blown or plucked note
+    dampers: pianos.Dampers | None = None  # for pianos, instead of ``release_s``
+    detune_cents: float = 2.0  # standard deviation of the notes' tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
     line: Line = Line()  # phrasing of an instrument that sustains its notes
-    size_semitones: float = 0.0  # how far above a note the recording is picked that plays it
-    unison_cents: float = 0.0  # standard deviation between the strings of a piano's note
-    stretch: float = 0.0  # multiple of a piano's usual stretch (pianos.stretch_cents)
+    size_semitones: float = 0.0  # distance above a note at which its recording is picked
+    unison_cents: float = 0.0  # standard deviation of the tuning of the strings of a piano note
+    stretch: float = 0.0  # multiple of the usual stretch of pianos (pianos.stretch_cents)
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """Audio [samples] and its notes. They end where they have faded (FADED_DB), on bowed strings
-    where the bow leaves the string, and on a piano where the damper begins to fall. Some sound
-    remains after that."""
+    """Audio, [samples], and its notes. Notes end where they have faded (FADED_DB), on bowed strings
+    where the bow leaves the string, and on pianos where the damper starts to fall. Some sound
+    remains after these times."""
 
     audio: F32
     notes: Notes
     pedal: F64 | None = None
     """Sustain pedal, [presses, 3] of begin and end in seconds and depth 0 to 1; None if unknown."""
     unknown: F64 | None = None
-    """Where the labels are doubtful, [n, 4]: begin and end in seconds, the pitch (-1 for all), and
-    what is doubtful (1: whether it sounds or ends, 2: whether it begins, 3: both)."""
+    """Regions in which labels are uncertain, [n, 4]: begin and end in seconds, the pitch (-1 for
+    all), and the uncertain labels (1: frame and offset, 2: onset, 3: both)."""
 
 
 def shorten_repeats(notes: Notes) -> Notes:
-    """End each note where its part plays the same pitch again. Two notes that begin within 30 ms of
-    each other become one, with the later end."""
+    """End each note where its part plays the same pitch again. Two notes of the same pitch that
+    start within 30 ms of each other become one note with the later end."""
     if len(notes) < 2:
         return notes
     notes = notes.where(np.lexsort((notes.onset, notes.pitch, notes.part)))
@@ -86,10 +88,14 @@ def render(
     pedal: F64,
     mechanics: pianos.Mechanics | None = None,
 ) -> Rendered:
-    """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. ``pedal``, as
-    in :class:`Rendered`, lifts the dampers of pianos; ``mechanics`` are the noises of their keys.
-    Notes that begin outside 0..seconds or that no recording reaches are omitted, also from the
-    labels."""
+    """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. Notes that
+    start outside 0..seconds, or that are too far from all recordings, are omitted from the audio
+    and from the notes of the result.
+
+    Args:
+        pedal: presses as in :class:`Rendered`, which lift the dampers of pianos.
+        mechanics: noises of the keys and the pedal of pianos.
+    """
     audio = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     played: list[Notes] = []
     damped = any(voice.dampers for voice in voices)
@@ -121,7 +127,7 @@ def _play(
 ) -> Notes:
     """Add one part to ``audio``. Return its notes with the offsets of their sound."""
     instrument = voice.instrument
-    preference = rng.uniform(0, 12, len(instrument.midi))  # so that not only the nearest is used
+    preference = rng.uniform(0, 12, len(instrument.midi))  # varies which recordings are used
     pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)
     shift = notes.pitch - instrument.midi[pick]
     reached = np.abs(shift) <= 7.5
@@ -133,8 +139,9 @@ def _play(
     step = OVERSAMPLING * 2.0 ** ((shift + cents / 100) / 12)  # stored samples per sample
     begin = notes.onset * SAMPLE_RATE
     onset, length = instrument.onset[pick], instrument.length[pick]
-    # The attack of a recording precedes its onset, so reading begins that much earlier. A slurred
-    # note is read from after its attack, and half of its transition precedes the onset.
+    # The attack of a recording precedes its onset, so playback starts earlier than the note. The
+    # recording of a slurred note is played from after its attack, and half of the transition
+    # precedes the onset.
     transition = max(2, int(phrasing.transition_s * SAMPLE_RATE))
     behind = onset + phrasing.skipped_s * SAMPLE_RATE * OVERSAMPLING
     entry = np.where(phrasing.slurred, np.minimum(behind, 0.4 * length), onset)
@@ -151,7 +158,7 @@ def _play(
     if voice.dampers:
         dampings = pianos.Dampings(notes, voice.dampers, contact_s)
         falls, over, gone_s = dampings.begin, dampings.end, dampings.gone_s
-    else:  # an exponential decay, until the note is 43 dB down
+    else:  # an exponential decay by 43 dB
         release = voice.release_s * SAMPLE_RATE
         fall = np.arange(int(5 * release) + 1, dtype=np.float32)
         fall = np.exp(-fall / np.float32(release))

@@ -17,9 +17,9 @@ BUNDLES = {
     "midi_perf_index.json": "midi_perf.zip",
     "scores_hauptstimme_index.json": "scores_hauptstimme.zip",
 }
-"""Index and ZIP file of each bundle; only the first is required."""
-TRANSCRIBED = "GiantMIDI-Piano"  # not used, because another system transcribed it
-PITCH_LOW, PITCH_HIGH = 21, 108  # range of the piano and of all labels
+"""Index and ZIP file of each bundle. Only the first is required."""
+TRANSCRIBED = "GiantMIDI-Piano"  # source that is not used, because another system transcribed it
+PITCH_LOW, PITCH_HIGH = 21, 108  # MIDI range of the piano and of all labels
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Piece:
     programs: tuple[int, ...]  # General MIDI program of each part
     notes: Notes
     pedal: F64
-    """Sustain pedal of the keyboard parts, [presses, 2]: sorted disjoint intervals in seconds."""
+    """Presses of the sustain pedal, [presses, 2]: sorted, disjoint intervals in seconds."""
 
     @property
     def seconds(self) -> float:
@@ -56,7 +56,8 @@ class Piece:
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
     """Load the pieces of ``split`` ("train", "validation", "test") that have notes, in the order of
-    the indexes. Raises FileNotFoundError if the first index or the ZIP file of any is missing."""
+    the indexes. Raises FileNotFoundError if the first index or the ZIP file of an index is
+    missing."""
     pieces = []
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
@@ -96,22 +97,22 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
 
 
 STEPS = ([0, 2, 4, 5, 7, 9, 11], range(12), [0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 8], [0, 7])
-"""Semitones of the scales and chords that a line goes up and down."""
+"""Scales and chords of random lines, in semitones above the lowest note."""
 
-Section = tuple[F64, F64, F64]  # onsets and durations in seconds, and pitches
+Section = tuple[F64, F64, F64]  # onsets in seconds, durations in seconds, and pitches
 
 
 def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
-    """Return a sequence of patterns, all in part 0, with pitches within ``low``..``high``. Unlike
-    scores, which follow harmony and rarely leave the middle of the keyboard, they have every pitch
-    and interval."""
+    """Return a sequence of random patterns in part 0, with pitches within ``low``..``high``. They
+    contain every pitch and interval. Scores, in contrast, follow harmony and rarely leave the
+    middle of the keyboard."""
     low, high = max(PITCH_LOW, low), min(PITCH_HIGH, high)
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
     while time < seconds:
         span = float(rng.uniform(2, 6))
         centre = float(rng.uniform(low, high))
-        if rng.random() < 0.5:  # near the lowest or the highest note
+        if rng.random() < 0.5:  # near the lowest or highest note
             edge = rng.uniform(0, 16)
             centre = float(low + edge if rng.random() < 0.5 else high - edge)
         pattern = (_line, _clusters, _single)[rng.integers(3)]
@@ -126,7 +127,8 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
 
 
 def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F64, F64]:
-    """Return onsets and durations of a regular pulse with a random period."""
+    """Return onsets and durations of a regular pulse with a random period between ``fastest_s`` and
+    ``slowest_s``."""
     pace = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
     onset = np.arange(0, span, pace)
     onset = onset + rng.normal(0, 0.02 * pace, len(onset)).clip(-0.02, 0.02)
@@ -134,7 +136,7 @@ def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F
 
 
 def _line(span: float, centre: float, rng: Rng) -> Section:
-    """Return notes up and down a scale or a chord, or one repeated note."""
+    """Return notes that go up and down a scale or a chord, or one repeated note."""
     onset, duration = _pulse(span, rng, 0.07, 0.5)
     if rng.random() < 0.3:
         return onset, duration, np.full(len(onset), centre)
@@ -145,7 +147,8 @@ def _line(span: float, centre: float, rng: Rng) -> Section:
 
 
 def _clusters(span: float, centre: float, rng: Rng) -> Section:
-    """Return clusters of up to ten random pitches, among which no interval is rare."""
+    """Return clusters of up to ten random pitches, in which all intervals are about equally
+    frequent."""
     onset, duration = _pulse(span, rng, 0.15, 1.5)
     sizes = rng.integers(2, 11, len(onset))
     width = np.repeat(rng.integers(3, 30, len(onset)), sizes)

@@ -1,9 +1,9 @@
 """Makes a recorded voice sing a melody.
 
 The consonant of a syllable precedes the note, the vowel is stretched over the note, and the pitch
-is replaced. Notes are labelled as a listener would label them. A note begins where its vowel is
-loud, or in the middle of a slide from the note before, and ends where the vowel fades. Its pitch
-is the one nearest to what is sung.
+is replaced. The labels are those that a listener would write: a note starts where its vowel is
+loud, or in the middle of a slide from the previous note, and ends where the vowel fades. Its pitch
+is the semitone nearest to the sung pitch.
 """
 
 import numpy as np
@@ -18,17 +18,18 @@ from training.music.synth.render import REFERENCE_VELOCITY, Rendered
 from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 
 VOICE = INSTRUMENTS.index("voice")
-CHORD_S = 0.03  # notes that begin within this time are a chord, of which the highest note is sung
+CHORD_S = 0.03  # notes that start within this time are a chord, of which the highest note is sung
 SHORTEST_S = 0.09  # shorter notes are omitted
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
-"""How many semitones the middle of a melody lies above the pitch of recorded speech or song."""
+"""Range of the distance, in semitones, of a melody's median pitch from the median pitch of the
+recorded speech or song."""
 
 
 class Habits:
     """Habits of a singer."""
 
     def __init__(self, rng: Rng, alone: bool = True) -> None:
-        """alone: without accompaniment, in which case untrained singers begin at any pitch."""
+        """alone: True if there is no accompaniment, so untrained singers may use any tuning."""
         trained, hums = rng.random() < 0.4, rng.random() < 0.15
         self.tuning = rng.uniform(-0.5, 0.5) if alone and not trained else rng.normal(0, 0.16)
         """Semitones above concert pitch."""
@@ -36,22 +37,22 @@ class Habits:
         self.glide = np.exp(rng.uniform(np.log(2), np.log(8)))
         """Length of the slide between two pitches, as the standard deviation of a Gaussian, in
         frames."""
-        self.scoop = rng.beta(1, 2)  # fraction of the notes that begin below their pitch
-        self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note drops in pitch
+        self.scoop = rng.beta(1, 2)  # fraction of the notes that start below their pitch
+        self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note falls in pitch
         self.vibrato = rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)  # semitones
         self.vibrato_hz = rng.uniform(4.5, 7)
         self.detune = rng.uniform(0.05, 0.15) if trained else rng.uniform(0.1, 0.35)
         """Standard deviation of a note's pitch in semitones."""
-        self.drift = rng.uniform(0.02, 0.1)  # standard deviation of the pitch's change per second
-        self.size = np.exp(rng.normal(0, 0.07))  # factor of the frequencies of the resonances
+        self.drift = rng.uniform(0.02, 0.1)  # standard deviation of the pitch change per second
+        self.size = np.exp(rng.normal(0, 0.07))  # factor of the resonances' frequencies
         self.breath_db = -30.0 if hums else rng.uniform(-9, 3)  # level of consonants
         self.muffled_hz = np.exp(rng.uniform(np.log(250), np.log(700))) if hums else np.inf
-        """Frequency above which closed lips take away 12 dB per octave."""
+        """Frequency above which closed lips attenuate the sound by 12 dB per octave."""
 
 
 def line(notes: Notes) -> Notes:
-    """Return the melody of ``notes`` that one voice can sing: one note at a time, none too
-    short."""
+    """Return the melody of ``notes`` that one voice can sing: one note at a time, at least
+    SHORTEST_S long."""
     order = np.lexsort((-notes.pitch, notes.onset))
     notes = notes.where(order)
     keep, last = [], -np.inf
@@ -75,7 +76,7 @@ def shift_to_range(notes: Notes, singer: Singer, rng: Rng) -> Notes:
 
 
 def random_melody(seconds: float, rng: Rng) -> Notes:
-    """Return phrases of steps, leaps, repetitions and held notes in a scale."""
+    """Return phrases of steps, leaps, repeated notes and held notes in a scale."""
     scale = np.array([[0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 10]][rng.integers(2)])
     beat = float(np.exp(rng.uniform(np.log(0.22), np.log(0.8))))
     time, degree = float(rng.uniform(0.1, 1)), int(rng.integers(7))
@@ -97,7 +98,8 @@ def random_melody(seconds: float, rng: Rng) -> Notes:
 def sing(
     notes: Notes, singer: Singer, habits: Habits, seconds: float, tuning_cents: float, rng: Rng
 ) -> Rendered:
-    """Render a melody (:func:`line`) as audio of ``seconds``, with its notes as they sound."""
+    """Render a melody (:func:`line`) as audio of ``seconds``. The notes of the result have the
+    sung times and pitches."""
     notes = notes.where((notes.onset >= 0.02) & (notes.onset < seconds - SHORTEST_S))
     notes = notes.ending(np.minimum(notes.offset, seconds))
     out = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
@@ -112,7 +114,8 @@ def sing(
 
 
 class _Frames:
-    """The plan of a melody: for each frame its source frame in the recordings, note and gain."""
+    """Plan of a melody: for each frame its source frame in the recordings, its note and its
+    gain."""
 
     def __init__(self, count: int) -> None:
         self.source = np.full(count, -1.0)  # -1 for silence
@@ -121,11 +124,11 @@ class _Frames:
         self.note = np.zeros(count, np.intp)
         """Index of the note whose pitch each frame has, including frames between notes."""
         self.vowels: list[tuple[int, int, bool]] = []
-        """First frame of each note, frame after its last, and whether the pitch slides to it from
-        the note before."""
+        """For each note its first frame, the frame after its last frame, and True if the pitch
+        slides to it from the previous note."""
 
     def write(self, notes: Notes, singer: Singer, habits: Habits, rng: Rng) -> Notes:
-        """Place the syllables. Return the notes with the times at which they sound."""
+        """Assign syllables to frames. Return the notes with the times of their vowels."""
         first = np.rint(notes.onset * FRAMES_S).astype(int)
         last = np.minimum(np.rint(notes.offset * FRAMES_S).astype(int), len(self.source))
         gain_db = 30 * np.log10(notes.velocity / REFERENCE_VELOCITY)
@@ -135,18 +138,18 @@ class _Frames:
         for word, group in enumerate(_by_syllable(notes, habits, rng)):
             syllable = singer.syllables[int(words[word % len(words)])]
             begin, stop = int(first[group[0]]), int(last[group[-1]])
-            # The consonant takes as much of the note before as it needs, but at most half of it.
+            # The consonant replaces the end of the previous note, but at most half of the note.
             earliest = end if not self.vowels else min(end, sum(self.vowels[-1][:2]) // 2)
             lead = min(syllable.vowel - syllable.begin, begin - earliest)
             if self.vowels:
                 # At least 6 frames of silence or consonant precede a repeated note.
                 self._end_before(begin - max(lead, 6 if repeats[group[0]] else 0))
-            places = np.arange(begin - lead, begin)
-            self.source[places] = syllable.vowel - lead + np.arange(lead)
-            self.voiced[places] = self.source[places] >= syllable.voiced
+            frames = np.arange(begin - lead, begin)
+            self.source[frames] = syllable.vowel - lead + np.arange(lead)
+            self.voiced[frames] = self.source[frames] >= syllable.voiced
             level_db = np.interp(np.arange(begin, stop), first[group], gain_db[group])
             level_db -= syllable.level_db
-            self.gain_db[places] = level_db[0] + habits.breath_db * ~self.voiced[places]
+            self.gain_db[frames] = level_db[0] + habits.breath_db * ~self.voiced[frames]
             end = stop + min(syllable.end - syllable.release, len(self.source) - stop)
             self.source[begin:stop] = _stretched(syllable, stop - begin)
             self.source[stop:end] = syllable.release + np.arange(end - stop)
@@ -156,7 +159,7 @@ class _Frames:
             self.source[end:] = -1
             self.voiced[end:] = False
             bounds = [*(int(frame) for frame in first[group]), stop]
-            slides = [place > 0 for place in range(len(group))]
+            slides = [index > 0 for index in range(len(group))]
             self.vowels += zip(bounds[:-1], bounds[1:], slides, strict=True)
         lead = 0
         for index, (begin, stop, _) in enumerate(self.vowels):
@@ -202,32 +205,32 @@ class _Frames:
         return pitch, nearest
 
     def joined(self, notes: Notes) -> Notes:
-        """Join each note that slides from the same pitch with the note before."""
+        """Join each note that slides from the same pitch with the previous note."""
         same = np.append(False, np.diff(notes.pitch) == 0)
         begins = ~(same & [slid for _, _, slid in self.vowels])
         last = np.append(np.flatnonzero(begins)[1:], len(notes)) - 1
         return notes.where(begins).moved(offset=notes.offset[last])
 
     def synthesise(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
-        """Synthesise the frames. The resonances are shifted by resampling; the frame period and the
-        pitch are set so that resampling does not change the duration and the pitch."""
+        """Synthesise the frames. Resampling shifts the resonances. Frame period and pitch are
+        adapted so that the resampled audio has the intended duration and pitch."""
         import pyworld  # its import prints a warning
 
         size, sounding = habits.size, self.source >= 0
-        place = np.clip(self.source, 0, len(singer.envelope) - 1)
-        left = np.minimum(place.astype(np.intp), len(singer.envelope) - 2)
-        share = (place - left)[:, None]
+        position = np.clip(self.source, 0, len(singer.envelope) - 1)
+        left = np.minimum(position.astype(np.intp), len(singer.envelope) - 2)
+        share = (position - left)[:, None]
 
-        def between(coded: NDArray) -> F64:
+        def interpolate(coded: NDArray) -> F64:
             near, far = coded[left].astype(np.float64), coded[left + 1].astype(np.float64)
             return np.ascontiguousarray(near + share * (far - near))
 
-        envelope = pyworld.decode_spectral_envelope(between(singer.envelope), RATE, FFT)
+        envelope = pyworld.decode_spectral_envelope(interpolate(singer.envelope), RATE, FFT)
         gain_db = np.where(sounding, self.gain_db, -120)
         envelope *= 10 ** (gain_db / 10)[:, None]
         hz = np.linspace(0, RATE / 2, envelope.shape[1])
         envelope /= 1 + (hz / habits.muffled_hz) ** 4
-        aperiodicity = pyworld.decode_aperiodicity(between(singer.aperiodicity), RATE, FFT)
+        aperiodicity = pyworld.decode_aperiodicity(interpolate(singer.aperiodicity), RATE, FFT)
         hertz = np.where(self.voiced, 440 * 2 ** ((pitch - 69) / 12) / size, 0.0)
         period_ms = 1000 * size / FRAMES_S
         audio = pyworld.synthesize(hertz, envelope, aperiodicity, RATE, period_ms)
@@ -235,7 +238,7 @@ class _Frames:
 
 
 def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
-    """Return the groups of notes that share a syllable, as indices."""
+    """Return the groups of notes that share a syllable, as lists of indexes."""
     groups: list[list[int]] = []
     for index in range(len(notes)):
         gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
@@ -248,7 +251,8 @@ def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
 
 
 def _stretched(syllable: Syllable, length: int) -> F64:
-    """Return the recorded frames for a vowel of ``length`` frames. Only its middle is stretched."""
+    """Return the recorded frame, possibly fractional, for each of ``length`` frames of a vowel.
+    Only the middle of the vowel is stretched."""
     natural = syllable.release - syllable.vowel
     edge = min(10, natural // 3, length // 3)
     begin, end = syllable.vowel + edge, syllable.release - edge

@@ -2,7 +2,7 @@
 
 ``speech.json`` and ``singing.json`` list recordings, with the keys ``file``, ``speaker`` or
 ``singer``, and ``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016) separates pitch from
-timbre. The analysis is stored, as it is slow.
+timbre. Its results are cached because the analysis is slow.
 """
 
 import hashlib
@@ -20,31 +20,30 @@ from numpy.typing import NDArray
 from training.arrays import F32
 from training.music.recordings import read_audio, stored_arrays
 
-RATE = 16_000  # samples per second of the analysis
-FRAMES_S = 200  # frames of the analysis per second
+RATE = 16_000  # sample rate of the analysis in Hz
+FRAMES_S = 200  # analysis frames per second
 FFT = 1024  # FFT size of the spectral envelopes, which WORLD chooses at RATE
-COEFFICIENTS = 60  # coefficients of a coded envelope, which is within 2 dB of the original
+COEFFICIENTS = 60  # number of coefficients of a coded envelope, whose error is at most 2 dB
 HELD_OUT_SINGERS = ("Erithacus", "sms_singing-female")
-"""Singers of ``singing.json`` held out for validation; the file itself marks none."""
+"""Singers of ``singing.json`` that are used only for validation. The file does not mark any."""
 CACHE_VERSION = 2
 
-QUIET_DB = -28.0  # voiced frames this far below the loud ones belong to no syllable
+QUIET_DB = -28.0  # voiced frames this far below the loud frames do not belong to a syllable
 DIP_DB = -6.0  # voiced runs are divided where they fall this far below their loudest frame
-CORE_DB = -10.0  # a vowel begins and ends at this level, relative to its loudest frame
-SHORTEST, LONGEST = 14, 60  # frames of a syllable; longer voiced runs are divided where they dip
-CONSONANT = 24  # maximum number of unvoiced frames before a syllable that belong to it
+CORE_DB = -10.0  # level at which a vowel starts and ends, relative to its loudest frame
+SHORTEST, LONGEST = 14, 60  # length of a syllable in frames; longer runs are divided where they dip
+CONSONANT = 24  # maximum number of unvoiced frames of a syllable before its voiced frames
 
 
 @dataclass(frozen=True)
 class Syllable:
-    """First frames of the parts of a syllable: consonant, voiced attack, vowel and its end, and the
-    frame after the last."""
+    """Parts of a syllable. Each field except the last is the first frame of a part."""
 
-    begin: int
-    voiced: int
+    begin: int  # consonant
+    voiced: int  # voiced attack
     vowel: int
-    release: int
-    end: int
+    release: int  # decay of the vowel
+    end: int  # the frame after the syllable
     level_db: float  # level of the loudest frame
 
 
@@ -63,8 +62,9 @@ class Singer:
 
 @lru_cache(maxsize=2)
 def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
-    """Load the voices in a folder, analysed into ``cache`` on first use; none if it is missing.
-    Raises ValueError or OSError for an index or a recording that cannot be read."""
+    """Load the voices in a folder; none if it is missing. On first use they are analysed, and the
+    results are written to ``cache``. Raises ValueError or OSError for an index or a recording that
+    cannot be read."""
     singers = []
     for index, key in (("speech.json", "speaker"), ("singing.json", "singer")):
         people: dict[str, list[dict[str, Any]]] = {}
@@ -81,28 +81,29 @@ def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
 def load_singer(
     name: str, files: Sequence[Path], cache: Path, sings: bool, held_out: bool = False
 ) -> Singer:
-    """Load one person's recordings, analysed into ``cache`` on first use. Raises ValueError or
-    OSError for a recording that cannot be read."""
+    """Load the recordings of one person. On first use they are analysed, and the results are
+    written to ``cache``. Raises ValueError or OSError for a recording that cannot be read."""
     digest = hashlib.sha256(bytes([CACHE_VERSION]))
     for file in files:
         digest.update(file.read_bytes())
-    place = cache / f"voice-{name.replace(' ', '_')}-{digest.hexdigest()[:12]}.npz"
+    path = cache / f"voice-{name.replace(' ', '_')}-{digest.hexdigest()[:12]}.npz"
 
-    def made() -> dict[str, NDArray]:
+    def analyse_all() -> dict[str, NDArray]:
         parts = [analyse(file) for file in files]
         return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
-    stored = stored_arrays(place, made)
+    stored = stored_arrays(path, analyse_all)
     f0 = stored["f0"]
     voiced = f0[f0 > 0]
     pitch = 69 + 12 * np.log2(np.median(voiced) / 440) if len(voiced) else 60.0
-    coded, runs = (stored["envelope"], stored["aperiodicity"]), syllables(f0, stored["level_db"])
-    return Singer(name, held_out, sings, *coded, runs, float(pitch))
+    envelope, aperiodicity = stored["envelope"], stored["aperiodicity"]
+    runs = syllables(f0, stored["level_db"])
+    return Singer(name, held_out, sings, envelope, aperiodicity, runs, float(pitch))
 
 
 def analyse(file: Path) -> dict[str, NDArray]:
-    """Return for each frame f0 in Hz (0 where unvoiced), level in dB, coded envelope and coded
-    aperiodicity."""
+    """Return arrays with one row per frame: f0 in Hz (0 where unvoiced), level in dB, coded
+    envelope and coded aperiodicity."""
     import pyworld  # its import prints a warning
 
     audio, rate = read_audio(file)
@@ -121,13 +122,13 @@ def analyse(file: Path) -> dict[str, NDArray]:
 
 
 def syllables(f0: F32, level_db: F32) -> tuple[Syllable, ...]:
-    """Return the voiced runs of a recording with the consonants before them."""
+    """Return the syllables of a recording: voiced runs with the consonants before them."""
     if not (f0 > 0).any():
         return ()
     loud = (f0 > 0) & (level_db > np.percentile(level_db[f0 > 0], 95) + QUIET_DB)
     changes = np.flatnonzero(np.diff(np.concatenate([[False], loud, [False]]).astype(int)))
     runs: list[Syllable] = []
-    free = 0  # frames before this belong to other syllables
+    free = 0  # first frame that does not belong to an earlier syllable
     for first, last in changes.reshape(-1, 2):
         for begin, end in _divided(level_db, int(first), int(last)):
             if end - begin >= SHORTEST:

@@ -1,5 +1,7 @@
-"""Accuracy of notes, instruments and pedal on the validation passages of every family, transcribed
-by the service's stream."""
+"""Measures the accuracy of notes, instruments and pedal on the validation passages of every family.
+
+The service's stream transcribes the passages.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +20,7 @@ from training.music.metrics import FIGURES, confusion, estimated_notes, matched_
 from training.music.transcribe import transcribe_array
 
 PEDAL_FRAME_S = 0.05
-HALF_PEDAL = 0.5  # minimum depth that counts as down
+HALF_PEDAL = 0.5  # minimum depth of a pedal that is down
 
 
 class FamilyCounts:
@@ -60,7 +62,8 @@ class FamilyCounts:
 
 
 def _down(presses: F64, frames: int) -> I64:
-    """Return [frames]: 1 if the pedal is down at the centre of the frame. presses: [n, 2], s."""
+    """Return [frames], 1 if the pedal is down at the centre of the frame. presses: [n, 2], in
+    seconds."""
     middle = (np.arange(frames) + 0.5) * PEDAL_FRAME_S
     starts, ends = presses[:, :1], presses[:, 1:]
     return np.asarray(((starts <= middle) & (middle < ends)).any(axis=0), np.int64)
@@ -72,7 +75,7 @@ def evaluate_families(
     """Transcribe the passages of every family and return figures as plain values.
 
     Returns:
-        ``families``: for each family the means over its passages: ``frame_f1``, ``onset_f1``,
+        ``families``: for each family the means over its passages of ``frame_f1``, ``onset_f1`` and
         ``onset_offset_f1``, and ``instruments``, the share of matched notes with the right
         instrument. A family without notes has ``false_notes_min``, false notes per minute.
         ``classes``: the share of right instruments by labelled class, over all families.

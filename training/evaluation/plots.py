@@ -1,8 +1,8 @@
 """Plot training runs: ``python -m training.evaluation.plots RUN_DIR... --out DIR``.
 
-Runs of algorithmic tasks are drawn in two plots, labelled with the names of their folders:
+Runs of algorithmic tasks are drawn in two plots, labelled with the names of their folders.
 error.png shows the validation error by optimiser step (paper, figures "RSE against SE" and
-"ablation experiments"); generalisation.png shows the accuracy by length, for runs that
+"ablation experiments"). generalisation.png shows the accuracy by length, for runs that
 ``training.algorithmic.evaluate`` has measured.
 
 Runs of the paper's MusicNet network are drawn in window.png: average precision by window size, one
@@ -46,7 +46,9 @@ def lines_of(run: Path) -> Iterator[tuple[str, str, Points]]:
         return
     front_end = read_card(saved_weights(run, "last"))["config"].get("front_end", {})
     if not validations or front_end.get("kind") != "strided":
-        raise ValueError(f"{run}: no validated run of the paper's network or an algorithmic task")
+        raise ValueError(
+            f"{run} is not a run of the paper's network or an algorithmic task with a validation"
+        )
     point = front_end["window"], 100 * validations[-1]["ap_middle"]
     print(f"{label}: {point[1]:.2f} % after {validations[-1]['step']:,} steps")
     yield "window.png", f"{front_end['convolutions']} convolutions", [point]

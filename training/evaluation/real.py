@@ -1,8 +1,8 @@
 """Evaluates recordings that have note labels.
 
-The service's stream transcribes them, so the figures hold for a live stream with the same
-look-ahead. Nothing is tuned here. A recording fails if it cannot be read or transcribed, or if most
-of its labels lie beyond its end. The report lists failed recordings in ``failures``.
+The service's stream transcribes them, so the figures also apply to a live stream with the same
+look-ahead. No settings are chosen here. A recording fails if it cannot be read or transcribed, or
+if most of its labels are after its end. The report lists failed recordings in ``failures``.
 """
 
 import os
@@ -35,7 +35,7 @@ from training.music.notes import Notes
 from training.music.recordings import AudioError, Collection, Recording, read_audio
 from training.music.transcribe import transcribe_array
 
-END_TOLERANCE_S = 1.0  # maximum time from the end of the audio to a labelled onset
+END_TOLERANCE_S = 1.0  # maximum time of a labelled onset after the end of the audio
 
 Report = dict[str, Any]
 MakeTranscriber = Callable[[], EngineModel]
@@ -45,7 +45,7 @@ class Result(NamedTuple):
     """Scores of one recording with one set of stream options."""
 
     figures: dict[str, float]  # keys: a subset of ``metrics.DEFINITIONS``
-    onset_errors_s: F64  # detected less labelled onset, of matched notes
+    onset_errors_s: F64  # detected minus labelled onset of each matched note
 
 
 def evaluate_collection(
@@ -59,7 +59,8 @@ def evaluate_collection(
     recording as soon as it is scored, then tables.
 
     Args:
-        make_transcriber: called once for each recording, in one of ``jobs`` processes; picklable.
+        make_transcriber: picklable function that is called once for each recording, in one of
+            ``jobs`` processes.
         label_shift_s: seconds added to the times of the labels.
     """
     name = make_transcriber().config.name
@@ -108,7 +109,7 @@ def _evaluate_recording(
     label_shift_s: float,
     recording: Recording,
 ) -> list[Result] | str:
-    """Return the results of a recording for each of ``streams``, or why it cannot be scored."""
+    """Return the results of a recording for each of ``streams``, or an error message."""
     try:
         samples, rate = read_audio(recording.audio)
     except AudioError as error:
@@ -116,7 +117,7 @@ def _evaluate_recording(
     reference = recording.notes.shifted(label_shift_s)
     beyond = reference.onset > len(samples) / rate + END_TOLERANCE_S
     if beyond.sum() > len(beyond) / 2:
-        return f"{recording.name}: most labels start after the end of the audio: not in seconds?"
+        return f"{recording.name}: most labels are after the end of the audio: are they in seconds?"
     results = []
     with LocalEngine(make_transcriber()) as engine:
         frame_s = HOP / engine.config.sample_rate
@@ -141,8 +142,8 @@ def score(
     """Return all scores of one transcription.
 
     Args:
-        probabilities: [frames, PITCHES], of the frame head.
-        needed_s: see ``note_on_delays``; None leaves the delays out.
+        probabilities: frame probabilities, [frames, PITCHES].
+        needed_s: see ``note_on_delays``; None omits the delays.
     """
     matched = matched_onsets(reference, estimated)
     figures = recording_metrics(reference, estimated, matched, probabilities, frame_s)
@@ -162,7 +163,7 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 def report(results: Mapping[str, Result]) -> Report:
     """Return plain values: the figures of each of the ``recordings``, their ``mean`` and its
-    ``interval``, and ``onset_error_ms``. A mean leaves out recordings that lack the figure."""
+    ``interval``, and ``onset_error_ms``. The mean of a figure omits recordings that lack it."""
     by_figure = {
         name: [r.figures[name] for r in results.values() if name in r.figures]
         for name in DEFINITIONS

@@ -1,7 +1,8 @@
-"""Round trip of scores: perform, render, transcribe, and write them as scores again.
+"""Round trip of scores: perform, render and transcribe them, and quantise the result.
 
-Held-out instruments play the start of each MusicXML file of a folder, dry and with a tempo curve.
-The service transcribes it. Metre, key and quantised onsets are then compared with the original.
+Held-out instruments play the start of each MusicXML file of a folder, without a room and with a
+tempo curve. The service transcribes the audio. Metre, key and quantised onsets are then compared
+with the original.
 """
 
 import math
@@ -68,8 +69,8 @@ def evaluate_scores(
             rng = np.random.default_rng((0, number))
             try:
                 played = perform_score(path, seconds, rng)
-            except Exception as error:  # the reader documents no types
-                print(f"{path.name}: cannot be read: {error}", flush=True)
+            except Exception as error:  # partitura does not document its exceptions
+                print(f"cannot read {path.name}: {error}", flush=True)
                 continue
             ensemble = "string quartet" if min(played.programs) >= 40 else "solo piano"
             silent = np.zeros((0, 2))
@@ -82,14 +83,14 @@ def evaluate_scores(
     if not scores:
         raise ValueError(f"{folder} has no {', '.join(ENDINGS)}")
     names = next(iter(scores.values()))
-    means = {name: float(np.mean([each[name] for each in scores.values()])) for name in names}
+    means = {name: float(np.mean([score[name] for score in scores.values()])) for name in names}
     return {**means, "count": len(scores), "scores": scores}
 
 
 def perform_score(path: Path, seconds: float, rng: Rng) -> PerformedScore:
     """Perform the first ``seconds`` of a score. The tempo changes slightly every two beats."""
     with catch_warnings():
-        simplefilter("ignore")  # partitura warns of directions that it cannot read
+        simplefilter("ignore")  # partitura warns about directions that it cannot read
         parts = load("partitura").load_score(str(path)).parts
     arrays = [
         part.note_array(include_key_signature=True, include_time_signature=True) for part in parts

@@ -1,9 +1,10 @@
-"""Measure the paper's claims of speed on this machine: ``python -m training.evaluation.speed``.
+"""Measures the paper's claims of speed on this machine: ``python -m training.evaluation.speed``.
 
-Residual switch units (RSE) are compared with the gated units of the original network (SE), both
-with the paper's 384 features, and with one layer of attention in torch's fused kernels, both with
-192 features. The paper's MusicNet network is timed on two million samples. Networks have two Beneš
-blocks, use the fastest number format, and process one sequence at a time without an optimiser.
+A network of residual switch units (RSE) is compared with the original network of gated units (SE),
+both with the paper's 384 features, and with one layer of attention in torch's fused kernels, both
+with 192 features. The paper's MusicNet network is timed on two million samples. Networks have two
+Beneš blocks, use the fastest number format, and process one sequence at a time without an
+optimiser.
 """
 
 import statistics
@@ -38,8 +39,8 @@ def network(unit: str, maps: int) -> ResidualShuffleExchange:
 
 
 def seconds(network: nn.Module, use: str, *shape: int) -> float:
-    """Return the median time of five passes after one for warm-up, or of one pass if it exceeds one
-    second."""
+    """Return the median time of five passes after a warm-up, or the time of the first of them if it
+    exceeds one second. use: "training" or "inference"."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = fastest_dtype(device)
     network.to(device, dtype)
@@ -71,20 +72,20 @@ def table(
         samples: length of the input of the MusicNet network.
     """
     attention = Attention(maps, max(1, maps // HEAD), batch_first=True)
-    rivals = (
+    baselines = (
         ("SE", wide, lengths, network("gated", wide)),
         ("a layer of attention", maps, longer, attention),
     )
     lines = ["| claim | paper | here |", "|---|---:|---:|"]
-    bar = tqdm([(use, rival) for rival in rivals for use in PAPER_SPEEDUPS])
-    for use, (name, features, at, rival) in bar:
-        ours = network("residual", features)
+    bar = tqdm([(use, baseline) for baseline in baselines for use in PAPER_SPEEDUPS])
+    for use, (name, features, sizes, baseline) in bar:
+        rse = network("residual", features)
         speedups = ", ".join(
-            f"{seconds(rival, use, n, features) / seconds(ours, use, n, features):.1f} ({n:,})"
-            for n in at
+            f"{seconds(baseline, use, n, features) / seconds(rse, use, n, features):.1f} ({n:,})"
+            for n in sizes
         )
         paper = PAPER_SPEEDUPS[use] if name == "SE" else "-"
-        lines.append(f"| {use}: RSE times as fast as {name} (length) | {paper} | {speedups} |")
+        lines.append(f"| {use}: speed of RSE relative to {name} (length) | {paper} | {speedups} |")
     elapsed = f"{seconds(TranscriptionModel(PAPER).network, 'inference', samples):.1f} s"
     lines.append(
         f"| {samples:,} samples through the MusicNet network | 3.97 s for 2 M | {elapsed} |"

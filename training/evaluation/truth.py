@@ -1,8 +1,8 @@
 """Ground truth of a passage, and the accuracy of detected notes where the labels are certain.
 
-Onsets and frames that the labels leave unknown count neither as right nor as wrong. Approximate
-labels leave every onset unknown. In their passages all notes count, because the onset tolerance is
-wider than the error of the labels.
+Onsets and frames with uncertain labels count neither as right nor as wrong. If all onsets of a
+passage are uncertain, because its labels are approximate, all its notes count nevertheless: the
+onset tolerance is wider than the error of such labels.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Truth:
     notes: Notes
     unknown: NDArray[np.uint8]
     """[frames, PITCHES]: bits ONSET_UNKNOWN and FRAME_UNKNOWN."""
-    frame_s: float
+    frame_s: float  # seconds from one frame to the next
 
     def is_labelled(self, onset_s: F64, pitch: NDArray) -> Bools:
-        """Return for each onset, [n], True if the labels are certain about it."""
+        """Return for each onset, [n], True if its label is certain."""
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return np.asarray(self.unknown[frame, pitch] & ONSET_UNKNOWN == 0)
 
@@ -43,8 +43,8 @@ def truth_of(passage: Passage) -> Truth:
     frames = -(-len(passage.audio) // HOP)
     unknown = np.zeros((frames, PITCHES), np.uint8)
     for start_s, end_s, pitch, bits in passage.unknown:
-        first, last = (max(0, round(second / frame_s)) for second in (start_s, end_s))
-        unknown[first:last, slice(None) if pitch < 0 else int(pitch)] |= int(bits)
+        start, stop = (max(0, round(second / frame_s)) for second in (start_s, end_s))
+        unknown[start:stop, slice(None) if pitch < 0 else int(pitch)] |= int(bits)
     inside = (passage.notes.onset >= 0) & (passage.notes.onset < frames * frame_s)
     truth = Truth(passage.notes.where(inside), unknown, frame_s)
     notes = truth.notes
@@ -54,10 +54,8 @@ def truth_of(passage: Passage) -> Truth:
 
 
 def labelled_f1(truth: Truth, notes: Notes, offsets: bool = False) -> float:
-    """Return the F1 of notes over the onsets that are labelled; 0 without any note.
-
-    offsets: notes must match in their ends, too.
-    """
+    """Return the F1 of notes whose onset label is certain; 0 if there are none. offsets: True if
+    the offsets of notes must match as well."""
     labelled, detected = matched_onsets(truth.notes, notes, offsets).T
     certain = truth.is_labelled(truth.notes.onset, truth.notes.pitch)
     hits = int(certain[labelled].sum())
@@ -69,8 +67,9 @@ def labelled_f1(truth: Truth, notes: Notes, offsets: bool = False) -> float:
 
 
 def labelled_frame_f1(truth: Truth, notes: Notes) -> float:
-    """Return the F1 of frames over the frames that are labelled; 0 without any note."""
+    """Return the F1 of the frames whose label is certain; 0 if no note sounds."""
     certain = truth.unknown & FRAME_UNKNOWN == 0
-    shape = len(truth.unknown), truth.frame_s
-    labelled, detected = (each.roll(*shape) & certain for each in (truth.notes, notes))
+    frames = len(truth.unknown)
+    labelled = truth.notes.roll(frames, truth.frame_s) & certain
+    detected = notes.roll(frames, truth.frame_s) & certain
     return 2 * int((labelled & detected).sum()) / max(1, int(labelled.sum()) + int(detected.sum()))

@@ -1,1 +1,1 @@
-"""Fine-tuning of shipped weights on a folder of one's own recordings."""
+"""Fine-tuning of shipped weights on a folder of the user's recordings."""

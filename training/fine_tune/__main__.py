@@ -3,20 +3,20 @@
     python -m training.fine_tune FOLDER --out runs/harmonica
     rse-transcribe song.wav --model runs/harmonica/harmonica.safetensors
 
-FOLDER holds recordings in any format that the service reads, each with labels of the same name: a
-MIDI file or a table of notes (onset s, offset s, pitch and optionally velocity and program). Labels
-may be of the performance, or a score, which is aligned with the recording. Recordings that do not
-pass the checks are listed with the reason.
+FOLDER contains recordings in any format that the service reads. Each recording needs labels with
+the same file name: a MIDI file, or a table of notes (onset and offset in seconds, pitch, and
+optionally velocity and program). The labels describe the performance, or they are a score, which is
+then aligned with the recording. Recordings that do not pass the checks are listed with the reason.
 
 The weights are trained on about 60 % of the recordings. The interpolation between initial and tuned
 weights and the settings of the note tracker are chosen on 20 %, and the accuracy before and after
 is reported on the other 20 %. Half of every batch keeps the network from forgetting other music:
-audio rendered from --rendered FOLDER (training/README.md), or without it, variants of your
-recordings and recordings without labels in FOLDER. Only with --rendered is the accuracy on other
-instruments measured, and a loss prevented.
+audio rendered from --rendered FOLDER (training/README.md) or, without this option, variants of your
+recordings and unlabelled recordings in FOLDER. Only with --rendered does the command measure the
+accuracy on other instruments and limit its loss.
 
-OUT receives the weights OUT/NAME.safetensors with their card NAME.json, and report.json. NAME is
-the name of OUT. Ctrl-C stops and saves; --resume continues.
+The command writes OUT/NAME.safetensors, the card OUT/NAME.json and OUT/report.json, where NAME is
+the name of the folder OUT. Ctrl-C saves and stops. --resume continues.
 """
 
 import argparse
@@ -64,8 +64,8 @@ SAVED = ("folder", "model", "rendered", "labels", "steps", "learning_rate", "see
 
 def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for stop in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
-        signal.signal(stop, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # shells ignore SIGINT for background jobs
+        signal.signal(number, signal.default_int_handler)
     try:
         fine_tune(_options(arguments))
     except (ArithmeticError, OSError, ValueError) as error:
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line. A resumed run has the saved options. Raises WeightsError if the
-    folder holds a run and ``--resume`` is missing, or the other way round."""
+    folder contains a run without ``--resume``, or no run with ``--resume``."""
     parser = documented_parser("training.fine_tune", __doc__)
     add = parser.add_argument
     add("folder", type=Path, nargs="?", help="recordings with labels")
@@ -87,16 +87,16 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--model", default="live", help="initial weights: a shipped name or a .safetensors file")
     add("--rendered", type=Path, help="data for rendered audio, as in DIR/synth")
     kinds = ("auto", "performance", "score")
-    add("--labels", choices=kinds, default="auto", help="what the labels describe")
+    add("--labels", choices=kinds, default="auto", help="what the labels describe (%(default)s)")
     add("--steps", type=int, default=1000, help="optimiser steps of 16 windows (%(default)s)")
-    add("--learning-rate", type=float, default=2e-4, help="peak (%(default)s)")
-    add("--seed", type=int, default=1, help="of the split and the training (%(default)s)")
+    add("--learning-rate", type=float, default=2e-4, help="peak learning rate (%(default)s)")
+    add("--seed", type=int, default=1, help="seed of the split and the training (%(default)s)")
     add("--resume", action="store_true", help="continue the run in the folder")
     options = parser.parse_args(arguments)
     path = options.out / CONFIG
     if options.resume:
         if not path.is_file():
-            raise WeightsError(f"nothing to resume: no {path}")
+            raise WeightsError(f"nothing to resume: {path} does not exist")
         for name, value in json.loads(path.read_text()).items():
             setattr(options, name, value)
         options.folder = Path(options.folder)
@@ -105,14 +105,16 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     if options.folder is None:
         parser.error("FOLDER is required")
     if (options.out / STATE).exists():
-        raise WeightsError(f"{options.out} already holds a run: --resume it, or choose another")
+        raise WeightsError(
+            f"{options.out} already contains a run: continue with --resume, or choose another --out"
+        )
     values = {name: getattr(options, name) for name in SAVED}
     write_atomically(path, json.dumps(values, indent=1, default=str).encode())
     return options
 
 
 def fine_tune(options: argparse.Namespace) -> None:
-    """Read, train, choose and report. Stops after training if it was interrupted."""
+    """Read the recordings, train, choose and report. Return early if training was interrupted."""
     initial = load(options.model, dtype=torch.float32)
     if not {"frame", "onset"} <= set(initial.config.heads):
         raise WeightsError(f"{options.model} has no onset head: fine-tune live, light or accurate")
@@ -165,7 +167,7 @@ def fine_tune(options: argparse.Namespace) -> None:
     }
     write_atomically(options.out / REPORT, json.dumps(report, indent=1).encode())
     save_weights(network, {**card, "fine_tuned": report}, path, half=True)
-    print(f"{path} holds the weights: rse-transcribe --model {path}, or RSE_MODEL={path}")
+    print(f"wrote {path}; use it with rse-transcribe --model {path}, or RSE_MODEL={path}")
 
 
 def _trainer(
@@ -174,14 +176,14 @@ def _trainer(
     collection: OwnCollection,
     parts: Split,
 ) -> Trainer:
-    """Return the trainer, at the start or where the saved run stopped."""
+    """Return the trainer, in its initial state or in the state of the saved run."""
     config = MusicConfig(
         model=initial.config,
         synth=SynthConfig(options.rendered or Path("none"), CACHE),
         batch_size=16,
         distillation=DistillationConfig(options.model, TEACHER_SHARE),
     )
-    own, validation = [one.taught for one in parts.train], choose.own_passages(parts.choose)
+    own, validation = [item.taught for item in parts.train], choose.own_passages(parts.choose)
     rendered = options.rendered is not None
     task = FineTuneTask(config, own, collection.unlabelled, validation, rendered)
     assert isinstance(task.network, TranscriptionModel)

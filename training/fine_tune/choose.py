@@ -1,8 +1,8 @@
 """Choices after training: the interpolation of the weights, and the settings of the note tracker.
 
-Between the initial and the tuned weights a straight line often holds weights that keep the
-accuracy of the first on everything else and most of the gain of the second (WiSE-FT, Wortsman et
-al., CVPR 2022, arXiv:2109.01903).
+Weights on the straight line between the initial and the tuned weights often preserve the accuracy
+of the initial weights on other music and have most of the gain of the tuned weights (WiSE-FT,
+Wortsman et al., CVPR 2022, arXiv:2109.01903).
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from model.config import INSTRUMENTS, SAMPLE_RATE
+from model.instruments import UNKNOWN
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
 from service.notes.tracker_settings import TrackerSettings
@@ -27,9 +28,9 @@ from training.shipping.evidence import STREAM, Evidence, PredictedPassage, predi
 from training.shipping.tune import settings_by_evidence
 
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0)  # 0: the initial weights, 1: the tuned weights
-MAX_MEAN_LOSS = 0.005  # in the mean score of the validation families
-MAX_FAMILY_LOSS = 0.02  # in the score of each, which a few passages measure
-NEGLIGIBLE = 0.005  # gain on the own recordings for which the factor does not increase
+MAX_MEAN_LOSS = 0.005  # maximum loss in the mean score of the validation families
+MAX_FAMILY_LOSS = 0.02  # maximum loss in the score of each family, which few passages measure
+NEGLIGIBLE = 0.005  # gain on the user's recordings that does not justify a larger factor
 PASSAGE_S = 20.0
 MIN_PASSAGE_S = 1.0
 FALSE_NOTES = "false_notes_min"
@@ -39,10 +40,10 @@ Figures = dict[str, list[dict[str, float]]]  # figures of each passage, by group
 
 
 def own_passages(recordings: Sequence[Own]) -> list[Passage]:
-    """Cut recordings into passages of at most PASSAGE_S."""
+    """Cut recordings into passages of MIN_PASSAGE_S to PASSAGE_S."""
+    length = int(PASSAGE_S * SAMPLE_RATE)
     return [
         recorded_passage(own.recording, start, min(length, len(own.recording.audio) - start))
-        for length in (int(PASSAGE_S * SAMPLE_RATE),)
         for own in recordings
         for start in range(0, len(own.recording.audio), length)
         if len(own.recording.audio) - start >= MIN_PASSAGE_S * SAMPLE_RATE
@@ -52,7 +53,7 @@ def own_passages(recordings: Sequence[Own]) -> list[Passage]:
 def interpolated(
     initial: TranscriptionModel, tuned: TranscriptionModel, factor: float
 ) -> TranscriptionModel:
-    """Return a network with weights between two, in float32."""
+    """Return a float32 network with interpolated weights."""
     between = TranscriptionModel(initial.config, initial.card).eval()
     old, new = initial.state_dict(), tuned.state_dict()
     between.load_state_dict(
@@ -66,17 +67,17 @@ def choose_factor(
 ) -> tuple[float, dict[float, dict[str, float]]]:
     """Return the factor of the interpolation, and the mean scores by factor and group.
 
-    The families other than OWN may lose MAX_MEAN_LOSS in their mean, and each MAX_FAMILY_LOSS. Of
-    the factors that remain, the smallest is chosen whose score on the own recordings is NEGLIGIBLE
-    below the best.
+    A factor is allowed if the other families lose at most MAX_MEAN_LOSS in their mean and
+    MAX_FAMILY_LOSS each. The result is the smallest allowed factor whose score on the user's
+    recordings is at most NEGLIGIBLE below that of the best allowed factor.
     """
     settings = TrackerSettings.from_card(initial.card)
     table = {}
     for factor in FACTORS:
         predicted = predict_passages(interpolated(initial, tuned, factor), passages)
         table[factor] = {
-            group: float(np.mean([one.score(settings) for one in some]))
-            for group, some in predicted.items()
+            group: float(np.mean([passage.score(settings) for passage in of_group]))
+            for group, of_group in predicted.items()
         }
     others = [group for group in table[0.0] if group != OWN]
     allowed = []
@@ -89,9 +90,9 @@ def choose_factor(
 
 
 def choose_settings(network: TranscriptionModel, passages: Passages) -> TrackerSettings:
-    """Return the card's settings, corrected for the family of the own instrument
-    (``training.shipping.tune``). Unchanged for an instrument of no family, and with fewer than
-    two passages with notes."""
+    """Return the card's settings, corrected for the family of the user's instrument
+    (``training.shipping.tune``). They are unchanged if the instrument belongs to no family, or if
+    fewer than two passages have notes."""
     predicted = predict_passages(network, passages)
     own = predicted.pop(OWN, [])
     start = TrackerSettings.from_card(network.card)
@@ -104,27 +105,28 @@ def choose_settings(network: TranscriptionModel, passages: Passages) -> TrackerS
 
 
 def detected_family(own: Sequence[PredictedPassage], settings: TrackerSettings) -> str | None:
-    """Return the family of the instrument that most detected notes have; None if it has none."""
-    counts = Counter(
-        number for one in own for number in one.detected_notes(settings).instrument.tolist()
-    )
-    name = INSTRUMENTS[number] if counts and (number := counts.most_common(1)[0][0]) >= 0 else ""
+    """Return the family of the instrument with the most detected notes; None if it has none."""
+    counts: Counter[int] = Counter()
+    for passage in own:
+        counts.update(passage.detected_notes(settings).instrument.tolist())
+    number = counts.most_common(1)[0][0] if counts else UNKNOWN
+    name = "" if number == UNKNOWN else INSTRUMENTS[number]
     return next((family for family, (classes, _) in FAMILIES.items() if name in classes), None)
 
 
 def figures(network: TranscriptionModel, passages: Passages) -> Figures:
-    """Return the figures of every passage through the service's pipeline: the F1 of frames, onsets
-    and onsets with offsets, or false notes per minute where there is nothing to detect."""
+    """Return the figures of every passage, transcribed by the service's stream: the F1 of frames,
+    onsets and onsets with offsets, or false notes per minute if the passage has no notes."""
     result: Figures = {}
-    with LocalEngine(network) as computer:
-        for group, some in passages.items():
-            result[group] = [_figures(computer, passage) for passage in some]
+    with LocalEngine(network) as engine:
+        for group, of_group in passages.items():
+            result[group] = [_figures(engine, passage) for passage in of_group]
     return result
 
 
-def _figures(computer: LocalEngine, passage: Passage) -> dict[str, float]:
+def _figures(engine: LocalEngine, passage: Passage) -> dict[str, float]:
     audio, rate = passage.audio, passage.sample_rate
-    notes = estimated_notes(transcribe_array(audio, rate, computer, STREAM).notes)
+    notes = estimated_notes(transcribe_array(audio, rate, engine, STREAM).notes)
     truth = truth_of(passage)
     if not len(truth.notes):
         return {FALSE_NOTES: 60 * len(notes) * rate / len(audio)}
@@ -148,8 +150,13 @@ def comparison(before: Figures, after: Figures) -> list[dict[str, Any]]:
     for name, members in groups.items():
         for figure in (*FIGURES[1:], FALSE_NOTES):
             old, new = (
-                [one[figure] for group in members for one in every[group] if figure in one]
-                for every in (before, after)
+                [
+                    values[figure]
+                    for group in members
+                    for values in by_group[group]
+                    if figure in values
+                ]
+                for by_group in (before, after)
             )
             if old:
                 gains = np.subtract(new, old).tolist()
@@ -168,7 +175,7 @@ def comparison(before: Figures, after: Figures) -> list[dict[str, Any]]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format a comparison."""
+    """Format the rows of a comparison as text."""
     lines = [
         f"{'':20}{'figure':18}{'passages':>9}{'before':>8}{'after':>8}{'gain':>8}"
         "   95 % interval over passages"

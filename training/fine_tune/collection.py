@@ -1,9 +1,9 @@
-"""Recordings to fine-tune on, with checked labels.
+"""Recordings for fine-tuning, with checked labels.
 
 Labels are MIDI files or tables of notes with the stem of their recording. They describe the
-performance, or they are a score, which is aligned with the recording. Which of both is decided by
-the onsets that the initial weights detect: with the labels of a performance, many of them lie at
-labelled notes, everywhere in the recording and at one constant shift.
+performance, or they are a score, which is aligned with the recording. The onsets that the initial
+weights detect decide between both: if many of them agree with the labels throughout the recording,
+at one constant shift, the labels describe the performance.
 """
 
 from collections.abc import Sequence
@@ -34,21 +34,21 @@ from training.music.transcribe import transcribe_array
 
 MIN_S, MAX_S = 5.0, 3600.0  # length of a recording
 MIN_NOTES = 8
-MIN_PEAK = 1e-3  # relative to full scale; below it a recording is silent
-MAX_CLIPPED = 0.02  # share of the samples at the peak; a sine has 0.014
-MAX_SHIFT_S = 2.0  # of the labels of a performance
-MIN_SHIFT_S = 0.04  # smaller shifts may be the detector's
+MIN_PEAK = 1e-3  # peak relative to full scale below which a recording is silent
+MAX_CLIPPED = 0.02  # maximum share of samples at the peak; that of a sine is 0.014
+MAX_SHIFT_S = 2.0  # maximum shift of the labels of a performance
+MIN_SHIFT_S = 0.04  # smaller shifts may be errors of the onset detection
 INEXACT_S = 0.008
-"""Median distance of labels from detected onsets above which the labels are inexact. Measured: 3.5
-ms with labels of pickups, 7 to 29 ms with labels by hand."""
+"""Median distance of labels from detected onsets above which labels are inexact. Measured: 3.5 ms
+for labels from pickups, 7 to 29 ms for labels by hand."""
 NEAR_S = 0.05  # distance from a label within which a detected onset supports it
 MIN_CONTRAST = 0.2
 """Minimum share of supported labels of a performance, above the share at wrong shifts."""
 QUARTER_CONTRAST = 0.4  # minimum contrast of every quarter, as a share of the overall contrast
 SURE_SUPPORT = 0.6  # share of supported labels above which no alignment as a score is tried
-SCORE_GAIN = 0.25  # by which an alignment as a score must support more notes than the labels' times
-MIN_ALIGNED = 0.5  # minimum share of a score's notes that are detected where they were aligned
-MIN_AGREEMENT = 0.15  # of the spectral peaks, below which the tuning is unknown
+SCORE_GAIN = 0.25  # minimum gain in supported notes for which labels are aligned as a score
+MIN_ALIGNED = 0.5  # minimum share of a score's notes that are detected at their aligned times
+MIN_AGREEMENT = 0.15  # agreement of the spectral peaks below which the tuning is unknown
 
 Kind = Literal["auto", "performance", "score"]
 
@@ -63,11 +63,11 @@ class Own:
 
     recording: RealRecording  # with unchanged labels, for choosing and testing
     taught: RealRecording
-    """For training: tuned to A4 = 440 Hz, and with inexact onsets moved to the detected ones."""
+    """For training: resampled to A4 = 440 Hz, with inexact onsets moved to the detected onsets."""
     kind: Kind  # "performance" or "score"
     support: float  # share of the labelled notes whose onset is detected
-    shift_s: float  # added to the labels
-    cents: float  # tuning above A4 = 440 Hz
+    shift_s: float  # seconds that were added to the labels
+    cents: float  # tuning in cents above A4 = 440 Hz
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class OwnCollection:
         ]
         for own in self.recordings:
             shift = f", labels shifted by {1000 * own.shift_s:+.0f} ms" if own.shift_s else ""
-            one = own.recording
+            source = own.recording
             lines.append(
-                f"{one.name[:31]:32}{len(one.audio) / SAMPLE_RATE:8.1f}{len(one.notes):7}"
+                f"{source.name[:31]:32}{len(source.audio) / SAMPLE_RATE:8.1f}{len(source.notes):7}"
                 f"{own.kind:>13}{own.support:>9.0%}   {own.cents:+.0f} cents{shift}"
             )
         lines += [f"{name[:31]:32}left out: {reason}" for name, reason in self.left_out.items()]
@@ -97,8 +97,8 @@ class OwnCollection:
 
 
 def read_own(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> OwnCollection:
-    """Read and check all recordings below a folder. Raises LabelError if it has no audio, or none
-    with labels."""
+    """Read and check all recordings below a folder. Raises LabelError if it has no audio, or no
+    audio with labels."""
     collection = read_collection(folder, SUFFIXES)
     result = OwnCollection(left_out=dict(collection.failures))
     for recording in tqdm(collection.recordings, "reading", unit="recording"):
@@ -140,7 +140,7 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
         raise UnfitError("silent")
     if clipped > MAX_CLIPPED:
         raise UnfitError(f"clipped: {clipped:.1%} of the samples are at the peak")
-    if len(np.unique(notes.velocity)) == 1:  # so it is no velocity
+    if len(np.unique(notes.velocity)) == 1:  # a constant value is not a velocity
         notes = notes.moved(velocity=np.zeros(len(notes), np.float32))
     audio = _at_model_rate(samples, rate)
     heads = computer.config.heads
@@ -160,12 +160,12 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
         inside = moved.onset < length_s
         if inside.mean() < 0.5:
             raise UnfitError("most labels are after the end of the audio: are they in seconds?")
-        one = RealRecording(name, audio, moved.where(inside), np.zeros((0, 4)))
+        checked = RealRecording(name, audio, moved.where(inside), np.zeros((0, 4)))
         offset = np.maximum(moved.offset, match.onset_s + 0.04)
         near = moved.moved(onset=match.onset_s, offset=offset).where(inside)
-        masked = one.unknown if match.exact else inexact_ends(near)
-        taught = at_concert_pitch(replace(one, notes=near, unknown=masked), cents)
-        return Own(one, taught, "performance", support, match.shift_s, cents)
+        masked = checked.unknown if match.exact else inexact_ends(near)
+        taught = at_concert_pitch(replace(checked, notes=near, unknown=masked), cents)
+        return Own(checked, taught, "performance", support, match.shift_s, cents)
     if aligned_support < MIN_ALIGNED:
         raise UnfitError(
             f"the labels do not fit: {support:.0%} of the notes are detected at their times, "
@@ -174,18 +174,18 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
     classes = np.unique(notes.instrument)
     written = aligned.notes.played_by(int(classes[0]) if len(classes) == 1 else UNKNOWN)
     uncertain = uncertain_regions(aligned, np.zeros(0), ornamented=False)
-    one = RealRecording(name, audio, written, uncertain)
-    taught = at_concert_pitch(one, cents)
-    return Own(one, taught, "score", aligned_support, 0.0, cents)
+    checked = RealRecording(name, audio, written, uncertain)
+    taught = at_concert_pitch(checked, cents)
+    return Own(checked, taught, "score", aligned_support, 0.0, cents)
 
 
 class Match(NamedTuple):
-    """How well labels fit as those of a performance."""
+    """Agreement of labels with the detected onsets, if they describe the performance."""
 
     support: float  # share of the labelled notes whose onset is detected
-    shift_s: float  # added to the labels; 0 if it is small
-    fits: bool
-    onset_s: F64  # [n], of the labels, shifted; if they are inexact, of detected onsets near them
+    shift_s: float  # best shift of the labels; 0 if it is below MIN_SHIFT_S
+    fits: bool  # True if the labels agree with the onsets throughout the recording
+    onset_s: F64  # [n], shifted onsets; if the labels are inexact, detected onsets near them
     exact: bool
 
 
@@ -198,7 +198,7 @@ def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     supported = np.stack([_at(detected, frame + lag, notes) for lag in lags])  # [lags, notes]
     share = supported.mean(axis=1)
     best = int(np.median(np.flatnonzero(share == share.max())))
-    contrast = supported[best] - supported.mean(axis=0)  # above chance
+    contrast = supported[best] - supported.mean(axis=0)  # relative to chance
     quarters = [part.mean() for part in np.array_split(contrast, 4)]
     overall = float(contrast.mean())
     fits = overall >= MIN_CONTRAST and min(quarters) >= QUARTER_CONTRAST * overall
@@ -221,13 +221,13 @@ def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
 
 
 def inexact_ends(notes: Notes) -> F64:
-    """Return the uncertain regions at the offsets of inexact labels. Without them, training would
-    shorten or lengthen the notes of related instruments."""
+    """Return the uncertain regions at the offsets of inexact labels. Training on inexact offsets
+    would shorten or lengthen the notes of related instruments."""
     return rows(notes.offset - EDGE_S, notes.offset + EDGE_S, notes.pitch, FRAME_UNKNOWN)
 
 
 def _at(detected: Bools, frame: NDArray[np.int_], notes: Notes) -> Bools:
-    """Return for each note [n] whether its pitch is detected at its frame."""
+    """Return for each note, [n], True if its pitch is detected at its frame."""
     inside = (frame >= 0) & (frame < len(detected))
     return inside & detected[np.clip(frame, 0, len(detected) - 1), notes.pitch]
 
@@ -243,42 +243,40 @@ def _transposed(notes: Notes, onset: F32) -> str:
 
 
 def tuning_cents(audio: NDArray[np.int16]) -> float:
-    """Return how far the first minutes of a recording are above A4 = 440 Hz; 0 if unknown."""
+    """Return the tuning of the first ten minutes of a recording, in cents above A4 = 440 Hz; 0 if
+    it is unknown."""
     tuner = Tuner(SAMPLE_RATE, 3)
-    first = audio[: 600 * SAMPLE_RATE].astype(np.float32) / np.float32(PCM_SCALE)
-    tuner.write(first)
-    known = [tuner.at(sample) for sample in range(0, len(first), 16 * BLOCK)] + [
-        tuner.at(len(first))
-    ]
-    total = sum(complex(tuning.along, tuning.across) for tuning in known)
-    blocks = sum(tuning.blocks for tuning in known)
+    start = audio[: 600 * SAMPLE_RATE].astype(np.float32) / np.float32(PCM_SCALE)
+    tuner.write(start)
+    tunings = [tuner.at(sample) for sample in (*range(0, len(start), 16 * BLOCK), len(start))]
+    total = sum(complex(tuning.along, tuning.across) for tuning in tunings)
+    blocks = sum(tuning.blocks for tuning in tunings)
     if not blocks or abs(total) < MIN_AGREEMENT * blocks:
         return 0.0
     return float(100 * np.angle(total) / (2 * np.pi))
 
 
-def at_concert_pitch(one: RealRecording, cents: float) -> RealRecording:
-    """Return a recording, ``cents`` above A4 = 440 Hz, resampled to that if it is further off than
-    the service's filterbank tolerates, because the service follows a performance's tuning."""
+def at_concert_pitch(recording: RealRecording, cents: float) -> RealRecording:
+    """Return a recording resampled to A4 = 440 Hz, as the service shifts the filters to the tuning
+    of a performance. Return it unchanged if its tuning, ``cents``, is within TOLERANCE_CENTS."""
     if abs(cents) <= TOLERANCE_CENTS:
-        return one
+        return recording
     speed = 2 ** (-cents / 1200)
-    source, notes, unknown = one.part(0, len(one.audio), speed)
+    source, notes, unknown = recording.part(0, len(recording.audio), speed)
     audio = PCM_SCALE * soxr.resample(source, speed * SAMPLE_RATE, SAMPLE_RATE)
-    return replace(one, audio=audio.astype(np.int16), notes=notes, unknown=unknown)
+    return replace(recording, audio=audio.astype(np.int16), notes=notes, unknown=unknown)
 
 
 class Split(NamedTuple):
-    """Parts of the recordings: weights are trained on the first, the interpolation and the note
-    tracker's settings are chosen on the second, and only the third is reported."""
+    """Parts of the recordings."""
 
-    train: list[Own]
-    choose: list[Own]
-    test: list[Own]
+    train: list[Own]  # to train the weights
+    choose: list[Own]  # to choose the interpolation and the note tracker's settings
+    test: list[Own]  # for the reported accuracy
     description: str
 
 
-FEW = 10  # number of recordings below which no complete ones are set apart to choose
+FEW = 10  # number of recordings below which parts of training recordings are used to choose
 
 
 def split(recordings: Sequence[Own], seed: int) -> Split:
@@ -292,24 +290,24 @@ def split(recordings: Sequence[Own], seed: int) -> Split:
         train, choose, test = ([_cut(own, *span) for own in recordings] for span in spans)
         return Split(train, choose, test, "by time: 60 % to train, 20 % to choose, 20 % to test")
     order = np.random.default_rng(seed).permutation(len(recordings))
-    held = max(1, round(len(recordings) / 5))
-    test, rest = ([recordings[i] for i in sorted(part)] for part in (order[:held], order[held:]))
+    fifth = max(1, round(len(recordings) / 5))
+    test, rest = ([recordings[i] for i in sorted(part)] for part in (order[:fifth], order[fifth:]))
     if len(recordings) < FEW:
-        train, choose = ([_cut(one, *span) for one in rest] for span in ((0, 0.75), (0.75, 1)))
-        what = f"{len(rest)} recordings to train, their last quarters to choose, {held} to test"
+        train, choose = ([_cut(own, *span) for own in rest] for span in ((0, 0.75), (0.75, 1)))
+        text = f"{len(rest)} recordings to train, their last quarters to choose, {fifth} to test"
     else:
-        choose = [recordings[i] for i in sorted(order[held : 2 * held])]
-        train = [recordings[i] for i in sorted(order[2 * held :])]
-        what = f"{len(train)} recordings to train, {held} to choose, {held} to test"
-    return Split(train, choose, test, what)
+        choose = [recordings[i] for i in sorted(order[fifth : 2 * fifth])]
+        train = [recordings[i] for i in sorted(order[2 * fifth :])]
+        text = f"{len(train)} recordings to train, {fifth} to choose, {fifth} to test"
+    return Split(train, choose, test, text)
 
 
 def _cut(own: Own, begin: float, end: float) -> Own:
     """Return the part of a recording between two fractions of its length."""
 
-    def part(one: RealRecording) -> RealRecording:
-        first, last = (round(fraction * len(one.audio)) for fraction in (begin, end))
-        _, notes, unknown = one.part(first, last - first)
-        return replace(one, audio=one.audio[first:last], notes=notes, unknown=unknown)
+    def part(source: RealRecording) -> RealRecording:
+        start, stop = (round(fraction * len(source.audio)) for fraction in (begin, end))
+        _, notes, unknown = source.part(start, stop - start)
+        return replace(source, audio=source.audio[start:stop], notes=notes, unknown=unknown)
 
     return replace(own, recording=part(own.recording), taught=part(own.taught))

@@ -1,10 +1,10 @@
-"""Training on one's own recordings without forgetting the rest.
+"""Training on the user's recordings without forgetting other music.
 
-A part of each batch are windows of the own recordings, with their labels. The others keep the
-network from forgetting: windows of rendered audio, or variants of the own recordings, at other
-pitches and speeds and mixed with each other. The targets of these are the predictions of the
-initial weights (Li and Hoiem, "Learning without Forgetting", 2016), on rendered audio mixed with
-its labels.
+Each batch contains labelled windows of the user's recordings. The other windows, a share of
+KEPT_SHARE, keep the network from forgetting. They are rendered audio, or variants of the user's
+recordings, at other pitches and speeds and mixed with each other. Their targets are the predictions
+of the initial weights (Li and Hoiem, "Learning without Forgetting", 2016), mixed with the labels in
+the case of rendered audio.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -33,15 +33,15 @@ from training.music.targets import Targets
 from training.music_task import HIGHEST, LOWEST, MusicConfig, MusicTask, to_tensors
 
 KEPT_SHARE = 0.5  # share of the windows that keep the network from forgetting
-EXCERPT_S = 4.0  # length of the excerpts that windows are cut from
+EXCERPT_S = 4.0  # length of the excerpts from which windows are cut
 WINDOWS_PER_EXCERPT = 2
 FARTHEST_SEMITONES = 9.0  # maximum transposition of a variant
-MIXED = 0.4  # share of the variants that are mixed with a second one
+MIXED = 0.4  # share of the variants that are mixed with a second variant
 OWN = "own recordings"
 
 
 class FineTuneTask(MusicTask):
-    """The transcription task on own recordings."""
+    """The transcription task on the user's recordings."""
 
     def __init__(
         self,
@@ -55,17 +55,18 @@ class FineTuneTask(MusicTask):
         config: ``distillation.teacher`` names the initial weights.
         own: labelled recordings to train on.
         others: audio without labels, for variants, at SAMPLE_RATE.
-        validation: passages of own recordings.
-        rendered: True to render the KEPT_SHARE from ``config.synth``.
+        validation: passages of the user's recordings.
+        rendered: True to render the other windows from ``config.synth``.
         """
         super().__init__(config)
         self._own, self._rendered = own, rendered
-        self._audio = [*(one.audio for one in own), *others]
+        self._audio = [*(recording.audio for recording in own), *others]
         self._passages = validation
         self._kept = round(KEPT_SHARE * config.batch_size)
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
-        """Without rendered audio, a batch depends only on seed and step."""
+        """Yield batches without end. Without rendered audio, a batch depends only on seed and
+        step."""
         size, context = self.config.batch_size, self.config.model.context
         stream = None
         if self._rendered:
@@ -98,7 +99,8 @@ class FineTuneTask(MusicTask):
         return Rendered(augment(sound, rng), joined([]))
 
     def _moved(self, rng: Rng) -> F32:
-        """Return a random excerpt at another speed and pitch, [samples], of level 1."""
+        """Return a random excerpt at another speed and pitch, [samples], with an RMS level of
+        1."""
         lengths = np.array([len(audio) for audio in self._audio], float)
         audio = self._audio[int(rng.choice(len(lengths), p=lengths / lengths.sum()))]
         speed = 2 ** (rng.uniform(-FARTHEST_SEMITONES, FARTHEST_SEMITONES) / 12)
@@ -111,7 +113,8 @@ class FineTuneTask(MusicTask):
         return out
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of labels and, for the windows that come last, of the initial weights' output."""
+        """Return the loss and its parts. The last windows of the batch are those that keep the
+        network from forgetting."""
         network = self.network
         assert isinstance(network, TranscriptionModel)
         assert self.teacher

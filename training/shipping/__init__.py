@@ -1,1 +1,1 @@
-"""From a finished run to shipped weights: note tracker settings and the model card."""
+"""Turns a finished run into shipped weights: note tracker settings and the model card."""

@@ -1,10 +1,10 @@
 """Chooses the thresholds of early notes in anytime mode, on passages of every family.
 
-The excess of an onset peak is the difference of its log-odds and those of the onset threshold for
-the instruments of its passage. A peak is a new false note if no note starts there and the tracker
-would not start one with the full look-ahead either. ``early_odds`` of an age is the lowest excess
-above which at most NEW_FALSE of the peaks of that age are new false notes. Early notes are
-therefore almost as rarely false as late ones. ``early_odds`` never rise with age.
+The excess of an onset peak is the difference between its log-odds and those of the onset threshold
+for the instruments of its passage. A peak is a new false note if no labelled note starts there, and
+if the tracker would not start a note there with the full look-ahead. ``early_odds`` of an age is
+the lowest excess above which at most NEW_FALSE of the peaks of this age are new false notes. Early
+notes are therefore almost as rarely false as late notes. ``early_odds`` never rise with age.
 """
 
 from collections import Counter
@@ -33,28 +33,29 @@ from training.music.synth.config import SynthConfig
 from training.shipping.evidence import STREAM, detect_notes
 from training.shipping.tune import SEED
 
-NEW_FALSE = 0.03
-_NEAR_FRAMES = 4  # maximum distance to the same note with the full look-ahead
+NEW_FALSE = 0.03  # maximum share of new false notes among early notes
+_NEAR_FRAMES = 4  # maximum distance, in frames, of the same note with the full look-ahead
 
 
 class OnsetPeaks(NamedTuple):
-    """Onset peaks of all ages; columns of equal length."""
+    """Onset peaks of all ages, as columns of equal length."""
 
-    age: I64  # frames from the peak to the newest frame of its window
+    age: I64  # number of frames from the peak to the newest frame of its window
     excess: F64  # log-odds above those of the passage's onset threshold
-    new_false: Bools
-    note: I64  # index of the labelled note that starts there, over all passages; -1 if none does
-    waited: F64  # frames from that note's onset to the newest frame of the window
+    new_false: Bools  # true for new false notes
+    note: I64  # number, over all passages, of the labelled note that starts there; -1 for none
+    waited: F64  # number of frames from the note's onset to the newest frame of the window
 
 
 def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> TrackerSettings:
-    """Return the settings with ``early_odds`` and ``usual_onset_age``."""
+    """Return the settings with new ``early_odds`` and ``usual_onset_age``. last_age: age of the
+    full look-ahead, in frames."""
     odds: list[float] = []
-    least = 0.0
+    minimum = 0.0
     for age in range(last_age - 1, -1, -1):
         of_age = peaks.age == age
-        least = max(least, lowest_excess(peaks.excess[of_age], peaks.new_false[of_age]))
-        odds.insert(0, least)
+        minimum = max(minimum, lowest_excess(peaks.excess[of_age], peaks.new_false[of_age]))
+        odds.insert(0, minimum)
     chosen = replace(settings, early_odds=tuple(odds))
     needed = np.array([*odds, 0.0])[peaks.age]
     sent = (peaks.excess >= needed) & (peaks.note >= 0)

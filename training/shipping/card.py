@@ -32,8 +32,8 @@ _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 
 def sources(synth: SynthConfig) -> Sources:
-    """Return licences and attributions of everything that a training run could use. Groups that
-    are not in the data folder are empty."""
+    """Return licences and attributions of all data that a training run could use. Groups that the
+    data folder lacks are empty."""
 
     def read(index: str, key: str = "") -> Any:
         path = synth.root / index
@@ -51,8 +51,8 @@ def sources(synth: SynthConfig) -> Sources:
         "releases": _grouped(dict(read("releases/releases.json", "sets")).items()),
         "rooms": _grouped((r["name"].rpartition("_")[0], r) for r in read("rooms.json", "rooms")),
         "backgrounds": _grouped((Path(n["file"]).stem, n) for n in read("noise.json", "segments")),
-        "voices": _grouped((one.get("speaker") or one["singer"], one) for one in voices),
-        "phrases": _grouped((one["class"], one) for one in read("phrases.json")),
+        "voices": _grouped((voice.get("speaker") or voice["singer"], voice) for voice in voices),
+        "phrases": _grouped((phrase["class"], phrase) for phrase in read("phrases.json")),
         "scores": [
             {"attribution": where, "licence": licence, "pieces": count}
             for (where, licence), count in sorted(scores.items())
@@ -85,13 +85,14 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
 
 
 def attributions(by_weights: dict[str, Sources]) -> str:
-    """Return the page with every source of these weights and its licence, share-alike sources
-    first."""
+    """Return the page that lists every source of these weights with its licence, share-alike
+    sources first."""
     page = [
         "# Attributions",
         "",
-        f"What the weights {', '.join(by_weights)} were trained on, with licences; if not all of "
-        "them used a source, those that did are in brackets. Written by `training.shipping.ship`.",
+        f"Sources of the training data of the weights {', '.join(by_weights)}, with licences. If "
+        "only some of the weights used a source, they are listed in brackets. "
+        "`training.shipping.ship` writes this page.",
         "",
     ]
     for heading, alike in (("Share-alike licences", True), ("Other licences", False)):
@@ -120,7 +121,8 @@ def shares_alike(source: dict[str, Any]) -> bool:
 
 
 def write_card(weights: Path, card: dict[str, Any]) -> None:
-    """Write the card next to the weights, as JSON and as a page, and the folder's attributions."""
+    """Write the card next to the weights, as JSON and as a page. Also write the attributions of the
+    folder."""
     write_atomically(weights.with_suffix(".json"), json.dumps(card, indent=1).encode())
     write_atomically(weights.with_suffix(".md"), model_card(card).encode())
     if page := folder_attributions(weights.parent):
@@ -138,8 +140,8 @@ PAGE = f"""\
 # Model card: {{name}}
 
 Trained for {{hours:.2f}} h ({{millions:.2f}} million windows of 0.74 s) on {{material}}.
-Each stage starts from the weights of the one before; `{{name}}.json` has the settings of its
-training audio, what was held out for validation, and the settings of the note tracker.
+Each stage starts from the weights of the previous stage. `{{name}}.json` has the settings of the
+training audio, the data held out for validation, and the settings of the note tracker.
 
 | stage | network | windows | hours | peak learning rate |
 |---:|---|---:|---:|---:|
@@ -148,19 +150,19 @@ training audio, what was held out for validation, and the settings of the note t
 {{remark}}On validation (held-out instruments and scores; average precision by look-ahead):
 {{figures}}.
 
-[RESULTS.md](../../training/RESULTS.md#transcription) has the accuracy on recordings,
-[{ATTRIBUTIONS}]({ATTRIBUTIONS}) every source and its licence.
+[RESULTS.md](../../training/RESULTS.md#transcription) lists the accuracy on recordings, and
+[{ATTRIBUTIONS}]({ATTRIBUTIONS}) lists every source and its licence.
 
-**Known failures.** The ends of notes are much less reliable than their beginnings: pedal, resonance
-and rooms prolong them. Below 100 ms of look-ahead everything is worse, onsets most. Speech and
-hi-hats sometimes sound like notes. At most a quarter of the training excerpts are recordings of
-music, and instruments beyond its sources may be heard as others.
+**Known failures.** Offsets are much less reliable than onsets, because pedal, resonance and rooms
+prolong notes. Below 100 ms of look-ahead all figures are worse, those of onsets most. Speech and
+hi-hats sometimes cause false notes. At most a quarter of the training excerpts are recordings of
+music. Instruments that are not in the training data may be classified as others.
 """
 
 
 def model_card(card: dict[str, Any]) -> str:
     """Return the page of a card."""
-    trained = [(int(one["steps"] * one["batch_size"]), one) for one in stages(card)]
+    trained = [(int(stage["steps"] * stage["batch_size"]), stage) for stage in stages(card)]
     data = card["data"]
     material = "rendered music"
     if "synth" not in data:
@@ -169,13 +171,13 @@ def model_card(card: dict[str, Any]) -> str:
         material += " and real recordings with their scores"
     return PAGE.format(
         name=card["name"],
-        hours=sum(one["hours"] for _, one in trained),
+        hours=sum(stage["hours"] for _, stage in trained),
         millions=sum(windows for windows, _ in trained) / 1e6,
         material=material,
         stages="\n".join(
-            f"| {number} | {one['name']} | {windows} | {one['hours']:.2f} | "
-            f"{one['learning_rate']:g} |"
-            for number, (windows, one) in enumerate(trained, start=1)
+            f"| {number} | {stage['name']} | {windows} | {stage['hours']:.2f} | "
+            f"{stage['learning_rate']:g} |"
+            for number, (windows, stage) in enumerate(trained, start=1)
         ),
         remark=f"{card['remark']}\n\n" if "remark" in card else "",
         figures=", ".join(f"{name} {value:.3f}" for name, value in card["validation"].items()),

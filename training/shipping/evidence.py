@@ -1,7 +1,7 @@
-"""Passages that judge settings of the note tracker: rendered ones and real recordings.
+"""Passages on which settings of the note tracker are scored: rendered passages and real recordings.
 
-Real recordings count as two halves, every other recording by name. Both halves have to agree with
-each other and with the rendered passages: a few recordings alone overfit.
+The real recordings are divided into two halves, alternating by name. A change of settings must suit
+both halves and the rendered passages, because settings overfit to a few recordings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ SETS = {
 }
 """Family of each set of real recordings, by the name of its folder."""
 LABEL_SHIFT_S = {"maps": 0.010}  # added to the labels of a set
-MAX_RECORDING_S = 75.0  # longer recordings are cut
+MAX_RECORDING_S = 75.0  # longer recordings are truncated
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class PredictedPassage:
         return estimated_notes(self.detect(settings).notes)
 
     def score(self, settings: TrackerSettings) -> float:
-        """Return the mean of onset F1, frame F1 and, if the labelled ends are exact, onset + offset
-        F1."""
+        """Return the mean of onset F1, frame F1 and, if all labels are certain, the F1 of onsets
+        and offsets."""
         notes = self.detected_notes(settings)
         figures = [labelled_f1(self.truth, notes), labelled_frame_f1(self.truth, notes)]
         if self.truth.exact:
@@ -90,7 +90,7 @@ def predict_passages(
 def detect_notes(
     settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
 ) -> NoteCollector:
-    """Detect notes in probabilities [heads, frames, PITCHES]."""
+    """Detect notes in probabilities, [heads, frames, PITCHES]."""
     detector, notes = EventDetector(settings, frame_s, heads), NoteCollector()
     notes.add(detector.push(0, probabilities.astype(np.float32)))
     notes.add(detector.finish(probabilities.shape[1]))
@@ -98,9 +98,9 @@ def detect_notes(
 
 
 def recorded_passages(folder: Path) -> tuple[dict[str, list[Passage]], dict[str, list[Passage]]]:
-    """Read both halves of the real recordings of a folder with a sub-folder for each of SETS.
-    Raises OSError, LabelError or AudioError for files that cannot be read, ValueError if the folder
-    has none of the sets."""
+    """Read both halves of the real recordings of a folder, by family. The folder has a sub-folder
+    for each of SETS. Raises OSError, LabelError or AudioError for files that cannot be read, and
+    ValueError if the folder has none of the sets."""
     halves: tuple[dict[str, list[Passage]], dict[str, list[Passage]]] = ({}, {})
     for name, family in SETS.items():
         if not (folder / name).is_dir():
@@ -108,7 +108,7 @@ def recorded_passages(folder: Path) -> tuple[dict[str, list[Passage]], dict[str,
         for number, recording in enumerate(read_collection(folder / name).recordings):
             halves[number % 2].setdefault(family, []).append(_passage(recording, name))
     if not halves[0]:
-        raise ValueError(f"{folder} has no sub-folder {', '.join(SETS)}")
+        raise ValueError(f"{folder} has none of the sub-folders {', '.join(SETS)}")
     return halves
 
 
@@ -124,7 +124,7 @@ def _passage(recording: Recording, set_name: str) -> Passage:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Groups of passages, each by family; real recordings count as much as rendered passages."""
+    """Rendered passages and halves of the real recordings, by family."""
 
     rendered: PredictedPassages
     halves: tuple[PredictedPassages, ...] = ()
@@ -136,6 +136,7 @@ class Evidence:
 
 
 def weighted(scores: Sequence[float]) -> float:
-    """Weigh the rendered passages, first, as much as the halves of real recordings together."""
+    """Return the mean of the score of the rendered passages, which comes first, and the mean score
+    of the halves of the real recordings."""
     rendered, *real = scores
     return (rendered + float(np.mean(real))) / 2 if real else rendered

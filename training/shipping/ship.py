@@ -1,12 +1,12 @@
-"""From a finished run to weights: ``python -m training.shipping.ship RUN --name live``.
+"""Turns a finished run into weights: ``python -m training.shipping.ship RUN --name live``.
 
-Writes ``model/weights/NAME.safetensors`` in float16, its JSON card (configuration, data, validation
-figures, settings of the note tracker) and a model card to read (``NAME.md``). Validation and the
-choice of settings use the written weights. Without RUN, the command chooses settings of existing
-weights again: ``--name live --parts early``. Each part depends on the parts before it. All parts
-use validation passages (with ``--real DIR``, real recordings of the validation split among them).
-The part ``recordings`` also uses the recordings of ``--choose DIR``, which must not be used to
-train or to evaluate.
+Writes ``model/weights/NAME.safetensors`` in float16, its card ``NAME.json`` (configuration, data,
+validation figures, settings of the note tracker) and a page for readers, ``NAME.md``. Validation
+and the choice of settings use the written weights. Without RUN, the command only chooses the
+settings of existing weights: ``--name live --parts early``. Each part depends on the parts before
+it. All parts use validation passages, which include real recordings of the validation split with
+``--real DIR``. The part ``recordings`` also uses the recordings of ``--choose DIR``, which must not
+be used to train or to evaluate.
 """
 
 import argparse
@@ -48,11 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     add("--weights", default="best", choices=["best", "last"])
     add("--parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="settings to choose")
     add("--synth", type=Path, default=Path("data/synth"), help="training data")
-    add("--cache", type=Path, default=CACHE, help="its cache")
+    add("--cache", type=Path, default=CACHE, help="cache of the training data")
     add("--real", type=Path, help="real recordings with their scores")
     add("--choose", type=Path, help="recordings for the part `recordings` (default: skip it)")
-    add("--passages", type=int, help="of each family (default: each part's own)")
-    add("--seconds", type=float, help="length of each (default: each part's own)")
+    add("--passages", type=int, help="passages of each family (default depends on the part)")
+    add("--seconds", type=float, help="length of each passage (default depends on the part)")
     add("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -75,7 +75,7 @@ def write(run: Path, path: Path, synth: SynthConfig) -> None:
     config = dataclasses.replace(trained.config, name=path.stem)
     card = trained.card | {"name": path.stem, "config": config.to_json(), "tracker": {}}
     rendered = any(stage["synth"] for stage in stages(trained.card))
-    # Before anything is written: settings are chosen on the material in any case.
+    # Read before anything is written, because missing data are an error.
     material = sources(synth)
     card["sources"] = material if rendered else {}
     save_weights(trained, card, path, half=True)
@@ -86,8 +86,8 @@ def write(run: Path, path: Path, synth: SynthConfig) -> None:
 
 
 def choose(path: Path, synth: SynthConfig, options: argparse.Namespace) -> None:
-    """Choose the settings in the card of weights. Raises ValueError or OSError for unusable
-    data."""
+    """Choose the note tracker settings and write them to the card. Raises ValueError or OSError for
+    unusable data."""
     for name in options.parts:
         (part, passages, seconds), transcriber = PARTS[name], load(path)
         count, length_s = options.passages or passages, options.seconds or seconds

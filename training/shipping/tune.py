@@ -1,9 +1,10 @@
-"""Choice of the note tracker's settings on passages of every family.
+"""Chooses the note tracker's settings on passages of every family.
 
-The network runs once. Then each setting improves along its grid in turn, first in wide steps, until
-the mean over the families no longer improves. Each family has its own onset thresholds and end
-biases. Instrument labels (``service.notes.instrument_classifier``) and the pedal follow, with an
-objective of their own. ``settings_on_recordings`` then corrects a few settings by real recordings.
+The network runs once. Then one setting after the other is improved along its grid, first in wide
+steps, until the mean score over the families no longer increases. Each family has its own onset
+threshold and end bias. The settings of instrument labels (``service.notes.instrument_classifier``)
+and of the pedal are chosen next, with a separate objective. ``settings_on_recordings`` then
+corrects a few settings on real recordings.
 """
 
 import logging
@@ -32,7 +33,7 @@ from training.shipping.evidence import (
 
 logger = logging.getLogger(__name__)
 
-SEED = 11  # seed of the passages; validation in training uses others
+SEED = 11  # seed of the passages; validation in training uses another seed
 
 Grid = Mapping[str, Sequence[Any]]
 _PROBABILITIES = tuple(i / 20 for i in range(1, 20))
@@ -48,14 +49,14 @@ GRID: Grid = {
     "pedal_end_bias": _BIASES,
     "offset_weight": tuple(float(i) for i in range(5)),
     "frame_on_threshold": (0.02, *_PROBABILITIES),
-    # At most 0.1 s, because it is also the minimum distance of repeated notes, as in a fast trill.
+    # At most 0.1 s, because it is also the minimum distance of repeated notes, e.g. in trills.
     "min_note_frames": tuple(range(2, 10)),
     # NAME.FAMILY: the setting NAME of the classes of a family.
     **{
         f"{name}.{family}": values
         for name, values in BY_CLASS.items()
-        for family, players in FAMILIES.items()
-        if players.classes
+        for family, members in FAMILIES.items()
+        if members.classes
     },
     # Monophonic music, without the settings that delay its notes or decide what is monophonic.
     "line.bias": tuple(i / 4 for i in range(-4, 13)),
@@ -77,11 +78,11 @@ RECORDED_GRID: Grid = {
     for name, values in GRID.items()
     if name.partition(".")[0] in BY_CLASS or name in ("pedal_end_bias", "offset_weight")
 }
-"""Few settings, in coarse steps: there are only a few real recordings of each family."""
+"""Only a few settings, because there are only a few real recordings of each family."""
 MIN_GAIN = 0.002
 """Minimum gain of a new value in the mean of real recordings and rendered passages."""
 MAX_LOSS = 0.005
-"""Maximum loss in any group of passages: rendered ones, or half of the recordings."""
+"""Maximum loss in any group of passages: the rendered passages, or half of the recordings."""
 PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # step of the first pass along a grid
 REACH = 2  # maximum number of steps from the best value in later passes
@@ -96,19 +97,20 @@ def tuned_settings(
     seconds: float,
     _: Path | None = None,
 ) -> TrackerSettings:
-    """Return the card's settings with the best of both grids on ``count`` passages of each family,
-    ``seconds`` long."""
+    """Return the card's settings with the best values of both grids, GRID and NAMING_GRID, on
+    ``count`` passages of each family, ``seconds`` long."""
     pieces = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
     start = TrackerSettings.from_card(transcriber.card)
     # `early_odds` depend on the onset threshold, so they are chosen later (anytime_thresholds).
     start = replace(start, early_odds=(), line=start.line or LineSettings())
 
-    def mean_score(settings: TrackerSettings, knob: str) -> float:
-        """Return the mean score of the settings. Only the passages of a family count for its own
-        entries, so that they do not suffer for another family."""
-        name, _, family = knob.partition(".")
-        judges = [pieces[family]] if name in BY_CLASS and family in pieces else pieces.values()
-        return float(np.mean([np.mean([one.score(settings) for one in some]) for some in judges]))
+    def mean_score(settings: TrackerSettings, entry: str) -> float:
+        """Return the mean score of the settings. The entry of a family is scored on the passages of
+        this family only."""
+        name, _, family = entry.partition(".")
+        groups = [pieces[family]] if name in BY_CLASS and family in pieces else pieces.values()
+        scores = [np.mean([piece.score(settings) for piece in group]) for group in groups]
+        return float(np.mean(scores))
 
     best = tune(mean_score, start, GRID)
     best = replace(best, onset_correction_frames=correction_frames(pieces, best))
@@ -125,7 +127,7 @@ def settings_on_recordings(
     folder: Path | None,
 ) -> TrackerSettings:
     """Return the card's settings, corrected for the families that have real recordings in a folder.
-    Without a folder return them as they are. Raises OSError or ValueError for recordings that
+    If the folder is None, return them unchanged. Raises OSError or ValueError for recordings that
     cannot be read."""
     start = TrackerSettings.from_card(transcriber.card)
     if folder is None:
@@ -137,8 +139,9 @@ def settings_on_recordings(
 
 
 def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerSettings:
-    """Return settings that gain MIN_GAIN in the mean of rendered passages and real recordings, and
-    lose at most MAX_LOSS in the rendered passages and in either half of the recordings."""
+    """Return improved settings. Each change gains at least MIN_GAIN in the mean of rendered
+    passages and real recordings. All changes together lose at most MAX_LOSS in the rendered
+    passages and in each half of the recordings."""
     recorded = {family for half in evidence.halves for family in half}
     families = {name: name.partition(".")[2] or "piano" for name in RECORDED_GRID}
     grid = {name: values for name, values in RECORDED_GRID.items() if families[name] in recorded}
@@ -158,18 +161,18 @@ def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerS
 
 
 def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
-    """Return the instrument accuracy, a mean over the families, plus PEDAL_WEIGHT times the mean of
-    the pedal's F1 for frames with the pedal down and up. Pianists hold the pedal most of the time,
-    so a constant "down" would maximise the first F1 alone."""
-    accuracy, whole = [], FamilyCounts()
-    for some in pieces.values():
+    """Return the instrument accuracy, averaged over the families, plus PEDAL_WEIGHT times the mean
+    of the F1 of frames with the pedal down and of frames with the pedal up. Both are needed,
+    because pianists hold the pedal most of the time, so that a constant "down" has a high F1."""
+    accuracy, overall = [], FamilyCounts()
+    for of_family in pieces.values():
         counts = FamilyCounts()
-        for piece in some:
-            score = piece.detect(settings)
-            for one in (counts, whole):
-                one.add(piece.passage, score.notes, score.pedal)
+        for piece in of_family:
+            detected = piece.detect(settings)
+            for target in (counts, overall):
+                target.add(piece.passage, detected.notes, detected.pedal)
         accuracy.append(counts.accuracy)
-    return float(np.mean(accuracy)) + PEDAL_WEIGHT * float(np.mean(whole.pedal_f1))
+    return float(np.mean(accuracy)) + PEDAL_WEIGHT * float(np.mean(overall.pedal_f1))
 
 
 def tune(
@@ -178,8 +181,9 @@ def tune(
     grid: Grid,
     min_gain: float = 0.0,
 ) -> TrackerSettings:
-    """Search along each coordinate of a grid; skip invalid combinations. ``objective`` receives the
-    entry of the grid as well and need only judge what that entry changes."""
+    """Return the best settings that a search along each coordinate of a grid finds. Invalid
+    combinations are skipped. The second argument of ``objective`` is the entry of the grid that
+    differs. Its result need only be comparable for the same entry."""
     best, seen = start, [start]
     standing: dict[str, float] = {}  # score of the best settings, by entry
 
@@ -214,7 +218,7 @@ def tune(
 
 
 def near(values: Sequence[Any], here: Any) -> Sequence[Any]:
-    """Return the values at most REACH steps from the present one."""
+    """Return the values that are at most REACH steps from the current value."""
     at = min(range(len(values)), key=lambda i: abs(values[i] - here))
     return values[max(0, at - REACH) : at + REACH + 1]
 

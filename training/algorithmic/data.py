@@ -1,20 +1,20 @@
 """Examples of the algorithmic tasks, encoded and distributed as in the released code.
 
-Numbers are binary, least significant digit first, written with symbol 1 for the digit 0 and 2 for
-the digit 1; 0 is padding::
+Numbers are binary, least significant digit first. Symbol 1 is the digit 0, symbol 2 the digit 1,
+and symbol 0 padding::
 
     addition        2 1 2 [11] 1 1 2    5 + 4 = 9     ->  2 1 1 2
     multiplication  2 1 2 [12] 1 1 2    5 * 4 = 20    ->  1 1 2 1 2 1 1
     sorting         5 1 11 3                          ->  1 3 5 11
 
-A sum has no leading zeros, a product always as many digits as its input has symbols (so its top
-digit is always 0). An example of nominal length L of the binary tasks has two numbers of
-(L - 1) // 2 digits: 2 * ((L - 1) // 2) + 1 symbols, an odd number.
+A sum has no leading zeros. A product has as many digits as its input has symbols, so its most
+significant digit is always 0. An example of nominal length L of the binary tasks has two numbers of
+(L - 1) // 2 digits, in total 2 * ((L - 1) // 2) + 1 symbols, an odd number.
 
 The data set has lengths 1 to 64 in four bins. For every nominal length the same number of distinct
-inputs is drawn (fewer if fewer exist), and each example goes to the smallest bin that holds
-it, padded with zeros at its end. Every bin but the first also receives a twentieth of its size from
-smaller bins, so that the network learns to ignore padding.
+inputs is drawn (fewer if fewer exist). Each example belongs to the smallest bin that is long enough
+and is padded at its end. Every bin except the first also contains examples from smaller bins, a
+twentieth of its own, so that the network learns to ignore padding.
 """
 
 from __future__ import annotations
@@ -40,20 +40,22 @@ MAX_KEY = 11  # maximum of the numbers to sort; the minimum is 1
 
 @dataclass(frozen=True)
 class Problem:
-    """An algorithmic task: how inputs are drawn and what the right output is."""
+    """An algorithmic task: its inputs and their correct outputs."""
 
     name: str
-    vocabulary: int  # input symbols, padding included (released code: n_input)
-    classes: int  # output classes, padding included (released code: n_output)
-    blocks: int  # beneš blocks that the paper uses for it
+    vocabulary: int  # number of input symbols, including padding (released code: n_input)
+    classes: int  # number of output classes, including padding (released code: n_output)
+    blocks: int  # number of Beneš blocks in the paper
     draw: Callable[[Rng, int, int], Symbols]
-    """(generator, nominal length, count) -> inputs (count, symbols), no padding."""
+    """Maps a generator, a nominal length and a count to inputs, (count, symbols), without
+    padding."""
     solve: Callable[[Symbols], Symbols]
-    """inputs (count, symbols) -> targets of the same shape, PADDING behind their end."""
+    """Maps inputs, (count, symbols), to targets of the same shape, with PADDING after their end."""
 
 
 def draw_numbers(sign: int, rng: Rng, length: int, count: int) -> Symbols:
-    """Draw pairs of binary numbers with a sign between: (count, 2 * ((length - 1) // 2) + 1)."""
+    """Draw pairs of binary numbers with a sign between them, (count, 2 * ((length - 1) // 2) +
+    1)."""
     digits = (length - 1) // 2
     numbers = rng.integers(0, 2, (count, 2 * digits), dtype=np.uint8) + np.uint8(DIGIT)
     middle = np.full((count, 1), sign, dtype=np.uint8)
@@ -61,12 +63,12 @@ def draw_numbers(sign: int, rng: Rng, length: int, count: int) -> Symbols:
 
 
 def draw_keys(rng: Rng, length: int, count: int) -> Symbols:
-    """Draw numbers to sort, 1 ... MAX_KEY: (count, length)."""
+    """Draw numbers to sort, 1 ... MAX_KEY, (count, length)."""
     return rng.integers(1, MAX_KEY + 1, (count, length), dtype=np.uint8)
 
 
 def add(inputs: Symbols) -> Symbols:
-    """Return sums without leading zeros; the sum zero has one digit."""
+    """Return the sums without leading zeros. The sum 0 has one digit."""
     count, symbols = inputs.shape
     digits = symbols // 2
     first, second = operands(inputs)
@@ -77,14 +79,14 @@ def add(inputs: Symbols) -> Symbols:
         out[:, i] = total & np.uint8(1)
         carry = total >> np.uint8(1)
     out[:, digits] = carry
-    # Digits up to the most significant 1 stay, at least one of them.
-    above = np.cumsum(out[:, ::-1], axis=1, dtype=np.int64)[:, ::-1] > 0
-    above[:, 0] = True
-    return np.where(above, out + np.uint8(DIGIT), np.uint8(PADDING))
+    # Digits after the most significant 1 become padding, but the first digit remains.
+    is_digit = np.cumsum(out[:, ::-1], axis=1, dtype=np.int64)[:, ::-1] > 0
+    is_digit[:, 0] = True
+    return np.where(is_digit, out + np.uint8(DIGIT), np.uint8(PADDING))
 
 
 def multiply(inputs: Symbols) -> Symbols:
-    """Return products, padded with leading zeros to the length of the input."""
+    """Return the products, padded with leading zeros to the length of the input."""
     first, second = (np.packbits(bits, axis=1, bitorder="little") for bits in operands(inputs))
     count, symbols = inputs.shape
     width = -(-symbols // 8)
@@ -100,7 +102,7 @@ def multiply(inputs: Symbols) -> Symbols:
 
 
 def operands(inputs: Symbols) -> tuple[Symbols, Symbols]:
-    """Return the digits 0 and 1 of both numbers, (count, digits) each, least significant first."""
+    """Return the digits of both numbers, (count, digits) each, least significant first."""
     digits = inputs.shape[1] // 2
     return inputs[:, :digits] - np.uint8(DIGIT), inputs[:, digits + 1 :] - np.uint8(DIGIT)
 
@@ -113,13 +115,13 @@ PROBLEMS = {
         Problem("sorting", 12, 12, 1, draw_keys, partial(np.sort, axis=1)),
     )
 }
-"""By name; the paper's section "Algorithmic tasks"."""
+"""The algorithmic tasks by name (paper, section "Algorithmic tasks")."""
 
 
 BINS = (8, 16, 32, 64)
 EXAMPLES_PER_LENGTH = 10_000
-REPEATS = 20  # known inputs in a row after which a length counts as exhausted
-SHORTER_PART = 20  # one extra example from smaller bins for every 20 of a bin's own
+REPEATS = 20  # number of consecutive repeated inputs after which a length counts as exhausted
+SHORTER_PART = 20  # a bin has one example from smaller bins for every 20 examples of its own
 
 
 @dataclass(frozen=True)
@@ -146,22 +148,23 @@ class Examples:
 
 
 def distinct_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
-    """Return up to `count` examples of a nominal length with distinct inputs, as drawn."""
+    """Return up to `count` examples of a nominal length with distinct inputs, in the order in which
+    they were drawn."""
     seen: set[bytes] = set()
-    kept: list[Symbols] = []
+    distinct: list[Symbols] = []
     repeats = 0
-    while len(kept) < count and repeats < REPEATS:
-        for row in problem.draw(rng, length, max(64, count - len(kept))):
+    while len(distinct) < count and repeats < REPEATS:
+        for row in problem.draw(rng, length, max(64, count - len(distinct))):
             key = row.tobytes()
             if key in seen:
                 repeats += 1
             else:
                 repeats = 0
                 seen.add(key)
-                kept.append(row)
-            if len(kept) == count or repeats == REPEATS:
+                distinct.append(row)
+            if len(distinct) == count or repeats == REPEATS:
                 break
-    inputs = np.stack(kept)
+    inputs = np.stack(distinct)
     return Examples(inputs, problem.solve(inputs))
 
 

@@ -1,7 +1,8 @@
-"""Accuracy by length: ``python -m training.algorithmic.evaluate RUN_DIR``.
+"""Measures the accuracy by length: ``python -m training.algorithmic.evaluate RUN_DIR``.
 
 Networks trained on lengths up to 64 are tested on lengths 8, 16, ..., 4096 (paper, figure
-"generalization to longer sequences"). RUN_DIR/generalisation.json has the table as well.
+"generalization to longer sequences"). The command prints a table and writes it to
+RUN_DIR/generalisation.json.
 """
 
 import json
@@ -21,8 +22,8 @@ from training.arrays import Rng
 from training.loop.run_folder import saved_weights
 
 LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
-EXAMPLES = 1024  # of each length (released code)
-BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length
+EXAMPLES = 1024  # number of examples of each length (released code)
+BATCH_SYMBOLS = 32_768  # maximum number of symbols in a batch, which limits the memory
 RESULT = "generalisation.json"
 
 
@@ -32,42 +33,43 @@ class Score:
 
     length: int
     symbol_accuracy: float
-    """Share of right symbols at positions where target or output is not padding, pooled (released
-    code)."""
-    sequence_accuracy: float  # share of examples that are right at every such position
+    """Share of correct symbols among positions where target or output is not padding, pooled over
+    all examples (released code)."""
+    sequence_accuracy: float  # share of examples that are correct at every such position
 
 
 def draw_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
-    """Draw `count` examples of a nominal length, padded to it, with repetitions if fewer exist."""
+    """Draw `count` examples of a nominal length, padded to this length. They are repeated if fewer
+    exist."""
     examples = distinct_examples(problem, rng, length, count).padded(length)
     return examples.take(np.arange(count) % len(examples))
 
 
 @torch.inference_mode()
 def score_examples(network: nn.Module, examples: Examples) -> Score:
-    """Run a network on examples. Leaves it in evaluation mode."""
+    """Return the accuracy of a network on examples. Leaves the network in evaluation mode."""
     network.eval()
     device = next(network.parameters()).device
     count, length = examples.inputs.shape
     batch = max(1, BATCH_SYMBOLS // length)
-    symbols = wrong = whole = 0
+    symbols = wrong = correct_examples = 0
     for begin in range(0, count, batch):
         inputs, targets = examples.take(slice(begin, begin + batch)).tensors(device)
         outputs = network(inputs).argmax(dim=-1)
-        # A wrong symbol is never padding in both, so all mistakes count.
+        # At a mistake, target and output cannot both be padding, so all mistakes count.
         mistakes = (outputs != targets).sum(dim=1)
         symbols += int(((outputs != PADDING) | (targets != PADDING)).sum())
         wrong += int(mistakes.sum())
-        whole += int((mistakes == 0).sum())
-    return Score(length, 1 - wrong / max(1, symbols), whole / count)
+        correct_examples += int((mistakes == 0).sum())
+    return Score(length, 1 - wrong / max(1, symbols), correct_examples / count)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.algorithmic.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
     parser.add_argument("--weights", choices=["best", "last"], default="best")
-    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="symbols")
-    parser.add_argument("--examples", type=int, default=EXAMPLES, help="of each length")
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="maximum length")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="examples of each length")
     options = parser.parse_args(arguments)
     try:
         path = saved_weights(options.run, options.weights)

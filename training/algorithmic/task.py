@@ -1,8 +1,8 @@
 """The algorithmic tasks for the training loop (paper, section "Algorithmic tasks").
 
-Every optimiser step averages the costs of one batch of each bin. An example is in the smallest bin
-with enough symbols. The released code trains all bins from the first step. With
-``curriculum_steps`` they join one after another, the shortest first.
+Every optimiser step averages the losses of one batch of each bin. The released code trains all bins
+from the first step. With ``curriculum_steps`` the bins are added one after another, the shortest
+first.
 """
 
 from collections.abc import Generator, Mapping
@@ -21,7 +21,7 @@ from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examp
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
 
-VALIDATION_STREAM = 1  # random stream of the seed; the training set uses 0
+VALIDATION_STREAM = 1  # added to the seed of validation examples, to differ from the training set
 
 
 @validated_dataclass()
@@ -34,27 +34,27 @@ class AlgorithmicConfig:
     """The network. The paper uses 1 Beneš block for addition and sorting, 2 for
     multiplication."""
     bins: tuple[int, ...] = BINS
-    """Sequence lengths, ascending powers of two, with a batch each."""
+    """Sequence lengths of the bins, ascending powers of two."""
     batch_size: Count = 32  # Examples of each bin in an optimiser step
     curriculum_steps: FromZero = 0
-    """Optimiser steps over which the bins join at equal intervals, shortest first: with 4 bins
-    the second joins after a quarter of them. 0 trains every bin from the start (released code)."""
+    """Optimiser steps over which bins are added at equal intervals, shortest first. Of 4 bins, the
+    second is added after a quarter of these steps. 0: all bins from the start (released code)."""
     examples_per_length: Count = EXAMPLES_PER_LENGTH
     """Distinct training examples of each nominal length."""
-    smoothing: Fraction = 0.01  # Probability taken from the right class and shared by the others
+    smoothing: Fraction = 0.01  # Total target probability of the wrong classes
     validation_examples: Count = 1024
-    """Number of validation examples of each bin, drawn independently of the training set. Short
-    lengths overlap with it (released code)."""
+    """Number of validation examples of each bin, drawn independently of the training set. Those of
+    short lengths also occur in the training set (released code)."""
     seed: int = 1  # Seed of the data sets
 
     def __post_init__(self) -> None:
         if not self.bins or any(size < 2 or size & (size - 1) for size in self.bins):
-            raise ValueError(f"bins must be powers of two from 2: {self.bins}")
+            raise ValueError(f"bins must be powers of two, at least 2: {self.bins}")
         if list(self.bins) != sorted(set(self.bins)):
-            raise ValueError(f"bins must rise: {self.bins}")
+            raise ValueError(f"bins must be in ascending order: {self.bins}")
 
     def joined(self, step: int) -> tuple[int, ...]:
-        """Return the bins that train at an optimiser step, counted from 0."""
+        """Return the bins that are trained at an optimiser step, counted from 0."""
         if step >= self.curriculum_steps:
             return self.bins
         return self.bins[: 1 + step * len(self.bins) // self.curriculum_steps]
@@ -73,8 +73,8 @@ class AlgorithmicTask:
         self.network: nn.Module = SymbolNetwork(self.symbols)
 
     def batches(self, seed: int, step: int = 0) -> Generator[dict[int, Examples], None, None]:
-        """Return batches without end, from an optimiser step on. They depend only on the seed and
-        the step."""
+        """Return batches without end, starting with that of an optimiser step. They depend only on
+        the seed and the step."""
         config = self.config
         rng = np.random.default_rng(config.seed)
         data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
@@ -86,8 +86,8 @@ class AlgorithmicTask:
         return ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 
     def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the mean cost of the bins, and the cost and accuracy of the longest present
-        bin."""
+        """Return the mean loss of the bins, and the loss and accuracy of the longest bin in the
+        batch."""
         costs = []
         device = next(self.network.parameters()).device
         for examples in batch.values():
@@ -103,7 +103,7 @@ class AlgorithmicTask:
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Return the accuracy of symbols and of complete sequences on examples of every bin."""
         config, scores = self.config, {}
-        for size in config.bins:  # fresh examples of each bin's own length
+        for size in config.bins:  # new examples, whose nominal length is that of the bin
             rng = np.random.default_rng((config.seed, VALIDATION_STREAM, size))
             drawn = draw_examples(self.problem, rng, size, config.validation_examples)
             scores[size] = score_examples(network, drawn)

@@ -1,1 +1,1 @@
-"""LAMBADA: the last word of a passage, chosen among the words that came before it."""
+"""LAMBADA: predicts the last word of a passage, chosen among the words before it."""

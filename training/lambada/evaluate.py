@@ -1,8 +1,8 @@
-"""Accuracy on a file of LAMBADA: ``python -m training.lambada.evaluate RUN --data FILE``.
+"""Measures the accuracy on LAMBADA: ``python -m training.lambada.evaluate RUN --data FILE``.
 
-RUN is the folder of a training run. FILE has one tokenised passage per line; the last word is the
-answer, as in lambada_test_plain_text.txt. Prints a table with two baselines. The 95 % intervals
-(Wilson) cover the sampling of passages, not the spread between seeds.
+RUN is the folder of a training run. FILE has one tokenised passage per line, whose last word is the
+answer, as in lambada_test_plain_text.txt. The command prints a table with two baselines. The 95 %
+intervals (Wilson) cover the sampling of passages, but not the differences between seeds.
 """
 
 import sys
@@ -23,18 +23,19 @@ from training.lambada.words import Vocabulary
 from training.loop.run_folder import saved_weights
 
 COMMON = 500
-"""Number of words that the frequent-word baseline excludes; its accuracy on LAMBADA is highest
-with this number."""
+"""Number of words that the frequent-word baseline excludes. Its accuracy on LAMBADA is highest with
+this number."""
 
 
 def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> float:
-    """Return the accuracy of the most frequent word of each passage as the answer; of equally
-    frequent words, the first. common: number of the file's most frequent words to exclude."""
-    of_all = Counter(word for words in passages for word in words)
-    left_out = {word for word, _ in of_all.most_common(common)}
+    """Return the accuracy if the answer is always the most frequent word of the passage, or the
+    first of equally frequent words. common: number of the file's most frequent words that are
+    excluded."""
+    frequencies = Counter(word for words in passages for word in words)
+    excluded = {word for word, _ in frequencies.most_common(common)}
     right = 0
     for words in passages:
-        counts = Counter(w for w in words[:-1] if w[0].isalpha() and w not in left_out)
+        counts = Counter(w for w in words[:-1] if w[0].isalpha() and w not in excluded)
         right += bool(counts) and counts.most_common(1)[0][0] == words[-1]
     return right / len(passages)
 
@@ -47,7 +48,7 @@ def interval(share: float, count: int) -> tuple[float, float]:
 
 
 def load_reader(folder: Path, weights: str) -> Reader:
-    """Load the network of a run and its vocabulary. Raises WeightsError."""
+    """Load the network of a run and its vocabulary. Raises WeightsError or OSError."""
     path = saved_weights(folder, weights)
     card = read_card(path)
     if card.get("name") != "lambada":
@@ -60,7 +61,7 @@ def load_reader(folder: Path, weights: str) -> Reader:
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.lambada.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of a LAMBADA training run")
-    parser.add_argument("--data", type=Path, required=True, help="one passage a line")
+    parser.add_argument("--data", type=Path, required=True, help="file with one passage per line")
     parser.add_argument("--weights", choices=["best", "last"], default="best")
     options = parser.parse_args(arguments)
     try:

@@ -1,8 +1,8 @@
-"""Novels as tokens and sentences, tokenised like LAMBADA's files.
+"""Reads novels as tokens and sentences, tokenised like LAMBADA's files.
 
-These are tokenised like the Penn Treebank: quotation marks are `` and '' (single ones ` and '),
-contractions are split (do n't, it 's), punctuation is separate. The files are in lower case. Tokens
-preserve the case here, because it distinguishes names from other words.
+LAMBADA is tokenised like the Penn Treebank: quotation marks are `` and '' (single quotation marks
+are ` and '), contractions are split (do n't, it 's), and punctuation is separate. LAMBADA's files
+are in lower case. Here tokens preserve their case, which distinguishes names from other words.
 """
 
 import re
@@ -35,7 +35,7 @@ _CONTRACTION = re.compile(r"(?i)(.+?)(n't|'(?:s|m|d|ll|re|ve))")
 
 
 def paragraphs(text: str) -> Iterator[list[str]]:
-    """Yield the tokens of each paragraph that ends in punctuation, which headings do not."""
+    """Yield the tokens of each paragraph that ends in punctuation. Headings do not."""
     for paragraph in _PARAGRAPH.split(text.translate(_STRAIGHT)):
         tokens = tokenise(paragraph)
         closed = [token for token in tokens[-3:] if token not in CLOSING]
@@ -44,7 +44,8 @@ def paragraphs(text: str) -> Iterator[list[str]]:
 
 
 def tokenise(text: str) -> list[str]:
-    """Return tokens in their own case. Straight quotation marks become directed ones."""
+    """Return the tokens of a text, which preserve their case. Straight quotation marks become
+    opening or closing quotation marks."""
     tokens: list[str] = []
     for match in _TOKEN.finditer(text):
         token, at = match[0], match.start()
@@ -63,9 +64,9 @@ def tokenise(text: str) -> list[str]:
 
 
 def sentence_starts(tokens: list[str]) -> list[int]:
-    """Return the indexes of the first tokens of a paragraph's sentences, starting with 0. A
-    sentence ends with a full stop, question or exclamation mark and the closing quotation marks
-    after it, unless the next word is in lower case ("What?" he asked)."""
+    """Return the index of the first token of each sentence of a paragraph, starting with 0. A
+    sentence ends with a full stop, question mark or exclamation mark and the closing quotation
+    marks after it, unless the next word is in lower case ("What?" he asked)."""
     starts = [0]
     for at in range(1, len(tokens)):
         before = at - 1
@@ -82,7 +83,7 @@ NOVELS_OF_A_NAME = 4  # a name in at least this many novels is common
 
 
 class TextError(ValueError):
-    """Text, passages or word vectors are missing or have another format."""
+    """Text, passages or word vectors are missing or have an unexpected format."""
 
 
 @dataclass(frozen=True)
@@ -90,30 +91,32 @@ class Novels:
     """All novels, concatenated, in lower case."""
 
     words: tuple[str, ...]  # distinct words, most frequent first
-    counts: I64  # (words,) number of occurrences
-    names: Bools  # (words,) true if a word mostly has a capital where no sentence starts
-    text: NDArray[np.int32]  # (tokens,) indices into `words`
-    starts: I64  # positions of sentence starts in `text`, ascending
-    books: I64  # positions of the starts of novels in `text`
+    counts: I64  # (words,), number of occurrences
+    names: Bools  # (words,), true if a word is mostly capitalised within sentences
+    text: NDArray[np.int32]  # (tokens,), indexes into `words`
+    starts: I64  # positions in `text` at which sentences start, ascending
+    books: I64  # positions in `text` at which novels start
 
     def shared_words(self) -> tuple[list[str], list[str]]:
-        """Return the words that other novels probably share, most frequent first, and the common
-        names.
+        """Return the words that probably occur in other novels too, most frequent first, and the
+        common names.
 
-        Names in fewer than half of the novels are not shared. With numbered symbols in their place,
-        a network learns the use of names, not facts about Alice. Names of several novels are
-        common. Rarer ones are treated like unknown words, as the names of other novels are.
+        Shared words exclude names that occur in fewer than half of the novels. Numbered symbols
+        replace them, so that a network learns how names are used, not facts about one character.
+        Common names occur in at least NOVELS_OF_A_NAME novels. Rarer names are treated like unknown
+        words, because most names of other novels are unknown as well.
         """
         novels = [np.unique(novel) for novel in np.split(self.text, self.books[1:])]
         spread = np.bincount(np.concatenate(novels), minlength=len(self.words))
         shared = ~self.names | (2 * spread >= len(self.books))
         common = self.names & (spread >= NOVELS_OF_A_NAME)
-        known, names = ([self.words[at] for at in np.flatnonzero(m)] for m in (shared, common))
-        return known, names
+        words, names = ([self.words[at] for at in np.flatnonzero(m)] for m in (shared, common))
+        return words, names
 
 
 def is_collection(path: Path) -> bool:
-    """Return True if a path has novels (a folder or an archive), and not passages, one per line."""
+    """Return True if a path contains novels (a folder or an archive). Other files contain one
+    passage per line."""
     return path.is_dir() or path.name.endswith(ARCHIVES)
 
 
@@ -123,8 +126,8 @@ def read_novels(path: Path) -> Novels:
     text: list[int] = []
     starts: list[int] = []
     books: list[int] = []
-    within: Counter[int] = Counter()  # occurrences where no sentence starts
-    capital: Counter[int] = Counter()  # number of these with a capital
+    within: Counter[int] = Counter()  # number of occurrences of each word within sentences
+    capital: Counter[int] = Counter()  # number of these that are capitalised
     for novel in _texts(path):
         books.append(len(text))
         for tokens in paragraphs(novel):

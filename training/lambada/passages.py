@@ -1,8 +1,9 @@
 """Passages: some sentences of context and a target sentence, whose last word is the answer.
 
-They are read from files in LAMBADA's format, one per line, or cut from novels as LAMBADA was made
-(Paperno et al. 2016): the fewest complete sentences with CONTEXT words or more, then the target
-sentence up to the answer, which is any of its words that could be an answer in LAMBADA.
+Passages are read from files in LAMBADA's format, one per line, or cut from novels by the method of
+LAMBADA (Paperno et al. 2016). The context is the smallest number of complete sentences with at
+least CONTEXT words. The target sentence follows, up to the answer, which is any word that could be
+an answer in LAMBADA.
 """
 
 import logging
@@ -21,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 LONGEST = 4096  # maximum number of words of a passage in a file
 CONTEXT, MAX_WORDS = 50, 200
-"""Minimum number of words before the target sentence, and maximum number of words of a passage that
-is cut from novels."""
+"""For passages from novels: minimum number of words before the target sentence, and maximum number
+of words of a passage."""
 COMMON = 500  # number of most frequent words that are answers only if they are names
 APART = 12  # minimum number of words since the answer last occurred
 DETERMINERS = frozenset(
@@ -54,8 +55,9 @@ class Passages:
 
 
 def read_training_passages(path: Path, longest: int) -> Passages:
-    """Read training passages from a file in LAMBADA's format. Passages without their answer, or
-    longer than `longest` words, are skipped (released code). Raises OSError or TextError."""
+    """Read training passages from a file in LAMBADA's format. Passages that do not contain their
+    answer, or are longer than `longest` words, are skipped (released code). Raises OSError or
+    TextError."""
     index: dict[str, int] = {}
     text, begin, answer = array("i"), array("q"), array("q")
     dropped = 0
@@ -67,7 +69,7 @@ def read_training_passages(path: Path, longest: int) -> Passages:
         text.extend(index.setdefault(word, len(index)) for word in words)
         answer.append(len(text) - 1)
     if not begin:
-        raise TextError(f"in no passage of {path} does the last word occur earlier")
+        raise TextError(f"no passage of {path} contains its last word earlier")
     if dropped:
         logger.info("%s: skipped %d passages, too long or without their answer", path, dropped)
     return Passages(
@@ -94,7 +96,7 @@ def read_passages(path: Path) -> Iterator[list[str]]:
                 empty = False
                 yield words
     if empty:
-        raise TextError(f"{path} holds no passages")
+        raise TextError(f"{path} contains no passages")
 
 
 def cut_passages(
@@ -123,17 +125,18 @@ def cut_passages(
 
 
 def like_lambada(novels: Novels, previous: I64, common: int) -> Bools:
-    """Return for each token, (tokens,), whether it could be an answer in LAMBADA.
+    """Return for each token, (tokens,), True if it could be an answer in LAMBADA.
 
     The rule follows the development passages. Of the answers that occur in their passage, more than
-    half are names and most others nouns. Nine of ten last occurred 16 or more words before. Few
-    start a sentence or follow an opening quotation mark. In training, therefore,
+    half are names, and most others are nouns. Nine of ten occurred last at least 16 words before.
+    Few start a sentence or follow an opening quotation mark. An answer in training must therefore
+    meet these conditions:
 
-    - the answer is a name, or a noun that is not among the most frequent words;
-    - it last occurred at least APART words before;
-    - the token before it is a word or a comma.
+    - It is a name, or a noun that is not among the most frequent words.
+    - It occurred last at least APART words before.
+    - The token before it is a word or a comma.
 
-    previous: (tokens,) position of the previous occurrence of each token.
+    previous: position of the previous occurrence of each token, (tokens,).
     """
     determiner = np.array([word in DETERMINERS for word in novels.words])
     follows = novels.text[1:][determiner[novels.text[:-1]]]
@@ -159,7 +162,7 @@ NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
 
 
 def synthetic_passages(rng: Rng, count: int) -> str:
-    """Return lines for a first try without data: of three people, the one who is called answers."""
+    """Return synthetic passages, one per line: of three people, the one who is called answers."""
     lines = []
     for _ in range(count):
         people = rng.permutation(NAMES)[:3]

@@ -1,9 +1,9 @@
-"""Passages as a network's inputs and targets, and its answers: a vote over several placements.
+"""Encodes passages as a network's inputs and targets, and computes its answers by voting.
 
-The mask replaces the last word, and the targets mark its other occurrences. The unknown words of a
-passage are numbered within their kind (names or other words, once in the passage or more often) and
-have the symbols of these numbers. The most frequent word comes first; of equally frequent words,
-the later.
+A mask replaces the last word, and the targets mark the other occurrences of this word. The unknown
+words of a passage are numbered within their kind (names or other words, which occur once in the
+passage or more often), and each number has a symbol. The most frequent word has the first number.
+Of equally frequent words, later words come first.
 """
 
 from collections import Counter
@@ -21,13 +21,13 @@ from training.lambada.words import FIRST, KINDS, MASK, NUMBERED, UNKNOWN, Vocabu
 from training.loop.symbol_losses import ANSWER, PADDING
 
 OTHER = 1  # class of a word that is not the answer
-BATCH_SYMBOLS = 32_768  # bounds memory, whatever the length
+BATCH_SYMBOLS = 32_768  # maximum number of symbols in a batch, which limits the memory
 
 
 class Encoded(NamedTuple):
-    """A passage without padding, both (words,); or a batch with padding, both (batch, length)."""
+    """A passage without padding, (words,), or a batch with padding, (batch, length)."""
 
-    inputs: I64  # symbols; the last of a passage is the mask
+    inputs: I64  # symbols; the last symbol of a passage is the mask
     targets: I64
     """ANSWER where the answer occurs, OTHER elsewhere, PADDING before and after the passage."""
 
@@ -43,8 +43,8 @@ def encode(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
 
 
 def number_unknown(vocabulary: Vocabulary, context: Sequence[str]) -> dict[str, int]:
-    """Return the symbols of a passage's unknown words. Words beyond NUMBERED of a kind have
-    none."""
+    """Return the symbols of a passage's unknown words. Of each kind, only the first NUMBERED words
+    have one."""
     unknown = Counter(
         word for word in reversed(context) if word not in vocabulary.symbols and word[0].isalpha()
     )
@@ -80,17 +80,17 @@ def vote(scores: Sequence[F32], offsets: Sequence[int], words: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class Reader:
-    """A network, its vocabulary, and the way in which passages are presented to it."""
+    """A network, its vocabulary, and the placement of passages in its input."""
 
     network: nn.Module
     vocabulary: Vocabulary
-    length: int  # length to which passages are padded; longer ones to the next power of two
+    length: int  # padded length; longer passages are padded to the next power of two
     votes: int  # number of random placements of each passage; 0: one placement, at the end
 
     def right(self, passages: Sequence[Sequence[str]]) -> Bools:
-        """Return for each passage, (passages,), whether the vote selects its last word. Leaves the
+        """Return for each passage, (passages,), True if the vote selects its last word. Leaves the
         network in evaluation mode."""
-        by_length: dict[int, list[int]] = {}  # positions of the network, a power of two
+        by_length: dict[int, list[int]] = {}  # indexes of passages by padded length
         for row, words in enumerate(passages):
             length = max(self.length, 1 << (len(words) - 1).bit_length())
             by_length.setdefault(length, []).append(row)
@@ -110,15 +110,15 @@ class Reader:
         inputs, offsets = [], []
         for number, words in zip(numbers, passages, strict=True):
             encoded, room = encode(self.vocabulary, words), length - len(words)
-            # The placements depend on the number of the passage only.
+            # The placements depend only on the number of the passage.
             rng = np.random.default_rng((0, number))
-            places = rng.integers(0, room + 1, self.votes).tolist() if self.votes else [room]
-            inputs += [place(encoded, length, offset)[0] for offset in places]
-            offsets.append(places)
+            starts = rng.integers(0, room + 1, self.votes).tolist() if self.votes else [room]
+            inputs += [place(encoded, length, start)[0] for start in starts]
+            offsets.append(starts)
         device = next(self.network.parameters()).device
         logits = self.network(torch.from_numpy(np.stack(inputs)).to(device))
         scores = iter(logits[:, :, ANSWER].float().cpu().numpy())
         return [
-            vote([next(scores) for _ in places], places, words)
-            for places, words in zip(offsets, passages, strict=True)
+            vote([next(scores) for _ in starts], starts, words)
+            for starts, words in zip(offsets, passages, strict=True)
         ]

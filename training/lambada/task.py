@@ -34,27 +34,27 @@ from training.loop.symbol_losses import (
     shuffled_rows,
 )
 
-CLASSES = 3  # padding, other word, answer; only the last is trained (released code)
-PADDING_STREAM = 2**32  # random stream of the seed for paddings; lower numbers shuffle epochs
+CLASSES = 3  # padding, other word, answer; only the answer is trained (released code)
+PADDING_STREAM = 2**32  # seed of the placements; smaller numbers are seeds of the order of epochs
 VOCABULARY = "vocabulary.json"
 VECTORS = "vectors.safetensors"  # frozen embedding, shared by the weights in its folder
 
 
 class WordNetwork(SymbolNetwork):
-    """A network over symbols that drops whole words while it trains (released code)."""
+    """A symbol network that drops the vectors of complete words in training (released code)."""
 
     def __init__(
         self, config: SymbolConfig, word_dropout: float, table: Tensor | None = None
     ) -> None:
-        """table: (vocabulary, word_features), the frozen embedding if the config has one."""
+        """table: the frozen embedding, if the config has one, (vocabulary, word_features)."""
         super().__init__(config)
         self.word_dropout = word_dropout
         if table is not None:
             self.embedding = FrozenEmbedding(table)  # type: ignore[assignment]
 
     def embed(self, symbols: Tensor) -> Tensor:
-        """Map (batch, length) to (batch, length, m), with some words zero and the others scaled
-        up."""
+        """Map (batch, length) to (batch, length, m). In training, the vectors of some words are
+        zero and those of the others are scaled up."""
         x = super().embed(symbols)
         return x * nn.functional.dropout(
             torch.ones_like(x[:, :, :1]), self.word_dropout, training=self.training
@@ -62,9 +62,9 @@ class WordNetwork(SymbolNetwork):
 
 
 class FrozenEmbedding(nn.Module):
-    """Embedding in a table outside the network's state. A million vectors need 1.2 GB, so copies of
-    the network share them, and files of weights omit them. They stay in main memory, and only the
-    rows of a batch are copied to the device."""
+    """Embedding whose table is not part of the network's state. A million vectors need 1.2 GB, so
+    copies of the network share the table, and files of weights omit it. The table remains in main
+    memory, and only the vectors of a batch are copied to the device."""
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
@@ -88,23 +88,24 @@ class LambadaConfig:
     validation: Path = Path("data/lambada_development_plain_text.txt")
     """A file of passages, such as LAMBADA's development file."""
     vectors: Path | None = None
-    """Word vectors for a frozen embedding (fastText's .vec or GloVe's); None: it is learned."""
+    """File of word vectors (fastText's .vec or GloVe's) for a frozen embedding; None: learn it."""
     made_up: FromZero = 0
-    """Number of synthetic passages instead of the files, for a first try; 0: read the files."""
+    """Number of synthetic passages that replace the files, to train without data; 0: read the
+    files."""
     vocabulary: int = 0  # Number of words (most frequent, or first vectors); 0: all
     corpus_vectors: bool = False
     """Initialise the learned embedding with word vectors trained on the novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))  # The network
     length: int = 256  # Positions of the network, a power of two
     votes: FromZero = 10
-    """Number of random placements of a passage that vote in tests, as in the paper. 0: passages
-    end at the last position, in training too."""
+    """Number of random placements of a passage that vote in evaluation, as in the paper. 0:
+    passages end at the last position, also in training."""
     batch_size: Count = 64  # Passages in an optimiser step
     objective: Literal["shared", "sum"] = "shared"
-    """"shared": equal targets for all occurrences of the answer (released code); "sum": only the
-    sum of their probabilities counts."""
+    """"shared": equal targets for all occurrences of the answer (released code); "sum": the loss
+    depends only on the sum of their probabilities."""
     smoothing: Fraction = 0.1
-    """Probability that is spread over all positions; "shared" only."""
+    """Target probability that is spread over all positions, for the objective "shared"."""
     word_dropout: Fraction = 0.05  # Probability that the vector of a word is zero in training
     validation_passages: FromZero = 0  # Number of validation passages, from the start; 0: all
 
@@ -122,8 +123,8 @@ class LambadaTask:
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
         """Args:
-            folder: folder of the run, which also receives vocabulary and vectors.
-            resume: True to read them from there.
+            folder: folder of the run, to which vocabulary and vectors are written.
+            resume: True to read vocabulary and vectors from the folder.
 
         Raises:
             OSError, TextError, WeightsError: files that are missing or corrupt.
@@ -156,8 +157,8 @@ class LambadaTask:
         self.network: nn.Module = network
 
     def batches(self, seed: int, step: int = 0) -> Generator[Encoded, None, None]:
-        """Yield batches without end, from an optimiser step on. They depend only on the seed and
-        the step."""
+        """Return batches without end, starting with that of an optimiser step. They depend only on
+        the seed and the step."""
         config = self.config
         if self._passages is None:
             self._passages = self._read_passages()[0]
@@ -165,7 +166,7 @@ class LambadaTask:
 
         def batch(at: int) -> Encoded:
             rows = shuffled_rows(len(passages), config.batch_size, at, seed)
-            # A separate stream: the padding of a step does not depend on the steps before.
+            # Seeded by the step, so that placements do not depend on the previous steps.
             shifts = np.random.default_rng((seed, PADDING_STREAM, at)).random(config.batch_size)
             placed = []
             for row, shift in zip(rows, shifts, strict=True):
@@ -178,7 +179,7 @@ class LambadaTask:
         return (batch(at) for at in count(step))
 
     def loss(self, batch: Encoded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the objective, and the share of passages whose best position is right."""
+        """Return the loss, and the share of passages whose most probable position is right."""
         device = next(self.network.parameters()).device
         targets = torch.from_numpy(batch.targets).to(device)
         logits = self.network(torch.from_numpy(batch.inputs).to(device))
@@ -211,8 +212,8 @@ class LambadaTask:
         return cut_passages(novels, config.length), novels
 
     def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
-        """Build and store the vocabulary and, if there are vectors, their table. The last result
-        has the initial values of the learned embedding, if it is used."""
+        """Build and store the vocabulary and, if there are vectors, their table. Return both, and
+        the initial values of the learned embedding, or None."""
         config = self.config
         words: Sequence[str]
         names: Sequence[str] = ()

@@ -1,5 +1,4 @@
-"""Words as the symbols of a network, and word vectors, from files or trained on novels
-(word2vec)."""
+"""Vocabularies, and word vectors that are read from files or trained on novels (word2vec)."""
 
 from __future__ import annotations
 
@@ -15,20 +14,20 @@ from model.storage import write_atomically
 from training.arrays import F32
 from training.lambada.novels import Novels, TextError
 
-UNKNOWN = 1  # symbol of unknown tokens without a number; 0 is padding
-MASK = 2  # symbol in place of the answer
-KINDS = 4  # kinds of unknown words: names or not, once in a passage or more often
-NUMBERED = 8  # number of unknown words of each kind that are distinguished in a passage
+UNKNOWN = 1  # symbol of unknown words without a number; 0 is padding
+MASK = 2  # symbol that replaces the answer
+KINDS = 4  # number of kinds of unknown words: names or not, once in a passage or more often
+NUMBERED = 8  # maximum number of unknown words of each kind that are distinguished in a passage
 FIRST = 3 + KINDS * NUMBERED  # symbol of the first word, after those of numbered words
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Special symbols, then one for each word."""
+    """Symbols of words, which follow the special symbols."""
 
     words: tuple[str, ...]
     names: frozenset[str] = field(default=frozenset())
-    """Words that are known to be names; only names without symbols have an effect."""
+    """Common names. Only names without a symbol have an effect."""
 
     @cached_property
     def symbols(self) -> dict[str, int]:
@@ -53,12 +52,13 @@ class Vocabulary:
 SEED = 0  # seed of the vectors of special symbols
 CORPUS_SEED = 1
 EPOCHS = 2
-WINDOW = 5  # words predicted on either side
+WINDOW = 5  # number of words on either side that word2vec predicts
 
 
 def embedding_table(vectors: F32) -> F32:
-    """Return a table, (FIRST + words, dimensions): the vectors of the special symbols, then those
-    of the words. Special symbols have random vectors of the same magnitude; padding is zero."""
+    """Return a table, (FIRST + words, dimensions): the vectors of the special symbols, followed by
+    those of the words. The vectors of special symbols are random, with the same distribution, but
+    that of padding is zero."""
     shape = (FIRST, vectors.shape[1])
     special = np.random.default_rng(SEED).normal(vectors.mean(0), vectors.std(0), shape)
     special[0] = 0
@@ -69,8 +69,8 @@ def read_vectors(path: Path, max_words: int = 0) -> tuple[tuple[str, ...], F32]:
     """Read the first ``max_words`` words of a file (0 means all) and their vectors, (words,
     dimensions). A repeated word counts once.
 
-    A line has a word and its numbers, separated by spaces. The first line of fastText's .vec has
-    the numbers of words and dimensions; GloVe's files have no such line. Raises OSError, and
+    A line has a word and its numbers, separated by spaces. The first line of fastText's .vec files
+    has the numbers of words and dimensions. GloVe's files have no such line. Raises OSError, and
     TextError for other formats.
     """
     vectors: dict[str, F32] = {}
@@ -92,7 +92,7 @@ def read_vectors(path: Path, max_words: int = 0) -> tuple[tuple[str, ...], F32]:
 
 @dataclass(frozen=True)
 class _Sentences:
-    """Sentences as lists of words. gensim iterates over them several times."""
+    """Sentences as lists of words. They can be iterated several times, as gensim requires."""
 
     novels: Novels
 
@@ -103,8 +103,8 @@ class _Sentences:
 
 
 def corpus_vectors(novels: Novels, words: Sequence[str], dimensions: int, deviation: float) -> F32:
-    """Train skip-gram vectors, (words, dimensions) (Mikolov et al. 2013), the same in every run.
-    words: words of the novels. The vectors are scaled to a fixed standard deviation."""
+    """Return skip-gram vectors (Mikolov et al. 2013), (words, dimensions), which are the same in
+    every run and have the standard deviation ``deviation``. words: words of the novels."""
     from gensim.models import Word2Vec  # takes seconds to import
 
     index = {word: at for at, word in enumerate(novels.words)}
@@ -118,7 +118,7 @@ def corpus_vectors(novels: Novels, words: Sequence[str], dimensions: int, deviat
         epochs=EPOCHS,
     )
     model.build_vocab_from_freq({word: int(novels.counts[index[word]]) for word in words})
-    # gensim ignores other words.
+    # gensim ignores words that are not in its vocabulary.
     model.train(_Sentences(novels), total_examples=len(novels.starts), epochs=EPOCHS)
     vectors: F32 = model.wv[list(words)]
     vectors -= vectors.mean(axis=0)

@@ -1,1 +1,1 @@
-"""The MusicNet archive: finds and resamples its recordings, and cuts them into windows."""
+"""The MusicNet archive: its files, windows of its recordings, and the paper's objective."""

@@ -5,9 +5,9 @@
       train_labels/1727.csv   start_time,end_time,instrument,note,start_beat,end_beat,note_value
       test_data/  test_labels/
 
-Times of labels are samples at 44.1 kHz. A note sounds from start_time until before end_time.
-Recordings are numbered. The archive's test folder is not the paper's test set: the paper trains on
-most of it.
+Times of labels are in samples at 44.1 kHz. A note sounds from start_time until before end_time. The
+file names are the numbers of the recordings. The test folder is not the test set of the paper, which
+trains on most of these recordings.
 """
 
 import csv
@@ -24,7 +24,7 @@ from training.arrays import I64
 SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
 COLUMNS = ("start_time", "end_time", "note")
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
-SLACK = SOURCE_RATE // 10  # maximum samples of a label after the audio; they are cut off
+SLACK = SOURCE_RATE // 10  # samples by which a label may exceed the audio; it is then truncated
 
 Use = Literal["train", "validation", "test"]
 TEST = (2303, 2382, 1819)
@@ -51,7 +51,7 @@ def find(root: Path) -> dict[int, Source]:
     if not all((base / folder).is_dir() for folder in FOLDERS[0]):
         raise ArchiveError(
             f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
-            "Unpack musicnet.tar.gz there (training/PAPER.md says where it is)."
+            "Unpack musicnet.tar.gz there (see training/PAPER.md for its source)."
         )
     sources: dict[int, Source] = {}
     for data, labels in FOLDERS:
@@ -60,8 +60,7 @@ def find(root: Path) -> dict[int, Source]:
         if audio.keys() != tables.keys():
             unpaired = ", ".join(sorted(audio.keys() ^ tables.keys()))
             raise ArchiveError(
-                f"{base} is incomplete: no pair of audio in {data} and labels in {labels} for "
-                f"{unpaired}"
+                f"{base} is incomplete: {data} or {labels} lacks the files of {unpaired}"
             )
         sources |= {
             int(stem): Source(int(stem), path, tables[stem]) for stem, path in audio.items()
@@ -70,8 +69,8 @@ def find(root: Path) -> dict[int, Source]:
 
 
 def split(sources: dict[int, Source]) -> dict[Use, list[Source]]:
-    """Split recordings into the paper's validation and test sets, and the rest for training.
-    Missing recordings are skipped. Raises ArchiveError if a set is empty."""
+    """Split recordings into the paper's validation set and test set, and a training set with all
+    others. Missing recordings are skipped. Raises ArchiveError if a set is empty."""
     rest = sorted(sources.keys() - {*TEST, *VALIDATION})
     uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST}
     sets = {use: [sources[n] for n in numbers if n in sources] for use, numbers in uses.items()}
@@ -99,7 +98,7 @@ def read_intervals(source: Source) -> I64:
     intervals = np.array(rows, dtype=np.int64).reshape(-1, 3)
     begin, end, note = intervals.T
     if ((begin < 0) | (begin > end) | (note < 0) | (note > 127)).any():
-        raise ArchiveError(f"{path} has impossible labels")
+        raise ArchiveError(f"{path} has labels with times or notes out of range")
     if (last := end.max(initial=0)) > length + SLACK:
         raise ArchiveError(f"{path} does not belong to {source.audio}: {last} > {length} samples")
     np.minimum(intervals[:, :2], length, out=intervals[:, :2])

@@ -1,7 +1,8 @@
-"""Small synthetic archive in MusicNet's layout: ``python -m training.musicnet.stand_in DIR``.
+"""Writes a small synthetic archive in MusicNet's layout.
 
-The recordings are random chords of decaying harmonic tones with exact labels. They exercise every
-command on the archive within minutes. Figures measured on them say nothing about music.
+``python -m training.musicnet.stand_in DIR`` writes recordings of random chords of decaying harmonic
+tones, with exact labels. With them, every command for the archive can be tried within minutes. The
+measured figures are meaningless for music.
 """
 
 import sys
@@ -18,7 +19,7 @@ from training.musicnet.layout import SOURCE_RATE, TEST, VALIDATION
 HEADER = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
 TRAIN = (1727, 1728, 1729, 1730)
 HARMONICS = 4
-DECAY_S = 0.5  # time in which a tone falls to 1 / e
+DECAY_S = 0.5  # time in which a tone decays to 1/e of its amplitude
 
 Note = tuple[int, int, int]  # onset and offset in samples at SOURCE_RATE, MIDI note
 

@@ -1,7 +1,8 @@
-"""Windows of recordings with their labels, cut as in the released code.
+"""Cuts recordings with labels into windows as in the released code.
 
-Window j of a recording starts at sample ``rate + j * stride``: the first second is skipped. Frame i
-of a window describes its sample HOP * (i + 1), where a note sounds if begin <= sample < end::
+Window j of a recording starts at sample ``rate + j * stride``, because the first second is skipped.
+Frame i of a window describes sample HOP * (i + 1) of the window, at which a note sounds if
+begin <= sample < end::
 
     recording  0 ........ rate ........ rate + stride ...
     window 0              |--128--|--128--|-- ... --|      8192 samples
@@ -59,13 +60,14 @@ class Track:
     number: int
     audio: F32  # (samples,), memory-mapped
     intervals: I64
-    """(count, 3): begin, end (exclusive), MIDI note; by begin, in samples like the audio."""
+    """(count, 3): begin, end (exclusive) and MIDI note, sorted by begin; in samples of the
+    audio."""
 
 
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
-    """Return the recordings at `rate`, channels averaged; those not in the cache are resampled,
-    with a progress bar. Raises ArchiveError for damaged recordings."""
-    intervals = [read_intervals(source) for source in sources]  # all errors before hours of work
+    """Return the recordings at `rate` Hz, with channels averaged. Recordings that are not in the
+    cache are resampled first, with a progress bar. Raises ArchiveError for corrupt files."""
+    intervals = [read_intervals(source) for source in sources]  # raises before hours of resampling
     paths = [cache / f"{source.number}.npy" for source in sources]
     new = [pair for pair in zip(sources, paths, strict=True) if not pair[1].exists()]
     for source, path in tqdm(new, f"resampling to {rate} Hz", unit=" recordings", disable=not new):
@@ -84,11 +86,11 @@ class Windows:
     """All windows of some recordings, numbered consecutively."""
 
     def __init__(self, tracks: Sequence[Track], rate: int, stride: int, context: int = 0) -> None:
-        """context: samples before each window that are read too. Raises ValueError if all
-        recordings are shorter than a window."""
+        """context: number of samples before each window to read as well. Raises ValueError if all
+        recordings are too short for a window."""
         self.tracks, self.rate, self.stride, self.context = tracks, rate, stride, context
         counts = [max(0, (len(t.audio) - rate - WINDOW) // stride + 1) for t in tracks]
-        self.ends = np.cumsum(counts)  # numbers of each recording's windows end here
+        self.ends = np.cumsum(counts)  # number of windows up to the end of each recording
         if not len(self):
             raise ValueError(f"recordings are too short for windows of {WINDOW} samples")
 
@@ -96,7 +98,7 @@ class Windows:
         return int(self.ends[-1])
 
     def read(self, numbers: Sequence[int] | NDArray[np.integer]) -> Batch:
-        """Return audio and targets of these windows, in order."""
+        """Return audio and targets of these windows, in the order of ``numbers``."""
         batch = empty_batch(len(numbers), self.context)
         for row, number in enumerate(numbers):
             index = int(np.searchsorted(self.ends, number, side="right"))
@@ -113,8 +115,8 @@ class Windows:
 
 
 def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
-    """Return the notes that touch a window, including onsets just outside; times in seconds from
-    the start of the recording."""
+    """Return the notes in a window, including notes whose onset targets extend into it. Times are
+    in seconds from the start of the recording."""
     margin = (ONSET_HOPS + 1) * HOP
     reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
     near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
@@ -125,8 +127,8 @@ class Archive:
     """The archive's recordings at a network's rate."""
 
     def __init__(self, root: Path, rate: int, context: int = 0) -> None:
-        """context: samples before each window. Raises ArchiveError if the archive is missing or
-        incomplete."""
+        """context: number of samples before each window. Raises ArchiveError if the archive is
+        missing or incomplete."""
         self.root, self.rate, self.context = root, rate, context
         sources = find(root)
         self.split = split(sources)
@@ -143,9 +145,9 @@ class Archive:
     def batches(
         self, batch_size: int, seed: int, step: int, readers: int
     ) -> Generator[Batch, None, None]:
-        """Endless batches of windows drawn with replacement from the training recordings, a
-        function of seed and step. Threads read some batches ahead, so that a slow disk does not
-        delay training."""
+        """Return batches without end: windows that are drawn with replacement from the training
+        recordings, determined by seed and step. Threads read batches in advance, so that a slow
+        disk does not delay training."""
         windows = self.windows("train", TRAIN_STRIDE)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
         ahead = 2 * max(1, readers)
@@ -167,11 +169,11 @@ class Archive:
 
         return stream()
 
-    def validation(self, most: int) -> Batch:
-        """Up to `most` windows, evenly spread over the validation recordings."""
+    def validation(self, max_count: int) -> Batch:
+        """Return up to ``max_count`` windows, evenly spread over the validation recordings."""
         windows = self.windows("validation", TEST_STRIDE)
         count = len(windows)
-        return windows.read(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
+        return windows.read(np.linspace(0, count - 1, min(max_count, count)).astype(np.int64))
 
     def card(self) -> dict[str, Any]:
         return {
@@ -193,8 +195,8 @@ def labelled_test_set(root: Path) -> Collection:
 
 
 def papers_figure(transcriber: TranscriptionModel, root: Path, stride: int) -> dict[str, Any]:
-    """Return the paper's figure (section "MusicNet"): average precision of the middle frames of
-    all windows, each with its calibration, over all test recordings and for each one. stride:
+    """Return the paper's figure (section "MusicNet"): the average precision of the calibrated
+    middle frames of all windows, over all test recordings and for each recording. stride: number of
     samples between windows. Raises ArchiveError."""
     device = next(transcriber.parameters()).device
     archive = Archive(root, transcriber.config.sample_rate, transcriber.config.context)
@@ -206,7 +208,7 @@ def papers_figure(transcriber: TranscriptionModel, root: Path, stride: int) -> d
         predicted.append(heads[:, 0, CENTRE_FRAME].float().cpu().numpy())
         labels.append(batch.targets.frame[:, CENTRE_FRAME] > 0)
     pooled = np.concatenate(predicted), np.concatenate(labels)
-    parts = zip(*(np.split(one, windows.ends[:-1]) for one in pooled), strict=True)
+    parts = zip(*(np.split(values, windows.ends[:-1]) for values in pooled), strict=True)
     return {
         "average_precision": frame_average_precision(*pooled),
         "stride": stride,

@@ -199,7 +199,7 @@ def train(run: Run) -> dict[str, float]:
         )
     reads = {option: path for option, path in run.reads().items() if path}
     if missing := [f"{path} ({option})" for option, path in reads.items() if not path.exists()]:
-        raise FileNotFoundError(f"missing data: {', '.join(missing)}; set these options")
+        raise FileNotFoundError(f"missing: {', '.join(missing)}; set these options")
     torch.manual_seed(run.loop.seed)  # determines the initial weights
     task = run.make_task()
     earlier = []

@@ -5,8 +5,8 @@
       train_labels/1727.csv   start_time,end_time,instrument,note,start_beat,end_beat,note_value
       test_data/  test_labels/
 
-Times of labels are in samples at 44.1 kHz. A note sounds from start_time until before end_time. The
-file names are the numbers of the recordings. The test folder is not the test set of the paper, which
+Times of labels are in samples at 44.1 kHz. A note sounds from start_time until before end_time.
+File names are the numbers of recordings. The test folder is not the test set of the paper, which
 trains on most of these recordings.
 """
 

@@ -1,8 +1,8 @@
-"""Audio of a sound or video file, frame by frame, decoded by FFmpeg (PyAV).
+"""Decodes the audio of a sound or video file with FFmpeg (PyAV), frame by frame.
 
-Only containers and codecs of recordings are allowed: no playlists, devices, video decoders or other
-files. Encoders add samples before the sound. FFmpeg drops them if the container states their
-number, otherwise this module does.
+Only containers and codecs of recordings are allowed: no playlists, devices, video decoders or
+references to other files. Encoders add samples before the sound. FFmpeg drops these if the
+container states their number. Otherwise this module drops them.
 """
 
 import ctypes
@@ -47,15 +47,16 @@ _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
 _TAGS = (b"ID3", b"TAG", b"APETAGEX")
 _HEAD_BYTES = 1 << 12  # contains the format chunk of a WAV
-# First bytes of containers that FFmpeg does not find behind an ID3 tag.
+# First bytes of containers that FFmpeg does not recognise after an ID3 tag.
 _AFTER_TAG = (b"RIFF", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"OggS")
 _EXTENSIBLE = 0xFFFE
+# Values of silence, unless 0, and of full scale, by sample format.
 _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
 _UNKNOWN_BYTES = 0x7F000000  # minimum stated size of a WAV that was written to a pipe
 _TOLERANCE_S = 0.1  # maximum error of a stated duration
-# Maximum block of memory that FFmpeg may allocate. Recordings need far less, but the tables of
-# crafted files claim gigabytes.
+# Largest block of memory that FFmpeg may allocate. Recordings need far less, but crafted files
+# state sizes of gigabytes.
 MAX_ALLOCATION_BYTES = 128 << 20
 # Gaps between timestamps that are filled with silence.
 _MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
@@ -82,7 +83,7 @@ class Container:
             first = self._begin(head)
             name = self._container.format.name.partition(",")[0]
             if name == "mov" and self._stream.duration == (self._stream.start_time or 0):
-                # An edit of 0 s means the complete sound, but FFmpeg would play nothing.
+                # An edit of 0 s means the complete sound, but FFmpeg would decode nothing.
                 self._container.close()
                 self._container = _open(source, head, advanced_editlist="0")
                 first = self._begin(head)
@@ -92,7 +93,8 @@ class Container:
         stream = self._stream
         self.rate_hz: int = stream.rate
         unstated = name in _NO_DELAY_STATED or (name == "mp3" and not stream.start_time)
-        if name == "mov" and first is not None and first.pts == 0:  # FFmpeg may skip nothing
+        # Without an edit list, FFmpeg skips samples of a MOV or MP4 only if side data states them.
+        if name == "mov" and first is not None and first.pts == 0:
             unstated = not first.get_sidedata("skip_samples").data_size
         self._unwanted = _DELAYS.get(self._codec.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
@@ -139,11 +141,11 @@ class Container:
 
     @property
     def may_exceed_full_scale(self) -> bool:
-        """True for PCM of floats."""
+        """True for floating-point PCM."""
         return str(self._codec.name).startswith(("pcm_f32", "pcm_f64"))
 
     def _begin(self, head: bytes) -> Any:
-        """Set the stream, its decoder and its packets. Return the first packet, or None."""
+        """Set the audio stream, its decoder and its packets. Return the first packet, or None."""
         stream = self._container.streams.best("audio")
         if stream is None:
             raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file has no sound")
@@ -189,7 +191,8 @@ class Container:
         return round(gap_s * frame.rate) if _MIN_GAP_S < gap_s < _MAX_GAP_S else 0
 
     def _title(self) -> str:
-        for tags in (self._container.metadata, self._stream.metadata):  # OGG: of the stream
+        # OGG files have their tags in the stream.
+        for tags in (self._container.metadata, self._stream.metadata):
             for name, value in tags.items():
                 if name.lower() == "title":
                     return readable_title(value)
@@ -211,13 +214,13 @@ class Container:
         if head[:4] == b"RIFF":  # FFmpeg reduces the stated size to the actual size
             stated = int.from_bytes(head[4:8], "little") + 8
             return 8 * stated / rate if rate and size < stated < _UNKNOWN_BYTES else 0.0
-        # The duration of an OGG file may be that of its last chained stream only.
+        # For an OGG file, FFmpeg may state only the duration of the last chained stream.
         header_duration_s = 0.0 if head[:4] == b"OggS" else self.header_duration_s or 0.0
         return header_duration_s if not rate or header_duration_s * rate / 8 > size else 0.0
 
 
 class _WithoutHeaders:
-    """Binary file without the HTTP headers and the ID3 tag that other programs put before it."""
+    """Binary file without HTTP headers or an ID3 tag that another program put before its data."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read = file.read
@@ -248,7 +251,7 @@ class _WithoutHeaders:
 
 @cache
 def _limit_allocations() -> None:
-    """Limit FFmpeg's allocations where PyAV brings its own FFmpeg."""
+    """Limit the allocations of the FFmpeg that PyAV bundles. Does nothing for another FFmpeg."""
     for folder in ("av.libs", "av/.dylibs"):
         for path in Path(av.__file__).parents[1].joinpath(folder).glob("*avutil*"):
             ctypes.CDLL(str(path)).av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION_BYTES))
@@ -265,18 +268,17 @@ def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
     file.seek(0)
     unclosed = SimpleNamespace(read=file.read, seek=file.seek, tell=file.tell)
     try:
-        # Tags that are not UTF-8 are no error.
+        # Tags that are not UTF-8 are not an error.
         return av.open(unclosed, options=options, metadata_errors="surrogateescape")
     except (av.FFmpegError, ValueError) as error:
-        why = " (WAV, FLAC, MP3, M4A, OGG, WebM and others are)"
+        message = "not a readable audio file; use WAV, FLAC, MP3, M4A, OGG, WebM or similar"
         if head[4:8] == b"ftyp":
-            why = ": an M4A, MP4 or MOV whose end, which lists its sound, is missing"
-        message = f"not a readable audio file{why}"
+            message = "not a readable audio file: the end of this M4A, MP4 or MOV file is missing"
         raise ProtocolError(ErrorCode.UNDECODABLE, message) from error
 
 
 def _actual_codec(name: str, head: bytes) -> str:
-    """Return the codec of a file. FFmpeg mistakes it for another in some WAV files."""
+    """Return the codec of a file. FFmpeg reports another codec for some WAV files."""
     if head[:4] == b"RIFX":
         return f"big-endian {name}"
     tag = head.find(b"fmt ") + 8
@@ -292,7 +294,8 @@ def _values(frame: AudioFrame) -> NDArray[np.float32]:
     values = values.T if planar else values.reshape(-1, frame.layout.nb_channels)
     kind = frame.format.packed.name if planar else frame.format.name
     if kind not in _SCALES:
-        with np.errstate(over="ignore", invalid="ignore"):  # the decoder replaces them
+        # AudioDecoder replaces values that are not finite as float32.
+        with np.errstate(over="ignore", invalid="ignore"):
             return values.astype(np.float32, copy=False)
-    whole = values.astype(np.float32)
-    return (whole - np.float32(_ZERO.get(kind, 0))) / np.float32(_SCALES[kind])
+    integers = values.astype(np.float32)
+    return (integers - np.float32(_ZERO.get(kind, 0))) / np.float32(_SCALES[kind])

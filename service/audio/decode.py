@@ -1,6 +1,6 @@
-"""Audio files to mono samples, block by block.
+"""Decodes recordings to mono samples, block by block.
 
-Memory use does not depend on the duration.
+The memory in use does not depend on the duration.
 """
 
 import io
@@ -34,19 +34,20 @@ class SampleArray:
         self.header_duration_s = len(samples) / rate_hz
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
-        for first in range(0, len(self._samples), BLOCK_SAMPLES):
-            yield self._samples[first : first + BLOCK_SAMPLES], self.rate_hz
+        for start in range(0, len(self._samples), BLOCK_SAMPLES):
+            yield self._samples[start : start + BLOCK_SAMPLES], self.rate_hz
 
     def close(self) -> None:
         """Do nothing: there is no file."""
 
 
 class AudioDecoder:
-    """Mono float32 samples of a recording. Iterate once over its blocks, shape [n].
+    """Decoder of a recording to mono float32 samples. Iterate once over its blocks, shape [n].
 
-    Corrupt parts and invalid samples (not finite, or far beyond full scale) are silent. If a float
-    file exceeds full scale, its peak becomes full scale. The iteration raises ProtocolError if the
-    duration exceeds its limit, and after the last block if a part was corrupt or a sample invalid.
+    Corrupt parts and invalid samples (not finite, or far beyond full scale) become silence. If a
+    float file exceeds full scale, it is scaled to a peak of 1. The iteration raises ProtocolError
+    if the duration exceeds its limit, and after the last block if a part was corrupt or a sample
+    invalid.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Detects live audio that is not the PCM that its client announced: files, and compressed data.
+"""Warns of live audio that is not the PCM that its client announced.
 
-FLAC, Ogg, WebM, MP4 and tagged MP3 are rejected by their first bytes (``protocol.options``).
-Here the headers of files of PCM, and white noise as of compressed data, only give a warning.
+FLAC, Ogg, WebM, MP4 and tagged MP3 are rejected by their first bytes (``protocol.options``). This
+module only warns: of the headers of PCM files, and of white noise, which may be compressed data.
 """
 
 import numpy as np
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from service.protocol.options import AudioFormat, Encoding
 
 CHECKED_S = 10.0
-"""Duration of the start of a session that is checked for noise, in blocks of BLOCK_S."""
+"""The first CHECKED_S of a session are checked for noise, in blocks of BLOCK_S."""
 BLOCK_S = 1.0
-# Compressed data, and samples of another byte order, are uniform noise: RMS 0.58 of full scale.
-# Music is never white: some of its autocorrelations up to a lag of MAX_LAG samples are large.
+# Compressed data, and samples in the wrong byte order, look like uniform noise with an RMS of 0.58
+# of full scale. Music is never white: its autocorrelation is large at some lag up to MAX_LAG.
 MIN_RMS, MAX_CORRELATION, MAX_LAG = 0.4, 0.15, 8
 NOISE = (
     "the audio is white noise at full scale: it may be compressed data or have another "
@@ -32,14 +32,14 @@ class InputCheck:
         self._is_start = True
 
     def check(self, data: bytes) -> str | None:
-        """Return a warning, once at most."""
+        """Return a warning, or None. A stream gets one warning at most."""
         if not self._remaining:
             return None
         if self._is_start:
             self._is_start = False
             if name := container_name(data):
                 self._remaining = 0
-                return f"the audio starts like {name}, not like PCM: send its samples alone"
+                return f"the audio starts like {name}: send its samples without the file header"
             if self._audio.encoding is not Encoding.PCM_S16LE:
                 # Compressed data read as floats soon contains an invalid sample.
                 self._remaining = 0
@@ -56,7 +56,7 @@ class InputCheck:
 
 
 def container_name(data: bytes) -> str | None:
-    """Return the format of a file of PCM that starts with these bytes, or None."""
+    """Return the format of the PCM file that starts with these bytes, or None."""
     if data[:4] in (b"RIFF", b"RF64") and data[8:12] == b"WAVE":
         return "a WAV file"
     if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):

@@ -1,18 +1,18 @@
 """PCM bytes to mono float32 samples: decoding and downmix.
 
 The mean of the channels suits most recordings. It is too quiet if some channels are silent, and is
-silent if one of two channels has inverted polarity (cable or plug-in). Each block of 100 ms is
-therefore measured:
+silent if one of two channels has inverted polarity (cable or plug-in). The weights of the channels
+are therefore chosen for each block of 100 ms:
 
     power of the sum < 1/16 of the channels' power    use the loudest channel alone
     otherwise                                         use the sum / number of active channels
 
 The sum includes silent channels, so that a channel is audible as soon as it becomes active. The
-thresholds have hysteresis, and a silent block changes nothing. To avoid clicks, the weights are
-interpolated: in a stream over the block after the measured one, in a recording, which is delayed,
-over the block before it, so that no onset is lost.
+thresholds have hysteresis, and a silent block changes nothing. To avoid clicks, the weights change
+linearly. In a stream they change during the block after the measured one. In a recording, which is
+mixed with a delay, they change during the block before it, so that no onset is lost.
 
-The page's ``audio/downmix.js`` does the same to a microphone's channels.
+The page mixes a microphone's channels by the same rules (``audio/downmix.js``).
 """
 
 from collections import deque
@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
-# 36 dB above full scale. Larger samples are integers sent as floats, or so large that they would
-# overflow in the resampler and silence the model for a complete window.
+# Maximum magnitude of a sample, 36 dB above full scale. Larger values are usually integers sent as
+# floats. The largest would overflow in the resampler and invalidate a complete window.
 MAX_AMPLITUDE = 64.0
 
 BLOCKS_PER_S = 10
-MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # maximum distance of ``restart_position``
-_HISTORY_BLOCKS = 40 * BLOCKS_PER_S  # blocks whose mix is remembered
-# Minimum power, relative to full scale, of a block that may change the mix, and of a channel that
-# is active in any case.
+MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # maximum time by which ``restart_position`` goes back
+_HISTORY_BLOCKS = 40 * BLOCKS_PER_S  # number of blocks whose mix is stored
+# Power relative to full scale: a block below the first does not change the mix. A channel below the
+# second does not become active, and a channel above it stays active.
 _JUDGED, _AUDIBLE = 1e-8, 1e-6
 # Power relative to the loudest channel: below the first a channel becomes inactive, above the
 # second it becomes active.
@@ -77,19 +77,20 @@ def check_and_mix(
     position: int,
     mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda mono: mono[:, 0],
 ) -> NDArray[np.float32]:
-    """Return mono samples [n] of float samples [n, channels], of which the first has the index
-    ``position`` in the stream. Raises BadAudioError."""
-    good = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
-    if good.all():
+    """Return float samples [n, channels] mixed to mono, [n]. ``position`` is the index in the
+    stream of the first sample. Raises BadAudioError."""
+    valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
+    if valid.all():
         return mix(values)
-    index, channel = np.argwhere(~good)[0]
-    bad = float(values[index, channel])
+    index, channel = np.argwhere(~valid)[0]
+    value = float(values[index, channel])
     before = mix(values[:index])
-    raise BadAudioError(position + int(index), bad, before, dropped=len(values) - int(index))
+    raise BadAudioError(position + int(index), value, before, dropped=len(values) - int(index))
 
 
 class PcmDecoder:
-    """Decodes a PCM byte stream to mono samples. An incomplete sample waits for the next chunk."""
+    """Decodes a PCM byte stream to mono samples. Buffers an incomplete sample until the next
+    chunk."""
 
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """position, mix: see ``restart_position``."""
@@ -117,9 +118,9 @@ class PcmDecoder:
         """Return the mono float32 samples [n], full scale 1.0, that ``data`` completes. Raises
         BadAudioError."""
         data = self._carry + data
-        whole = len(data) - len(data) % self._audio.pcm_frame_bytes
-        self._carry = data[whole:]
-        values = np.frombuffer(data, self._dtype, count=whole // self._dtype.itemsize)
+        complete = len(data) - len(data) % self._audio.pcm_frame_bytes
+        self._carry = data[complete:]
+        values = np.frombuffer(data, self._dtype, count=complete // self._dtype.itemsize)
         values = values.reshape(-1, self._audio.channels)
         if self._audio.encoding is Encoding.PCM_S16LE:
             return self.downmix(values.astype(np.float32) / np.float32(2**15))
@@ -131,8 +132,8 @@ class PcmDecoder:
 
 
 class Downmix:
-    """Mixer of channels to mono. The result does not depend on the chunks, bit for bit. In a
-    recording it is delayed by two blocks, until ``finish``.
+    """Mixes channels to mono. The result does not depend on the sizes of chunks, bit for bit. In a
+    recording the output is delayed by two blocks, until ``finish``.
 
     Attributes:
         position: index of the next sample.
@@ -155,14 +156,15 @@ class Downmix:
         self._mixes = deque([mix], _HISTORY_BLOCKS)  # up to the present block
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
-        """Return the index of the first sample, and the mix, with which another mixer returns the
-        same samples from ``sample`` on, which is at most 40 s ago."""
+        """Return the position and the mix at which a new mixer must start to return the same
+        samples from ``sample`` on. ``sample`` must be at most 40 s ago."""
         start = max(0, sample // self._block - 1) * self._block
         back = (self.position - start) // self._block
         return start, self._mixes[max(-len(self._mixes), -1 - back)]
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Mix samples [n, channels] to [n], or in a recording fewer, because of the delay."""
+        """Mix samples [n, channels] to mono, [n]. In a recording the number of returned samples
+        differs from n, because of the delay."""
         mono = [_NOTHING]
         if values.shape[1] != self._delayed.shape[1]:
             mono.append(self.finish())
@@ -214,10 +216,10 @@ class Downmix:
         end = self._weights
         if start == end == _mean(values.shape[1]):
             return values.mean(axis=1, dtype=np.float32)
-        moved = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
+        ramp = np.arange(within, within + len(values), dtype=np.float32) / np.float32(self._block)
         mono = np.zeros(len(values), np.float32)
-        for channel, (first, last) in enumerate(zip(start, end, strict=True)):
-            mono += values[:, channel] * (np.float32(first) + moved * np.float32(last - first))
+        for channel, (before, after) in enumerate(zip(start, end, strict=True)):
+            mono += values[:, channel] * (np.float32(before) + ramp * np.float32(after - before))
         return mono
 
 
@@ -228,7 +230,7 @@ def _mean(channels: int) -> _Weights:
 def _next(weights: _Weights, block: NDArray[np.float32]) -> _Weights:
     """Return the weights after a block [n, channels], given the weights before it."""
     channels = len(weights)
-    powers = block.var(axis=0, dtype=np.float64)  # without the DC offset, as of an open input
+    powers = block.var(axis=0, dtype=np.float64)  # ignores the DC offset of unconnected inputs
     loudest = powers.max()
     if loudest < _JUDGED:
         return weights

@@ -27,7 +27,7 @@ from model.low_pass import kaiser, low_pass
 PASS, STOP = 0.82, 1.18  # edges of the transition band, relative to half the lower rate
 REJECTION_DB = 70.0
 # Maximum number of filter phases. If the ratio of the rates requires more (44,101 Hz), the nearest
-# is used. Its jitter of 1/2048 of an input sample is 70 dB below a tone of 4 kHz.
+# phase is used. The jitter of 1/2048 of an input sample is 70 dB below a tone of 4 kHz.
 MAX_PHASES = 1024
 _BATCH = 1024  # output samples computed at once, so that their products fit the CPU cache
 
@@ -97,10 +97,10 @@ class Resampler:
         self._received += len(samples)
         stop = max(self._returned, self.ratio.outputs(self._received))
         output = np.empty(stop - self._returned, np.float32)
-        for first in range(self._returned, stop, _BATCH):
-            last = min(first + _BATCH, stop)
-            filtered = self._filter(inputs, begin, np.arange(first, last))
-            output[first - self._returned : last - self._returned] = filtered
+        for batch_start in range(self._returned, stop, _BATCH):
+            batch_stop = min(batch_start + _BATCH, stop)
+            filtered = self._filter(inputs, begin, np.arange(batch_start, batch_stop))
+            output[batch_start - self._returned : batch_stop - self._returned] = filtered
         self._returned = stop
         self._buffer = inputs[self._first_needed - begin :].copy()
         return output
@@ -118,29 +118,30 @@ class Resampler:
     def _filter(
         self, inputs: NDArray[np.float32], begin: int, outputs: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return the output samples with these ascending indexes. The inputs start at ``begin``."""
+        """Return the output samples with the ascending indexes ``outputs``. ``begin`` is the index
+        of the first of ``inputs``."""
         ratio, taps = self.ratio, filter_taps(self.ratio)
         position, phase = np.divmod(outputs * ratio.down, ratio.up)
         width, step = taps.shape[1], inputs.itemsize
-        # All windows of `width` inputs, like sliding_window_view of numpy at a tenth of its cost.
-        every = np.ndarray((len(inputs) - width + 1, width), np.float32, inputs, 0, (step, step))
+        # Equal to numpy's sliding_window_view(inputs, width), at a tenth of its cost.
+        spans = np.ndarray((len(inputs) - width + 1, width), np.float32, inputs, 0, (step, step))
         first = position[0] - (ratio.reach - 1) - begin
         # einsum adds each row in the same order, regardless of the number of rows.
         if ratio.up == 1:  # all outputs have the same phase
-            windows = every[first : first + len(position) * ratio.down : ratio.down]
-            return np.einsum("ij,j->i", windows, taps[0])
-        windows = every[position - position[0] + first]
-        return np.einsum("ij,ij->i", windows, taps[phase * len(taps) // ratio.up])
+            used = spans[first : first + len(position) * ratio.down : ratio.down]
+            return np.einsum("ij,j->i", used, taps[0])
+        used = spans[position - position[0] + first]
+        return np.einsum("ij,ij->i", used, taps[phase * len(taps) // ratio.up])
 
 
 @lru_cache(maxsize=16)
 def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
-    """Return the filter [phases, 2 * reach] at each phase of an output sample between two inputs.
-    Column k is the weight of input sample floor(i * down / up) + 1 - reach + k."""
+    """Return the filter's taps [phases, 2 * reach] for each phase of an output sample between two
+    input samples. Column k is the weight of input sample floor(i * down / up) + 1 - reach + k."""
     phases = min(ratio.up, MAX_PHASES)
     edge = (PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down)
     _, beta = kaiser(REJECTION_DB, STOP - PASS)
-    every = low_pass(2 * ratio.reach * phases + 1, edge / phases, beta)
+    prototype = low_pass(2 * ratio.reach * phases + 1, edge / phases, beta)
     columns = phases * np.arange(1, 2 * ratio.reach + 1)
-    taps = every[columns - np.arange(phases)[:, None]]
+    taps = prototype[columns - np.arange(phases)[:, None]]
     return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)

@@ -1,13 +1,13 @@
-"""Decoding of untrusted audio files in child processes with limits.
+"""Decodes untrusted audio files in child processes with limits.
 
 FFmpeg trusts the tables of a file: an MP4 of 641 bytes can make it allocate gigabytes. A child may
-use MAX_MEMORY_BYTES more than at its start, MAX_CPU_S of a processor, and no network. A file that
-exceeds a limit ends the child, and the service reports that it cannot be decoded.
+use MAX_MEMORY_BYTES more memory than at its start, MAX_CPU_S of CPU time, and no network. A child
+that exceeds a limit is ended, and the service reports that the file cannot be decoded.
 
 A server process (``python -m service.audio.sandbox``) imports FFmpeg once and forks a child for
-each file, in milliseconds. It receives two file descriptors for each: the file, and a pipe for the
+each file, in milliseconds. For each file it receives two descriptors: the file, and a pipe for the
 child's packets. A packet is a byte for its kind, four for its length, then JSON or mono float32
-samples. The first packet has the child's process ID.
+samples. The first packet contains the child's process ID.
 """
 
 import atexit
@@ -52,7 +52,7 @@ TOO_COSTLY = "the file needs too much memory or time to be decoded"
 
 
 class _Server:
-    """The process that forks the children; started on first use, and again if it has died."""
+    """Process that forks the children. It starts on first use, and again if it has exited."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class _Server:
             with self._lock:
                 try:
                     socket.send_fds(self._socket or self._start(), [request], files)
-                except OSError:  # the server has died
+                except OSError:  # the process has exited
                     self._stop()
                     socket.send_fds(self._start(), [request], files)
         except BaseException:
@@ -86,7 +86,7 @@ class _Server:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C in a terminal is for the service
+                start_new_session=True,  # Ctrl-C in a terminal reaches only the service
                 env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
             )
         return self._socket
@@ -113,7 +113,8 @@ class SandboxedDecoder:
     """An ``AudioDecoder`` in a child process, whose ID is ``pid``."""
 
     def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
-        """file: has a file descriptor, and stays open. Raises ProtocolError."""
+        """Start a child that decodes ``file``, which must have a file descriptor and stay open.
+        Raises ProtocolError."""
         file.seek(0)
         self._packets, self.pid = _server.decode(file, max_duration_s), 0
         self.mix = Mix.MEAN
@@ -143,8 +144,8 @@ class SandboxedDecoder:
         self.mix = Mix(packet["mix"])
 
     def _next(self) -> Packet:
-        """Return the next packet. Raises ProtocolError with the child's error, or for a child that
-        exceeds its limits."""
+        """Return the next packet. Raises ProtocolError if the child reports an error or has
+        exceeded a limit."""
         kind, length = _HEADER.unpack(self._read(_HEADER.size))
         if length > MAX_PACKET_BYTES:
             raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
@@ -161,10 +162,10 @@ class SandboxedDecoder:
         data = bytearray()
         while len(data) < length:
             ready, _, _ = select.select([self._packets], [], [], STALL_S)
-            piece = os.read(self._packets, length - len(data)) if ready else b""
-            if not piece:
+            chunk = os.read(self._packets, length - len(data)) if ready else b""
+            if not chunk:
                 raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
-            data += piece
+            data += chunk
         return bytes(data)
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
@@ -188,8 +189,8 @@ class SandboxedDecoder:
 
 
 def _limit_process() -> None:
-    """Limit the memory, CPU time and priority of this process, and its network access if the system
-    allows that."""
+    """Limit the memory, CPU time and priority of this process. Remove its network access if the
+    system allows it."""
     with open("/proc/self/statm", "rb") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MAX_MEMORY_BYTES,) * 2)

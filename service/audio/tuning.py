@@ -1,20 +1,21 @@
-"""Estimates how far a performance is from A4 = 440 Hz, and shifts the filterbank to follow it.
+"""Estimates the deviation of a performance from A4 = 440 Hz, and shifts the filterbank to match.
 
 In another tuning the notes lie between the network's pitches, and the spectral peaks deviate from
 the nearest pitches by the same number of cents on average. Each block of audio yields a vector, the
-mean of exp(2 pi i deviation / 100 cents) over its peaks. The leaky sum of these vectors points to
-the deviation, and is longer if they agree. The network then uses filters that are ``shift`` bins
-higher, so that the remaining deviation is less than half a bin (33 cents, with three bins per
-semitone)::
+mean of exp(2 pi i deviation / 100 cents) over its peaks. The angle of the leaky sum of these
+vectors is the deviation, and the sum is longer if the vectors agree. The network then uses filters
+that are ``shift`` bins higher, so that the remaining deviation is at most about half a bin (a bin
+is 33 cents, with three bins per semitone)::
 
     deviation   -50        -33        -17         0         17         33         50 cents
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
 
 The estimate cannot distinguish a deviation of a semitone from none, so a performance that drifts by
 more than half a semitone is transcribed a semitone off from there on. Only peaks that do not move
-from one spectrum to the next count, which excludes glides, vibrato and noise. Singers are therefore
-rarely followed, and their notes are assigned to the nearest pitches, because they drift without
-accompaniment. The rule is causal, and the same for live streams and recordings.
+from one spectrum to the next count, which excludes glides, vibrato and noise. A singer therefore
+rarely changes the shift. This is intended, because unaccompanied singers drift: their notes are
+assigned to the nearest pitches. The estimate is causal, and the same for live streams and
+recordings.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from pydantic import Field
 CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate per estimate; 372 ms at 11,025 Hz
 TOLERANCE_CENTS = 17.0  # maximum deviation that is not followed: half a bin
-# Maximum deviation that is not followed if the notes would change to the other of two pitches. A
-# performance halfway between them keeps its pitches until it drifts by 7 cents more.
+# Maximum deviation that is not followed if following it would assign the notes to other pitches. A
+# performance halfway between two pitches keeps its pitches until it drifts by 7 cents more.
 WRAP_TOLERANCE_CENTS = 24.0
 _DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s old
 # Minimum length of the sum, in total and per block, at which the shift changes. Instruments reach
@@ -39,7 +40,9 @@ _DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s o
 _MIN_SUM, _MIN_AGREEMENT = 3.0, 0.15
 _DIGITS = 6
 _Sum = Annotated[float, Field(ge=-100, le=100)]
-_REMEMBERED = 2048  # boundaries, 13 min: more than a recording has segments in flight
+# Number of block boundaries whose estimates are stored: 13 minutes, more than all segments of a
+# recording that are in flight.
+_REMEMBERED = 2048
 
 _SPAN = 2048  # samples of a spectrum
 _STEP = 1024  # samples between spectra
@@ -47,7 +50,7 @@ _BINS = 4096  # length of the Fourier transform
 _LOWEST_HZ, _HIGHEST_HZ = 150.0, 2500.0
 _PEAKS = 12  # maximum number of peaks per spectrum
 _FAINT = 10 ** (-30 / 20)  # minimum amplitude of a peak relative to the highest
-_SILENT = 1e-4  # minimum amplitude of a peak, as that of a sine
+_SILENT = 1e-4  # minimum amplitude of a peak; a sine at full scale has 1
 _STEADY_CENTS = 8.0  # maximum movement of a peak between two spectra
 _WINDOW = np.hanning(_SPAN).astype(np.float32) * np.float32(4 / _SPAN)
 
@@ -75,11 +78,11 @@ class Tuning:
         if abs(total) >= max(_MIN_SUM, _MIN_AGREEMENT * blocks):
             bin_cents = 100.0 / bins_per_semitone
             deviation = 100 * math.atan2(total.imag, total.real) / math.tau
-            left = (deviation - bin_cents * shift + 50) % 100 - 50
-            moved = shift + round(left / bin_cents)
+            remaining = (deviation - bin_cents * shift + 50) % 100 - 50
+            moved = shift + round(remaining / bin_cents)
             half = bins_per_semitone // 2
             wrapped = (moved + half) % bins_per_semitone - half
-            if abs(left) > (TOLERANCE_CENTS if moved == wrapped else WRAP_TOLERANCE_CENTS):
+            if abs(remaining) > (TOLERANCE_CENTS if moved == wrapped else WRAP_TOLERANCE_CENTS):
                 shift = wrapped
         along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
         return Tuning(along, across, round(blocks, _DIGITS), shift)
@@ -89,7 +92,8 @@ UNKNOWN = Tuning()
 
 
 class Tuner:
-    """Tuning of one stream of samples at the model's rate: estimated and followed, or fixed."""
+    """Tracks the tuning of one stream of samples at the model's rate, unless the tuning is
+    fixed."""
 
     def __init__(
         self,
@@ -100,11 +104,14 @@ class Tuner:
         known_at: int = 0,
         tuning: Tuning = UNKNOWN,
     ) -> None:
-        """Args:
-        tuning_hz: fixed frequency of A4; None to estimate it.
-        first_sample: index of the first sample that will be written.
-        known_at: first sample at which the tuning is required, with the estimate ``tuning``: at
-            least BLOCK - 1 after first_sample unless both are 0.
+        """Create a tuner.
+
+        Args:
+            tuning_hz: fixed frequency of A4; None to estimate it.
+            first_sample: index of the first sample that will be written.
+            known_at: first sample at which the tuning is required. It must be at least BLOCK - 1
+                after first_sample unless both are 0.
+            tuning: estimate at ``known_at``.
         """
         self._bin_hz = rate_hz / _BINS
         self._bins = bins_per_semitone
@@ -116,39 +123,40 @@ class Tuner:
         self._first = self._boundary = known_at - known_at % BLOCK
         self._skip_samples = self._boundary - first_sample
         self._audio = np.zeros(0, np.float32)  # since the last boundary
-        self._known = {self._boundary: tuning}
+        self._estimates = {self._boundary: tuning}
 
     def write(self, samples: NDArray[np.float32]) -> None:
         """Process the next samples."""
         if self._fixed is not None:
             return
-        unneeded = min(self._skip_samples, len(samples))
-        self._skip_samples -= unneeded
-        audio = np.concatenate([self._audio, samples[unneeded:]])
-        whole = len(audio) - len(audio) % BLOCK
-        for start in range(0, whole, BLOCK):
-            tuning = self._known[self._boundary]
+        skipped = min(self._skip_samples, len(samples))
+        self._skip_samples -= skipped
+        audio = np.concatenate([self._audio, samples[skipped:]])
+        complete = len(audio) - len(audio) % BLOCK
+        for start in range(0, complete, BLOCK):
+            tuning = self._estimates[self._boundary]
             vector = self._vector(audio[start : start + BLOCK])
             if vector is not None:
                 tuning = tuning.after(vector, self._bins)
             self._boundary += BLOCK
-            self._known[self._boundary] = tuning
-            self._known.pop(self._boundary - _REMEMBERED * BLOCK, None)
-        self._audio = audio[whole:]
+            self._estimates[self._boundary] = tuning
+            self._estimates.pop(self._boundary - _REMEMBERED * BLOCK, None)
+        self._audio = audio[complete:]
 
     def at(self, sample: int) -> Tuning:
-        """Return the estimate at the last boundary up to this sample, whose shift the windows that
-        end before it use. Write all earlier samples first."""
-        return self._fixed or self._known[max(self._first, sample - sample % BLOCK)]
+        """Return the estimate at the last block boundary up to ``sample``. A window that ends
+        before ``sample`` uses its shift. Write all earlier samples first."""
+        return self._fixed or self._estimates[max(self._first, sample - sample % BLOCK)]
 
     def offset_cents(self, end: int) -> float:
-        """Return the offset in cents of the filters of the window that ends before this sample,
-        relative to A4 = 440 Hz or the fixed tuning."""
+        """Return the filters' offset in cents, relative to A4 = 440 Hz or the fixed tuning, for a
+        window that ends before the sample ``end``."""
         above = 1200 * math.log2(self._hz / CONCERT_HZ)
         return 100 / self._bins * self.at(end).shift - above
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """Return the block's vector, short if few peaks are steady, or None without such a peak."""
+        """Return the block's vector, or None without a steady peak. It is short if few peaks are
+        steady."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]
@@ -167,13 +175,13 @@ def _peaks(
     height: NDArray[np.float64], first: int, bin_hz: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the highest peaks of a spectrum in cents above concert pitch, and their amplitudes.
-    height: bins from the one before ``first`` on."""
+    height: amplitudes of the bins from ``first - 1`` on."""
     inner = height[1:-1]
-    at = np.flatnonzero((inner > height[:-2]) & (inner >= height[2:]) & (inner > _SILENT))
-    if len(at):
-        at = at[inner[at] > _FAINT * inner[at].max()]
-        at = at[np.argsort(-inner[at], kind="stable")[:_PEAKS]]
-    left, peak, right = (np.log(height[at + step] + 1e-12) for step in range(3))
-    vertex = 0.5 * (left - right) / np.minimum(left - 2 * peak + right, -1e-9)
-    hz = (first + at + vertex) * bin_hz
-    return 1200 * np.log2(hz / CONCERT_HZ), inner[at]
+    peaks = np.flatnonzero((inner > height[:-2]) & (inner >= height[2:]) & (inner > _SILENT))
+    if len(peaks):
+        peaks = peaks[inner[peaks] > _FAINT * inner[peaks].max()]
+        peaks = peaks[np.argsort(-inner[peaks], kind="stable")[:_PEAKS]]
+    left, centre, right = (np.log(height[peaks + step] + 1e-12) for step in range(3))
+    vertex = 0.5 * (left - right) / np.minimum(left - 2 * centre + right, -1e-9)
+    hz = (first + peaks + vertex) * bin_hz
+    return 1200 * np.log2(hz / CONCERT_HZ), inner[peaks]

@@ -2,9 +2,10 @@
 
 The network consists of hundreds of small kernels, which a CPU launches more slowly than the GPU
 runs them. A graph launches all of them at once. Its shapes are fixed, so there is a graph for each
-bucket, a power of two of windows, and each set of positions. Unused rows of a bucket have windows
-of earlier batches. Complete windows are copied from pinned memory, and all frames of the filterbank
-are computed again, which costs a GPU less than storing the state of every stream. Not thread-safe.
+bucket, which holds a power of two of windows, and each set of positions. Unused rows of a bucket
+hold windows of earlier batches. Complete windows are copied from pinned memory, and all frames of
+the filterbank are computed again, which costs a GPU less than storing the state of every stream.
+A runner is not thread-safe.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ class _Bucket:
         capture: Capture,
     ) -> None:
         pinned = device.type == "cuda"
-        samples = fast.context + WINDOW + 1  # and the shift
-        self.inputs = torch.zeros(windows, samples, pin_memory=pinned)
-        on_device = torch.zeros(windows, samples, device=device)
+        row_length = fast.context + WINDOW + 1  # the last number is the shift
+        self.inputs = torch.zeros(windows, row_length, pin_memory=pinned)
+        on_device = torch.zeros(windows, row_length, device=device)
         with torch.inference_mode():
             shape = fast.predict(on_device[:1], positions).shape[1:]
         self.outputs = torch.zeros(windows, *shape, pin_memory=pinned)

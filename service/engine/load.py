@@ -1,6 +1,6 @@
-"""Number of available cores, and loading of weights on a worker's device.
+"""Counts the available cores, and loads weights on a device.
 
-Only workers import torch, which takes a second and 0.2 GB.
+The functions import torch only when they need it, because the import takes a second and 0.2 GB.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _GROUPS = Path("/sys/fs/cgroup")
 def available_cores() -> int:
     """Return the number of cores that this process may use: ``OMP_NUM_THREADS`` if set, else the
     minimum of its affinity and its CPU quota, rounded down."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
+    threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    if threads.isdecimal() and int(threads) > 0:
+        return int(threads)
     if hasattr(os, "sched_getaffinity"):
         return max(1, int(min(len(os.sched_getaffinity(0)), _quota())))
     return os.cpu_count() or 1
@@ -69,5 +69,6 @@ def pick_model(model: str, device: str) -> str:
 
 
 def return_network(network: EngineModel, model: str, device: str) -> EngineModel:
-    """Return ``network`` (bound by `functools.partial`) for its own name, else shipped weights."""
+    """Return ``network`` if ``model`` is its name, else load the weights. With ``network`` bound by
+    `functools.partial`, this replaces `load_network`."""
     return network if model == network.config.name else load_network(model, device)

@@ -64,8 +64,8 @@ class LocalEngine:
 
     def _segment(self, segment: PendingWindows) -> Probabilities:
         stream = self._runner.open_stream(segment.positions)
-        firsts = range(0, segment.preroll + segment.windows, MAX_WINDOWS_PER_BATCH)
+        starts = range(0, segment.preroll + segment.windows, MAX_WINDOWS_PER_BATCH)
         parts = [
-            self._compute(stream, segment.subset(first, MAX_WINDOWS_PER_BATCH)) for first in firsts
+            self._compute(stream, segment.subset(start, MAX_WINDOWS_PER_BATCH)) for start in starts
         ]
         return np.concatenate([part for part in parts if len(part)])

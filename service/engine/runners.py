@@ -1,7 +1,8 @@
-"""Runners: a model on its device, which computes windows of many streams.
+"""Runners compute the windows of many streams with a model on one device.
 
-A thread per core is faster than all cores sharing each small product. The result of a window does
-not depend on the other windows of its batch, bit for bit.
+On a CPU a runner uses one core. One runner per core is faster than splitting each small matrix
+product over all cores. The result of a window does not depend on the other windows of its batch,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import timeit
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,9 +31,9 @@ from service.stream.windows import (
     common_positions,
 )
 
-_TRIED = slice(48, 56)  # a usual block's positions
+_TYPICAL_POSITIONS = slice(48, 56)
 _TIMED_RUNS = 3
-_setting = threading.Lock()
+_thread_setting_lock = threading.Lock()
 
 
 class EngineModel(Protocol):
@@ -96,8 +98,9 @@ class CpuRunner:
         self._fast = fast
         # True if a batch has the same bits as each row alone, by number of rows and positions.
         self._exact: dict[tuple[int, int, int], bool] = {}
-        # The same for windows of the front-end, by number of windows and the hops between them.
-        self._agreeing: dict[tuple[int, int], bool] = {}
+        # True if the front-end computes the same bits for windows together as for each alone, by
+        # number of windows and the hops between them.
+        self._exact_windows: dict[tuple[int, int], bool] = {}
 
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._fast.open_stream(positions)
@@ -105,8 +108,8 @@ class CpuRunner:
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
         """Compute windows together only if each has the same bits as alone."""
         rows: list[Tensor] = []
-        for shift, alike in groupby(due.iter_windows(), key=lambda one: one[1]):
-            windows = [torch.from_numpy(view) for view, _ in alike]
+        for shift, group in groupby(due.iter_windows(), key=itemgetter(1)):
+            windows = [torch.from_numpy(view) for view, _ in group]
             rows += self._rows(stream, windows, due, shift)
         return rows
 
@@ -115,27 +118,28 @@ class CpuRunner:
     ) -> list[Tensor]:
         rows: list[Tensor] = []
         while len(rest) > 1 and isinstance(stream, NetworkStream):
-            if stream.can_batch(due.new_hops) and self._agree(len(rest), due.new_hops):
+            if stream.can_batch(due.new_hops) and self._is_exact(len(rest), due.new_hops):
                 return rows + stream.advance_batch(rest, due.new_hops, shift)
             rows.append(stream.advance(rest.pop(0), due.new_hops, shift))
         return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
 
-    def _agree(self, windows: int, new_hops: int) -> bool:
-        """True if this number of windows has the same bits together as alone. Tested once, on
-        noise."""
+    def _is_exact(self, windows: int, new_hops: int) -> bool:
+        """True if this number of windows, computed together, has the same bits as each alone.
+        Tested once, on noise."""
         key = (windows, new_hops)
-        if key not in self._agreeing:
-            own = torch.Generator().manual_seed(0)
-            noise = 0.1 * torch.randn(WINDOW + windows * new_hops * HOP, generator=own)
+        if key not in self._exact_windows:
+            generator = torch.Generator().manual_seed(0)
+            noise = 0.1 * torch.randn(WINDOW + windows * new_hops * HOP, generator=generator)
             first, *others = noise.unfold(0, WINDOW, new_hops * HOP)
-            alone, together = self._fast.open_stream(_TRIED), self._fast.open_stream(_TRIED)
+            alone = self._fast.open_stream(_TYPICAL_POSITIONS)
+            together = self._fast.open_stream(_TYPICAL_POSITIONS)
             assert isinstance(together, NetworkStream)
             for stream in (alone, together):
                 stream.advance(first, new_hops)
             expected = [alone.advance(window, new_hops) for window in others]
             rows = together.advance_batch(others, new_hops)
-            self._agreeing[key] = all(map(torch.equal, rows, expected))
-        return self._agreeing[key]
+            self._exact_windows[key] = all(map(torch.equal, rows, expected))
+        return self._exact_windows[key]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         """Batch rows only if the CPU's kernels compute the same bits as for each row alone. This
@@ -184,9 +188,11 @@ def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Proba
     return runner.predict(rows, due.positions)
 
 
-def window_ms(runner: Runner, clock: Callable[[], float], positions: slice = _TRIED) -> float:
-    """Return the computing time of a window in ms: the minimum of several runs, because other
-    programs may be running."""
+def window_ms(
+    runner: Runner, clock: Callable[[], float], positions: slice = _TYPICAL_POSITIONS
+) -> float:
+    """Return the computing time of a window in ms, by ``clock`` (s). This is the minimum of several
+    runs, because other programs may be running."""
     stream, hops = runner.open_stream(positions), positions.stop - positions.start
     due = PendingWindows(np.zeros(WINDOW, np.float32), 1, hops, positions)
     runs = timeit.repeat(
@@ -201,8 +207,9 @@ def configure_torch_thread() -> None:
     denormal numbers in microcode."""
     torch.set_flush_denormal(True)  # affects this thread only
     torch.get_num_threads()  # initialises the default, which would later replace the count
-    with _setting, ThreadPoolExecutor(1) as another:
-        # torch also changes the default of later threads, which belongs to the caller's program.
-        usual = another.submit(torch.get_num_threads).result()
+    with _thread_setting_lock, ThreadPoolExecutor(1) as other_thread:
+        # torch also changes the default of threads that start later. The other thread restores it,
+        # because it is the caller's setting.
+        default = other_thread.submit(torch.get_num_threads).result()
         torch.set_num_threads(1)
-        another.submit(torch.set_num_threads, usual).result()
+        other_thread.submit(torch.set_num_threads, default).result()

@@ -1,4 +1,4 @@
-"""The live websocket: receiving, pacing, sending, and the log of a session.
+"""The live websocket: receives and paces audio, sends messages, and logs sessions.
 
-It moves bytes: workers compute (`service.workers`).
+The workers compute the messages (`service.workers`).
 """

@@ -1,4 +1,4 @@
-"""The websocket messages that a client sends."""
+"""Receives the websocket messages of a client."""
 
 import asyncio
 from collections import deque
@@ -8,8 +8,8 @@ from typing import Any, Self
 from service.protocol.errors import ErrorCode, ProtocolError
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
-# Maximum size of the waiting messages of a session, which are read so that a ping behind them is
-# answered.
+# Maximum size of the messages of a session that wait to be processed. Reading ahead lets the server
+# answer a ping that follows them.
 MAX_READ_AHEAD_BYTES = 1024 * 1024
 OVERHEAD_BYTES = 256  # added to the size of each waiting message
 Message = MutableMapping[str, Any]
@@ -20,7 +20,8 @@ class ClientDisconnectedError(Exception):
 
 
 class ReadAhead:
-    """Receives messages in a task until MAX_READ_AHEAD_BYTES wait, or the client disconnects."""
+    """Receives messages in a task until the client disconnects. The task pauses while more than
+    MAX_READ_AHEAD_BYTES wait for ``next``."""
 
     def __init__(self, receive: Callable[[], Awaitable[Message]]) -> None:
         self._receive = receive
@@ -66,7 +67,7 @@ class ReadAhead:
 
 
 def _size(message: Message) -> int:
-    """Return the bytes of audio, or characters of text, with the overhead of a message."""
+    """Return the size of a message: bytes of audio or characters of text, plus OVERHEAD_BYTES."""
     return OVERHEAD_BYTES + len(message.get("bytes") or message.get("text") or "")
 
 

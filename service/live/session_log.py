@@ -1,4 +1,4 @@
-"""Log lines and metrics of a session."""
+"""Writes the log lines and the metrics of a session."""
 
 import logging
 from time import monotonic
@@ -16,28 +16,28 @@ logger = logging.getLogger(__name__)
 class SessionLog:
     """Log and metrics of a session.
 
-    The lateness of an event counts from the time at which its audio would be played: when it is
-    received, but not before the end of earlier audio. Events of audio that is sent faster than real
-    time are therefore not late.
+    The lateness of an event counts from the time at which its audio would be played: the time of
+    its arrival, but not before the end of earlier audio. If a client sends faster than real time,
+    its events are therefore not late.
     """
 
     def __init__(self, metrics: Metrics, client: str) -> None:
         self._metrics = metrics
         self._client = client
-        self._began_s = monotonic()
-        self._before: Totals | None = None
+        self._opened_s = monotonic()
+        self._initial_totals: Totals | None = None
         self._totals: Totals | None = None
         self._done = False
         self._fields: dict[str, object] = {}
         self._audio_s = metrics.audio_s.labels("live")
         self._arrived_s = 0.0  # end of the received audio, in seconds of the performance
-        self._end_s = monotonic()  # time at which that end is played
+        self._end_s = monotonic()  # clock time at which this end would be played
         self.messages = 0  # number of messages sent
 
-    def opening(self, name: str, begin_s: float, **fields: object) -> None:
-        """Set the session's ID, the start of its audio, and its options."""
+    def opening(self, name: str, start_s: float, **fields: object) -> None:
+        """Set the session's ID, the start of its audio in s, and its options."""
         session_id.set(name)
-        self._arrived_s = begin_s
+        self._arrived_s = start_s
         self._fields = fields
 
     def record_audio(self, duration_s: float) -> None:
@@ -46,7 +46,7 @@ class SessionLog:
         self._arrived_s += duration_s
 
     def record_output(self, output: SessionOutput) -> None:
-        """Record an output of the session. The first one marks it as open."""
+        """Record an output of the session. The first output marks the session as open."""
         metrics = self._metrics
         self.messages += len(output.messages)
         metrics.notes.inc(output.note_ons)
@@ -56,8 +56,8 @@ class SessionLog:
             played_s = self._end_s - (self._arrived_s - due_s)
             metrics.event_lateness_s.observe(max(0.0, now_s - played_s))
         if output.initial_totals is not None:
-            # The totals of earlier sessions of the performance, which have logged them.
-            self._before = output.initial_totals
+            # Earlier sessions of the performance have already logged these totals.
+            self._initial_totals = output.initial_totals
             metrics.opened.inc()
             fields = {"client": self._client, **self._fields}
             logger.info("session opened", extra={"fields": fields})
@@ -66,7 +66,7 @@ class SessionLog:
 
     def failed(self, error: ProtocolError) -> None:
         """Record an error. Before the session is open, it is a rejection."""
-        if self._before is None:
+        if self._initial_totals is None:
             self._done = True
             record_rejection(self._metrics.refused, error, self._client)
         else:
@@ -75,21 +75,21 @@ class SessionLog:
     def closed(self, reason: str) -> None:
         """Record the end of the session. Only the first call after the opening counts. reason:
         `stop`, `draining`, `vanished` or an error code."""
-        if self._done or self._before is None:
+        if self._done or self._initial_totals is None:
             return
         self._done = True
-        about: dict[str, object] = {
+        fields: dict[str, object] = {
             "reason": reason,
             "client": self._client,
-            "duration_s": round(monotonic() - self._began_s, 3),
+            "duration_s": round(monotonic() - self._opened_s, 3),
         }
         if (totals := self._totals) is not None:
-            before = self._before
-            about |= {
+            before = self._initial_totals
+            fields |= {
                 "audio_s": round(totals.audio_s - before.audio_s, 3),
                 "frames": totals.frames - before.frames,
                 "notes": totals.notes - before.notes,
                 "dropped_samples": totals.dropped_samples,
             }
         self._metrics.closed.labels(reason).inc()
-        logger.info("session closed", extra={"fields": about})
+        logger.info("session closed", extra={"fields": fields})

@@ -43,13 +43,15 @@ logger = logging.getLogger(__name__)
 router = APIRouter()
 
 MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after the first 10 s
-# The service always reads at this rate, so that a ping waits for at most 20 s behind the 4 MB that
-# may be in flight.
+# Minimum rate at which the service reads, so that a ping behind the 4 MB that may be in flight
+# waits for at most 20 s.
 MIN_READ_BYTES_PER_S = 256_000
 SEND_TIMEOUT_S = 10.0  # maximum time for sending a message that the client does not read
-CLOSE_TIMEOUT_S = 1.0  # maximum time in which a client accepts the close frame
+CLOSE_TIMEOUT_S = 1.0  # maximum time for sending the close frame
 MAX_KEEPALIVE_S = 600.0  # maximum time without audio
-GHOST_IDLE_S = 1.0  # time without a message after which a connection may be dead
+# A ghost is a dead connection that the server has not noticed yet. It keeps a slot, although its
+# client may be reconnecting to resume the session.
+GHOST_IDLE_S = 1.0  # time without a message after which a connection may be a ghost
 GHOST_START_S = 5.0  # maximum time for the `start` of a socket without a slot
 MAX_GHOST_SOCKETS = 8  # maximum number of sockets without a slot
 
@@ -79,10 +81,10 @@ async def transcribe_live(websocket: WebSocket) -> None:
 
 
 def may_resume_ghost(state: ServiceState, rejection: ProtocolError) -> bool:
-    """True if the rejected client may be resuming a session whose dead connection has a slot."""
+    """True if the rejected client may be resuming a session whose slot a ghost still has."""
     full = rejection.code in (ErrorCode.TOO_MANY_SESSIONS, ErrorCode.CLIENT_LIMIT)
-    ghosts = any(old.idle_s > GHOST_IDLE_S for old in state.connections.values())
-    return full and ghosts and state.ghost_sockets < MAX_GHOST_SOCKETS
+    has_ghosts = any(other.idle_s > GHOST_IDLE_S for other in state.connections.values())
+    return full and has_ghosts and state.ghost_sockets < MAX_GHOST_SOCKETS
 
 
 class Connection:
@@ -96,7 +98,8 @@ class Connection:
         reservation: Reservation | None,
         log: SessionLog,
     ) -> None:
-        """reservation: None if the service is full. slots: releases a slot reserved later."""
+        """reservation: the client's slot, or None if the service is full. slots: exit stack to
+        which a slot that is reserved later is added."""
         self._websocket = websocket
         self._slots, self._reservation = slots, reservation
         self._log = log
@@ -104,7 +107,7 @@ class Connection:
         self._settings = state.settings
         self._loop = asyncio.get_running_loop()
         self._end_s = self._loop.time() + state.settings.max_session_s
-        self._message_s = self._audio_s = self._loop.time()  # times of the latest of each
+        self._message_s = self._audio_s = self._loop.time()  # latest message and latest audio
         self._is_paused = False
         self._session: SessionProxy | None = None
 
@@ -129,7 +132,7 @@ class Connection:
             start = await self._receive_start()
             close_code, reason = await self._run_session(start)
         except ProtocolError as error:
-            # A client that does not read gets no message either.
+            # Do not send the error to a client that does not read.
             self._log.failed(error)
             close_code, reason = error.code.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:
@@ -208,8 +211,8 @@ class Connection:
             beats=start.beats,
         )
         fields = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
-        begin_s = resume.from_sample / start.sample_rate if resume else 0.0
-        self._log.opening(session_id, begin_s, resumed=resume is not None, **fields)
+        start_s = resume.from_sample / start.sample_rate if resume else 0.0
+        self._log.opening(session_id, start_s, resumed=resume is not None, **fields)
         self._session = service.pool.open_session(opening)
         service.connections[session_id] = self
         self._slots.callback(self._forget, session_id)
@@ -258,19 +261,19 @@ class Connection:
     async def _read_to_end(
         self, session: SessionProxy, audio: AudioFormat, messages: ReadAhead
     ) -> None:
-        began_s = self._loop.time()
+        started_s = self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate
         pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
-        first = True
+        is_first = True
         while True:
             message = await self._next_message(messages)
             self._message_s = self._loop.time()
             if isinstance(message, bytes):
                 self._audio_s = self._message_s
-                if first and (name := file_format(message)):
+                if is_first and (name := file_format(message)):
                     advice = f"this is {name}, not PCM: decode it first, or upload it as a file"
                     raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
-                first = False
+                is_first = False
                 duration_s = len(message) / byte_rate
                 received_s += duration_s
                 if received_s > self._settings.max_session_s:
@@ -279,8 +282,8 @@ class Connection:
                 if session.is_full:
                     await self._pause(session.wait_until_writable())
                 session.send(message)
-                # Too fast is not an error: backpressure through the socket slows the client.
-                ahead_s = received_s - BURST_S - pace * (self._audio_s - began_s)
+                # Faster audio is not an error: backpressure through the socket slows the client.
+                ahead_s = received_s - BURST_S - pace * (self._audio_s - started_s)
                 if ahead_s > 0:
                     await self._pause(asyncio.sleep(ahead_s / pace))
                 continue
@@ -300,16 +303,16 @@ class Connection:
                     )
 
     async def _next_message(self, messages: ReadAhead) -> bytes | str:
-        idle_s = self._settings.idle_timeout_s
-        silent_s = self._audio_s + MAX_KEEPALIVE_S - self._loop.time()
-        limit_s, what = min(
-            (idle_s, f"message for {idle_s:g} s"), (silent_s, f"audio for {MAX_KEEPALIVE_S:g} s")
-        )
+        limit_s = self._settings.idle_timeout_s
+        error = f"no message for {limit_s:g} s"
+        keepalive_s = self._audio_s + MAX_KEEPALIVE_S - self._loop.time()
+        if keepalive_s < limit_s:
+            limit_s, error = keepalive_s, f"no audio for {MAX_KEEPALIVE_S:g} s"
         try:
             async with asyncio.timeout(limit_s):
                 return message_payload(await messages.next())
         except TimeoutError:
-            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no {what}") from None
+            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, error) from None
 
     async def _pause(self, waiting: Awaitable[None]) -> None:
         """Wait without reading messages. The client is not idle during this time."""
@@ -318,8 +321,8 @@ class Connection:
         self._message_s, self._is_paused = self._loop.time(), False
         self._audio_s += self._message_s - started_s
 
-    def _too_long(self, of_what: str) -> ProtocolError:
-        limit = f"session limit reached: {self._settings.max_session_s:g} s{of_what}"
+    def _too_long(self, unit: str) -> ProtocolError:
+        limit = f"session limit reached: {self._settings.max_session_s:g} s{unit}"
         return ProtocolError(ErrorCode.SESSION_TOO_LONG, f"{limit}; open a new session")
 
     async def _end_when_draining(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:

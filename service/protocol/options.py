@@ -31,8 +31,11 @@ _FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC
 
 
 class Mode(StrEnum):
-    """Rule by which notes are decided: ``block`` reads the newest frames that have their look-ahead
-    from each window, ``anytime`` sends a note as soon as its confidence passes a threshold."""
+    """Rule by which notes are decided.
+
+    ``block`` decides a frame once, from the window that has its look-ahead. ``anytime`` sends a
+    note as soon as its confidence passes a threshold.
+    """
 
     BLOCK = "block"
     ANYTIME = "anytime"
@@ -53,7 +56,8 @@ class Encoding(StrEnum):
 
 
 class Mix(StrEnum):
-    """Mix of two channels. `left` and `right` are used if the channels cancel each other."""
+    """Mix of two channels: their mean, their sum if one of them is silent, or only the louder one
+    if they cancel each other."""
 
     MEAN = "mean"
     SUM = "sum"
@@ -86,8 +90,8 @@ class AudioFormat:
 
 
 def file_format(data: bytes) -> str | None:
-    """Return the name of the file format that starts with these bytes, or None if they may be PCM,
-    such as WAV after its header."""
+    """Return the name of the file format that starts with these bytes, or None if they may be PCM.
+    A WAV file counts as PCM."""
     if data[4:8] == b"ftyp":
         return "MP4 or M4A"
     return next((name for magic, name in _FORMATS.items() if data.startswith(magic)), None)
@@ -115,12 +119,12 @@ class StreamOptions:
     """Transcription options of a stream.
 
     Attributes:
-        lookahead_ms: audio after a frame that the model uses, in anytime mode at most.
+        lookahead_ms: audio after a frame that the model uses; the maximum in anytime mode.
             ``lookahead_hops`` rounds it to 4 to 32 hops (46 to 372 ms at 11,025 Hz).
         block_frames: new frames per window. Larger values need less computing and add delay. None
             means DEFAULT_BLOCK_FRAMES of the mode.
         instruments: instruments to consider. Empty means all that the model distinguishes.
-        tuning_hz: frequency of A4. None: estimate and follow it.
+        tuning_hz: frequency of A4. None means to estimate it from the audio.
         bends: True to report the pitch of sounding notes for each frame.
 
     Raises:

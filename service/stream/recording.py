@@ -1,4 +1,4 @@
-"""Transcribes recordings, files or arrays, by the same stream as live audio."""
+"""Transcribes recordings (files or arrays) with the same stream as live audio."""
 
 import math
 from collections import deque
@@ -31,14 +31,14 @@ MAX_SEGMENTS_IN_FLIGHT = 16
 
 @dataclass(frozen=True, slots=True)
 class OpenedRecording:
-    """``title`` is the title tag of the file, or empty."""
+    """First item of a recording: decoding has started. ``title`` is its title tag, or empty."""
 
     title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptionResult:
-    """Result of a recording. ``notes`` are sorted by onset time, then pitch."""
+    """Transcription of a recording. ``notes`` are sorted by onset time, then pitch."""
 
     notes: list[Note]
     pedal: list[PedalPress]
@@ -63,7 +63,7 @@ class TranscriptionResult:
 
 
 class FileProgress(BaseModel):
-    """Progress in a file. ``fraction``, 0 to 1, is None if the header states no duration."""
+    """Progress of a recording. ``fraction``, 0 to 1, is None if its header states no duration."""
 
     type: Literal["progress"] = "progress"
     frames: int

@@ -11,8 +11,8 @@ the old one from both, bit for bit:
                                   | tracker's history |
 
 The server stores nothing, so a client may resume late and at another replica. On the wire the point
-is a `Checkpoint`, of which clients read only some fields and preserve the others, including those
-of newer servers. The server validates all fields of a `ResumePoint`.
+is a `Checkpoint`. Clients read some of its fields, and preserve all others, including fields that a
+newer server adds. The server validates all fields of a `ResumePoint`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Replay:
         first_sample: first sample, at the model's rate.
         first_block: first block to compute.
         first_detected_block: first block for the tracker. Earlier blocks only run the front-end.
-        from_sample: first sample, at the sent rate.
+        from_sample: first sample, at the input rate.
         tuning_sample: sample, at the model's rate, from which on the tuning is needed.
     """
 
@@ -93,6 +93,7 @@ class Replay:
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
+    """Return the message for a point. Parts of its state that are still empty are left out."""
     state = {field.name: getattr(point, field.name) for field in fields(point)}
     state["belief"] = point.belief if point.belief.weights else None
     state["dynamics"] = point.dynamics if point.dynamics.notes else None

@@ -36,8 +36,8 @@ from service.stream.windows import (
     SampleBuffer,
 )
 
-MAX_NOTES = 200_000  # maximum of a session or recording, which bounds the memory
-MAX_RUN_FRAMES = 128  # processed at once
+MAX_NOTES = 200_000  # maximum number per session or recording, which bounds the memory
+MAX_RUN_FRAMES = 128  # maximum number of frames processed at once
 
 
 class Stream:
@@ -70,8 +70,8 @@ class Stream:
             audio: format of the bytes passed to ``feed``.
             max_notes: maximum number of completed notes. Exceeding it sets ``error``.
             segments: True if the windows are computed in segments.
-            on_frames: called with the next frames that have their full look-ahead: the number of
-                the first, and their probabilities [heads, n, 128], a view.
+            on_frames: called with the next frames that have their full look-ahead. Its arguments
+                are the number of the first frame and the probabilities [heads, n, 128], a view.
             resume: point at which to continue the performance of another stream, with the audio
                 from ``resume.from_sample`` on. Samples, frames, times and notes count from the
                 start of the performance. ``collector`` has only the notes of this stream.
@@ -126,7 +126,7 @@ class Stream:
 
     def feed_samples(self, samples: NDArray[np.float32]) -> None:
         """Process mono samples [n] at the input rate. Raises BadAudioError for an invalid sample.
-        The samples before it are still processed, and the audio has ended."""
+        The samples before it are still processed, and the audio ends there."""
         values = samples.astype(np.float32, copy=False)[:, None]
         try:
             self._append(check_and_mix(values, self._received))
@@ -212,9 +212,9 @@ class Stream:
         return self._record(events)
 
     def _next_run(self, max_windows: int) -> tuple[int, float]:
-        """Return the number of next windows whose filters have the same offset, and that offset in
-        cents. They are processed at once, which is faster, except in anytime mode, where windows
-        overlap."""
+        """Return how many of the next windows have filters with the same offset, and this offset in
+        cents. Processing these windows at once is faster. In anytime mode the number is 1, because
+        each window repeats frames of earlier windows."""
         hops = self._schedule.block_frames
         before_detected = (self._first_detected_frame - self._frames) // hops
         limit = before_detected if before_detected > 0 else max(1, MAX_RUN_FRAMES // hops)
@@ -285,7 +285,7 @@ class Stream:
 
     @property
     def processed_samples(self) -> int:
-        """Number of samples, at the sent rate, that the processed frames depend on."""
+        """Number of samples, at the input rate, that the processed frames depend on."""
         block = self._frames // self._schedule.block_frames - 1
         needed = self._ratio.inputs(self._schedule.end_sample(block)) if block >= 0 else 0
         return min(self._received, needed)

@@ -37,7 +37,8 @@ Samples = NDArray[np.float32]
 
 
 class SampleBuffer:
-    """Samples at the model's rate: those of the latest windows, which overlap, and later ones.
+    """Buffer of samples at the model's rate: the latest windows, which overlap, and the samples
+    after them.
 
         silence before the stream   in earlier windows          later samples
         .............|--------------------------------------|----------------|
@@ -63,9 +64,9 @@ class SampleBuffer:
 
     def append(self, samples: Samples) -> None:
         """Append the next samples, shape [n]. Views of earlier samples stay valid."""
-        first = self.due - self._kept
-        kept = self._samples[first - self._begin :]
-        self._samples, self._begin = np.concatenate([kept, samples]), first
+        begin = self.due - self._kept
+        kept = self._samples[begin - self._begin :]
+        self._samples, self._begin = np.concatenate([kept, samples]), begin
 
     def advance(self, due: int) -> Samples:
         """Set ``due``. Return the samples between its old and its new value."""

@@ -1,1 +1,1 @@
-"""Workers own the streams: processes, or a thread of this one, that turn audio into messages."""
+"""Workers: processes, or one thread of the service, that own streams and compute their messages."""

@@ -23,8 +23,8 @@ from service.stream.windows import SEGMENT_FRAMES, PendingWindows
 LENGTH = struct.Struct("!i")  # header of a packet: the number of bytes that follow
 
 LoadModel = Callable[[str, str], Any]
-"""Loads weights, by name or path, onto a device, either of which may be `auto`. It must be
-importable by name, because workers are processes."""
+"""Function of a model and a device that loads the weights. The model is a name or a path, and both
+may be `auto`. The function must be importable by name, because workers are processes."""
 
 SLOTS = 2  # segments in a worker's shared memory: one being computed, and one waiting
 
@@ -63,7 +63,7 @@ class OpenSession:
 
     Attributes:
         session_id: ID of the performance in the client's checkpoints.
-        stream: number of the session between the service and the worker.
+        stream: number of the session, used only between the service and the worker.
         updates, frames, beats: True if the client requested them.
     """
 
@@ -110,7 +110,7 @@ class Segment(NamedTuple):
     """Compute windows of a recording, whose samples are in a slot."""
 
     slot: int
-    samples: int
+    samples: int  # number of samples
     due: PendingWindows  # without its samples
 
 
@@ -171,7 +171,7 @@ class SessionFailed(NamedTuple):
 
 
 class SegmentResult(NamedTuple):
-    """The probabilities of a segment are in its slot and have this shape, or it has failed."""
+    """A segment was computed, and its slot has probabilities of this shape, or it failed."""
 
     slot: int
     shape: tuple[int, ...]
@@ -179,8 +179,9 @@ class SegmentResult(NamedTuple):
 
 
 class BatchTiming(NamedTuple):
-    """Computing time of a batch: of the model, and with note tracking and messages.
+    """Computing time of a batch.
 
+    ``model_s`` is the time of the model alone, ``total_s`` includes note tracking and messages.
     ``way`` is `live` or `file`. ``windows`` is 0 if the batch failed.
     """
 

@@ -30,15 +30,16 @@ logger = logging.getLogger(__name__)
 
 MAX_WORKERS = 8
 CORES_PER_GPU_WORKER = 4
-"""The thread of a worker resamples and tracks 125 to 200 streams; a GPU computes several times as
-many. Each worker of a GPU needs 2 to 3 GB of memory."""
+"""Number of cores for each worker that uses a GPU. The thread of a worker can resample and track
+125 to 200 streams, and a GPU can compute several times as many. Each of these workers needs 2 to
+3 GB of memory."""
 MAX_PING_INTERVAL_S = 2.0
 _DRIVER = Path("/dev/nvidiactl")  # exists wherever CUDA is available
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # pause after a worker has failed to start
 
 
 class Observer(Protocol):
-    """Its methods must be fast and must not raise."""
+    """Receives timings and exits of workers. The methods must be fast and must not raise."""
 
     def on_batch(self, timing: BatchTiming) -> None: ...
     def on_worker_exit(self) -> None: ...
@@ -60,13 +61,15 @@ class WorkerPool:
         hang_timeout_s: float = 60.0,
         processes: bool = PROCESSES,
     ) -> None:
-        """Args:
-        workers: number of workers. None: one for each core of a CPU, or with a GPU one for
-            CORES_PER_GPU_WORKER cores, at most MAX_WORKERS.
-        hang_timeout_s: time without a heartbeat after which a worker is replaced.
-        processes: False if there is only one worker, which is a thread.
+        """Create a pool without workers; ``start`` starts them.
+
+        Args:
+            workers: number of workers. None: one per core of a CPU, or with a GPU one per
+                CORES_PER_GPU_WORKER cores, at most MAX_WORKERS.
+            hang_timeout_s: time without a heartbeat after which a worker is replaced.
+            processes: False to use only one worker, in a thread.
         """
-        self._setup, self._cores, self._wanted = setup, cores, workers
+        self._setup, self._cores, self._requested_workers = setup, cores, workers
         self._hang_timeout_s, self._processes = hang_timeout_s, processes
         self.observer: Observer | None = None
         self._workers: list[WorkerConnection] = []
@@ -77,7 +80,7 @@ class WorkerPool:
         self._running = False  # from `start` to `close`
         self.device = setup.device
 
-    # -- life -------------------------------------------------------------------------------------
+    # -- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Wait until all workers have loaded the model. Raises EngineError if one cannot."""
@@ -104,7 +107,8 @@ class WorkerPool:
 
     def _count(self, on_gpu: bool) -> int:
         cores_per_worker = CORES_PER_GPU_WORKER if on_gpu else 1
-        return self._wanted or max(1, min(self._cores // cores_per_worker, MAX_WORKERS))
+        default = max(1, min(self._cores // cores_per_worker, MAX_WORKERS))
+        return self._requested_workers or default
 
     async def _launch_all(self, count: int, own_process: bool) -> ModelLoaded:
         """Start workers. If one fails, stop all of them and raise EngineError."""
@@ -188,6 +192,7 @@ class WorkerPool:
         return task
 
     async def _replace(self, worker: WorkerConnection, closed: asyncio.Task[None]) -> None:
+        """Start another worker after ``closed``, with longer pauses after each failure."""
         await asyncio.shield(closed)
         pause_s = MIN_PAUSE_S
         while True:

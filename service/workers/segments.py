@@ -89,7 +89,7 @@ class SegmentQueue:
         if result.error is not None:
             job.fail(result.error)
         else:
-            # A copy, because the slot is used again before a slow reader has read it.
+            # Copy the result, because the slot may be reused before the caller reads it.
             values = worker.probabilities[result.slot, : math.prod(result.shape)].copy()
             job.future.set_result(values.reshape(result.shape))
         self.dispatch()

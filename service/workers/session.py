@@ -41,7 +41,7 @@ from service.workers.messages import OpenSession, SessionOutput
 
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # A0 to C8
-_FULL = 255  # the byte of probability 1
+_FULL = 255  # byte that stands for probability 1
 PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow notes
 
 
@@ -53,7 +53,7 @@ class LiveSession:
     messages are sent at once.
 
     Attributes:
-        number: number of the session between the service and the worker.
+        number: number of the session, used only between the service and the worker.
         features: streaming state of the network. Set by the worker.
         is_queued: True if the session is in the worker's queue. Set by the worker.
     """
@@ -79,17 +79,18 @@ class LiveSession:
             on_frames=self._frames.add if self._frames else None,
             resume=resume_point(resume) if resume else None,
         )
-        if self._frames and resume:  # later frames were not final when the earlier session ended
+        if self._frames and resume:  # frames after these were not final in the earlier session
             self._frames.start_at(max(0, resume.frames - self.stream.late_frames))
         self._beats = LiveBeats(self._processed_s) if opening.beats else None
         self._skip_events = resume.known_events if resume else 0
         self._seq = 0
         self._fed_bytes = self._reported_bytes = self._flushed = self._windows = 0
-        # Number of windows to process before the acknowledgement, `frame` then, and id.
+        # For each `flush`: number of windows to process before it is acknowledged, and the fields
+        # `frame` and `id` of the acknowledgement.
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
-        self._reported: tuple[int, int] | None = None  # in the last `progress`
+        self._reported: tuple[int, int] | None = None  # value of `_progress` in the last message
         self._reported_at_s = monotonic()
         self._pending = SessionOutput(self.number, initial_totals=self.stream.totals)
         self._queue(self._ready(config))
@@ -104,10 +105,9 @@ class LiveSession:
         if self.stream.error is not None:
             self.end("error", self.stream.error)
 
-    def flush(self, name: str) -> None:
-        self._flushes.append(
-            (self._windows + self.stream.pending_windows, self.stream.frames_after_pending, name)
-        )
+    def flush(self, flush_id: str) -> None:
+        windows = self._windows + self.stream.pending_windows
+        self._flushes.append((windows, self.stream.frames_after_pending, flush_id))
         self._acknowledge_flushes()
 
     def end(self, reason: DoneReason, error: ProtocolError | None) -> None:
@@ -124,9 +124,8 @@ class LiveSession:
         self._send_events(self.stream.process_predictions(probabilities))
         if self._beats is not None and self._decided_s >= self._beats.due_s:
             notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
-            self._queue(
-                *(Beat(**asdict(one)) for one in self._beats.update(notes, self._decided_s))
-            )
+            beats = self._beats.update(notes, self._decided_s)
+            self._queue(*(Beat(**asdict(beat)) for beat in beats))
         self._windows += len(probabilities)
         self._acknowledge_flushes()
         if self.stream.error is not None:
@@ -225,14 +224,14 @@ class LiveSession:
     def _acknowledge_flushes(self) -> None:
         while self._flushes and self._flushes[0][0] <= self._windows:
             self._flushed += 1
-            _, frame, name = self._flushes.popleft()
-            self._queue(Flushed(id=name, frame=frame))
+            _, frame, flush_id = self._flushes.popleft()
+            self._queue(Flushed(id=flush_id, frame=frame))
 
     def _finish_regularly(self) -> None:
         assert self._end is not None
         reason, error = self._end
         events = self.stream.finish()
-        # Only `stop` promises complete samples; other ends may cut a chunk.
+        # Only after `stop` is an incomplete sample an error. Other ends may cut off a chunk.
         incomplete = self.stream.incomplete if reason == "stop" else None
         audio_error = self.stream.error or incomplete
         if error is None and audio_error is not None:
@@ -258,7 +257,8 @@ class LiveSession:
         if self._beats is None:
             return DEFAULT_TEMPO
         notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
-        self._queue(*(Beat(**asdict(one)) for one in self._beats.finish(notes, self._processed_s)))
+        beats = self._beats.finish(notes, self._processed_s)
+        self._queue(*(Beat(**asdict(beat)) for beat in beats))
         return analyse(self.stream.collector.notes, reported=self._beats.reported).tempo
 
     def _queue(self, *messages: ServerMessage) -> None:
@@ -272,6 +272,7 @@ class LiveSession:
 
     @property
     def _progress(self) -> tuple[int, int]:
+        """Number of received samples and of processed frames."""
         return self.stream.totals.received_samples, self.stream.frames
 
     @property
@@ -293,13 +294,13 @@ class _FrameBuffer:
         self._blocks: list[NDArray[np.uint8]] = []
 
     def start_at(self, first_frame: int) -> None:
-        """Skip the frames before, which the client has."""
+        """Skip all earlier frames, because the client already has them."""
         self.next_frame = self._first_frame = first_frame
 
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
         """Add the next frames, shape [heads, n, 128]; only the first head is used."""
-        known = max(0, self._first_frame - first_frame)
-        pitches = probabilities[0, known:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
+        skipped = max(0, self._first_frame - first_frame)
+        pitches = probabilities[0, skipped:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
         if len(pitches):
             self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
 

@@ -279,7 +279,7 @@ def test_a_wav_with_24_of_32_bits() -> None:
 
 
 def test_an_m4a_without_its_end_is_named() -> None:
-    with pytest.raises(ProtocolError, match="an M4A, MP4 or MOV whose end.* is missing"):
+    with pytest.raises(ProtocolError, match="the end of this M4A, MP4 or MOV file is missing"):
         decoded(recording("ipod", "aac")[:-2000])
 
 

@@ -22,8 +22,9 @@ When window n arrives, the pitch
 
       f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold;
 
-* starts again if it sounds and the same holds. The old note ends where the evidence that it
-  sounds was greatest (``service.notes.base_tracker``), or else where the new one starts;
+* starts again under the same conditions if it already sounds. The old note ends where the evidence
+  that it sounds was greatest (``service.notes.base_tracker``), at the latest where the new one
+  starts;
 * ends by that evidence. The evidence of frame f is y_n[f] of the window in which the frame has the
   age OFFSET_AGE, or A if that is less. The probability of younger frames is often still too low.
 
@@ -62,14 +63,14 @@ class AnytimeTracker(Tracker):
         odds = (settings.early_odds or EARLY_ODDS)[:last_age]
         ages = reversed(range(self.columns))  # oldest first, like the columns of a window
         self._extra_log_odds = [odds[age] if age < len(odds) else 0.0 for age in ages]
-        # A note may start so late that its first frames are past the age of evidence.
+        # A note may start so late that its first frames are too old to count as evidence.
         self._held_frames = max(settings.min_note_frames, last_age - self._offset_age)
-        self._least_frames = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)
+        self._min_onset_distance = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)  # frames
         self._earliest = np.zeros(PITCHES, np.int64)
         self._windows = np.zeros((self._n_heads, 0, PITCHES), np.float32)
         self._next = self._shown = 0  # first column of the next window; columns in the block
         self.history_frames = WAIT + self._offset_age
-        # An onset may lie half a frame before its frame, before its time is corrected.
+        # An onset may be up to half a frame before its frame. Its time is then corrected.
         self.on_delay_frames = 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, WAIT + self._offset_age - last_age)
 
@@ -96,53 +97,53 @@ class AnytimeTracker(Tracker):
 
     def step(self) -> list[NoteEvent]:
         last = self._next + self.columns - 1
-        self._known = self._windows[:, self._next : last + 1]
+        self._latest = self._windows[:, self._next : last + 1]
         self._next += 1
         self._oldest = self._pushed - self.columns + 1
         events = self._begin_all() if self._pushed >= self._resumed else []
-        if last - self._offset_age < self._shown:  # not after the stream's end
+        if last - self._offset_age < self._shown:  # the frame is not after the stream's end
             events += self._find_offsets()
         self._pushed += 1
         return events
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
-        """Return the notes that the window would start if every threshold were ``onset_threshold``
-        and every frame were free: frames after n - A, pitch, and probability of the start. Call it
-        instead of ``step``, to choose thresholds."""
+        """Return the onsets in the window above the lowest onset threshold, regardless of age and
+        of earlier notes: number of frames after n - A, pitch, and probability. Call it instead of
+        ``step``, to choose thresholds."""
         missing = self.columns - window.shape[1]
-        self._known, self._oldest = np.pad(window, ((0, 0), (0, missing), (0, 0))), 0
-        found = self._peaks()
+        self._latest, self._oldest = np.pad(window, ((0, 0), (0, missing), (0, 0))), 0
         return [
             (frame - ONSET_RADIUS, pitch, self._onset_probability(frame, pitch))
-            for frame, pitch in found
+            for frame, pitch in self._peaks()
         ]
 
     def _peaks(self) -> list[tuple[int, int]]:
         """Return frame and pitch of the peaks f = n - A ... n that the frame head confirms."""
-        onset, frame = self._known[self._onset], self._known[self._frame]
-        found = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
-        found[:ONSET_RADIUS] = False  # older than the frames with full look-ahead
-        if found.any():
-            found &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
-        return [(self._oldest + at, pitch) for at, pitch in np.argwhere(found).tolist()]
+        onset, frame = self._latest[self._onset], self._latest[self._frame]
+        is_peak = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
+        is_peak[:ONSET_RADIUS] = False  # these frames are older than n - A
+        if is_peak.any():
+            is_peak &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
+        return [(self._oldest + column, pitch) for column, pitch in np.argwhere(is_peak).tolist()]
 
     def _begin_all(self) -> list[NoteEvent]:
         events: list[NoteEvent] = []
         for frame, pitch in self._peaks():
             if frame < self._earliest[pitch]:
                 continue
-            chance = self._onset_probability(frame, pitch)
-            if chance < add_log_odds(self._least, self._extra_log_odds[frame - self._oldest]):
+            probability = self._onset_probability(frame, pitch)
+            extra_log_odds = self._extra_log_odds[frame - self._oldest]
+            if probability < add_log_odds(self._onset_threshold, extra_log_odds):
                 continue
             time_frames = max(float(self._earliest[pitch]), self._onset_time(frame, pitch))
             if pitch in self._sounding:
                 events.append(self._end_at_best(pitch, frame, time_frames))
-            events.append(self._begin(frame, pitch, time_frames, chance))
+            events.append(self._begin(frame, pitch, time_frames, probability))
         return events
 
     def _add_sounding(self, event: NoteEvent) -> None:
         super()._add_sounding(event)
-        self._earliest[event.pitch] = event.frame + self._least_frames
+        self._earliest[event.pitch] = event.frame + self._min_onset_distance
 
     def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
         self._earliest[pitch] = max(int(self._earliest[pitch]), frame)

@@ -1,4 +1,4 @@
-"""Base class of the note trackers: the heads, the notes that sound, and the offsets of notes.
+"""Base class of the note trackers. It stores the sounding notes and decides where they end.
 
 A note ends where the evidence that it sounds is greatest. With y[f] and z[f] the frame and offset
 probabilities of its pitch, and b and w the bias and the offset weight of its instrument
@@ -6,9 +6,9 @@ probabilities of its pitch, and b and w the bias and the offset weight of its in
 
     log(y / (1 - y)) + b - w max(0, log(z / (1 - z)) + OFFSET_ODDS)
 
-over the frames before f. The frame probability of a string that rings on falls slowly, so its
-offsets need z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT
-frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
+over the frames before f. The frame probability of a ringing string falls slowly, so its offset
+depends on z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT frames
+have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
 new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The first
 ``min_note_frames`` count as sounding. When the instrument of a note, and with it the bias, may
 change (``UPDATE_S``), the note either ends or its sum restarts.
@@ -28,12 +28,14 @@ from service.notes.frames import OVERTONES, add_log_odds, onset_shift
 from service.notes.resume import Dynamics, ResumePoint
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 
-OFFSET_ODDS = 2.0  # negative log-odds from which an offset probability counts (0.12)
+OFFSET_ODDS = 2.0  # an offset probability counts above log-odds of -2 (0.12)
 DROP = 3.0  # fall of the sum that ends a note
-DROP_BEFORE_UPDATE = 2.0  # fall that ends a note whose instrument may change now
-VOICE_SHARE = 0.65  # of the recent notes from which on monophonic music is sung
-WAIT = 16  # frames (0.19 s) after the maximum that end a note
-OVERTONE_DISCOUNT = 0.4  # share of the excess log-odds of a note that its overtones lose
+DROP_BEFORE_UPDATE = 2.0  # fall that ends a note whose instrument may change in this frame
+VOICE_SHARE = 0.65  # share of the voice in the recent notes above which monophonic music is sung
+WAIT = 16  # number of frames (0.19 s) after the maximum at which a note ends
+# The log-odds of an overtone's onset are reduced by this share of their distance to the log-odds of
+# the stronger onset below it.
+OVERTONE_DISCOUNT = 0.4
 ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch of the filterbank
 _MIN_PROBABILITY = 2e-3  # probabilities nearer to 0 or 1 are treated as equal
 
@@ -49,7 +51,7 @@ class _Sounding:
 
 
 class Tracker(ABC):
-    """Tracker of the notes of one stream. It decodes probabilities (``as_probabilities``).
+    """Tracker of the notes of one stream. Its input are probabilities (``as_probabilities``).
 
     Attributes:
         columns, last_age: in anytime mode, the number of frames decoded from each window, and the
@@ -73,10 +75,12 @@ class Tracker(ABC):
         heads: tuple[str, ...],
         offset_age: int,
     ) -> None:
-        """Args:
-        heads: names of the rows of the probabilities. "velocity", "offset" and "pedal" may be
-            missing.
-        offset_age: age in frames at which a frame is evidence for or against an offset.
+        """Create a tracker.
+
+        Args:
+            heads: names of the rows of the probabilities. "velocity", "offset" and "pedal" may be
+                missing.
+            offset_age: age in frames at which a frame is evidence for or against an offset.
         """
         self.settings = settings
         self._frame_seconds = frame_seconds
@@ -86,9 +90,9 @@ class Tracker(ABC):
         self._velocity, self._pedal = rows.get("velocity"), rows.get("pedal")
         self._offset = rows.get("offset")
         self._offset_age = offset_age
-        self._known = np.zeros((len(heads), 0, PITCHES), np.float32)  # frames in memory
-        self._oldest = 0  # frame of their first column
-        self._held_frames = settings.min_note_frames  # these always count as sounding
+        self._latest = np.zeros((len(heads), 0, PITCHES), np.float32)  # the latest frames
+        self._oldest = 0  # frame of the first column of `_latest`
+        self._held_frames = settings.min_note_frames  # first frames, in which a note never ends
         self._pushed = self._resumed = 0  # earlier sessions decided the frames before `_resumed`
         self._sounding: dict[int, _Sounding] = {}  # by pitch
         self._notes = 0  # number of notes that have started
@@ -103,8 +107,8 @@ class Tracker(ABC):
 
     @property
     def earliest_onset_frames(self) -> dict[int, int]:
-        """Earliest onset of the next note of each silent pitch in anytime mode, if it is in the
-        next windows."""
+        """In anytime mode, the earliest frame at which a silent pitch may start again, for pitches
+        of which earlier frames are still in the next windows."""
         return {}
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
@@ -118,7 +122,7 @@ class Tracker(ABC):
 
     def set_instrument_weights(self, weights: Mapping[str, float]) -> None:
         """Set the number of recent notes of each instrument."""
-        self._least = self.settings.onset_threshold_for(weights)
+        self._onset_threshold = self.settings.onset_threshold_for(weights)
         self._sings = weights.get("voice", 0.0) > VOICE_SHARE * sum(weights.values())
 
     @abstractmethod
@@ -150,13 +154,13 @@ class Tracker(ABC):
     def _find_offsets(self) -> list[NoteEvent]:
         """Return the note_offs that the frame with the age ``offset_age`` decides."""
         frame = self._pushed - self._offset_age
-        at = frame - self._oldest
-        probabilities, down = self._known[self._frame, at], False
-        offsets = self._known[self._offset, at] if self._offset is not None else None
+        column = frame - self._oldest
+        probabilities, down = self._latest[self._frame, column], False
+        offsets = self._latest[self._offset, column] if self._offset is not None else None
         if self._pedal is not None:
-            pressed = self._known[self._pedal, at, ANY_PITCH]
+            pressed = self._latest[self._pedal, column, ANY_PITCH]
             down = bool(pressed >= self.settings.pedal_on_threshold)
-        over: list[int] = []
+        ended_pitches: list[int] = []
         for pitch, note in self._sounding.items():
             onset = note.event.frame
             held = onset + self._held_frames
@@ -169,24 +173,26 @@ class Tracker(ABC):
             note.fallen = max(0.0, note.fallen - gain)
             if frame < held or not note.fallen:
                 note.fallen, note.best = 0.0, max(frame + 1, held)
-            named = onset + self._update_frames == self._pushed
-            drop = DROP_BEFORE_UPDATE if named else DROP
+            may_change = onset + self._update_frames == self._pushed
+            drop = DROP_BEFORE_UPDATE if may_change else DROP
             ended = note.fallen >= drop or frame + 1 - note.best >= WAIT
             if ended and self._pushed >= self._resumed:
-                over.append(pitch)
-            elif named:
+                ended_pitches.append(pitch)
+            elif may_change:
                 note.fallen, note.best = 0.0, max(frame + 1, held)
-        return [self._end_at_best(pitch, self._pushed, self._pushed) for pitch in sorted(over)]
+        end = self._pushed
+        return [self._end_at_best(pitch, end, end) for pitch in sorted(ended_pitches)]
 
     def _onsets(self, frame: int, pitch: int | list[int]) -> NDArray[np.float32]:
         """Return the onset probabilities within ONSET_RADIUS of a frame."""
-        at = frame - self._oldest
-        return self._known[self._onset, at - ONSET_RADIUS : at + ONSET_RADIUS + 1, pitch]
+        column = frame - self._oldest
+        span = slice(column - ONSET_RADIUS, column + ONSET_RADIUS + 1)
+        return self._latest[self._onset, span, pitch]
 
     def _onset_probability(self, frame: int, pitch: int) -> float:
         """Return the probability that a note starts at a peak: less than the onset probability if
         the pitch is an overtone of a likelier onset."""
-        own = float(self._known[self._onset, frame - self._oldest, pitch])
+        own = float(self._latest[self._onset, frame - self._oldest, pitch])
         lower = [pitch - interval for interval in OVERTONES if interval <= pitch]
         strongest = min(float(self._onsets(frame, lower).max(initial=0.0)), 1 - _MIN_PROBABILITY)
         if strongest <= own:
@@ -196,8 +202,8 @@ class Tracker(ABC):
 
     def _onset_time(self, frame: int, pitch: int) -> float:
         """Return the onset time of a peak in frames."""
-        at = frame - self._oldest
-        shift = onset_shift(self._known[self._onset, at - 1 : at + 2, pitch])
+        column = frame - self._oldest
+        shift = onset_shift(self._latest[self._onset, column - 1 : column + 2, pitch])
         return max(0.0, frame + shift + self.settings.onset_correction_frames)
 
     def _begin(self, frame: int, pitch: int, time_frames: float, confidence: float) -> NoteEvent:
@@ -211,9 +217,9 @@ class Tracker(ABC):
     def _velocity_at(self, frame: int, pitch: int) -> int:
         if self._velocity is None:
             return DEFAULT_VELOCITY
-        # The velocity head is trained around onsets, so use its value at the likeliest one.
+        # The velocity head is trained around onsets, so use its value at the likeliest onset.
         nearest = frame + int(self._onsets(frame, pitch).argmax()) - ONSET_RADIUS
-        loudness = float(self._known[self._velocity, nearest - self._oldest, pitch])
+        loudness = float(self._latest[self._velocity, nearest - self._oldest, pitch])
         self.dynamics = self.dynamics.after(loudness)
         return self.dynamics.velocity(loudness)
 
@@ -227,7 +233,9 @@ class Tracker(ABC):
         """End a note where the evidence is greatest, or at the given frame and time if that is
         earlier."""
         best = self._sounding[pitch].best
-        return self._end(pitch, *((best, best) if best < frame else (frame, time_frames)))
+        if best < frame:
+            return self._end(pitch, best, best)
+        return self._end(pitch, frame, time_frames)
 
     def _end(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
         on = self._sounding.pop(pitch).event

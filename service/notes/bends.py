@@ -1,15 +1,16 @@
-"""Pitch curves of sounding notes: vibrato, portamento, drift.
+"""Tracks the pitch curves of sounding notes: vibrato, portamento and drift.
 
 A network's row CENTS contains the distance of the spectral peak at each pitch from that pitch
-(``SpectralPeaks``). The curve of a note follows it from frame to frame, also into the rows of
-neighbouring pitches, at most MAX_SEMITONES away::
+(``SpectralPeaks``). The curve of a note follows the peak from frame to frame, also to neighbouring
+pitches, at most MAX_SEMITONES away::
 
-    row of pitch 61    . . . . . . -40 -20 -35 . . .
-    row of pitch 60    . . 0 20 45 .   .   .   40 20 .
+    at pitch 61        . . . . . . -40 -20 -35 . . .
+    at pitch 60        . . 0 20 45 .   .   .   40 20 .
     curve of note 60   . . 0 20 45 60  80  65  40 20 .    cents
 
-Filters respond late, low ones more so: the value of a frame comes from a later row (``lag``).
-Values are reported in batches of PIECE frames, independent of the blocks.
+Filters respond with a delay, which is longer at low pitches. The value of a frame is therefore read
+from a later frame (``lag``). Values are reported in batches of BATCH_FRAMES, regardless of the
+blocks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.frames import LatestFrames
 from service.protocol.options import Count
 
-PIECE = 8  # frames from one report to the next
+BATCH_FRAMES = 8  # frames from one report to the next
 MAX_SEMITONES = 2
 _EDGE_CENTS = RANGE_CENTS - 0.5
 _LATER_BELOW = (43, 53, 68)
@@ -42,8 +43,8 @@ def lag(pitch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """State of a sounding note: its first frame that has not been reported, and the cents of the
-    frame before, 0 at its onset."""
+    """State of a sounding note's curve: the first frame that has not been reported, and the cents
+    of the frame before it (0 at the onset)."""
 
     frame: Count
     cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
@@ -89,7 +90,7 @@ class BendTracker:
                 self._pitches.pop(event.note_id)
                 self.curves.pop(event.note_id, None)
             out.append(event)
-        if (frame + 1) % PIECE == 0:
+        if (frame + 1) % BATCH_FRAMES == 0:
             for note, pitch in self._pitches.items():
                 out += self._report(note, pitch, frame + 1 - lag(pitch))
         return out
@@ -111,23 +112,24 @@ class BendTracker:
 
 
 def _followed(row: NDArray[np.float32], pitch: int, before: float) -> float:
-    """Return the cents above the pitch, given those of the frame before."""
+    """Return the cents above the pitch, given ``before``, the cents at the previous frame."""
     semitones = min(MAX_SEMITONES, max(-MAX_SEMITONES, round(before / 100)))
-    found = _at(row, pitch + semitones)
-    if math.isnan(found):  # no sound: no change
+    cents = _at(row, pitch + semitones)
+    if math.isnan(cents):  # no sound: no change
         return before
-    step = 1 if found > 0 else -1
+    step = 1 if cents > 0 else -1
     # At the edge of its range the peak may belong to the next pitch.
-    while abs(found) > _EDGE_CENTS and abs(semitones + step) <= MAX_SEMITONES:
-        further = _at(row, pitch + semitones + step)
-        if math.isnan(further) or step * further < -_EDGE_CENTS:
+    while abs(cents) > _EDGE_CENTS and abs(semitones + step) <= MAX_SEMITONES:
+        next_cents = _at(row, pitch + semitones + step)
+        if math.isnan(next_cents) or step * next_cents < -_EDGE_CENTS:
             break
-        semitones, found = semitones + step, further
-        if step * found < 0:
+        semitones, cents = semitones + step, next_cents
+        if step * cents < 0:
             break
-    return 100 * semitones + found
+    return 100 * semitones + cents
 
 
 def _at(row: NDArray[np.float32], pitch: int) -> float:
+    """Return the peak's distance from a pitch in cents, or NaN if there is no peak."""
     value = float(row[min(PITCHES - 1, max(0, pitch))])
     return (value - 0.5) * SCALE_CENTS if value > 0 else math.nan

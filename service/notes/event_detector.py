@@ -1,4 +1,4 @@
-"""Probabilities of a stream to events: notes with instruments, bends and the sustain pedal."""
+"""Converts the probabilities of a stream to events: notes with instruments, bends and pedal."""
 
 from collections import deque
 from dataclasses import replace
@@ -21,14 +21,17 @@ from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 TRACKED = ("frame", "onset", "velocity", "offset", "pedal", PIANO)  # rows that trackers use
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
-"""Instruments that rarely play monophonic music. A stream of these alone has no delay for it."""
-RISE = 3  # frames in which the frame probability rises, as onset of networks without that head
-PEDAL_FRAMES = 8  # 93 ms: averaged, because the pedal's probability flickers while it is half down
+"""Instruments that rarely play monophonic music. If a stream has only these, all of its music is
+decoded as polyphonic, which takes fewer frames."""
+# The onset probability of a network without an onset head is the rise of its frame probability over
+# this number of frames.
+RISE = 3
+PEDAL_FRAMES = 8  # 93 ms, averaged because the pedal's probability flickers while it is half down
 
 
 class EventDetector:
-    """Detects the events of one stream, in the order of the frames that decide them. They do not
-    depend on the blocks."""
+    """Detects the events of one stream, in the order of the frames that decide them. The events do
+    not depend on the sizes of blocks."""
 
     def __init__(
         self,
@@ -39,12 +42,14 @@ class EventDetector:
         last_age: int | None = None,
         bends: bool = False,
     ) -> None:
-        """Args:
-        heads: names of the rows of the probabilities (``ModelConfig.outputs``). Only "frame" is
-            required.
-        instruments: possible instruments of a note; empty for all of the heads.
-        last_age: in anytime mode, the age in frames at which a frame has its full look-ahead.
-        bends: True to report the pitch of notes, if there is a row CENTS.
+        """Create a detector.
+
+        Args:
+            heads: names of the rows of the probabilities (``ModelConfig.outputs``). Only "frame" is
+                required.
+            instruments: possible instruments of a note; empty for all instruments of the heads.
+            last_age: in anytime mode, the age in frames at which a frame has its full look-ahead.
+            bends: True to report the pitch of notes, if there is a row CENTS.
         """
         self._classifier = InstrumentClassifier(heads, frame_seconds, instruments, settings)
         self.instruments = self._classifier.classes
@@ -105,66 +110,68 @@ class EventDetector:
     ) -> list[Event]:
         """Return the events that the next block, [heads, n, 128], decides.
 
-        In anytime mode the ``columns`` - 1 frames before the block precede it, and the events are
-        those of windows that end at each of its frames.
+        In anytime mode ``columns`` - 1 earlier frames precede the block, and each frame of the
+        block is decoded as the newest frame of a window.
 
         Args:
-            block_frames: length of the block; None for that of the array. The array lacks frames
-                after the end of a stream, which in anytime mode still decide earlier frames.
+            block_frames: length of the block. None means the length of the array. At the end of a
+                stream the array may be shorter than the block. In anytime mode the missing frames
+                still decide earlier frames.
             offset_cents: offset of the network's pitches from the pitches of bends.
         """
-        known = as_probabilities(probabilities[self._rows])
+        decoded = as_probabilities(probabilities[self._rows])
         before = self.columns - 1
-        settling = before - self._tracker.last_age  # column of the next frame with full look-ahead
-        new = known.shape[1] - before if block_frames is None else block_frames
-        settled = known[:, settling : settling + new]
+        first_settled = before - self._tracker.last_age  # next column with full look-ahead
+        new = decoded.shape[1] - before if block_frames is None else block_frames
+        settled = decoded[:, first_settled : first_settled + new]
         new = settled.shape[1]
         if self._earlier is not None:
-            frames = np.concatenate([self._earlier, known[0]])
+            frames = np.concatenate([self._earlier, decoded[0]])
             self._earlier = np.pad(frames, ((0, new), (0, 0)))[new : new + RISE]
-            rise = np.maximum(0, known[0] - frames[:-RISE])
-            known = np.concatenate([known, rise[None]])
-        self._tracker.read(known, new, offset_cents)
+            rise = np.maximum(0, decoded[0] - frames[:-RISE])
+            decoded = np.concatenate([decoded, rise[None]])
+        self._tracker.read(decoded, new, offset_cents)
         self._classifier.append(first_frame - before, probabilities, new)
         if self._bends:
-            row = np.zeros((new, PITCHES), np.float32)
-            heard = probabilities[self._cents_row, before : before + new]
-            row[: len(heard)] = heard
-            self._bends.append_rows(row, offset_cents)
+            rows = np.zeros((new, PITCHES), np.float32)
+            cents = probabilities[self._cents_row, before : before + new]
+            rows[: len(cents)] = cents
+            self._bends.append_rows(rows, offset_cents)
         events: list[Event] = []
         for i in range(new):
             replayed = first_frame + i < self._resumed
-            found = self._tracker.step()
+            note_events = self._tracker.step()
             if not replayed:
-                events += self._named(first_frame + i, found)
+                events += self._complete(first_frame + i, note_events)
             frame = first_frame + i - self._tracker.last_age
             if self._pedal_row is not None and frame >= 0:
-                moves = self._pedal_moves(float(settled[self._pedal_row, i, ANY_PITCH]))
-                if moves and not replayed:
-                    events.append(self._move_pedal(max(0, frame - (PEDAL_FRAMES - 1) // 2)))
+                changes = self._pedal_changes(float(settled[self._pedal_row, i, ANY_PITCH]))
+                if changes and not replayed:
+                    events.append(self._change_pedal(max(0, frame - (PEDAL_FRAMES - 1) // 2)))
         return events
 
-    def _named(self, frame: int, found: list[NoteEvent]) -> list[Event]:
+    def _complete(self, frame: int, note_events: list[NoteEvent]) -> list[Event]:
         """Add instruments, updates and bends to the tracker's events at a frame."""
-        named = self._classifier.step(frame, found)
-        for event in named:
+        classified = self._classifier.step(frame, note_events)
+        for event in classified:
             if event.kind != "note_off":
                 self._tracker.set_instrument(event)
                 self._tracker.set_instrument_weights(self._classifier.belief.weights)
-        return self._bends.step(frame, named) if self._bends else list(named)
+        return self._bends.step(frame, classified) if self._bends else list(classified)
 
-    def _pedal_moves(self, probability: float) -> bool:
-        """Add a probability. Return True if the mean of the latest PEDAL_FRAMES presses or releases
-        the pedal, in the middle of these frames. It is pressed only if an instrument has one."""
+    def _pedal_changes(self, probability: float) -> bool:
+        """Add the next probability. Return True if the mean of the latest PEDAL_FRAMES presses or
+        releases the pedal. A press needs recent notes of an instrument with a pedal, unless the
+        instruments are unknown."""
         self._presses.append(probability)
-        mean, chosen = sum(self._presses) / PEDAL_FRAMES, self._settings
+        mean, settings = sum(self._presses) / PEDAL_FRAMES, self._settings
         if self._pressed:
-            return mean < chosen.pedal_off_threshold
-        if mean < chosen.pedal_on_threshold or not self.instruments:
-            return mean >= chosen.pedal_on_threshold
-        return self._classifier.belief.share(PEDAL_INSTRUMENTS) >= chosen.pedal_presence_threshold
+            return mean < settings.pedal_off_threshold
+        if mean < settings.pedal_on_threshold or not self.instruments:
+            return mean >= settings.pedal_on_threshold
+        return self._classifier.belief.share(PEDAL_INSTRUMENTS) >= settings.pedal_presence_threshold
 
-    def _move_pedal(self, frame: int) -> PedalEvent:
+    def _change_pedal(self, frame: int) -> PedalEvent:
         self._pressed = not self._pressed
         return PedalEvent(self._pressed, frame, round(frame * self._frame_seconds, 6))
 
@@ -177,6 +184,6 @@ class EventDetector:
         frame = self._tracker.decided_frames
         return self._last(frame, self._tracker.end_all(frame))
 
-    def _last(self, frame: int, found: list[NoteEvent]) -> list[Event]:
-        events = self._named(frame, found)
-        return [*events, self._move_pedal(frame)] if self._pressed else events
+    def _last(self, frame: int, note_events: list[NoteEvent]) -> list[Event]:
+        events = self._complete(frame, note_events)
+        return [*events, self._change_pedal(frame)] if self._pressed else events

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-UPDATE_S = 0.5  # from an onset to the time when the instrument of the note may change
+UPDATE_S = 0.5  # time after its onset at which the instrument of a note may change
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,15 +13,16 @@ class NoteEvent:
     """Start or end of a note, or a change of its instrument while it sounds.
 
     Attributes:
-        kind: every note_on has exactly one note_off. At most one note_update comes between them:
-            the note_on with another instrument.
+        kind: every note_on has exactly one note_off. At most one note_update comes between them. It
+            repeats the note_on with another instrument.
         note_id: number of the note in its performance, from 0.
         pitch, velocity: MIDI note number, 0 to 127, and velocity, 1 to 127.
         confidence: the model's probability of this note, 0 to 1.
         frame: index of the frame. Frames are ``HOP`` samples of the model's rate apart.
         time_s: position in the audio, less than a frame from ``frame``.
-        instrument: one of ``model.config.INSTRUMENTS``, or None if the network has no such heads.
-        instrument_probability: 0 to 1, among the instruments considered.
+        instrument: one of ``model.config.INSTRUMENTS``, or None if the network has no instrument
+            heads.
+        instrument_probability: 0 to 1, relative to the possible instruments.
     """
 
     kind: Literal["note_on", "note_off", "note_update"]

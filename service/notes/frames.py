@@ -1,4 +1,4 @@
-"""Frames of probabilities: a buffer of the latest, and peaks of the onset head."""
+"""Operations on frames of probabilities: a buffer of the latest frames, and peaks of onsets."""
 
 import math
 
@@ -39,6 +39,7 @@ def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def add_log_odds(probability: float, log_odds: float) -> float:
+    """Return the probability after adding to its log-odds. 0 and 1 stay unchanged."""
     if not 0 < probability < 1:
         return probability
     return 1 / (1 + (1 / probability - 1) * math.exp(-log_odds))
@@ -47,13 +48,13 @@ def add_log_odds(probability: float, log_odds: float) -> float:
 def peaks(onset: NDArray[np.float32], radius: int, threshold: float) -> NDArray[np.bool_]:
     """Return where [frames, PITCHES] reaches ``threshold`` (above 0), exceeds the ``radius`` frames
     before and is not below the ``radius`` frames after. Silence surrounds the array."""
-    found = onset >= threshold
-    if not found.any():
-        return found
+    is_peak = onset >= threshold
+    if not is_peak.any():
+        return is_peak
     for shift in range(1, radius + 1):
-        found[shift:] &= onset[shift:] > onset[:-shift]
-        found[:-shift] &= onset[:-shift] >= onset[shift:]
-    return found
+        is_peak[shift:] &= onset[shift:] > onset[:-shift]
+        is_peak[:-shift] &= onset[:-shift] >= onset[shift:]
+    return is_peak
 
 
 def frame_confirms_onset(
@@ -61,20 +62,20 @@ def frame_confirms_onset(
 ) -> NDArray[np.bool_]:
     """Return where the maximum of the frame probabilities, [frames, PITCHES], of a frame and the
     ``radius`` frames after it reaches the threshold."""
-    enough = frame >= threshold
-    found = enough.copy()
+    reaches = frame >= threshold
+    confirms = reaches.copy()
     for shift in range(1, radius + 1):
-        found[:-shift] |= enough[shift:]
-    return found
+        confirms[:-shift] |= reaches[shift:]
+    return confirms
 
 
-def onset_shift(about: NDArray[np.float32]) -> float:
-    """Return the frames from a peak to the onset, -0.5 to 0.5. ``about``: onset probabilities of
-    the frame before, of the peak and, if it has arrived, of the frame after. The onset head is
-    trained to output a triangle, whose two flanks determine the true top."""
-    if len(about) < 3:
+def onset_shift(around: NDArray[np.float32]) -> float:
+    """Return the time from a peak to the onset in frames, -0.5 to 0.5. ``around``: onset
+    probabilities of the frame before, of the peak and, if it has arrived, of the frame after. The
+    onset head is trained to output a triangle, whose two flanks determine the true top."""
+    if len(around) < 3:
         return 0.0
-    before, peak, after = about.tolist()
+    before, peak, after = around.tolist()
     lowest = min(before, after)
     shift = 0.5 * (after - before) / (peak - lowest) if peak > lowest else 0.0
     return min(0.5, max(-0.5, shift))

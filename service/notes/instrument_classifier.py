@@ -17,10 +17,11 @@ The belief has a weight w_c for each class, its number of recent notes. With K c
 
 This is the predictive distribution of a Dirichlet prior whose counts decay exponentially. A class
 with clear evidence wins at its first note, and an odd note among many of another class gets that
-class. If no other note sounds, a note probably belongs to the performer of the earlier notes, so
-``belief_solo_trust`` replaces ``belief_trust`` in its class, but not in the update, because the
-belief must not confirm itself. After RESET_S of silence the weights restart from 0, because the
-performer may have changed. The belief is rounded, so that a resume point contains it exactly.
+class. If no other note sounds, a note probably belongs to the performer of the earlier notes. Then
+``belief_solo_trust`` replaces ``belief_trust`` when the class is chosen, but not in the update,
+because the belief must not confirm itself. After RESET_S of silence the weights restart from 0,
+because the performer may have changed. The belief is rounded, so that a resume point contains it
+exactly.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from service.notes.tracker_settings import MAX_KEPT, TrackerSettings
 from service.protocol.options import Count, Instrument
 
 REACH = 2
-"""Frames before and after an onset that are evidence of the instrument, with the weights with which
-the network is trained on them."""
+"""Number of frames before and after an onset that are evidence of the instrument. They have the
+same weights as in training."""
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 _FLOOR = np.float32(1e-3)  # minimum probability, so that one frame excludes no class
-RESET_S = 10.0  # of silence
+RESET_S = 10.0  # duration of a silence that resets the belief
 _DIGITS = 4  # decimal places of the weights
 _MAX_NOTES = 1 / (1 - MAX_KEPT) + 1  # maximum weight of a belief
 
@@ -76,10 +77,10 @@ class InstrumentClassifier:
         considered: tuple[str, ...],
         settings: TrackerSettings,
     ) -> None:
-        """considered: possible classes of a note; empty for all classes of the heads. Without such
-        heads, notes get no instrument."""
-        known = distinguished_by(heads)
-        self.classes = tuple(name for name in known if name in considered or not considered)
+        """considered: possible classes of a note; empty for all classes of the heads. Without
+        instrument heads, notes get no instrument."""
+        available = distinguished_by(heads)
+        self.classes = tuple(name for name in available if name in considered or not considered)
         self.belief = InstrumentPrior()
         self._settings = settings
         rows = [heads.index(f"instrument:{name}") for name in self.classes]
@@ -124,30 +125,30 @@ class InstrumentClassifier:
         """Return the tracker's events at ``frame`` with instruments, then the updates."""
         if not self.classes:
             return list(events)
-        named = [self._begin(e, frame) if e.kind == "note_on" else self._end(e) for e in events]
-        for event in [one for one in self._due if one.frame + self._update_frames <= frame]:
+        out = [self._begin(e, frame) if e.kind == "note_on" else self._end(e) for e in events]
+        for event in [e for e in self._due if e.frame + self._update_frames <= frame]:
             self._due.remove(event)
             if event.note_id in self._sounding:
                 trust = self._trust(alone=len(self._sounding) == 1)
-                now = self._named(event, self._posterior(event, frame, trust))
-                if now.instrument != event.instrument:
-                    self._sounding[event.note_id] = now
-                    named.append(replace(now, kind="note_update"))
-        return named
+                updated = self._classified(event, self._posterior(event, frame, trust))
+                if updated.instrument != event.instrument:
+                    self._sounding[event.note_id] = updated
+                    out.append(replace(updated, kind="note_update"))
+        return out
 
     def _begin(self, event: NoteEvent, frame: int) -> NoteEvent:
         silent_frames = event.frame - self.belief.frame
         if not self._sounding and silent_frames > self._reset_frames:
             self.belief = InstrumentPrior()
-        own = self._posterior(event, frame, self._settings.belief_trust)
-        named = self._posterior(event, frame, self._trust(alone=not self._sounding))
+        update = self._posterior(event, frame, self._settings.belief_trust)
+        posterior = self._posterior(event, frame, self._trust(alone=not self._sounding))
         kept = self._settings.belief_kept
         weights = {
             name: round(kept * self.belief.weights.get(name, 0.0) + q, _DIGITS)
-            for name, q in zip(self.classes, own.tolist(), strict=True)
+            for name, q in zip(self.classes, update.tolist(), strict=True)
         }
         self.belief = InstrumentPrior({name: w for name, w in weights.items() if w}, event.frame)
-        event = self._named(event, named)
+        event = self._classified(event, posterior)
         self._sounding[event.note_id] = event
         self._due.append(event)
         return event
@@ -155,14 +156,15 @@ class InstrumentClassifier:
     def _end(self, event: NoteEvent) -> NoteEvent:
         on = self._sounding.pop(event.note_id)
         self.belief = InstrumentPrior(self.belief.weights, max(self.belief.frame, event.frame))
-        named, probability = on.instrument, on.instrument_probability
-        return replace(event, instrument=named, instrument_probability=probability)
+        probability = on.instrument_probability
+        return replace(event, instrument=on.instrument, instrument_probability=probability)
 
     def _trust(self, alone: bool) -> float:
         return self._settings.belief_solo_trust if alone else self._settings.belief_trust
 
     def _posterior(self, event: NoteEvent, frame: int, trust: float) -> NDArray[np.float64]:
-        """Return q of the module's equations, from the frames around the onset up to ``frame``."""
+        """Return q of the module's equations, [classes], from the frames around the onset up to
+        ``frame``."""
         first = max(0, event.frame - REACH)
         # At the end of a stream frames are missing.
         stop = min(event.frame + REACH, frame, self._stop - 1) + 1
@@ -171,13 +173,13 @@ class InstrumentClassifier:
         nearness = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]
         evidence = np.log(near) @ nearness / nearness.sum()
         weights = np.array([self.belief.weights.get(name, 0.0) for name in self.classes])
-        shared = self._settings.belief_prior_notes
-        prior = (weights + shared / len(self.classes)) / (weights.sum() + shared)
+        prior_notes = self._settings.belief_prior_notes
+        prior = (weights + prior_notes / len(self.classes)) / (weights.sum() + prior_notes)
         score = evidence + trust * np.log(prior)
         likely = np.exp(score - score.max())
         return likely / likely.sum()
 
-    def _named(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:
+    def _classified(self, event: NoteEvent, posterior: NDArray[np.float64]) -> NoteEvent:
         best = int(posterior.argmax())
-        named, probability = self.classes[best], round(float(posterior[best]), 4)
-        return replace(event, instrument=named, instrument_probability=probability)
+        instrument, probability = self.classes[best], round(float(posterior[best]), 4)
+        return replace(event, instrument=instrument, instrument_probability=probability)

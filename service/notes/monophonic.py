@@ -1,14 +1,14 @@
-"""Monophonic music as the best path through its frames: detection, and search of the path.
+"""Detects monophonic music, and decodes it as the best path through its frames.
 
 In each frame a path is in one state, the pitch of a note, or in silence. A path gains g[f, p] in
-frame f of state p and pays the cost c[f, p] if a note starts there. Silence has no gain or cost.
+state p of frame f, and pays the cost c[f, p] if a note starts there. Silence has no gain or cost.
 With V[f, p] the gain of the best path through the frames f ... f + A that is in p at f
 (A: AHEAD_FRAMES), the note that sounds in state p is followed by another state q or by silence,
 whichever gains more, if
 
     V[f, q] - c[f, q] > V[f, p]        or        V[f, silence] > V[f, p]
 
-The past matters only through the note that sounds. Each step is final once frame f + A is decoded.
+Of the past, only the sounding note matters. Each step is final once frame f + A is decoded.
 
 The states of ``SemitoneLine`` are the 128 pitches. With y and o the probabilities of the frame and
 onset heads:
@@ -17,10 +17,10 @@ onset heads:
     c[f, p] = cost - onset_weight max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
 
 SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows with the
-share of recent frames in which the network is uncertain, as it is of instruments that it was not
-trained on. Notes of other instruments end sooner when the probabilities fall.
+share of recent frames in which the network is uncertain, which is typical of instruments that it
+was not trained on. Where the network is certain, the smaller bias lets notes end sooner.
 
-``service.notes.singing`` has the states for singers.
+``service.notes.singing`` defines the states for singers.
 """
 
 import math
@@ -55,21 +55,22 @@ SPREAD = np.float32(0.3)
 MIN_ONSET = np.float32(0.05)
 MIN_COST = np.float32(1.0)
 AUDIBLE, CERTAIN = 0.1, 0.5
-"""Minimum frame probability of the likeliest pitch in a frame that counts, and in a certain one."""
+"""Minimum frame probability of the likeliest pitch of an audible frame, and of a certain frame.
+Audible frames below the second are uncertain."""
 UNCERTAIN_SHARES = (0.2, 0.6)
-"""Shares of uncertain frames at which ``doubt_bias`` starts to count, and counts fully."""
+"""Shares of uncertain frames at which ``doubt_bias`` starts to be added, and is added fully."""
 PRIOR = (0.3, 20)  # share of uncertain frames before the first frame, and its weight in frames
-_MIN_PROBABILITY = np.float32(5e-3)  # all probabilities below are treated as equal
+_MIN_PROBABILITY = np.float32(5e-3)  # probabilities nearer to 0 or 1 are treated as equal
 
 
 class Gains(NamedTuple):
     """Gains of the best paths from one frame on.
 
     Attributes:
-        start: if a note starts in this frame, with its cost.
-        pitch: MIDI note number of that note.
-        silent: if the frame is silent.
-        held: if a sounding note continues, for each of these notes.
+        start: gain if a note starts in this frame, minus the cost of its start.
+        pitch: MIDI note number of the note that starts.
+        silent: gain if the frame is silent.
+        held: for each sounding note, gain if it continues.
     """
 
     start: float
@@ -94,14 +95,14 @@ def best_paths(
     [AHEAD_FRAMES, n, k], is true where a path has left its first state 1, 2 ... frames later.
 
     Args:
-        gain: of each state, [n + AHEAD_FRAMES, k].
-        cost: of a start in each state, [n + AHEAD_FRAMES, k], or [n + AHEAD_FRAMES, 1].
-        bias: added to the gain of every note in the paths from each frame on, [n].
+        gain: gain of each state, [n + AHEAD_FRAMES, k].
+        cost: cost of a start in each state, [n + AHEAD_FRAMES, k] or [n + AHEAD_FRAMES, 1].
+        bias: added to the gains of all states of the paths from a frame on, [n].
     """
     count, extra = len(bias), bias[:, None]
     left = np.zeros((AHEAD_FRAMES, count, gain.shape[1]), np.bool_)
     note, silent = gain[AHEAD_FRAMES:] + extra, np.zeros(count, gain.dtype)
-    for i in reversed(range(AHEAD_FRAMES)):  # from the paths one frame later on
+    for i in reversed(range(AHEAD_FRAMES)):  # extend the paths back by one frame
         silent = np.maximum(silent, (note - cost[i + 1 : i + 1 + count]).max(axis=1))
         np.less(note, silent[:, None], out=left[i])
         note = gain[i : i + count] + extra + np.maximum(note, silent[:, None])
@@ -147,7 +148,7 @@ class SemitoneLine:
 
 
 class MonophonyDetector:
-    """Detects monophonic music, and how uncertain the network is of it.
+    """Detects monophonic music, and computes the bias from the network's uncertainty.
 
     Music is polyphonic for MEMORY_FRAMES after a second pitch has sounded for SECOND_FRAMES. A
     second pitch has a frame probability of SECOND_THRESHOLD, and is neither near the likeliest
@@ -164,19 +165,19 @@ class MonophonyDetector:
         self._latest = deque([(False,) * 5] * MEMORY_FRAMES)
         self._counts = [0] * 5
 
-    def process(self, known: F32) -> tuple[list[bool], F32]:
-        """Return for each of the next n frames, [heads, n, 128], whether the music is polyphonic,
-        and the bias of notes, [n], when that frame is the newest."""
-        line, frame = self._settings, known[self._frame]
+    def process(self, block: F32) -> tuple[list[bool], F32]:
+        """Process the next n frames, [heads, n, 128]. Return for each frame, as the newest frame,
+        whether the music is polyphonic, and the bias of notes, [n]."""
+        line, frame = self._settings, block[self._frame]
         rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
         top = frame[rows, likeliest]
         sounds = top >= SECOND_THRESHOLD
-        second = piano = sounds & False
+        second = piano = np.zeros_like(sounds)
         if sounds.any():
             others = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1)
             second = others >= SECOND_THRESHOLD
             if self._piano is not None:
-                piano = sounds & (known[self._piano, rows, likeliest] >= 0.5)
+                piano = sounds & (block[self._piano, rows, likeliest] >= 0.5)
         flags = second, sounds, piano, top >= AUDIBLE, top >= CERTAIN
         polyphonic, bias = [], []
         for now in zip(*(flag.tolist() for flag in flags), strict=True):
@@ -188,9 +189,10 @@ class MonophonyDetector:
                 self._counts = [c + n - o for c, n, o in zip(self._counts, now, old, strict=True)]
             seconds, count, pianos, audible, certain = self._counts
             polyphonic.append(seconds > 0 or pianos > PIANO_SHARE * count)
-            uncertain, frames = PRIOR
-            uncertain = (audible - certain + uncertain * frames) / (audible + frames)
+            prior_share, prior_frames = PRIOR
+            uncertain = audible - certain + prior_share * prior_frames
+            share = uncertain / (audible + prior_frames)
             low, high = UNCERTAIN_SHARES
-            weight = min(1.0, max(0.0, (uncertain - low) / (high - low)))
+            weight = min(1.0, max(0.0, (share - low) / (high - low)))
             bias.append(line.bias + line.doubt_bias * weight)
         return polyphonic, np.array(bias, np.float32)

@@ -1,4 +1,4 @@
-"""Completed notes of a performance, and MIDI files of them."""
+"""Collects the completed notes of a performance, and writes them to MIDI files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, 
 from service.notes.parts import settle_instruments
 from service.protocol import midi_file as files
 
-_LATE_S = 2.0  # maximum by which a note_off may come after a later one
+_LATE_S = 2.0  # maximum time by which note_offs may be out of order
 
 
 class NoteCollector:
@@ -41,11 +41,11 @@ class NoteCollector:
                 self._bends[event.note_id] = self._bends.get(event.note_id, ()) + event.cents
             elif event.kind == "note_off":
                 on, bends = self._sounding.pop(event.note_id), self._bends.pop(event.note_id, None)
-                if bends is not None:  # a batch may reach beyond the end
+                if bends is not None:  # a batch of bends may extend beyond the note's end
                     bends = bends[: event.frame - on.frame]
                 times = on.frame, event.frame, on.time_s, event.time_s
-                named = on.instrument, on.instrument_probability
-                note = Note(on.note_id, on.pitch, on.velocity, on.confidence, *times, *named, bends)
+                label = on.instrument, on.instrument_probability
+                note = Note(on.note_id, on.pitch, on.velocity, on.confidence, *times, *label, bends)
                 self._notes.append(note)
             else:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
@@ -91,6 +91,8 @@ def midi_file(
     pedal: Iterable[PedalPress] = (),
     tempo: files.Tempo = files.DEFAULT_TEMPO,
 ) -> bytes:
-    """Return a Standard MIDI File with a track for each instrument, ordered by class number."""
-    moves = [move for press in pedal for move in ((press.onset_s, True), (press.offset_s, False))]
-    return files.midi_file(list(notes), moves, PROGRAMS, tempo)
+    """Return a Standard MIDI File with a track for each instrument, in the order of PROGRAMS."""
+    changes: list[tuple[float, bool]] = []
+    for press in pedal:
+        changes += [(press.onset_s, True), (press.offset_s, False)]
+    return files.midi_file(list(notes), changes, PROGRAMS, tempo)

@@ -19,7 +19,7 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Count, Mix
 
 MEAN_VELOCITY = 75
-"""Geometric mean of the velocities of rendered performances (77 in validation pieces)."""
+"""Geometric mean of the velocities in rendered performances (77 in validation pieces)."""
 MIN_LEVEL = math.log(0.02)  # 40 dB below the usual level
 _DECAY = 0.99
 """Factor of the weight of earlier notes per note: half of the weight is at most 69 notes old. The
@@ -74,8 +74,8 @@ class ResumePoint:
 
     Attributes:
         from_sample: first sample to send again, per channel, at the input rate.
-        frames, notes: number of frames whose events the client has, and of notes that started
-            there.
+        frames, notes: number of frames whose events the client has, and number of notes that
+            started in these frames.
         sounding: ``note_on`` of each sounding note, with its latest instrument.
         belief: recent instruments.
         dynamics: loudness of the recent notes.
@@ -104,9 +104,9 @@ class ResumePoint:
     mix: Mix = Mix.MEAN
 
     def __post_init__(self) -> None:
-        for what in ("pitch", "note_id"):
-            if len({getattr(note, what) for note in self.sounding}) < len(self.sounding):
-                raise bad_resume_error(f"two sounding notes have the same {what}")
+        for name in ("pitch", "note_id"):
+            if len({getattr(note, name) for note in self.sounding}) < len(self.sounding):
+                raise bad_resume_error(f"two sounding notes have the same {name}")
         for note in self.sounding:
             if note.note_id >= self.notes or note.frame >= self.frames:
                 raise bad_resume_error(

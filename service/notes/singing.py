@@ -1,10 +1,10 @@
-"""Singers in continuous pitch: the best path whose states are pitches 10 cents apart.
+"""Decodes singing in continuous pitch: as the best path whose states are pitches 10 cents apart.
 
-A singer glides, wavers and is seldom exactly on a semitone, so the notes of a song are steps of a
-pitch curve, which are rounded to semitones afterwards. In frame f let m be the likeliest pitch,
-corrected by the row CENTS, and y its frame probability plus half of its neighbours'. Let o be the
-largest onset probability of these three pitches. In the terms of ``service.notes.monophonic``, the
-gain of a note of pitch mu, and the cost of its start, are
+A singer glides, wavers and is rarely exactly on a semitone. The notes of a song are therefore steps
+of a pitch curve, which are rounded to semitones at the end. In frame f let m be the likeliest
+pitch, corrected by the row CENTS, and y its frame probability plus half of its neighbours'. Let o
+be the largest onset probability of these three pitches. In the terms of
+``service.notes.monophonic``, the gain of a note of pitch mu, and the cost of its start, are
 
     g[f, mu] = log-odds of y + 1 - y min(|m - mu|, 2 semitones)
     c[f]     = 7 - max(0, log-odds of o + 3), at least 1
@@ -15,9 +15,10 @@ before f, at most PAST_FRAMES, its gain is
 
     max over mu of (P[f, mu] + V[f, mu]) - max over mu of P[f, mu]
 
-A note is sent after AHEAD_FRAMES. Its pitch has the largest sum of frame probabilities until then.
-Each is weighted with the square of its index, because many notes start with a glide. All gains are
-integers in float64, so their sums are exact, and do not depend on where they start.
+A note is sent after AHEAD_FRAMES. Its pitch is the one with the largest sum of frame probabilities
+until then. Each probability is weighted with the square of its frame's index in the note, because
+many notes start with a glide. All gains are integers in float64, so that their sums are exact and
+do not depend on the frame at which a sum starts.
 """
 
 from collections.abc import Iterable
@@ -31,14 +32,15 @@ from service.notes.monophonic import AHEAD_FRAMES, F32, F64, MIN_FRAMES, Gains, 
 
 PAST_FRAMES = 128  # maximum number of frames of a sounding note that count (1.5 s)
 COST, ONSET_GAIN, MIN_COST = 7.0, 3.0, 1.0
-STEPS = 10  # states in a semitone
-CAP = 2 * STEPS  # maximum distance that counts
+STEPS = 10  # states per semitone
+CAP = 2 * STEPS  # larger distances in states count as this distance
 _WEIGHTS = 1000  # resolution of the probability that weights distances
 MIN_WEIGHT = 50  # lower weights are 0
-_UNIT = STEPS * _WEIGHTS  # of all gains
+_UNIT = STEPS * _WEIGHTS  # factor that makes all gains integers
 _KEPT = PAST_FRAMES + AHEAD_FRAMES
 _PITCH, _WEIGHT, _GAIN, _COST = range(4)
-_Paths = tuple[int, F64, F64, F64, NDArray[np.bool_]]  # first column, past, as of ``best_paths``
+# First column, sums P up to each column [columns + 1, states], and the results of ``best_paths``.
+_Paths = tuple[int, F64, F64, F64, NDArray[np.bool_]]
 
 
 class SungLine:
@@ -52,7 +54,7 @@ class SungLine:
         self._paths: _Paths | None = None  # best paths of this block, computed when needed
 
     def resume(self, first_frame: int) -> None:
-        """``first_frame`` is the first frame of the next block."""
+        """Continue where another tracker stopped. The next block starts with ``first_frame``."""
         self._oldest = first_frame - _KEPT
 
     def read(self, frame: F32, onset: F32, cents: F32, offset_cents: float) -> None:
@@ -86,18 +88,18 @@ class SungLine:
     def gains(self, i: int, sounding: Iterable[NoteEvent]) -> Gains | None:
         """Return the gains of the paths from the i-th frame of the block on; None if silence gains
         more than any note."""
-        at = PAST_FRAMES + i  # column
-        span = slice(at, at + AHEAD_FRAMES + 1)
+        column = PAST_FRAMES + i
+        span = slice(column, column + AHEAD_FRAMES + 1)
         if self._curve[_GAIN, span].max() < 0:
             return None
-        starts = [max(note.frame - self._oldest, at - PAST_FRAMES) for note in sounding]
+        starts = [max(note.frame - self._oldest, column - PAST_FRAMES) for note in sounding]
         if self._paths is None:
-            self._paths = self._best_paths(min([at - i, *starts]))
+            self._paths = self._best_paths(min([column - i, *starts]))
         first, past, note, silent, left = self._paths
         best, held = int(note[i].argmax()), []
-        start_gain = float(note[i, best] - self._curve[_COST, at])
+        start_gain = float(note[i, best] - self._curve[_COST, column])
         for start in starts:
-            own = past[at - first] - past[start - first]
+            own = past[column - first] - past[start - first]
             held.append(float((own + note[i]).max() - own.max()))
         leaves = left[:, i, best]
         length = int(leaves.argmax()) + 1 if leaves.any() else AHEAD_FRAMES + 1
@@ -106,13 +108,14 @@ class SungLine:
         return Gains(start_gain, pitch, float(silent[i]), held)
 
     def _best_paths(self, first: int) -> _Paths:
-        """Evaluate the block. ``first`` is the first column of the notes that sound."""
+        """Return the best paths of the block. ``first`` is the first column of the sounding
+        notes."""
         pitch, weight, gain, cost = self._curve[:, first:]
-        states = np.unique(pitch[weight > 0])  # the gains are greatest at these
+        states = np.unique(pitch[weight > 0])  # the maximum of the gains is at one of these
         near = np.maximum(0, CAP - np.abs(pitch[:, None] - states)) * weight[:, None]
         past = np.zeros((len(pitch) + 1, len(states)))
         np.cumsum(near, axis=0, out=past[1:])
-        now = PAST_FRAMES - first
-        gains = near[now:] + (gain - CAP * weight)[now:, None]
+        block = PAST_FRAMES - first  # first column of the block
+        gains = near[block:] + (gain - CAP * weight)[block:, None]
         bias = np.zeros(len(gains) - AHEAD_FRAMES)
-        return first, past, *best_paths(gains, cost[now:, None], bias)
+        return first, past, *best_paths(gains, cost[block:, None], bias)

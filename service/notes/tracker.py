@@ -1,11 +1,11 @@
-"""Frame probabilities to notes, strictly causal, with the same code for live streams and files.
+"""Converts frame probabilities to notes, strictly causally and the same for streams and files.
 
 **Polyphonic music**: with n the newest frame and r ONSET_RADIUS, a pitch
 
 * starts at frame n - r if its onset probability peaks there above the threshold and its frame
   probability confirms the onset by frame n;
-* starts again if it already sounds and such a peak occurs. The old note ends where the evidence
-  that it sounds was greatest (``service.notes.base_tracker``), or else where the new one starts;
+* starts again at such a peak if it already sounds. The old note ends where the evidence that it
+  sounds was greatest (``service.notes.base_tracker``), at the latest where the new one starts;
 * ends by that evidence, of the frames up to n - r.
 
 **Monophonic music** is decoded as the best path through its frames (``service.notes.monophonic``):
@@ -46,7 +46,7 @@ MIN_MEAN = 0.15
 
 
 class NoteTracker(Tracker):
-    """Notes of a stream whose frames each arrive once, with their full look-ahead."""
+    """Tracker of a stream whose frames each arrive once, with their full look-ahead."""
 
     def __init__(
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...]
@@ -60,7 +60,7 @@ class NoteTracker(Tracker):
         self._semitones = SemitoneLine(self._line)
         self._cents = heads.index(CENTS) if CENTS in heads and settings.line else None
         self._sung = SungLine()
-        # A monophonic note starts so late that earlier frames would not be evaluated.
+        # A monophonic note is decided so late that its first frames cannot count as evidence.
         self._held_frames = max(settings.min_note_frames, self._ahead - ONSET_RADIUS)
         self._past = self._ahead + ONSET_RADIUS  # frames before a block
         self.history_frames += self._past
@@ -70,7 +70,7 @@ class NoteTracker(Tracker):
         self._is_polyphonic = self._monophony is None
         self._polyphonic: list[bool] = []  # by frame of the block
         self._onset_pitches: dict[int, list[int]] = {}  # by column of the block
-        # Half a frame more than the wait itself: an onset may lie that far before its frame.
+        # An onset may be up to half a frame before its frame. Its time is then corrected.
         self.on_delay_frames = self._ahead + 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, ONSET_RADIUS + WAIT)
 
@@ -98,15 +98,15 @@ class NoteTracker(Tracker):
         offset_cents: float = 0.0,
     ) -> None:
         self._oldest = self._pushed - self._past
-        self._known = self._frames.append(block)
+        self._latest = self._frames.append(block)
         self._polyphonic = polyphonic
-        frame, onset = self._known[self._frame], self._known[self._onset]
-        found = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
+        frame, onset = self._latest[self._frame], self._latest[self._onset]
+        is_peak = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
         self._onset_pitches = {}
-        if found.any():
-            found &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
-            for at, pitch in np.argwhere(found).tolist():
-                self._onset_pitches.setdefault(at, []).append(pitch)
+        if is_peak.any():
+            is_peak &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
+            for column, pitch in np.argwhere(is_peak).tolist():
+                self._onset_pitches.setdefault(column, []).append(pitch)
         first = self._past - self._ahead
         if self._cents is not None:
             rows = block[self._onset], block[self._cents]
@@ -121,14 +121,16 @@ class NoteTracker(Tracker):
         events: list[NoteEvent] = []
         if self._pushed >= self._resumed:
             for frame in range(max(0, self._decided), decided):
-                step = self._step_polyphonic(frame) if polyphonic else self._step_line(frame, i)
-                events += step
+                if polyphonic:
+                    events += self._step_polyphonic(frame)
+                else:
+                    events += self._step_monophonic(frame, i)
         self._decided = max(self._decided, decided)
         if not polyphonic:  # monophonic notes end where their path does
             for note in self._sounding.values():
                 held = note.event.frame + self._held_frames
                 note.fallen, note.best = 0.0, max(self._pushed + 1 - ONSET_RADIUS, held)
-        elif self._pushed - ONSET_RADIUS >= self._first:  # frames before were not received
+        elif self._pushed - ONSET_RADIUS >= self._first:  # earlier frames were not received
             events += self._find_offsets()
         self._pushed += 1
         return events
@@ -141,7 +143,7 @@ class NoteTracker(Tracker):
         for pitch in self._onset_pitches.get(frame - self._oldest, ()):
             note, probability = self._sounding.get(pitch), self._onset_probability(frame, pitch)
             recent = note and frame - note.event.frame < self.settings.min_note_frames
-            if probability < self._least or recent:
+            if probability < self._onset_threshold or recent:
                 continue
             time_frames = self._onset_time(frame, pitch)
             starts.append((time_frames, pitch, probability))
@@ -149,12 +151,12 @@ class NoteTracker(Tracker):
                 ends.append(self._end_at_best(pitch, frame, time_frames))
         ends.sort(key=lambda event: (event.time_s, event.pitch))
         starts.sort(key=lambda start: (self._seconds(start[0]), start[1]))
-        return ends + [self._begin(frame, pitch, time, surely) for time, pitch, surely in starts]
+        return ends + [self._begin(frame, pitch, time, value) for time, pitch, value in starts]
 
     # -- monophonic -------------------------------------------------------------------------------
 
-    def _step_line(self, frame: int, i: int) -> list[NoteEvent]:
-        """Return the events of the i-th path of the block, which starts at the frame."""
+    def _step_monophonic(self, frame: int, i: int) -> list[NoteEvent]:
+        """Return the events of the i-th path of the block, which starts at ``frame``."""
         sounding = [self._sounding[pitch].event for pitch in sorted(self._sounding)]
         if any(frame - note.frame < MIN_FRAMES for note in sounding):
             return []
@@ -167,7 +169,7 @@ class NoteTracker(Tracker):
             return self._begin_after(frame, gains.pitch) if starts else []
         held_gain = max(gains.held)
         held = sounding.pop(gains.held.index(held_gain)).pitch
-        # There are others only after polyphonic music.
+        # Several notes can sound only after polyphonic music.
         events = [self._end(other.pitch, frame, frame) for other in sounding]
         if gains.start > max(held_gain, gains.silent):
             events += self._begin_after(frame, gains.pitch)
@@ -183,26 +185,27 @@ class NoteTracker(Tracker):
 
     def _is_audible(self, frame: int, pitch: int) -> bool:
         """True if the frame probability is high enough for a note after silence."""
-        at = frame - self._oldest
+        column = frame - self._oldest
         near = slice(max(0, pitch - 1), pitch + 2)
-        values = self._known[self._frame, at : at + self._ahead + 1, near]
+        values = self._latest[self._frame, column : column + self._ahead + 1, near]
         return bool(values.max(axis=1).mean() >= MIN_MEAN)
 
     def _begin_after(self, frame: int, pitch: int) -> list[NoteEvent]:
-        """Start a note at the onset soon after a frame, or else at the frame. Return its note_on,
-        preceded by the note_off of the sounding note."""
+        """Start a note at the onset soon after a frame, or at the frame if there is none. Return
+        its note_on, preceded by the note_off of the sounding note."""
         near = self._onsets(frame, pitch)[ONSET_RADIUS:]
         time_frames = max(0.0, frame + self.settings.onset_correction_frames)
         if near.max() >= MIN_ONSET:
             frame += int(near.argmax())
             time_frames = self._onset_time(frame, pitch)
         ends = [self._end(sounding, frame, time_frames) for sounding in list(self._sounding)]
-        at = frame - self._oldest
-        confidence = float(self._known[self._frame, at : at + ONSET_RADIUS + 1, pitch].max())
+        column = frame - self._oldest
+        values = self._latest[self._frame, column : column + ONSET_RADIUS + 1, pitch]
+        confidence = float(values.max())
         return [*ends, self._begin(frame, pitch, time_frames, confidence)]
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """Decode the last frames as polyphonic or monophonic, as the newest frame was."""
+        """Decode the last frames like the newest frame, as polyphonic or monophonic."""
         wait = ONSET_RADIUS if self._is_polyphonic else self._ahead
         silence = np.zeros((self._n_heads, wait, PITCHES), np.float32)
         bias = None if self._monophony is None else self._monophony.process(silence)[1]

@@ -1,4 +1,4 @@
-"""Settings of note tracking, as in a model's card."""
+"""Settings of note tracking, which are stored in a model's card."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,7 +15,7 @@ DEFAULT_VELOCITY = 80  # velocity of all notes if the network has no velocity he
 MAX_KEPT = 0.999  # maximum of ``belief_kept``, which bounds the weights of a resumed belief
 MAX_ODDS = 6.0  # log-odds of 0.9975
 
-_FORMER = (  # settings of older cards that are constants now
+_FORMER = (  # settings in older cards that are now constants
     "onset_radius_frames default_velocity second_threshold second_frames memory_frames "
     "ahead_frames least_frames"
 ).split()
@@ -26,7 +26,7 @@ Threshold = Annotated[float, Field(gt=0, le=1)]  # silence has 0
 
 @validated_dataclass(kw_only=True)
 class LineSettings:
-    """Natural log-odds; ``again_threshold`` is a probability.
+    """Settings of monophonic music, in natural log-odds except for ``again_threshold``.
 
     Attributes:
         bias: gain of a note over silence in a frame whose frame probability is 0.5.
@@ -45,13 +45,14 @@ class LineSettings:
 
 @validated_dataclass(kw_only=True)
 class TrackerSettings:
-    """Thresholds are probabilities, lengths are frames (11.6 ms at 11,025 Hz).
+    """Settings of a note tracker. Thresholds are probabilities. Lengths are in frames (11.6 ms at
+    11,025 Hz).
 
     Attributes:
         onset_threshold: minimum onset probability of a peak that starts a note.
-        onset_thresholds: onset thresholds by instrument. If several play, or may play, their mean
-            counts (``onset_threshold_for``).
-        onset_correction_frames: added to onset times, to compensate for a bias of the model.
+        onset_thresholds: onset thresholds by instrument. The tracker uses their mean over the
+            recent notes (``onset_threshold_for``).
+        onset_correction_frames: added to onset times to correct a bias of the model.
         frame_on_threshold: minimum frame probability within ONSET_RADIUS after an onset.
         end_bias: added to the log-odds of the frame probability, whose sum decides where a note
             ends (``service.notes.base_tracker``). A larger bias gives longer notes.
@@ -59,7 +60,7 @@ class TrackerSettings:
         pedal_end_bias: added to the end bias of instruments with a pedal while it is down, because
             their notes then continue with lower probabilities.
         offset_weight: factor of the offset head's log-odds, which shorten the notes of instruments
-            with a pedal. 0: the frame head alone decides where notes end.
+            with a pedal. With 0, the frame head alone decides where notes end.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
         pedal_on_threshold, pedal_off_threshold: probabilities at which the sustain pedal goes down,
             and below which it comes up.
@@ -71,10 +72,11 @@ class TrackerSettings:
             notes that sound with others and alone.
         belief_kept: factor of the weights from note to note.
         early_odds: added to the log-odds of the onset threshold of peaks with the age 0, 1, 2 ...
-            frames in anytime mode (``service.notes.anytime``). Empty: its EARLY_ODDS.
-        usual_onset_age: median age in frames at which a note is decided, if measured; for `ready`.
-        line: settings of monophonic music (``service.notes.monophonic``). None: monophonic music
-            is decoded like polyphonic music.
+            frames in anytime mode (``service.notes.anytime``). Empty means EARLY_ODDS.
+        usual_onset_age: median age in frames at which a note is decided, if it was measured. The
+            message `ready` reports it as a delay.
+        line: settings of monophonic music (``service.notes.monophonic``). None means that
+            monophonic music is decoded like polyphonic music.
 
     Raises:
         ValueError: a value is out of range, or the pedal's thresholds are in the wrong order.
@@ -108,16 +110,16 @@ class TrackerSettings:
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> Self:
-        """Return the settings under "tracker" in a model's card, with defaults for the others.
-        Raises ValueError, also for unknown names."""
-        given = dict(card.get("tracker") or {})
-        if given.get("line"):
-            given["line"] = _present(given["line"])
-        return cls(**_present(given))
+        """Return the settings under "tracker" in a model's card. Missing settings get their
+        defaults. Raises ValueError for an invalid value or an unknown name."""
+        values = dict(card.get("tracker") or {})
+        if values.get("line"):
+            values["line"] = _without_former(values["line"])
+        return cls(**_without_former(values))
 
     def onset_threshold_for(self, weights: Mapping[str, float]) -> float:
-        """Return the mean onset threshold of the recent notes, given their number for each class.
-        ``onset_threshold`` counts as one more note."""
+        """Return the mean onset threshold of the recent notes. weights: number of recent notes by
+        instrument. ``onset_threshold`` counts as one more note."""
         total = self.onset_threshold
         for name, weight in weights.items():
             total += weight * self.onset_thresholds.get(name, self.onset_threshold)
@@ -129,12 +131,12 @@ class TrackerSettings:
         return min(self.onset_threshold, *self.onset_thresholds.values(), 1)
 
     def evidence_of(self, instrument: str | None) -> tuple[float, float, float]:
-        """Return the end bias of a class, None if unknown, what the pedal adds to it, and the
-        weight of the offset head."""
+        """Return the end bias of an instrument, the bias that is added while the pedal is down, and
+        the weight of the offset head. An instrument of None is unknown."""
         pedalled = instrument is None or instrument in PEDAL_INSTRUMENTS
         bias = self.end_biases.get(instrument or "", self.end_bias)
         return (bias, self.pedal_end_bias, self.offset_weight) if pedalled else (bias, 0.0, 0.0)
 
 
-def _present(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in _FORMER}
+def _without_former(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in _FORMER}

@@ -25,7 +25,7 @@ from service.protocol.options import (
     TuningHz,
 )
 
-MAX_ERRORS = 100  # validation errors of a message that are examined, because each costs time
+MAX_ERRORS = 100  # maximum number of validation errors that are examined, because each costs time
 
 
 class _ClientMessage(BaseModel):
@@ -74,7 +74,7 @@ class RequestOptions(_ClientMessage):
 
 
 class _State(_ClientMessage):
-    # A client may pass it from a newer server, with more fields, to an older one.
+    # Accept unknown fields: the state may come from a newer server, which has more fields.
     model_config = ConfigDict(extra="allow")
 
 

@@ -51,7 +51,7 @@ def write_atomically(file: Path, data: bytes) -> None:
     """Write a file atomically. A symbolic link stays a link. Raises OSError."""
     try:
         commands.write_atomically(file.resolve(), data)
-    except OSError as error:  # names a temporary file, which is meaningless to the user
+    except OSError as error:  # contains the name of a temporary file, meaningless to the user
         raise OSError(error.errno, error.strerror, str(file)) from error
 
 

@@ -22,7 +22,7 @@ class CloseCode:
 
 
 class ErrorCode(StrEnum):
-    """Reason for which a session or request was rejected or ended.
+    """Reason why a session or request was rejected or ended.
 
     Attributes:
         close_code: close code of the websocket; 0 if the error occurs over HTTP only.
@@ -99,7 +99,7 @@ class ProtocolError(ValueError):
 
 
 def server_error(error: Exception) -> ProtocolError:
-    """Return the client's error for an exception that it did not cause."""
+    """Return the error for a client whose request failed with an exception of the server."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ProtocolError(ErrorCode.DISK_FULL, "the server's disk is full")
     return internal_error()

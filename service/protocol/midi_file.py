@@ -1,4 +1,5 @@
-"""Standard MIDI Files for the service and its clients. The same notes give the same bytes."""
+"""Writes Standard MIDI Files for the service and its clients. The same notes give the same
+bytes."""
 
 from __future__ import annotations
 
@@ -18,29 +19,29 @@ from model.instruments import LABELS
 
 TICKS_PER_BEAT = 480  # 1.04 ms per tick at 120 BPM; fewer in files too long for readers
 PEDAL_INSTRUMENTS = ("piano", "electric piano")
-CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is percussion's
+CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is for percussion
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # also the limit of the tempo before the first beat
 
 # MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so concurrent notes
-# are spread over the member channels of a zone. The master channel has messages for all of them,
-# such as the pedal. Synthesisers without MPE play the bends too, because RPN 0 sets the range of
-# each channel.
+# are spread over the member channels of a zone. The master channel carries messages for all
+# channels, such as the pedal. Synthesisers without MPE play the bends too, because RPN 0 sets the
+# range of each channel.
 MASTER = 0
 MEMBERS = CHANNELS[1:]
-RANGE_SEMITONES = 48  # MPE's usual
-_UNITS = 8192 / (100 * RANGE_SEMITONES)  # of pitch bend, in a cent
+RANGE_SEMITONES = 48  # the default of MPE
+_UNITS = 8192 / (100 * RANGE_SEMITONES)  # units of pitch bend per cent
 _MIN_CENTS = 1.0  # smaller changes are not written
 FRAME_S = HOP / SAMPLE_RATE
-_ENDS, _SETS, _BEGINS = range(3)  # the order of messages in a tick
+_ENDS, _SETS, _BEGINS = range(3)  # order of messages within a tick
 
 TimedMessage = tuple[int, int, Any]
-"""Tick, place in it, and message."""
+"""Tick, order within the tick, and message."""
 
 
 class FileNote(Protocol):
-    """A note of a file. Notes without an offset are omitted."""
+    """Note to be written to a file. Notes without an offset are omitted."""
 
     @property
     def pitch(self) -> int: ...
@@ -62,8 +63,8 @@ class Tempo:
         beats_s: times of at least two beats, ascending. The tempo continues after the last.
         quarters: length of a beat in quarter notes: 1, or 1.5 if its subdivision is 3.
         bars: first beat, numerator and denominator of each bar that changes the time signature;
-            empty if the metre is unknown. Bars with the first signature precede the first entry
-            down to 0 s, where the first of them is cut.
+            empty if the metre is unknown. Before the first entry, bars with its signature extend
+            back to 0 s, where the first of them may be shorter.
         key: name in MIDI, such as "Eb" or "F#m"; None if unknown.
         chords: start in seconds and name of each chord, for markers.
     """
@@ -78,7 +79,8 @@ class Tempo:
     def of_bpm(cls, bpm: float) -> Tempo:
         """Return beats from 0 s on. Raises ValueError for a tempo out of range."""
         if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
-            raise ValueError(f"a tempo is {SLOWEST_BPM:g} to {FASTEST_BPM:g} BPM, not {bpm!r}")
+            limits = f"from {SLOWEST_BPM:g} to {FASTEST_BPM:g} BPM"
+            raise ValueError(f"the tempo must be {limits}, not {bpm!r}")
         return cls((0.0, 60 / bpm))
 
 
@@ -90,7 +92,8 @@ class TempoMap:
     """Converts times of a performance to ticks.
 
     If the first beat is after 0 s, the time before it becomes one beat with its own tempo, so that
-    a sequencer draws all beats at their times. A first beat too early for that is omitted.
+    a sequencer draws all beats at their times. If this tempo would exceed FASTEST_BPM, the first
+    beat is omitted.
 
     Attributes:
         changes: (tick, microseconds per quarter) of the file's tempo events.
@@ -101,9 +104,9 @@ class TempoMap:
         self.ticks_per_beat, self._key = ticks_per_beat, tempo.key
         self._chords = tempo.chords
         beats_s, period_s = list(tempo.beats_s), tempo.beats_s[1] - tempo.beats_s[0]
-        early = max(0, math.ceil(beats_s[0] / period_s) - 1)  # beats at that tempo before the first
-        beats_s = [beats_s[0] - period_s * place for place in range(early, 0, -1)] + beats_s
-        beats_s.append(2 * beats_s[-1] - beats_s[-2])  # because one may be omitted
+        early = max(0, math.ceil(beats_s[0] / period_s) - 1)  # number of beats before the first
+        beats_s = [beats_s[0] - period_s * back for back in range(early, 0, -1)] + beats_s
+        beats_s.append(2 * beats_s[-1] - beats_s[-2])  # at least two, if the first is omitted
         if 0 < beats_s[0] < 60 / FASTEST_BPM * tempo.quarters:
             early, beats_s = early - 1, beats_s[1:]
         if beats_s[0] > 0:
@@ -112,26 +115,26 @@ class TempoMap:
         # Times of the file's beats. The rounding error of a beat is corrected in the next.
         self._grid_us = [0.0]
         self.changes: list[tuple[int, int]] = []
-        for place, beat_s in enumerate(beats_s[1:]):
+        for beat, beat_s in enumerate(beats_s[1:]):
             us = round((1e6 * beat_s - self._grid_us[-1]) / tempo.quarters)
             if not self.changes or abs(us - self.changes[-1][1]) > 2:
-                self.changes.append((self._per_beat * place, us))
+                self.changes.append((self._per_beat * beat, us))
             self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * tempo.quarters)
         self.signatures: list[tuple[int, int, int]] = []
-        for beat, above, below in tempo.bars:
+        for beat, numerator, denominator in tempo.bars:
             if not self.signatures:  # a sequencer counts bars from 0 s, so the first may be short
-                short = (beat + early) % round(4 * above / below / tempo.quarters)
+                short = (beat + early) % round(4 * numerator / denominator / tempo.quarters)
                 if short:
-                    part = round(short * tempo.quarters * below / 4)
-                    self.signatures.append((0, part, below))
+                    short_numerator = round(short * tempo.quarters * denominator / 4)
+                    self.signatures.append((0, short_numerator, denominator))
                 beat = short - early
-            self.signatures.append((self._per_beat * (beat + early), above, below))
+            self.signatures.append((self._per_beat * (beat + early), numerator, denominator))
 
     def tick(self, time_s: float) -> int:
         us = 1e6 * time_s
-        place = min(max(bisect_right(self._grid_us, us) - 1, 0), len(self._grid_us) - 2)
-        begin, end = self._grid_us[place : place + 2]
-        return round(self._per_beat * (place + (us - begin) / (end - begin)))
+        beat = min(max(bisect_right(self._grid_us, us) - 1, 0), len(self._grid_us) - 2)
+        begin, end = self._grid_us[beat : beat + 2]
+        return round(self._per_beat * (beat + (us - begin) / (end - begin)))
 
     def track(self) -> mido.MidiTrack:
         """Return the track of tempo, metre, key and markers."""
@@ -150,7 +153,7 @@ class TempoMap:
 
 
 class WrittenNote(FileNote, Protocol):
-    """Note of a file. ``bends`` has the cents above the pitch from the onset on, one per frame."""
+    """Note to be written with its bends: cents above the pitch, one per frame from the onset on."""
 
     @property
     def bends(self) -> Sequence[float] | None: ...
@@ -174,15 +177,16 @@ def midi_file(
         tempo: beats, bars and key of the file. They do not affect the times of the notes.
     """
     ends_s = [note.offset_s for note in notes if note.offset_s is not None]
-    if pedal and pedal[-1][1]:  # the performance broke off
+    if pedal and pedal[-1][1]:  # the performance ended with the pedal down
         pedal = [*pedal, (max([pedal[-1][0], *ends_s]), False)]
     last_s = max([0.0, *ends_s, *(time_s for time_s, _ in pedal)])
     ticks = TempoMap(tempo)
     while ticks.tick(last_s) > MAX_TICK * 0.99:
         ticks = TempoMap(tempo, ticks.ticks_per_beat // 2)
-    least_s = 1.001e-6 * max(us for _, us in ticks.changes) / ticks.ticks_per_beat  # a tick
+    # Minimum duration: slightly more than the longest tick.
+    min_s = 1.001e-6 * max(us for _, us in ticks.changes) / ticks.ticks_per_beat
     parts = []
-    order = {name: place for place, name in enumerate([None, *programs])}
+    order = {name: index for index, name in enumerate([None, *programs])}
     in_use = {note.instrument for note in notes} or {None}
     names = sorted(in_use, key=lambda name: (order.get(name, len(order)), name or ""))
     for name in names:
@@ -190,11 +194,11 @@ def midi_file(
         curves = []
         for note in notes:
             if note.instrument == name and note.offset_s is not None:
-                end_s = max(note.offset_s, note.onset_s + least_s)
+                end_s = max(note.offset_s, note.onset_s + min_s)
                 part.notes.append(Note(note.velocity, note.pitch, note.onset_s, end_s))
                 curves.append(note.bends)
         if name in PEDAL_INSTRUMENTS or names == [None]:
-            part.control_changes = _pedal(pedal, least_s)
+            part.control_changes = _pedal(pedal, min_s)
         parts.append((part, curves))
     file, memory = mido.MidiFile(ticks_per_beat=ticks.ticks_per_beat), io.BytesIO()
     file.tracks.append(ticks.track())
@@ -215,15 +219,15 @@ def midi_file(
     return memory.getvalue()
 
 
-def _pedal(moves: Iterable[tuple[float, bool]], least_s: float) -> list[ControlChange]:
-    """Return the pedal messages, at least one tick apart, because readers may reorder messages
+def _pedal(changes: Iterable[tuple[float, bool]], min_s: float) -> list[ControlChange]:
+    """Return the pedal messages, at least ``min_s`` apart, because readers may reorder messages
     within a tick."""
-    changes: list[ControlChange] = []
-    time_s = -least_s
-    for move_s, down in moves:
-        time_s = max(move_s, time_s + least_s)
-        changes.append(ControlChange(SUSTAIN, 127 if down else 0, time_s))
-    return changes
+    messages: list[ControlChange] = []
+    time_s = -min_s
+    for change_s, down in changes:
+        time_s = max(change_s, time_s + min_s)
+        messages.append(ControlChange(SUSTAIN, 127 if down else 0, time_s))
+    return messages
 
 
 def _bent_tracks(
@@ -233,46 +237,47 @@ def _bent_tracks(
     tracks: list[list[TimedMessage]] = []
     for part, _ in parts:
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
-        for move in part.control_changes:
-            pedal = _control(MASTER, move.number, move.value)
-            tracks[-1].append((tick_of(move.time), _SETS, pedal))
-    played = [
+        for change in part.control_changes:
+            pedal = _control(MASTER, change.number, change.value)
+            tracks[-1].append((tick_of(change.time), _SETS, pedal))
+    notes = [
         (tick_of(note.start), number, note, bends)
         for number, (part, curves) in enumerate(parts)
         for note, bends in zip(part.notes, curves, strict=True)
     ]
-    program = dict.fromkeys(MEMBERS, 0)
+    programs = dict.fromkeys(MEMBERS, 0)
     silent_from = dict.fromkeys(MEMBERS, 0)
-    for begin, number, note, bends in sorted(played, key=lambda one: one[:2]):
-        track, wanted = tracks[number], parts[number][0].program
-        # The channel that has been silent for longest, with this program if one is silent.
-        order = {c: (silent_from[c] > begin, program[c] != wanted, silent_from[c]) for c in MEMBERS}
-        channel = min(MEMBERS, key=order.__getitem__)
+    for begin, number, note, bends in sorted(notes, key=lambda item: item[:2]):
+        track, program = tracks[number], parts[number][0].program
+        # Prefer a silent channel, then one with this program, then the one silent for longest.
+        channel = min(
+            MEMBERS, key=lambda c: (silent_from[c] > begin, programs[c] != program, silent_from[c])
+        )
         end = max(tick_of(note.end), begin + 1)
         silent_from[channel] = max(silent_from[channel], end)
-        if program[channel] != wanted:
-            program[channel] = wanted
-            change = mido.Message("program_change", program=wanted, channel=channel)
-            track.append((begin, _SETS, change))
+        if programs[channel] != program:
+            programs[channel] = program
+            message = mido.Message("program_change", program=program, channel=channel)
+            track.append((begin, _SETS, message))
         cents = bends or (0.0,)
         track.append((begin, _SETS, bend(channel, cents[0])))
         track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
-        last = cents[0]
+        current = cents[0]
         for frame, value in enumerate(cents):
-            if abs(value - last) >= _MIN_CENTS:
-                at = max(begin, tick_of(note.start + frame * FRAME_S))
-                track.append((at, _SETS, bend(channel, value)))
-                last = value
+            if abs(value - current) >= _MIN_CENTS:
+                tick = max(begin, tick_of(note.start + frame * FRAME_S))
+                track.append((tick, _SETS, bend(channel, value)))
+                current = value
         track.append((end, _ENDS, _note(channel, note.pitch, 0)))
     return [_track_of(track) for track in tracks]
 
 
-def _track_of(moments: Iterable[TimedMessage]) -> mido.MidiTrack:
-    """Return a track of timed messages, whose ticks may be in any order."""
-    track, now = mido.MidiTrack(), 0
-    for tick, _, message in sorted(moments, key=lambda moment: moment[:2]):
-        track.append(message.copy(time=tick - now))
-        now = tick
+def _track_of(messages: Iterable[TimedMessage]) -> mido.MidiTrack:
+    """Return a track of timed messages, which may be in any order."""
+    track, previous_tick = mido.MidiTrack(), 0
+    for tick, _, message in sorted(messages, key=lambda timed: timed[:2]):
+        track.append(message.copy(time=tick - previous_tick))
+        previous_tick = tick
     return track
 
 

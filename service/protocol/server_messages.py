@@ -92,7 +92,7 @@ class Pedal(_ServerMessage):
 
 
 class Beat(_ServerMessage):
-    """A beat. ``place``: position in its bar, from 0."""
+    """A beat. ``place`` is its position in the bar, from 0."""
 
     type: Literal["beat"] = "beat"
     time_s: float
@@ -112,7 +112,7 @@ class Progress(_ServerMessage):
 
 
 class Frames(_ServerMessage):
-    """Frame probabilities, if `frames` was requested: bytes [count, pitches], 255 is 1."""
+    """Frame probabilities, if `frames` was requested: bytes [count, pitches], 255 for 1."""
 
     type: Literal["frames"] = "frames"
     frame: int
@@ -143,7 +143,8 @@ class InputWarning(_ServerMessage):
 
 class Totals(BaseModel):
     """Counts of a session or recording. Samples are per channel, at the input rate.
-    ``dropped_samples`` counts those of a rejected chunk, from the first invalid one on."""
+    ``dropped_samples`` is the number of samples of a rejected chunk from the first invalid sample
+    on."""
 
     notes: int
     frames: int

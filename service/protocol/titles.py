@@ -6,7 +6,7 @@ MAX_TITLE = 200  # characters
 
 
 def readable_title(title: str) -> str:
-    """Remove control characters, which XML lacks, and characters after the first MAX_TITLE. Convert
-    surrogates of bytes that are not UTF-8 (PEP 383) to Latin-1."""
+    """Remove control characters, which XML does not allow, and all after MAX_TITLE characters.
+    Convert surrogates of bytes that are not UTF-8 (PEP 383) to Latin-1."""
     title = re.sub("[\udc80-\udcff]", lambda byte: chr(ord(byte[0]) - 0xDC00), title[:MAX_TITLE])
     return "".join(filter(str.isprintable, title)).strip()

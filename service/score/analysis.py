@@ -1,4 +1,4 @@
-"""Analysis of a performance: beats, bars, key and chords, for its MIDI file and its score."""
+"""Analyses the beats, bars, key and chords of a performance, for its MIDI file and its score."""
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ _FREE_BEAT_S = 0.5  # a quarter of proportional notation
 
 @dataclass(frozen=True)
 class Analysis:
-    """Analysis of a performance.
+    """Result of the analysis of a performance.
 
     Attributes:
-        beats: beats; if not ``steady``, one every half second, for free rhythm.
+        beats: detected beats. In free rhythm (not ``steady``), one beat every half second.
         steady: True if the performance has a steady beat.
         chords: chord symbols at the beats where the harmony changes.
     """
@@ -51,7 +51,7 @@ class Analysis:
         beats = self.beats
         bars = beats.bars(0, len(beats.time_s))
         if len(bars) > 1 and beats.bar[0]:
-            del bars[0]  # a pickup, which is shorter
+            del bars[0]  # a pickup, which is shorter than its signature
         changes = [next(same) for _, same in groupby(bars, key=lambda bar: bar[1])]
         return Tempo(
             beats_s=beats.time_s.tolist(),
@@ -77,9 +77,11 @@ class Analysis:
     def beats_json(self) -> list[dict[str, float]]:
         """Beats as JSON; empty if there is no steady beat."""
         beats = self.beats
-        same = {"beats_per_bar": beats.beats_per_bar, "subdivision": beats.subdivision}
+        if not self.steady:
+            return []
+        metre = {"beats_per_bar": beats.beats_per_bar, "subdivision": beats.subdivision}
         pairs = zip(beats.time_s.tolist(), beats.bar.tolist(), strict=True)
-        return [{"time_s": t, "place": place, **same} for t, place in pairs if self.steady]
+        return [{"time_s": time_s, "place": place, **metre} for time_s, place in pairs]
 
 
 def analyse(
@@ -89,10 +91,10 @@ def analyse(
 ) -> Analysis:
     """Return beats, key and chords of the notes that have ended.
 
-    Any hint about the beat makes the performance steady.
+    With a hint about tempo or bars, the performance counts as steady.
 
     Args:
-        reported: beats that were reported live, which are used unchanged.
+        reported: beats that were reported live. They are used unchanged.
     """
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)
@@ -105,8 +107,8 @@ def analyse(
         duration_s = end_s - array[:, 0].min(initial=end_s)
         beats = fill_gaps(reported, float(duration_s - long_pauses(array)[1].sum()))
     first_s = hints.first_downbeat_s
-    wished = hints.bpm or hints.beats_per_bar or first_s is not None or hints.fixed_tempo
-    if beats is not None and (wished or beats.confidence >= MIN_STEADY_CONFIDENCE):
+    has_hints = hints.bpm or hints.beats_per_bar or first_s is not None or hints.fixed_tempo
+    if beats is not None and (has_hints or beats.confidence >= MIN_STEADY_CONFIDENCE):
         return Analysis(beats, key, True, find_chords(array, beats, *key, hints.chords))
     period_s = 60 / hints.bpm if hints.bpm else _FREE_BEAT_S
     time_s = np.arange(0, end_s + 1 + 2 * period_s, period_s)
@@ -119,8 +121,8 @@ def analyse(
 
 
 def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
-    """Remove bars of free rhythm in which and next to which no note starts or ends: a silence or a
-    held note of an hour is as short as one of two bars."""
+    """Remove bars of free rhythm if no note starts or ends in them or in a neighbouring bar. A
+    silence or a held note of an hour then needs no more bars than a short one."""
     bar = np.arange(len(time_s)) // metre
     events = bar[np.searchsorted(time_s, notes.ravel(), side="right").clip(1) - 1]
     near = np.unique(events[:, None] + np.arange(-1, 2))
@@ -136,7 +138,7 @@ def add_beat_options(parser: ArgumentParser) -> None:
 
 
 def beat_hints_from(options: Namespace) -> BeatHints:
-    """Return the hints of ``add_beat_options``. Raises ValueError with a message of one line."""
+    """Return the hints in the parsed options. Raises ValueError with a message of one line."""
     fields = vars(options) | (options.metre or {})
     try:
         return BeatHints(
@@ -155,15 +157,14 @@ def _bpm(text: str) -> float:
 
 
 def _metre(text: str) -> dict[str, int | None]:
-    """Return the fields of a number of beats, such as 5, or of a signature: 7/4, 12/8."""
+    """Return the hints in a number of beats, such as 5, or a signature, such as 7/4 or 12/8."""
     number, _, unit = text.partition("/")
     beats = int(number) if number.isdecimal() else 0
     parts = {"": None, "4": 2, "8": 3}.get(unit, 0)
     if parts == 3:
         beats = 0 if beats % 3 else beats // 3
     if parts == 0 or not 2 <= beats <= MAX_BEATS_PER_BAR:
-        message = (
-            f"{text!r} is no metre: state 2 to {MAX_BEATS_PER_BAR} beats, such as 5, 7/4 or 12/8"
-        )
+        usage = f"use 2 to {MAX_BEATS_PER_BAR} beats, such as 5, 7/4 or 12/8"
+        message = f"{text!r} is not a metre: {usage}"
         raise ArgumentTypeError(message)
     return {"beats_per_bar": beats, "subdivision": parts}

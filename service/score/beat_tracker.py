@@ -1,4 +1,4 @@
-"""Beat tracker: detects the beats of a performance from its notes.
+"""Detects the beats of a performance from its notes.
 
 Long, low and full chords are more often on beats than between them. A softmax over positions in the
 beat predicts the position of each chord from its features. Its weights were fitted to performances
@@ -6,8 +6,8 @@ with known beats (training/RESULTS.md).
 
 A dynamic program over tempo and phase finds the best beats. A state is the time of a beat, the
 length of the beat before it, and its subdivision in two or three. A step from one beat to the next
-gains the log likelihood of the chords within it, and costs more the more the tempo changes, so that
-it can follow a rubato.
+gains the log likelihood of the chords within it. Its cost grows with the change of the tempo, so
+that the beats can follow a rubato.
 """
 
 from collections.abc import Sequence
@@ -120,7 +120,8 @@ def class_log_probabilities(features: F64, subdivision: int, beat_s: float) -> F
 
 
 def relative(values: F64) -> F64:
-    """Return the deviations from the mean of nearby values, in their standard deviations."""
+    """Return the deviation of each value from the mean of nearby values, divided by their standard
+    deviation."""
     box = np.ones(2 * _AROUND + 1) / (2 * _AROUND + 1)
     padded = np.pad(values, _AROUND, mode="reflect" if len(values) > _AROUND else "edge")
     mean = np.convolve(padded, box, "valid")
@@ -129,7 +130,7 @@ def relative(values: F64) -> F64:
 
 
 class BeatState(NamedTuple):
-    """A beat. ``length``: index of the length of the beat before."""
+    """A beat. ``length`` is the index of the length of the beat before it."""
 
     time_s: float
     subdivision: int
@@ -143,7 +144,7 @@ def best_path(
     hints: BeatHints = NO_BEAT_HINTS,
     start: BeatState | None = None,
 ) -> list[BeatState]:
-    """Return the best beats of a part of a performance, from ``start`` on if it is set."""
+    """Return the best beats of a part of a performance. The first is ``start`` if it is set."""
     steps = int((end_s - begin_s) / STEP_S) + 1
     lags = _lags(hints.bpm)
     gain = _gains(chords, begin_s, steps, lags)
@@ -218,8 +219,8 @@ def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
 
 
 def _explained(features: F64, sub: int, lag: int) -> F64:
-    """Return the log likelihood of each chord 0, 1, ... steps before the end of a beat, [chords,
-    lag]."""
+    """Return the log likelihood of each chord if the end of the beat is 0, 1, ... steps later,
+    [chords, lag]."""
     beat_s = lag * STEP_S
     logs = np.logaddexp(class_log_probabilities(features, sub, beat_s), _FLOOR)
     back_s = np.arange(lag) * STEP_S
@@ -249,12 +250,14 @@ def _lags(bpm: float | None = None) -> I64:
 def beats_of_path(
     chords: Chords, path: Sequence[BeatState], subdivision: int, before_s: Sequence[float] = ()
 ) -> Beats:
-    """Return beats without bars: those at ``before_s``, then the path, moved to chords nearby.
+    """Return beats without bars: the beats at ``before_s``, then those of the path, which are moved
+    to nearby chords.
 
-    The confidence is the agreement of the phases of the chords, in beats or in halves to quarters
-    of beats: the length of the mean of exp(2 pi i n phase) (Rayleigh's test). The beats are
-    smoothed for it, because they follow chords, in free playing as well, and more so with fewer
-    chords. It is 0 if the chords are further apart than beats may be, because any beats would fit.
+    The confidence measures how well the phases of the chords agree in beats, or in halves, thirds
+    or quarters of beats. It is the length of the mean of exp(2 pi i n phase) (Rayleigh's test).
+    The beats are smoothed first, because the beats of free playing follow its chords too, more so
+    if chords are rare. The confidence is 0 if the chords are further apart than beats can be,
+    because any beats would fit.
     """
     time_s = np.array([state.time_s for state in path])
     after = np.searchsorted(chords.time_s, time_s).clip(1, len(chords.time_s) - 1)
@@ -270,7 +273,7 @@ def beats_of_path(
     width = round(_SMOOTHED * max(1.0, apart_s * beats.bpm / 60))
     around = np.arange(-width, width + 1)
     places = np.clip(np.arange(len(time_s))[:, None] + around, 0, len(time_s) - 1)
-    # At the ends, the same number of beats on both sides.
+    # Near the ends, use the same number of beats on both sides.
     fewest = np.minimum(*np.abs(places[:, [0, -1]] - places[:, [width]]).T)
     inside = np.abs(around) <= fewest[:, None]
     smooth_s = (time_s[places] * inside).sum(1) / inside.sum(1)

@@ -1,4 +1,4 @@
-"""Beats and bars of a performance, and the user's beat hints."""
+"""Data types: beats and bars of a performance, and the user's beat hints."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -50,7 +50,8 @@ class Beats:
         return 60 / float(np.median(np.diff(self.time_s)))
 
     def position(self, time_s: F64) -> F64:
-        """Convert seconds to beats; before the first and after the last, by the tempo there."""
+        """Convert seconds to beats. Before the first and after the last beat, the tempo continues
+        unchanged."""
         first, last = self.time_s[1] - self.time_s[0], self.time_s[-1] - self.time_s[-2]
         inside = np.interp(time_s, self.time_s, np.arange(len(self.time_s)))
         early = np.minimum(time_s - self.time_s[0], 0) / first

@@ -1,8 +1,8 @@
-"""Chord symbols of a performance, such as C, Am7 and F/A.
+"""Finds the chord symbols of a performance, such as C, Am7 and F/A.
 
 Each beat has a weight for each pitch class and a bass note. A dynamic program finds the sequence
-of chords with the least total cost. A change of chord costs more within a bar than at its start,
-so passing notes do not change the symbol.
+of chords with the lowest total cost. A change of chord costs more within a bar than at its start,
+so that passing notes do not change the symbol.
 """
 
 from itertools import product
@@ -29,7 +29,7 @@ QUALITIES = {  # suffix of the name: semitones above the root, and the cost of t
 }
 _TONES = (1.3, 1.0, 0.9, 0.9)  # relative weight of root, third, fifth and seventh in a chord
 _OTHER = 0.12  # relative weight of each other pitch class
-_ONSET, _MAX_WEIGHT = 0.15, 1.3  # in beats: an onset adds to the time that a note sounds; maximum
+_ONSET, _MAX_WEIGHT = 0.15, 1.3  # in beats: added to a note's length at its onset; maximum weight
 _EARLY = 0.12  # in beats: notes that start or end this close to a beat start or end on it
 _HELD = 16  # beats after which a held note no longer counts
 _MIN_BASS = 0.25  # in beats: shorter notes are not the bass
@@ -38,17 +38,18 @@ _CHROMATIC = 0.35  # cost of each tone outside of the key
 _CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
 _NEVER = 1e4
 _TOGETHER = 0.1  # in beats: notes with onsets within this time start together
-_MAX_ROOTS = 0.25  # of a chord's beats with the root as bass: more are no inversion
-_MIN_SHARE, _MIN_VOICES = 0.25, 1.6  # of beats with three pitch classes; mean number of notes
+_MAX_ROOTS = 0.25  # maximum share of the beats of an inverted chord that have its root as bass
+# Minimum share of beats with three pitch classes, and minimum mean number of notes.
+_MIN_SHARE, _MIN_VOICES = 0.25, 1.6
 _SOUNDS = 0.2  # in beats: pitch classes that sound for less do not count
 _SCALE = (0, 2, 4, 5, 7, 9, 11)
 _RAISED = (6, 8)  # sixth and seventh of a minor key, from the tonic of its relative major
-_STRETCH = 4096  # beats that are decoded at once: memory is bounded
+_STRETCH = 4096  # number of beats that are decoded at once, which bounds the memory
 _STATES = list(product(range(12), QUALITIES))
 
 
 class ChordSymbol(NamedTuple):
-    """A chord from beat ``beat`` on; ``root`` and ``bass`` are names such as "Bb"."""
+    """A chord that starts at ``beat``. ``root`` and ``bass`` are names such as "Bb"."""
 
     beat: int
     root: str
@@ -70,8 +71,8 @@ def find_chords(
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
         fifths: sharps of the key signature, or flats if negative.
         minor: True if the key is minor.
-        wanted: None for chords of music in which several notes sound at once; True for chords of
-            any music; False for none.
+        wanted: True for chords of any music; False for none; None for chords only if several notes
+            sound at once.
     """
     if not len(notes) or wanted is False:
         return []
@@ -84,7 +85,7 @@ def find_chords(
         has_triads = ((weight > _SOUNDS).sum(1) >= 3).mean() >= _MIN_SHARE
         if voices.mean() < _MIN_VOICES or not has_triads:
             return []
-        # Bars of a melody alone, before two notes start together, have no symbol.
+        # Bars before the first two notes that start together are a melody, without symbols.
         bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
         together = (np.diff(begin) < _TOGETHER) & (np.diff(pitch) % 12 != 0)
         first = min(beat[-1], begin[:-1][together][:1].max(initial=begin[0]))
@@ -115,8 +116,9 @@ def _snap(position: F64) -> F64:
 
 
 def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
-    """Return [n] the beats in which notes sound, [n, 12] how long each pitch class sounds there,
-    [n, 12] 1 for the lowest note, and [n] the mean number of notes from the first to the last."""
+    """Return four arrays for the n beats in which notes sound: their numbers, [n]; how long each
+    pitch class sounds, [n, 12]; 1 at the pitch class of the lowest note, [n, 12]; and the mean
+    number of notes while notes sound, [n]."""
     number = np.floor(begin)[:, None] + np.arange(_HELD)
     start = np.maximum(begin[:, None], number)
     stop = np.minimum(end[:, None], number + 1)
@@ -140,7 +142,7 @@ def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
 
 
 def _change_costs(beat: I64, beats: Beats) -> F64:
-    """Return [beats] the cost of a change of chord at each of these beats."""
+    """Return the cost of a change of chord at each of these beats."""
     bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
     starts = np.array([int(start) for start, _ in bars])
     bar = np.searchsorted(starts, beat, side="right") - 1

@@ -1,6 +1,6 @@
-"""A performance as a score, in the forms that people keep.
+"""Renders a performance as a score in MusicXML, SVG or PDF.
 
-verovio engraves MusicXML as SVG, and typst makes a PDF of the pages.
+verovio engraves MusicXML as SVG, and typst converts the pages to a PDF.
 """
 
 import re
@@ -24,7 +24,7 @@ from service.score.musicxml import compressed
 from service.score.part import Part
 from service.score.quantise import quantise_notes
 
-STRAY = 0.02  # minimum share of the notes; an instrument with fewer is an error
+STRAY = 0.02  # minimum share of the notes: an instrument with fewer was misclassified
 _SCORE_ORDER = (
     *("flute", "oboe", "clarinet", "bassoon", "saxophone", "horn", "brass", "voice"),
     *("violin", "viola", "cello", "contrabass", "plucked", "mallets"),
@@ -39,22 +39,22 @@ _OPTIONS = {
     "breaks": "auto",
     "justifyVertically": True,
     "svgViewBox": True,
-    "svgFormatRaw": True,  # line breaks between elements would be spaces of a title
+    "svgFormatRaw": True,  # line breaks between elements would appear as spaces in a title
     "smuflTextFont": "none",
 }
-# Accidentals of chord symbols: verovio writes glyphs of its music font, which no page and no PDF
-# has. The text font has the Unicode characters.
+# verovio writes the accidentals of chord symbols in its music font, which the page and the PDF do
+# not have. They are replaced by Unicode characters in the text font.
 _ACCIDENTAL = re.compile('<tspan font-family="Leipzig"[^>]*>([\uea64-\uea66])</tspan>')
 _UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
-_TEXT_SIZE = "405px"  # verovio's
+_TEXT_SIZE = "405px"  # font size of verovio's text
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
 _DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
-_TEXT_FONT = "Libertinus Serif"  # typst brings it; the page has a subset
+_TEXT_FONT = "Libertinus Serif"  # part of typst; the page has a subset
 _ENDLESS = 60_000
 
 
 class PedalTimes(Protocol):
-    """Time in which the sustain pedal is down, in seconds."""
+    """Period in which the sustain pedal is down, in seconds."""
 
     @property
     def onset_s(self) -> float: ...
@@ -63,7 +63,7 @@ class PedalTimes(Protocol):
 
 
 class ScoreDocument:
-    """Score of notes. SVG and PDF need the extra "score".
+    """Score of a performance. SVG and PDF need the extra "score".
 
     Attributes:
         analysis: beats, key and chords.
@@ -77,7 +77,7 @@ class ScoreDocument:
         reported: Sequence[LiveBeat] | None = None,
         pedal: Iterable[PedalTimes] = (),
     ) -> None:
-        """See ``analyse``, also for the errors. ``pedal`` are presses of the sustain pedal."""
+        """Analyse the notes (see ``analyse``). ``pedal``: presses of the sustain pedal."""
         ended = [note for note in notes if note.offset_s is not None]
         self._notes = sorted(ended, key=lambda note: (note.onset_s, note.pitch))
         self._title, self._pedal = title, list(pedal)
@@ -88,11 +88,11 @@ class ScoreDocument:
         names = [note.instrument for note in self._notes]
         counts = Counter(names)
         main = max(counts, key=lambda name: counts[name], default=None)
-        own = [main if counts[name] < STRAY * len(names) else name for name in names]
+        settled = [main if counts[name] < STRAY * len(names) else name for name in names]
         beats, steady = self.analysis.beats, self.analysis.steady
         parts: dict[str | None, Part] = {}
-        for name in sorted(set(own), key=lambda name: _SCORE_ORDER.index(name or "piano")):
-            notes = [note for note, of in zip(self._notes, own, strict=True) if of == name]
+        for name in sorted(set(settled), key=lambda name: _SCORE_ORDER.index(name or "piano")):
+            notes = [note for note, own in zip(self._notes, settled, strict=True) if own == name]
             onset_s, offset_s, pitch = (
                 np.array([getattr(note, field) for note in notes])
                 for field in ("onset_s", "offset_s", "pitch")
@@ -114,8 +114,8 @@ class ScoreDocument:
 
     @cached_property
     def _sheet(self) -> sheet.Sheet:
-        found = self.analysis
-        return sheet.Sheet(self._parts, found.beats, found.key, found.steady, found.chords)
+        result = self.analysis
+        return sheet.Sheet(self._parts, result.beats, result.key, result.steady, result.chords)
 
     @cached_property
     def musicxml(self) -> bytes:
@@ -124,7 +124,7 @@ class ScoreDocument:
 
     @property
     def bars_s(self) -> list[float]:
-        """Start of each bar that is drawn; a rest of several bars is drawn as one."""
+        """Start in seconds of each bar that is drawn. A long rest is drawn as one bar."""
         beats = self.analysis.beats
         starts = [float(start) for start in self._sheet.drawn_bars]
         return [float(time_s) for time_s in beats.time(np.array(starts))]
@@ -140,7 +140,7 @@ class ScoreDocument:
         return [_with_text_font(page) for page in pages]
 
     def timed_svg(self, width: int) -> tuple[str, dict[str, list[float]]]:
-        """SVG of one page, and onset and offset in seconds of each note by the id of its element.
+        """Return SVG of one page, and onset and offset in seconds of each note by its element's ID.
 
         Raises:
             ValueError: verovio cannot read the score.

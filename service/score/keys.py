@@ -1,4 +1,4 @@
-"""Key of a piece, and key signatures of its sections."""
+"""Finds the key of a piece, and the key signatures of its sections."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -24,15 +24,15 @@ _TOGETHER_S = 0.05  # notes with onsets within this time are one chord
 MIN_SECTION = 8  # bars of a section with its own key signature
 _CHANGE = 20.0  # cost of a change of the key signature
 _LIKELY, _OUTSIDE = 2.0, 8.0  # weights of a bar's log likelihood and its share of chromatic notes
-_FULL = 2.0  # beats of notes in a bar that has this weight; fewer have less
-_LONGEST = 2.0  # maximum beats of a note that count
+_FULL = 2.0  # total length of the notes, in beats, above which a bar has its full weight
+_LONGEST = 2.0  # maximum length of a note that counts, in beats
 _NEVER = 1e6
 
 Sections = list[tuple[Fraction, int]]  # first beat and key signature, in fifths
 
 
 class Key(NamedTuple):
-    """A key. ``fifths``: sharps of the signature, or flats if negative, from -6 to 5."""
+    """A key. ``fifths``, from -6 to 5, is the number of sharps, or of flats if negative."""
 
     fifths: int
     minor: bool
@@ -75,7 +75,7 @@ def key_of(notes: F64) -> Key:
 
 
 def _centred(shares: Sequence[float] | F64) -> F64:
-    """Return deviations from the mean, scaled to length 1."""
+    """Return deviations from the mean, scaled to a norm of 1."""
     values = np.array(shares, float)
     deviation = values - values.mean()
     return np.asarray(deviation / (np.linalg.norm(deviation) + 1e-9))
@@ -94,8 +94,8 @@ def _scale(fifths: int) -> I64:
 def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sections:
     """Return the sections of a piece that have their own key signature, the first at the first bar.
 
-    A section stays in another key for ``MIN_SECTION`` bars or more. The key of the dominant is not
-    another key: composers do not print its signature.
+    A section has ``MIN_SECTION`` bars or more. The key of the dominant does not count as another
+    key, because composers do not print its signature.
 
     Args:
         key: key of the piece.
@@ -116,7 +116,7 @@ def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sectio
     column = smoothest(cost, _CHANGE)
     _merge_short(column, cost)
     for bar in range(1, len(bars)):
-        if not total[bar]:  # a key changes after a rest
+        if not total[bar]:  # the key changes after empty bars, not before them
             column[bar] = column[bar - 1]
     runs = [next(run) for _, run in groupby(range(len(bars)), key=column.__getitem__)]
     if len(runs) == 1:
@@ -133,5 +133,5 @@ def _merge_short(column: I64, cost: F64) -> None:
         if len(lengths) == 1 or lengths[shortest] >= MIN_SECTION:
             return
         run = slice(edges[shortest], edges[shortest + 1])
-        beside = [edge for edge in (run.start - 1, run.stop) if 0 <= edge < len(column)]
-        column[run] = min((column[edge] for edge in beside), key=lambda c: cost[run, c].sum())
+        neighbours = [bar for bar in (run.start - 1, run.stop) if 0 <= bar < len(column)]
+        column[run] = min((column[bar] for bar in neighbours), key=lambda c: cost[run, c].sum())

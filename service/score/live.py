@@ -1,4 +1,4 @@
-"""Beats of a performance in progress. Each beat is reported once, a bounded time after it sounded.
+"""Detects the beats of a performance in progress. Each is reported once, within a bounded time.
 
 Every ``TICK_S`` the beat tracker continues from the last reported beat and reports new beats that
 are older than ``LAG_S``. The beats depend only on the notes, not on the times or the sizes of the
@@ -31,7 +31,7 @@ _COVERED = 0.5  # minimum share of a performance with beats; below it, the rhyth
 
 @dataclass(frozen=True, slots=True)
 class LiveBeat:
-    """A beat. ``place``: position in its bar, from 0; the other fields are as in ``Beats``."""
+    """A beat. ``place`` is its position in the bar, from 0. Other fields are as in ``Beats``."""
 
     time_s: Annotated[float, Field(ge=-MAX_PICKUP_S, le=86_400)]
     place: Annotated[int, Field(ge=0, lt=MAX_BEATS_PER_BAR)]
@@ -48,11 +48,11 @@ class LiveBeats:
         self._begin_s = begin_s
         self._ticks = 0
         self._last: BeatState | None = None  # last reported beat; None: the search starts again
-        self._run = 0  # index of the first reported beat of the present search
+        self._run = 0  # index of the first reported beat of the current search
 
     @property
     def due_s(self) -> float:
-        """Time at which new beats are possible: once all onsets and offsets before it are known."""
+        """Time of the next search for beats. It needs all onsets and offsets before this time."""
         return self._begin_s + (self._ticks + 1) * TICK_S
 
     def update(self, notes: F64, until_s: float) -> list[LiveBeat]:
@@ -61,20 +61,20 @@ class LiveBeats:
         Args:
             notes: [notes, 4] onset and offset in s (infinite while a note sounds), MIDI pitch,
                 velocity of all notes in the ``CONTEXT_S`` before ``due_s``, in any order.
-            until_s: time before which all onsets and offsets are known.
+            until_s: time before which all onsets and offsets are decided.
         """
-        known = len(self.reported)
+        count = len(self.reported)
         while self.due_s <= until_s:
             self._tick(notes, self.due_s, LAG_S)
             self._ticks += 1
-        return self.reported[known:]
+        return self.reported[count:]
 
     def finish(self, notes: F64, end_s: float) -> list[LiveBeat]:
         """Return the last beats, after the last notes."""
-        known = len(self.reported)
+        count = len(self.reported)
         self.update(notes, end_s)
         self._tick(notes, end_s, 0.0)
-        return self.reported[known:]
+        return self.reported[count:]
 
     def _tick(self, notes: F64, now_s: float, lag_s: float) -> None:
         begin_s, last = now_s - CONTEXT_S, self._last
@@ -103,13 +103,13 @@ class LiveBeats:
                 break
             self._last = state
             if not self.reported or beat_s > self.reported[-1].time_s + SHORTEST_S / 2:
-                sure = beats.confidence
-                self.reported.append(LiveBeat(beat_s, place, metre, state.subdivision, sure))
+                beat = LiveBeat(beat_s, place, metre, state.subdivision, beats.confidence)
+                self.reported.append(beat)
 
 
 def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tuple[int, int]]:
-    """Return position and bar length of the beats after the reported ones. The present bar keeps
-    its reported length."""
+    """Return the position and the bar length of the beats after the reported beats. The current bar
+    keeps its reported length."""
     rest: list[tuple[int, int]] = []
     first = usual = None
     if before:
@@ -123,7 +123,7 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
 
 
 def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float) -> Beats | None:
-    """Return the beats with gaps filled, long ones with complete bars.
+    """Return the reported beats with their gaps filled. A long gap gets complete bars.
 
     Args:
         sounding_s: duration of the performance without its pauses. The result is None if the

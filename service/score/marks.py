@@ -1,4 +1,4 @@
-"""Marks of a score besides its notes: dynamics, pedal, clefs and octave lines."""
+"""Chooses the marks of a score: dynamics, pedal, clefs and octave lines."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -12,11 +12,11 @@ from service.score.voices import Bars, Chord
 
 LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # velocities from the median of the part
 _SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost of a change in nats
-_AFTER = 0.25  # of a beat: a pedal pressed this long after a chord is written at the chord
-_NEAR = 0.4  # of a beat: a pedal released this close to a chord is written at the chord
-_STEP = 2  # parts of a beat at which other moves of the pedal are written
-_ONE_LINE, _THREE_LINES = 4, 12  # semitones beyond a staff that need no more ledger lines
-_INNER = -3  # semitones beyond the staff of the other notes below an octave line, at least
+_AFTER = 0.25  # in beats: time after a chord at which the pedal is usually pressed
+_NEAR = 0.4  # in beats: a pedal change this close to a chord is written at the chord
+_STEP = 2  # parts of a beat at which other pedal changes are written
+_ONE_LINE, _THREE_LINES = 4, 12  # semitones beyond a staff that need at most 1, 3 ledger lines
+_INNER = -3  # minimum of semitones beyond the staff for the inner notes under an octave line
 
 
 class Clef(NamedTuple):
@@ -41,7 +41,7 @@ CLEFS = {
 
 
 class Press(NamedTuple):
-    """Places in beats at which the pedal goes down and up."""
+    """Positions in beats at which the pedal goes down and up."""
 
     down: Fraction
     up: Fraction
@@ -50,8 +50,9 @@ class Press(NamedTuple):
 def dynamics(
     onsets: Sequence[Fraction], velocities: Sequence[int], bars: Bars
 ) -> dict[Fraction, str]:
-    """Return a mark for each level that is held for a phrase, by the onset of its first note; none
-    if the level never changes, as absolute levels are unknown. Onsets, in beats, ascend."""
+    """Return a mark for each level that lasts for a phrase, by the onset of its first note. Return
+    no marks if the level never changes, because the absolute level is unknown. Onsets, in beats,
+    ascend."""
     if not onsets:
         return {}
     starts, places = [float(start) for start, _ in bars], [float(onset) for onset in onsets]
@@ -67,11 +68,11 @@ def dynamics(
 
 
 def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> list[Press]:
-    """Return where presses of the pedal are written; none begins before another ends.
+    """Return the written presses of the pedal, which do not overlap.
 
     Args:
-        moves: places in beats at which the pedal goes down and up.
-        onsets: places of the chords in beats.
+        moves: positions in beats at which the pedal goes down and up, for each press.
+        onsets: positions of the chords in beats.
     """
     chords = sorted(set(onsets))
     places = np.array(chords, float)
@@ -92,7 +93,7 @@ def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> lis
 
 
 def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
-    """Return the clef with the fewest ledger lines, the first of equal ones."""
+    """Return the clef with the fewest ledger lines, or the first of several."""
 
     def beyond(clef: str) -> int:
         low, high = CLEFS[clef][3:]
@@ -102,14 +103,15 @@ def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
 
 
 def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord]]]:
-    """Return "8va" or "8vb", and the chords, at least three, below or above such a line: those
-    beyond three ledger lines, with neighbours that are beyond one."""
+    """Return the octave lines: "8va" or "8vb", and at least three chords at the line. All of them
+    need a ledger line, and one of them needs more than three."""
     low, high = CLEFS[clef][3:]
     found = []
     for name, sign, edge in (("8va", 1, high), ("8vb", -1, low)):
 
         def reach(chord: Chord, sign: int = sign, edge: int = edge) -> list[int]:
-            """Return how far its inner and its outer note are beyond the staff, in semitones."""
+            """Return the distances of the chord's inner and outer note from the staff in
+            semitones."""
             return sorted(sign * (pitch - edge) for pitch in (chord.pitches[0], chord.pitches[-1]))
 
         def fits(chord: Chord) -> bool:

@@ -1,4 +1,4 @@
-"""The metre of a performance: the pulse that is the beat, the beats per bar, the starts of bars.
+"""Finds the metre of a performance: the length of its beats, the beats per bar, and the bars.
 
 Detected beats are divided into units. A metre is a hierarchy of levels, from units over beats to
 bars, each two or three times as long as the level below. The evidence for a level, compared with
@@ -28,11 +28,11 @@ _RAREST = 5.0  # cost of all other metres
 _BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # usual length of a beat: log-normal; its weight
 _FULL = 0.25  # cost of beats with more or fewer chords than one
 _WINDOW = 60  # number of beats that are evaluated at once
-_AS_MANY = 16  # maximum number of bars that count as evidence, because bars are alike
-_ON = 0.3  # maximum distance of an onset that is on a unit, in units
+_AS_MANY = 16  # maximum number of bars that count as evidence, because bars are similar
+_ON = 0.3  # maximum distance in units between a unit and an onset that is on it
 _LONGEST = 6.0  # maximum length of a note that counts, in beats
 _CUT = 8.0  # cost of a shortened bar
-_STAYS = 2.0  # gain of the metre of the bars before
+_STAYS = 2.0  # gain of the metre of the preceding bars
 _NEVER = -1e6
 METRES = (2, 3, 4, 5, 7)  # beats per bar that can be detected
 _MIN_BEATS = 4
@@ -41,7 +41,7 @@ _STRETCH_S, _UNSETTLED_S = 140.0, 20.0
 
 
 class Metre(NamedTuple):
-    """A metre. ``beat``: length of its beat in units, which are the parts of a detected beat."""
+    """A metre. ``beat`` is the length of its beat in units, the parts of a detected beat."""
 
     beat: int
     subdivision: int
@@ -53,7 +53,7 @@ class Metre(NamedTuple):
 
     @property
     def levels(self) -> list[tuple[int, int]]:
-        """Length of the level below each level, and of the level."""
+        """For each level, the lengths in units of the level below and of the level."""
         half = {2 * self.beat} if self.beats_per_bar == 4 else set()
         part = {self.beat // self.subdivision} if self.beat > 1 else set()
         return list(pairwise(sorted({1, self.beat, self.bar} | half | part)))
@@ -114,13 +114,13 @@ def assign_bars(
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
         hints: beats of a bar and parts of a beat, if known.
         first: index of a beat that starts a bar, if known.
-        before: beats per bar of the bars before, which is preferred.
+        before: beats per bar of the preceding bars, which are preferred.
         keep: True if the length of the beats must not change.
     """
     per = beats.subdivision
     units = Units(notes, beats)
     edges = np.linspace(0, units.count, max(1, round(units.count / per / _WINDOW)) + 1).astype(int)
-    known = first * per if first is not None else None
+    downbeat = first * per if first is not None else None
     sizes = METRES if hints.beats_per_bar is None else (hints.beats_per_bar,)
     kinds = [Metre(*kind, size) for kind in _READINGS[per] for size in sizes]
     kinds = [kind for kind in kinds if hints.subdivision in (None, kind.subdivision)]
@@ -130,14 +130,14 @@ def assign_bars(
         score[metre] = _STAYS if metre.beats_per_bar == before else 0.0
         for window in map(slice, edges[:-1], edges[1:]):
             phases = units.weighted(metre, window)
-            if known is not None and window.start <= known < window.stop:
-                phases = phases[known % metre.bar, None]
+            if downbeat is not None and window.start <= downbeat < window.stop:
+                phases = phases[downbeat % metre.bar, None]
             elif keep:
                 phases = phases[::per]
             average = np.logaddexp.reduce(phases) - np.log(len(phases))
             score[metre] += float(average) + units.prior(metre, window)
     metre = max(score, key=lambda metre: score[metre])
-    places = units.places(metre, known, keep)
+    places = units.places(metre, downbeat, keep)
     on_beat = np.flatnonzero(places % metre.beat == 0)
     return replace(
         beats,
@@ -149,7 +149,7 @@ def assign_bars(
 
 
 class Units:
-    """The notes that start on each unit of the beats, and their evidence for metres."""
+    """Evidence for metres from the notes that start on each unit of the beats."""
 
     def __init__(self, notes: F64, beats: Beats) -> None:
         per = beats.subdivision
@@ -163,7 +163,7 @@ class Units:
         on = (np.abs(onset - nearest) < _ON) & (nearest >= 0) & (nearest < count)
         longest = np.zeros(count)
         np.maximum.at(longest, nearest[on], (offset - onset)[on] / per)
-        # Each note in each unit that it sounds in.
+        # One element for each note and each unit in which it sounds.
         begin = np.floor(onset + _ON).astype(int)
         spans = np.maximum(np.floor(offset - 0.2).astype(int) - begin + 1, 1)
         note = np.repeat(np.arange(len(onset)), spans)
@@ -185,14 +185,14 @@ class Units:
         self._changed: dict[int, F64] = {}  # by length
 
     def prior(self, metre: Metre, window: slice) -> float:
-        """Return the log prior of a metre, of the length of its beats and of their number of
-        chords."""
+        """Return the log prior of a metre with these beats: of its rarity, of the length of its
+        beats, and of the number of chords per beat."""
         off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
         full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
         return float(-RARE.get(metre[1:], _RAREST) - _TEMPO * off * off - _FULL * full * full)
 
     def weighted(self, metre: Metre, window: slice) -> F64:
-        """Return the log likelihood of each unit of a bar to be its first."""
+        """Return for each unit of a bar the log likelihood that it is the first."""
         return np.asarray(self.phases(metre, window) @ WEIGHTS)
 
     def phases(self, metre: Metre, window: slice) -> F64:
@@ -244,8 +244,9 @@ class Units:
                 alike[number] = 4 * (own - np.mean(others))
         return alike
 
-    def places(self, metre: Metre, known: int | None, keep: bool) -> I64:
-        """Return the position of each unit in its bar. Shortened bars have a cost."""
+    def places(self, metre: Metre, downbeat: int | None, keep: bool) -> I64:
+        """Return the position of each unit in its bar. Shortened bars have a cost. ``downbeat``:
+        unit that starts a bar, if known."""
         at, place = np.arange(self.count), np.arange(metre.bar)
         scores = np.zeros((self.count, metre.bar))
         for below, length in metre.levels:
@@ -254,10 +255,11 @@ class Units:
             scores += marks[:, None] * (first - other * (first.sum() / other.sum()))
         if keep:
             scores[(at[:, None] % self._per > 0) != (place % metre.beat > 0)] = _NEVER
-        if known is not None:
-            scores[known, 1:] = _NEVER
+        if downbeat is not None:
+            scores[downbeat, 1:] = _NEVER
         value = scores[0].copy()
-        before = np.full(self.count, metre.bar - 1)  # last position of the bar before each first
+        # For each unit that starts a bar, the last position in the bar before.
+        before = np.full(self.count, metre.bar - 1)
         for unit in range(1, self.count):
             cut = int(value.argmax())
             value = np.roll(value, 1)

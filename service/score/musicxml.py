@@ -1,4 +1,4 @@
-"""Elements of MusicXML 4.0: notes, rests, beams, accidentals and directions."""
+"""Builds elements of MusicXML 4.0: notes, rests, beams, accidentals and directions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def document(root: Element) -> bytes:
 
 
 def compressed(musicxml: bytes) -> bytes:
-    """Return a MusicXML file as compressed MusicXML (.mxl), always the same."""
+    """Return a MusicXML file as compressed MusicXML (.mxl). The same file gives the same bytes."""
     container = element("container", element("rootfiles", element("rootfile", full_path=_NAME)))
     archive = BytesIO()
     with ZipFile(archive, "w") as files:
@@ -177,22 +177,22 @@ class Accidentals:
 
         Args:
             fifths: sharps of the key signature, or flats if negative.
-            repeated: every note outside of the key has its accidental again.
+            repeated: True to repeat the accidental at every note outside of the key.
         """
         self._repeated = repeated
         self._signature = {step: (fifths + 6 - index) // 7 for index, step in enumerate("FCGDAEB")}
         self._alters: dict[str, dict[int, int]] = {}
 
     def needed(self, name: Name) -> str | None:
-        """Return the accidental of a note, or None. A note also needs one if its step has another
-        alteration in another octave."""
+        """Return the accidental that a note needs, or None. A note also needs one if its step has
+        another alteration in another octave."""
         octaves = self._alters.setdefault(name.step, {})
-        usual = self._signature[name.step]
+        in_key = self._signature[name.step]
         is_clear = name.octave in octaves or all(a == name.alter for a in octaves.values())
-        shown = octaves.get(name.octave, usual) != name.alter or not is_clear
-        shown |= self._repeated and name.alter != usual
+        needed = octaves.get(name.octave, in_key) != name.alter or not is_clear
+        needed |= self._repeated and name.alter != in_key
         octaves[name.octave] = name.alter
-        return _ACCIDENTALS[name.alter] if shown else None
+        return _ACCIDENTALS[name.alter] if needed else None
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class NoteWriter:
         quarters: length of a beat.
         divisions: number of units of duration in a quarter.
         staff: number of the staff in its part; None if the part has one staff.
-        tablature: write frets, without accidentals.
+        tablature: True to write frets, without accidentals.
         stems: False in tablature and in free rhythm: no stems, beams, ties or rests are drawn.
     """
 

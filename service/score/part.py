@@ -1,4 +1,4 @@
-"""The measures of an instrument in MusicXML: its staves, voices, marks, keys and metres."""
+"""Writes the measures of an instrument in MusicXML: staves, voices, marks, keys and metres."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -27,7 +27,7 @@ from service.score.voices import Bars, Chord, index_at, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
 _TREBLE = ("violin", "flute", "oboe", "clarinet", "saxophone", "horn")
-USUAL_CLEFS = {  # the first is preferred; other instruments read treble and bass
+USUAL_CLEFS = {  # the first is preferred; other instruments use treble and bass clefs
     **dict.fromkeys(_TREBLE, ("Treble",)),
     "plucked": ("Treble8vb", "Bass8vb"),
     "viola": ("Alto", "Treble"),
@@ -37,7 +37,7 @@ USUAL_CLEFS = {  # the first is preferred; other instruments read treble and bas
     "voice": ("Treble", "Treble8vb", "Bass"),
 }
 _VOICES_PER_STAFF = 4  # readers of MusicXML expect the voices 1 to 4 on the first staff
-_OCTAVE_SHIFTS = {"8va": "down", "8vb": "up"}  # MusicXML: direction from the sound to the notes
+_OCTAVE_SHIFTS = {"8va": "down", "8vb": "up"}  # direction from the sound to the written notes
 
 
 class Part(NamedTuple):
@@ -52,9 +52,9 @@ class Grid(NamedTuple):
     """Bars of a score.
 
     Attributes:
-        keys: key signatures, the first from the first bar on.
-        steady: False in free rhythm: notes have no stems, and metres are hidden.
-        barlines: indices of the bars that end in a line.
+        keys: key signatures of the sections. The first section starts at the first bar.
+        steady: False in free rhythm, where notes have no stems and metres are hidden.
+        barlines: indices of the bars that end in a barline.
     """
 
     beats: Beats
@@ -65,7 +65,7 @@ class Grid(NamedTuple):
 
 
 class Transposition(NamedTuple):
-    """Interval from the sound to the written pitch. ``fifths``: shift of the key signature."""
+    """Interval from the sounding to the written pitch. ``fifths``: shift of the key signature."""
 
     semitones: int
     steps: int
@@ -227,7 +227,9 @@ class PartWriter:
                 attributes.append(element("divisions", self._divisions))
             if start in self._keys:
                 attributes.append(element("key", element("fifths", self._keys[start])))
-            if size != (size := count if bar else nominal):
+            new_size = count if bar else nominal
+            if new_size != size:
+                size = new_size
                 above, below = beats.signature(size)
                 time = element("time", element("beats", above), element("beat-type", below))
                 if not steady:

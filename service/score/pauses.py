@@ -1,4 +1,4 @@
-"""Beats of music with long pauses: bars continue in the pause, at the usual tempo."""
+"""Finds the beats of music with long pauses, in which the bars continue at the usual tempo."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from service.score.metre import find_beats
 
 MAX_PAUSE_S = 8.0  # longer pauses are shortened while beats are tracked
 _SHORTENED_S = 4.0
-_NEAR_S = 0.1  # a beat at most this long after the pause is its end
+_NEAR_S = 0.1  # a beat at most this long after a pause counts as its end
 
 
 def long_pauses(notes: F64) -> tuple[F64, F64]:
@@ -40,11 +40,11 @@ def find_beats_between_pauses(notes: F64, hints: BeatHints) -> Beats | None:
     def shortened(time_s: F64) -> F64:
         return time_s - removed_s[np.searchsorted(begin_s + _SHORTENED_S / 2, time_s)]
 
-    near = np.column_stack([shortened(notes[:, 0]), shortened(notes[:, 1]), notes[:, 2:]])
+    closer = np.column_stack([shortened(notes[:, 0]), shortened(notes[:, 1]), notes[:, 2:]])
     if hints.first_downbeat_s is not None:
         down_s = float(shortened(np.array(hints.first_downbeat_s)))
         hints = hints.model_copy(update={"first_downbeat_s": max(0.0, down_s)})
-    beats = find_beats(near, hints)
+    beats = find_beats(closer, hints)
     if beats is not None:
         for pause_s, cut_s in zip(begin_s.tolist(), cuts_s.tolist(), strict=True):
             beats = _lengthened(beats, pause_s, cut_s)
@@ -52,7 +52,8 @@ def find_beats_between_pauses(notes: F64, hints: BeatHints) -> Beats | None:
 
 
 def _lengthened(beats: Beats, begin_s: float, by_s: float) -> Beats:
-    """Return beats with a longer pause, filled with complete bars."""
+    """Return the beats after lengthening the pause at ``begin_s`` by ``by_s``. The pause is filled
+    with complete bars."""
     time_s, bar, size = beats.time_s, beats.bar, beats.beats_per_bar
     end_s = begin_s + _SHORTENED_S + _NEAR_S
     first = max(0, int(np.searchsorted(time_s, begin_s, "right")) - 1)

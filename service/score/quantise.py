@@ -1,4 +1,4 @@
-"""Onsets of a performance on the grid of its beats."""
+"""Quantises the notes of a performance to the grid of its beats."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -18,15 +18,15 @@ FREE_GRIDS = {8: 0.0}
 _FINEST, _MIN_SHARE = (8, 12), 0.25  # grids that are used only if this share of the beats need them
 _SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in deviations
 _SWITCH = 0.5  # cost of a change between two and three parts
-_MERGED = 1.0  # cost of two chords at one place of the grid
+_MERGED = 1.0  # cost of two chords at one position of the grid
 _EARLY = 0.1  # in beats: an onset at most this much before a beat belongs to it
 MAX_GRACE_S = 0.09
-_STEP = 24  # parts of a beat in which sounding lengths are given
+_STEP = 24  # lengths are multiples of this part of a beat
 
 
 class QuantisedNote(NamedTuple):
-    """A note in the score: a MIDI pitch; ``onset`` in beats, from the first beat; ``length``, in
-    beats, is the time that the note sounds."""
+    """A note in the score: its MIDI pitch, its onset in beats from the first beat, and the length
+    in beats for which it sounds."""
 
     pitch: int
     onset: Fraction
@@ -39,9 +39,9 @@ def quantise_notes(
 ) -> list[QuantisedNote]:
     """Return the notes, in order of onset, on the beats' grid.
 
-    Each beat has one grid. The grids of all beats are the most likely ones together, since
-    neighbouring beats often divide alike. A note that is much shorter than those around, a step or
-    two from the one that follows at once, is a grace note: it takes no time.
+    Each beat has one grid. The grids of all beats are chosen together, because neighbouring beats
+    often have the same divisions. A short note is a grace note, which has no duration in the score,
+    if another note follows at once, a step or two away.
 
     Args:
         steady: False for free rhythm: the grid is an eighth of a beat throughout.
@@ -84,7 +84,7 @@ def quantise_notes(
 
 
 def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> NDArray[np.bool_]:
-    """Return which chords are grace notes; the last is none."""
+    """Return for each chord whether it is a grace note. The last chord never is."""
     grace = np.zeros(len(heads), np.bool_)
     gaps_s = np.diff(heads, prepend=-np.inf, append=np.inf)  # before each chord
     for chord in range(len(heads) - 1):
@@ -100,10 +100,10 @@ def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> 
 def _most_likely(
     places: Sequence[Sequence[float]], sigma: Sequence[float], grids: Mapping[int, float]
 ) -> I64:
-    """Return the parts of each beat. A change between two and three parts has a cost.
+    """Return the number of parts of each beat. A change between two and three parts has a cost.
 
     Args:
-        places: of the chords in each beat, from 0 to 1.
+        places: positions of the chords in each beat, from 0 to 1.
         sigma: standard deviation of onsets in each beat, in beats.
     """
     coarsest = min(grids, key=lambda n: grids[n])

@@ -1,8 +1,8 @@
-"""Written rhythm of a voice: lengths of notes and rests, cut at beats and bars.
+"""Writes the rhythm of a voice: notes and rests as note values, split at beats and bars.
 
 All times are in beats. A note lasts until the simplest position near its end, which removes short
-rests. Notes and rests are then cut into note values with at most one dot, so that the beats are
-visible. A beat in three parts is a tuplet if the metre's beats have two.
+rests. Notes and rests are then split into note values with at most one dot, so that the beats are
+visible. A beat of three parts is a tuplet if the metre divides beats into two.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,14 +16,14 @@ from service.score.beats import Beats
 from service.score.voices import Bars, Chord
 
 _MIN_REST = Fraction(1, 4)  # in beats; shorter rests belong to the articulation
-_MAX_RATIO = 1.5  # written length by played length, except for the shortest notes
+_MAX_RATIO = 1.5  # maximum ratio of written to played length, except for the shortest notes
 _DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs: a doubled length, symbols, ties, dots
 _STACCATO_S, _STACCATO = 0.25, 0.5  # maximum time of a staccato note, and share of its value
 _HALF = Fraction(1, 2)
 
 
 class Tuplet(NamedTuple):
-    """``actual`` notes in the time of ``normal`` ones, together ``length`` beats."""
+    """A tuplet of ``length`` beats: ``actual`` notes in the time of ``normal`` notes."""
 
     actual: int
     normal: int
@@ -31,7 +31,7 @@ class Tuplet(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A single note value: a note, a chord or a rest (``chord`` is None); times in beats.
+    """A single note value: a note, a chord, or a rest (``chord`` is None). Times are in beats.
 
     Attributes:
         last: True if no tie follows.
@@ -74,7 +74,7 @@ class Rhythm:
                 self._tuplets[beat] = places
 
     def bars(self) -> list[list[Value]]:
-        """Return the values of each bar, which they fill; grace notes have no length."""
+        """Return the values that fill each bar. Grace notes have no length."""
         out: list[list[Value]] = [[] for _ in self._starts]
         plain = [chord for chord in self._line if not chord.grace]
         now = self._starts[0]
@@ -136,7 +136,8 @@ class Rhythm:
         return min(ends, key=cost) if len(ends) > 1 else ends[0]
 
     def _places_after(self, onset: Fraction) -> Iterator[Fraction]:
-        """Yield the ends that a note may have: eighths, or thirds of a beat that divides so."""
+        """Yield the positions after ``onset`` at which a note may end: halves or thirds of beats,
+        as the beat is divided."""
         for beat in count(floor(onset)):
             thirds = self._beats.subdivision == 3 or _HALF not in self._tuplets.get(beat, {_HALF})
             parts = 3 if thirds else 2
@@ -144,7 +145,7 @@ class Rhythm:
             yield from (place for place in places if place > onset)
 
     def _cost(self, values: Iterable[tuple[Fraction, Fraction]]) -> float:
-        """Return how hard values are to read, which are tied or follow one another."""
+        """Return how hard consecutive values, such as tied notes, are to read."""
         lengths = [end - begin for begin, end in values]
         dots = sum(length.numerator % 3 == 0 for length in lengths)
         return len(lengths) * _SYMBOL + max(0, len(lengths) - 1) * _TIE + dots * _DOT
@@ -171,7 +172,7 @@ class Rhythm:
                 begin += length
 
     def _stop(self, begin: Fraction, end: Fraction, middle: Fraction, rest: bool) -> Fraction:
-        """Return where a note or rest, which lies in one bar, has to be cut first."""
+        """Return the first position at which a note or rest within a bar must be split."""
         beat, last = floor(begin), floor(end)
         plain = self._beats.subdivision == 2 and not {beat, last} & self._tuplets.keys()
         if end <= beat + 1:
@@ -191,8 +192,8 @@ class Rhythm:
 
 
 def free_bars(line: Sequence[Chord], bars: Bars) -> list[list[Value]]:
-    """Return the values of each bar in free rhythm. A chord has at most one beat and no tie. Rests
-    fill the time until the next chord; they are not drawn."""
+    """Return the values of each bar in free rhythm. A chord has at most one beat and no tie. Rests,
+    which are not drawn, fill the time until the next chord."""
     out = []
     onsets = [chord.onset for chord in line]
     for start, beats in bars:
@@ -212,7 +213,7 @@ def free_bars(line: Sequence[Chord], bars: Bars) -> list[list[Value]]:
 
 
 def _plain_spans(begin: Fraction, end: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
-    """Yield begin and end of values without dots that fill a span; a beat is the longest."""
+    """Yield begin and end of values that fill a span: without dots, and at most one beat long."""
     while begin < end:
         length = min(end - begin, Fraction(1))
         length = Fraction(1 << (length.numerator.bit_length() - 1), length.denominator)

@@ -1,4 +1,4 @@
-"""A score of quantised notes as MusicXML."""
+"""Writes quantised notes as a score in MusicXML."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from service.score.musicxml import direction, document, element
 from service.score.part import TRANSPOSITIONS, Grid, Part, PartWriter
 from service.score.voices import Bars
 
-_TAIL = Fraction(1, 2)  # beats
+_TAIL = Fraction(1, 2)  # in beats: a note that ends this soon after a barline needs no further bar
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
 MIN_LONG_REST = 4  # empty bars
 MIN_SILENCE = 4  # beats of free rhythm, which are half seconds
@@ -40,11 +40,10 @@ def load(name: str) -> Any:
 
 
 def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:
-    """Return the first beat and the number of beats of each bar that the notes need. Heads without
-    stems need no bar after the last onset."""
+    """Return the first beat and the number of beats of each bar that the notes need. In free rhythm
+    no bar is needed after the last onset."""
     notes = [note for part in parts.values() for note in part.notes]
     begin = min((note.onset for note in notes), default=Fraction(0))
-    # A note that ends shortly after a barline needs no further bar.
     ends = (
         note.onset + max(note.length - _TAIL if steady else 0, min(note.length, _TAIL))
         for note in notes
@@ -54,8 +53,8 @@ def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:
 
 
 def silent_barlines(parts: Parts, bars: Bars) -> set[int]:
-    """Return the bars of free rhythm that end in a barline: the last one that ends in each silence
-    of ``MIN_SILENCE`` beats or more."""
+    """Return the indices of the bars of free rhythm that end in a barline: in each silence of
+    ``MIN_SILENCE`` beats or more, the last bar that ends in the silence."""
     notes = sorted((n.onset, n.onset + n.length) for part in parts.values() for n in part.notes)
     ends = [start + count for start, count in bars]
     found, sounding = set(), notes[0][1] if notes else 0
@@ -81,8 +80,8 @@ class Sheet:
 
         Args:
             key: key of the piece.
-            steady: False if no beat was found; a line above the score states it.
-            chords: chord symbols; they stand above the first part that does not transpose.
+            steady: False if no beat was found, which a text above the score states.
+            chords: chord symbols, written above the first part that does not transpose.
         """
         bars = bars_of(parts, beats, steady)
         barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
@@ -110,7 +109,7 @@ class Sheet:
 
     @property
     def drawn_bars(self) -> list[Fraction]:
-        """First beat of each bar that is drawn; a long rest is one."""
+        """First beat of each bar that is drawn. A long rest counts as one bar."""
         hidden = {bar + n for bar, count in self._rests.items() for n in range(1, count)}
         return [start for bar, (start, _) in enumerate(self._grid.bars) if bar not in hidden]
 
@@ -132,8 +131,8 @@ class Sheet:
 
 
 def _heading(grid: Grid) -> Element:
-    """Return the tempo above the score. A metronome mark's glyph needs a music font on the viewer's
-    side, so it is text."""
+    """Return the tempo above the score. It is text, because a metronome mark would need a music
+    font in the viewer."""
     beats, text, bpm = grid.beats, "no steady beat: free rhythm", None
     if grid.steady:
         text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"

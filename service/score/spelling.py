@@ -1,7 +1,8 @@
 """Names of pitches that agree with a key signature.
 
-Names lie on the line of fifths: C is 0, G is 1, F is -1. The seven notes of a key are -1 to 5 from
-its signature. A chromatic note is named as the raised or lowered note that the melody continues.
+Names are positions on the line of fifths: C is 0, G is 1, F is -1. The seven notes of a key are -1
+to 5 from its signature. A chromatic note is a raised note if a note a semitone higher follows, and
+a lowered note if a note a semitone lower follows.
 """
 
 from bisect import bisect_right
@@ -25,7 +26,8 @@ class Name(NamedTuple):
 Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
-# Without a direction, the 12 names from the minor third of the major key to the raised fifth.
+# Without a direction, the 12 names are those from the minor third of the major key to the raised
+# fifth.
 _LOWEST = -3
 
 
@@ -36,16 +38,15 @@ def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:
         fifths: sharps of the key signature, or flats if negative.
         direction: 1 if a semitone up follows, -1 if a semitone down follows, 0 otherwise.
     """
-    place = (7 * pitch - fifths - _LOWEST) % 12 + _LOWEST  # from the signature
-    if not -1 <= place <= 5:
-        if direction > 0 and place < -1:
-            place += 12
-        elif direction < 0 and place > 5:
-            place -= 12
-    place += fifths
-    if place not in _SINGLE:
-        place += 12 if place < 0 else -12
-    alter, step = divmod(place + 1, 7)
+    position = (7 * pitch - fifths - _LOWEST) % 12 + _LOWEST  # from the signature
+    if direction > 0 and position < -1:
+        position += 12
+    elif direction < 0 and position > 5:
+        position -= 12
+    position += fifths
+    if position not in _SINGLE:
+        position += 12 if position < 0 else -12
+    alter, step = divmod(position + 1, 7)
     return Name(_STEPS[step], alter, (pitch - alter) // 12 - 1)
 
 

@@ -1,4 +1,4 @@
-"""Hands of a keyboard, and strings and frets of a guitar."""
+"""Divides notes between the hands of a keyboard, and chooses strings and frets of a guitar."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from service.score.quantise import QuantisedNote
 from service.score.voices import Chord, Fret, cheapest, chord_of, rows_of
 
-_HAND, _MIDDLE = 14, 60  # semitones that a hand reaches; the pitch where hands part
+_HAND, _MIDDLE = 14, 60  # reach of a hand in semitones; pitch at which the hands are divided
 OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of a guitar's strings, the highest first
-FRETS, SPAN = 19, 4  # frets of a string; frets that a hand reaches
+FRETS, SPAN = 19, 4  # number of frets of a string; reach of a hand in frets
 # Costs of moving, height and stretch, by fret; gain of a note.
 _MOVE, _HIGH, _STRETCH, _PLAYED = 1.0, 0.15, 0.5, 50.0
-_DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones: the ghost has most of them
+_DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones, by which a false note is recognised
 _GHOST = 6.0  # cost of omitting a note a semitone from another of its chord
 _OUTER = 3.0  # cost of omitting the highest or the lowest note
 _OCTAVE, _ABOVE = 12, 4.0  # highest fret of usual chords; cost of each fret above
@@ -20,8 +20,8 @@ _OCTAVE, _ABOVE = 12, 4.0  # highest fret of usual chords; cost of each fret abo
 def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
     """Return the notes of the right hand and of the left.
 
-    Hands that stretch too far cost, as do hands that leap from where they were and a split far from
-    the middle.
+    The cost of a division grows if a hand stretches too far, leaps from its last position, or plays
+    far beyond the middle.
     """
     rows = rows_of(notes)
 
@@ -45,7 +45,7 @@ def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[Qua
 
 
 def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
-    """Return one line of chords with frets, at the hand positions with the least total cost. Notes
+    """Return one line of chords with frets, at the hand positions with the lowest total cost. Notes
     that a hand cannot reach are omitted."""
     chords = [chord_of(row) for row in rows_of(n for n in notes if not n.grace)]
 
@@ -75,9 +75,10 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
 
 
 def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]]]:
-    """Yield fingerings of a chord with their costs: of all notes, without one note of each
-    semitone, which is often false, and without any one note if a hand cannot play all of them below
-    the octave. One note too many would move an open chord up the neck."""
+    """Yield fingerings of a chord with their costs: of all its notes, and of all but one note. The
+    omitted note is a semitone from another note, because one of these two is often false. It is any
+    note if a hand cannot play the chord below the octave, because a single false note would move an
+    open chord up the neck."""
     complete = list(_frets(pitches[::-1]))
     yield from ((0.0, frets) for frets in complete)
     low = any(

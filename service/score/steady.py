@@ -1,8 +1,9 @@
-"""Beats of a performance that keeps one tempo, as music played to a click does.
+"""Finds the beats of a performance with a constant tempo, such as music played to a click.
 
 The spectrum of the onsets has a line at the rate of the shortest regular notes. The performance is
-steady if one line is strong and keeps its phase throughout. The beat is a multiple of that note:
-the one nearest to the tempo that people tap. Bars start where the metre's evidence is strongest.
+steady if one line is strong and keeps its phase throughout. The beat is the multiple of this note
+whose tempo is nearest to the tempo that people tap. Bars start where the evidence of the metre is
+strongest.
 """
 
 from operator import itemgetter
@@ -13,23 +14,25 @@ from service.score.beat_tracker import chord_numbers
 from service.score.beats import F64, BeatHints, Beats, smoothest
 from service.score.metre import METRES, Metre, Units
 
-STRUM_S = 0.06  # onsets within this time are one beat event: a strummed chord
+STRUM_S = 0.06  # onsets within this time are one chord, which may be strummed
 MIN_CHORDS, MIN_S, MAX_S = 16, 6.0, 3600.0
 _BIN_S = 0.005
 _RATES_HZ = (1.0, 12.0)  # range of the rate of the shortest regular notes
-_MIN_LINE, _MIN_POWER = 0.4, 12.0  # resultant length of the phases; the same squared times chords
-_WINDOW_S, _MAX_DRIFT_S = 8.0, 0.010  # the line's phase in windows, RMS about that of the whole
-_TAPPED_BPM = 118.0  # geometric middle of 84 and 168: no multiple by two is nearer outside
-_CHORDS = 1.85  # usual in a beat: sparser music has slower beats
+# Minimum resultant length of the phases, and minimum of its square times the number of chords.
+_MIN_LINE, _MIN_POWER = 0.4, 12.0
+# Length of the windows in which the phase is measured, and maximum RMS deviation of these phases.
+_WINDOW_S, _MAX_DRIFT_S = 8.0, 0.010
+_TAPPED_BPM = 118.0  # geometric mean of 84 and 168, so that doubling leads to a tempo between them
+_CHORDS = 1.85  # usual number of chords in a beat: sparser music has slower beats
 _MAX_GAP_S = 4.0
-_MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # notes of the line in a beat, in two and in three parts
-_TRIPLE = 0.05  # surplus of a line in three parts over one in two
-_SWUNG = 0.35  # of notes off the beat, share on its second third: swing has fewer
+_MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # possible notes of the line per beat, by subdivision
+_TRIPLE = 0.05  # minimum excess of the line of thirds over the line of halves
+_SWUNG = 0.35  # minimum share of the second third in the notes off the beat; swing has less
 _USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
 _STARTS = 4.5  # log likelihood that the first chord starts a bar
-_APART, _SLIP = 0.09, 5.0  # beats from the grid that cost 1 for each chord; cost of a slip
+_APART, _SLIP = 0.09, 5.0  # distance of a chord from the grid, in beats, of cost 1; cost of a slip
 _MAX_SLIPS = 1
-_JUDGED = 60  # beats judged at once, in complete bars
+_JUDGED = 60  # number of beats evaluated at once, rounded down to complete bars
 
 
 def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
@@ -58,8 +61,8 @@ def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
 
 
 def _slips(time_s: F64, beats: Beats) -> int:
-    """Return how often the chords move from beats and their halves to the quarters between, or
-    back. A pause of a quarter of a beat does so, which the phase of shorter notes does not show."""
+    """Return how often the chords shift by a quarter of a beat against the grid. A short pause
+    causes such a shift, which the phase of the shortest notes does not show."""
     position = beats.position(time_s)
     beat = np.floor(position + 1 / 8).astype(int).clip(0, len(beats.time_s) - 1)
     cost = np.zeros((len(beats.time_s), 3))
@@ -88,7 +91,7 @@ def _strongest_line(time_s: F64) -> tuple[float, float]:
 
 
 def _drift_s(time_s: F64, rate_hz: float) -> float:
-    """Return the RMS difference between the phase of the whole and the phases of windows."""
+    """Return the RMS difference in s between the overall phase and the phases of windows."""
     vectors = np.exp(2j * np.pi * rate_hz * time_s)
     window = ((time_s - time_s[0]) / _WINDOW_S).astype(int)
     sums = np.bincount(window, vectors.real) + 1j * np.bincount(window, vectors.imag)
@@ -98,7 +101,7 @@ def _drift_s(time_s: F64, rate_hz: float) -> float:
 
 
 def _notes_of_beat(time_s: F64, rate_hz: float, hints: BeatHints) -> tuple[int, int]:
-    """Return the number of notes of the line in a beat, and in how many parts the beat divides."""
+    """Return the number of notes of the line per beat, and the subdivision of the beat."""
     halves, thirds = (abs(_resultant(time_s, rate_hz / parts)) for parts in (2, 3))
     parts = hints.subdivision or (3 if thirds > max(halves + _TRIPLE, 0.2) else 2)
     gaps_s = np.minimum(np.diff(time_s), _MAX_GAP_S)  # a pause has no tempo
@@ -122,7 +125,7 @@ def _barred(
     phase = np.angle(_resultant(time_s, 1 / note_s)) / (2 * np.pi) * note_s
     start_s = phase + note_s * np.round((time_s[0] - phase) / note_s)
     last = int(np.ceil((notes[:, 1].max() - start_s) / beat_s)) + 2
-    found: list[tuple[float, Beats]] = []
+    candidates: list[tuple[float, Beats]] = []
     for shift in range(count):  # notes of the line from a beat to the first chord
         grid_s = start_s - shift * note_s + beat_s * np.arange(last)
         beats = Beats(grid_s, np.zeros(last, np.int64), 4, subdivision, 1.0)
@@ -138,11 +141,11 @@ def _barred(
             if shift == 0:
                 phases[0] += _STARTS
             if hints.first_downbeat_s is not None:
-                known = round((hints.first_downbeat_s - grid_s[0]) / beat_s)
-                off = abs(grid_s[0] + known * beat_s - hints.first_downbeat_s)
-                phases[np.arange(size) != known % size] = -np.inf
-                phases -= 100 * off / beat_s
+                downbeat = round((hints.first_downbeat_s - grid_s[0]) / beat_s)
+                error_s = abs(grid_s[0] + downbeat * beat_s - hints.first_downbeat_s)
+                phases[np.arange(size) != downbeat % size] = -np.inf
+                phases -= 100 * error_s / beat_s
             first = int(np.argmax(phases))
             bar = (np.arange(last) - first) % size
-            found.append((float(phases[first]), Beats(grid_s, bar, size, subdivision, 1.0)))
-    return max(found, key=itemgetter(0))[1]
+            candidates.append((float(phases[first]), Beats(grid_s, bar, size, subdivision, 1.0)))
+    return max(candidates, key=itemgetter(0))[1]

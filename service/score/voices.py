@@ -1,4 +1,4 @@
-"""Voices of a staff: one line of chords, or two where two rhythms sound at once."""
+"""Divides the notes of a staff into voices: one line of chords, or two for two rhythms at once."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,11 +16,12 @@ Bars = Sequence[tuple[Fraction, int]]  # first beat and number of beats
 Fret = tuple[int, int]  # string from 1, the highest, and fret
 Row = list[QuantisedNote]  # notes that begin together, the lowest first
 Sounding = tuple[float, float]  # end and pitch of a note, or of a voice's last chord
-_PATHS = 16  # paths that are followed at once
+_PATHS = 16  # maximum number of paths in the beam search
 _MIN_CUT, _MAX_CUT = 0.35, 2.0  # beats: notes that overlap less are played legato
-_CROSSED, _LEAP = 1.0, 0.03  # costs of voices that cross, and of a semitone
-_TWO, _STILL_TWO = 0.75, 0.3  # beats that one voice would cut off: to begin two, and to continue
-_CUT_ANYWAY = 0.5  # maximum share of these that two voices cut off as well
+_CROSSED, _LEAP = 1.0, 0.03  # costs of voices that cross, and of a leap per semitone
+# Minimum number of beats that two voices preserve: in a bar, and in a bar next to one with two.
+_TWO, _STILL_TWO = 0.75, 0.3
+_CUT_ANYWAY = 0.5  # maximum number of beats that two voices cut off, per preserved beat
 
 
 def index_at(starts: Sequence[tuple[Fraction, int]], at: Fraction) -> int:
@@ -30,8 +31,8 @@ def index_at(starts: Sequence[tuple[Fraction, int]], at: Fraction) -> int:
 
 
 class Chord(NamedTuple):
-    """Notes that begin together; times in beats, pitches ascending, in tablature with string and
-    fret of each. ``length`` is the time that the longest note sounds."""
+    """Notes that begin together. Times are in beats, and pitches ascend. ``length`` is the length
+    of the longest note. ``frets`` has the string and fret of each pitch in tablature."""
 
     onset: Fraction
     length: Fraction
@@ -62,14 +63,15 @@ def cheapest(
     """Return the choices for all rows with the lowest total cost (beam search).
 
     Args:
-        options: yields cost, following state and choice of each option for a row in a state.
+        options: function of a row and a state that yields the cost, the next state and the choice
+            of each option.
     """
     paths: list[tuple[float, Any, Any]] = [(0.0, state, ())]
     for row in rows:
         following = [
-            (cost + price, then, (choice, trail))
+            (cost + price, next_state, (choice, trail))
             for cost, state, trail in paths
-            for price, then, choice in options(row, state)
+            for price, next_state, choice in options(row, state)
         ]
         paths = sorted(following, key=itemgetter(0))[:_PATHS]
     choices, trail = [], paths[0][2]
@@ -80,14 +82,14 @@ def cheapest(
 
 
 def voices(notes: Sequence[QuantisedNote], bars: Bars, one_line: bool = False) -> list[list[Chord]]:
-    """Return the two lines of a staff, the upper first; the second may be empty. Chords of a line
+    """Return the two lines of a staff, the upper first. The second may be empty. Chords of a line
     do not overlap.
 
-    A bar has two voices if one would cut off notes that sound on, and two would not. Notes of a
-    held pedal overlap more than two voices can show: there one voice is as good.
+    A bar has two voices if one voice would cut off notes that two voices preserve. While a pedal is
+    held, notes overlap more than two voices can show, so one voice is used.
 
     Args:
-        one_line: never divide the notes, for instruments that play melodies or chords.
+        one_line: True to keep all notes in one line, for instruments other than keyboards.
     """
     rows = rows_of(note for note in notes if not note.grace)
     limits = [None] * len(rows) if one_line or not rows else _two_voices(rows, bars)
@@ -105,15 +107,15 @@ def voices(notes: Sequence[QuantisedNote], bars: Bars, one_line: bool = False) -
             lines[1][-1] = chord._replace(length=min(chord.length, end - chord.onset))
     for note in notes:
         if note.grace:
-            of = [chord for chord in lines[1] if chord.onset == note.onset]
-            near = any(abs(pitch - note.pitch) <= 2 for chord in of for pitch in chord.pitches)
-            lines[near].append(chord_of([note]))
+            lower = {p for chord in lines[1] if chord.onset == note.onset for p in chord.pitches}
+            is_near = any(abs(pitch - note.pitch) <= 2 for pitch in lower)
+            lines[is_near].append(chord_of([note]))
     return [sorted(line, key=lambda chord: (chord.onset, not chord.grace)) for line in lines]
 
 
 def _two_voices(rows: Sequence[Row], bars: Bars) -> list[tuple[int, Fraction] | None]:
-    """Return for each row in a bar with two voices the number of notes of the lower one, and where
-    the last of these bars ends; None in the others."""
+    """Return for each row in a bar with two voices the number of notes in the lower voice, and the
+    end of the last consecutive bar with two voices. Rows in other bars get None."""
     plain = [[(float(n.onset + n.length), n.pitch) for n in row] for row in rows]
     onsets = [float(row[0].onset) for row in rows]
     middle = float(np.median([n.pitch for row in rows for n in row]))
@@ -141,7 +143,7 @@ def _two_voices(rows: Sequence[Row], bars: Bars) -> list[tuple[int, Fraction] | 
 def _options(
     row: tuple[float, Sequence[Sounding]], state: tuple[Sounding, Sounding]
 ) -> Iterator[tuple[float, Any, int]]:
-    """Yield the ways to divide a row into the notes of the low voice and those of the high one."""
+    """Yield the options for dividing the notes of a row between the low and the high voice."""
     onset, notes = row
     for split in range(len(notes) + 1):
         price, after = 0.0, list(state)
@@ -163,7 +165,7 @@ def _cut(beats: float) -> float:
 
 
 def _cut_off(onsets: Sequence[float], rows: Sequence[Sequence[Sounding]]) -> F64:
-    """Return how many beats of each row's notes are lost if one voice plays these rows."""
+    """Return how many beats of each row's notes are cut off if one voice plays these rows."""
     lost, following = np.zeros(len(rows)), np.inf
     for place in range(len(rows) - 1, -1, -1):
         if rows[place]:

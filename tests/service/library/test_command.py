@@ -290,7 +290,10 @@ def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
         (["{one}", "--bpm", "fast"], "argument --bpm: could not convert string to float"),
         (["{one}", "--first-downbeat", "-1"], "first_downbeat_s must be greater than or equal to"),
-        (["{one}", "--bpm", "500"], "argument --bpm: a tempo is 20 to 400 BPM, not 500"),
+        (
+            ["{one}", "--bpm", "500"],
+            "argument --bpm: the tempo must be from 20 to 400 BPM",
+        ),
         ([], "the following arguments are required: RECORDING"),
     ],
 )

@@ -31,7 +31,7 @@ def test_midi_files(transcription: rse_transcribe.Transcription, tmp_path: Path)
     for note, ours in zip(opened.instruments[0].notes, transcription.notes, strict=True):
         assert note.start == pytest.approx(ours.onset_s, abs=1e-3)
     for wrong in (0, 401, float("nan")):
-        with pytest.raises(ValueError, match="a tempo is 20 to 400 BPM, not"):
+        with pytest.raises(ValueError, match="the tempo must be from 20 to 400 BPM, not"):
             transcription.midi(wrong)
     with pytest.raises(ValueError, match=r"save to \.mid, \.json, \.csv, \.musicxml"):
         transcription.save(tmp_path / "song.wav")

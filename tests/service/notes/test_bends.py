@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.bends import MAX_SEMITONES, PIECE, BendTracker, Curve, lag
+from service.notes.bends import BATCH_FRAMES, MAX_SEMITONES, BendTracker, Curve, lag
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.resume import ResumePoint
 from service.protocol.client_messages import Checkpoint
@@ -128,4 +128,4 @@ def test_blocks_do_not_matter_and_a_resumed_stream_goes_on_alike(
     other.resume(first, received.sounding, received.curves)
     other.append_rows(rows[first:cut], 0.0)
     assert [*before, *run(other, rows, events, sizes, cut)] == whole
-    assert PIECE <= 40
+    assert BATCH_FRAMES <= 40

@@ -17,8 +17,8 @@ from service.settings import Settings
 
 
 def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
-    """Return the settings of the environment, overridden by the command line. Exit with status 2 if
-    they are invalid."""
+    """Return the settings from the environment, overridden by the command line. Exit with status 2
+    if they are invalid."""
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
@@ -33,7 +33,8 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     try:
         return Settings.model_validate(options)
     except ValidationError as error:
-        messages = [f"  {format_error(one, str(*one['loc'][:1]))}" for one in error.errors()]
+        errors = error.errors()
+        messages = [f"  {format_error(fault, str(*fault['loc'][:1]))}" for fault in errors]
         print("invalid settings (see service/SETTINGS.md):", *messages, sep="\n", file=sys.stderr)
         raise SystemExit(2) from None
 

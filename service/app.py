@@ -59,7 +59,7 @@ def create_app(
 
     Args:
         load_model: called in each worker.
-        processes: False for one worker, which is a thread.
+        processes: False to use only one worker, in a thread.
     """
     for name in unknown_variables(os.environ):
         logger.warning("unknown setting: variable=%s", name)
@@ -135,10 +135,12 @@ async def watch_keys(state: ServiceState) -> None:
 
 
 class PageFiles(StaticFiles):
+    """Files of the page, sent with PAGE_HEADERS."""
+
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         if isinstance(response, FileResponse):
-            # FileResponse would open, read and close these small files in a thread, and parse
+            # Read the small file directly. FileResponse would use a thread, and parse requests for
             # thousands of ranges.
             del response.headers["accept-ranges"]
             content = Path(response.path).read_bytes()  # noqa: ASYNC240

@@ -1,7 +1,7 @@
 """The service on Ray Serve: `serve run service.cluster:app`, or docker/serve.yaml (CLUSTER.md).
 
-Each replica is a complete application with its own workers. Serve routes, scales and restarts.
-Clients resume the sessions of a lost replica at another.
+Each replica is a complete application with its own workers. Ray Serve distributes requests, and
+starts, scales and restarts replicas. If a replica exits, clients resume their sessions at another.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def build() -> ASGIApp:
 
 
 class Replica:
-    """Health check of a replica. It is not the decorated class itself, because Serve copies that
+    """Health check of a replica. The class is not decorated directly, because Serve would copy it
     together with its globals."""
 
     async def check_health(self) -> None:

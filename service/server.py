@@ -1,4 +1,4 @@
-"""uvicorn with limits for hostile clients, and with draining at SIGTERM.
+"""Runs uvicorn with limits for hostile clients, and drains the service at SIGTERM.
 
 uvicorn closes every websocket before it notifies the application, so sessions could not send their
 last notes. This server first sets `draining`: the service rejects new work, and sessions send their
@@ -35,9 +35,10 @@ RECEIVE_BUFFER_BYTES = 128 * 1024  # small, so that a ping behind the audio is a
 # head may exceed it by the bytes that one read returns (256 KiB).
 MAX_HEAD_BYTES = 32 * 1024
 HEAD_TOO_LARGE = f"the head of a request has at most {MAX_HEAD_BYTES} bytes"
-MAX_PIPELINED = 16  # requests of a connection that wait for the response to an earlier one
+MAX_PIPELINED = 16  # maximum number of requests that wait for the response to an earlier request
 PARSED_BYTES = 4096  # bytes of a websocket that are parsed before other connections are served
-MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0  # websocket frames of a connection
+# Maximum rate of the websocket frames of a connection, and the time that a burst may exceed it.
+MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -47,7 +48,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._running: RequestResponseCycle | None = None
-        self._head_bytes = 0  # since the latest complete head, or bytes of a body
+        self._head_bytes = 0  # bytes since the last complete head, or the last part of a body
         self._restart_timeout()
         self._schedule_timeout()
 
@@ -112,7 +113,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._unparsed = b""
-        self._frames_done_s = 0.0  # when the frames so far are done at MAX_FRAMES_PER_S
+        self._frames_done_s = 0.0  # time at which MAX_FRAMES_PER_S allows another frame
         self._parsing: asyncio.TimerHandle | None = None
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -207,10 +208,11 @@ class DrainingServer(uvicorn.Server):
         if main_thread and hasattr(signal, "SIGHUP"):  # not on Windows
             reload_keys = self._state.keys.reload
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_keys)
-        for listening in (one for server in self.servers for one in server.sockets):
-            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        for server in self.servers:
+            for listener in server.sockets:
+                if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+                    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     async def on_tick(self, counter: int) -> bool:
         """Return True to exit, also if the model cannot be loaded."""
@@ -222,7 +224,8 @@ class DrainingServer(uvicorn.Server):
             self.force_exit = self.should_exit
             self.should_exit = True
             return
-        # An empty context: the signal may interrupt a task, whose session id is not the drain's.
+        # Use an empty context, because the signal may interrupt a task of a session, whose ID would
+        # otherwise appear in the log lines of the drain.
         loop = asyncio.get_running_loop()
         loop.call_soon_threadsafe(self._begin_drain, context=Context())
 
@@ -232,12 +235,12 @@ class DrainingServer(uvicorn.Server):
             self._drain = asyncio.create_task(self._wait_for_sessions())
 
     async def _wait_for_sessions(self) -> None:
-        began_s = monotonic()
+        started_s = monotonic()
         sessions, uploads = self._state.sessions, self._state.uploads
         logger.info("draining: sessions=%d uploads=%d", sessions.count, uploads.count)
         timeout_s = self._state.settings.drain_timeout_s
         rest_s = min(2.0, timeout_s / 4)  # half to close sockets, half to stop the workers
-        # typed as int, but any number works
+        # The option has the type int, but any number works.
         self.config.timeout_graceful_shutdown = rest_s / 2  # type: ignore[assignment]
         try:
             async with asyncio.timeout(timeout_s - rest_s):
@@ -247,5 +250,5 @@ class DrainingServer(uvicorn.Server):
             logger.warning(
                 "timed out waiting for sessions=%d uploads=%d", sessions.count, uploads.count
             )
-        logger.info("drained in %.2f s", monotonic() - began_s)
+        logger.info("drained in %.2f s", monotonic() - started_s)
         self.should_exit = True

@@ -105,6 +105,6 @@ class Settings(BaseSettings):
 def unknown_variables(environment: Iterable[str]) -> list[str]:
     """Return the variables `RSE_...` that are not settings. They are not errors, because Kubernetes
     creates some from the names of Services."""
-    known = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _CLIENT_VARIABLES
+    expected = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _CLIENT_VARIABLES
     names = (name for name in environment if name.upper().startswith("RSE_"))
-    return sorted(name for name in names if name.upper() not in known)
+    return sorted(name for name in names if name.upper() not in expected)

@@ -21,9 +21,8 @@ from service.workers.pool import WorkerPool
 
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
-MAX_RENDERED_SCORES = 2  # at one time, of different clients
-MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests in progress, also those that wait
-
+MAX_RENDERED_SCORES = 2  # rendered at once, for different clients
+MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests in progress, including those that wait
 
 T = TypeVar("T")
 
@@ -51,11 +50,11 @@ class ServiceState:
         self.sessions = SessionAdmissionControl(settings.max_sessions)
         self.uploads = AdmissionControl(settings.max_uploads)
         self.scores = anyio.CapacityLimiter(MAX_RENDERED_SCORES)
-        # By client.
+        # Lock by client, held while one of the client's scores is rendered.
         self.score_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.score_requests = AdmissionControl(MAX_SCORES)
         self.connections: dict[str, LiveConnection] = {}  # by session id
-        # Sockets accepted without a slot, because they may resume a session that has one.
+        # Number of sockets accepted without a slot, because they may resume a session that has one.
         self.ghost_sockets = 0
         # Set once, at the first SIGTERM. Sessions then send their last notes.
         self.draining = asyncio.Event()
@@ -63,7 +62,8 @@ class ServiceState:
         self.load_error: str | None = None
         watch, sessions, uploads = metrics.watch, self.sessions, self.uploads
         watch("sessions", "Live sessions open", lambda: sessions.count)
-        watch("sessions_limit", "Most live sessions of default options", lambda: sessions.limit)
+        limit_help = "Maximum number of live sessions with default options"
+        watch("sessions_limit", limit_help, lambda: sessions.limit)
         watch("sessions_load", "Share of the admissible load in use", lambda: sessions.load)
         watch("uploads", "Recordings being transcribed", lambda: uploads.count)
 
@@ -100,8 +100,8 @@ class ServiceState:
             raise ProtocolError(ErrorCode.NOT_READY, why)
 
     def check_model(self, model: str | None) -> None:
-        """Raise ProtocolError unless this model, or None for any, is loaded."""
-        loaded = self.pool.config.name  # not the path, if the setting is one
+        """Raise ProtocolError unless this model is loaded. None accepts any model."""
+        loaded = self.pool.config.name  # a name, even if the setting is a path
         if model not in (None, self.settings.model, loaded):
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 

@@ -104,8 +104,8 @@ class Gate:
         return None
 
     def _authenticate(self, scope: Scope, path: str, headers: Headers) -> ProtocolError | None:
-        """Set the client's name if the path requires a key or token. Return an error if that is
-        missing or invalid."""
+        """Set the client's name if the path requires a key or token. Return an error if the key or
+        token is missing or invalid."""
         # Every path that matches no route belongs to the page.
         is_open = path in DESCRIPTIONS or all(
             route.matches(scope)[0] is Match.NONE for route in self.routes.routes
@@ -118,7 +118,7 @@ class Gate:
             client = self.keys.client(secret.strip())
         else:
             offered = scope.get("subprotocols", ())
-            token = next((one for one in offered if one.startswith(TOKEN_SUBPROTOCOL)), "")
+            token = next((name for name in offered if name.startswith(TOKEN_SUBPROTOCOL)), "")
             client = self.tokens.owner(token.removeprefix(TOKEN_SUBPROTOCOL))
         # The key may have been removed after the token was issued.
         if client is None or not self.keys.has_client(client):
@@ -128,8 +128,8 @@ class Gate:
 
 
 def client_name_for(peer: Sequence[Any] | None) -> str:
-    """Return the name of the client at an address. A /64 network of IPv6 has one owner, so it is
-    one client."""
+    """Return the name of the client at an address. A /64 network of IPv6 usually has one owner, so
+    it counts as one client."""
     address = peer[0] if peer else "unknown"
     with suppress(ValueError):
         mapped = ipaddress.IPv6Address(address).ipv4_mapped  # a dual-stack socket maps IPv4

@@ -1,8 +1,8 @@
-"""API keys.
+"""Reads API keys and creates new ones.
 
 `rse-transcribe keys new NAME` creates a key. The server stores only hashes. A line of the keys file
-and an entry of `RSE_KEYS` have the form `NAME:SHA256`, optionally followed by limits that replace
-those of the settings for this client:
+and an entry of `RSE_KEYS` have the form `NAME:SHA256`. Limits may follow, which replace the limits
+in the settings for this client:
 
     alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
     school:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08:sessions=30:uploads=8
@@ -39,7 +39,7 @@ def hash_key(secret: str) -> bytes:
 
 
 class Keys:
-    """API keys: clients by the SHA-256 of their keys. False if there are no keys."""
+    """API keys, stored as the client of each SHA-256 hash. False if there are no keys."""
 
     def __init__(self, text: str = "", path: str = "") -> None:
         """Read the keys of a setting (separated by spaces) and of a file (one per line, with `#`
@@ -62,7 +62,7 @@ class Keys:
         return name in self._limits
 
     def limit(self, name: str, kind: str) -> int | None:
-        """Return the limit of a client; None if its entry does not set it."""
+        """Return the limit of a client, or None if its entry does not set this limit."""
         return self._limits.get(name, {}).get(kind)
 
     def reload_if_changed(self) -> None:

@@ -1,4 +1,4 @@
-"""Rejections: HTTP errors as problem details (RFC 9457, `application/problem+json`), and rejected
+"""Turns errors into problem details over HTTP (RFC 9457, `application/problem+json`), and rejects
 websockets."""
 
 import contextlib
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 SUBPROTOCOL = "rse.v1"
-MAX_ERRORS = 10  # validation errors of a request that its response names
+MAX_ERRORS = 10  # maximum number of validation errors that a response contains
 
 _FRAMEWORK_CODES = (ErrorCode.BAD_UPLOAD, ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED)
 
@@ -60,7 +60,7 @@ async def handle_exception(request: Request, error: Exception) -> Response:
                 format_error({**e, "loc": e["loc"][1:]}) for e in error.errors()[:MAX_ERRORS]
             ]
             return problem_response(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(messages)))
-        case _:  # its message may name files and settings: the log has it, the client does not
+        case _:  # the message is not sent, because it may contain names of files and settings
             return problem_response(server_error(error))
 
 
@@ -76,15 +76,15 @@ def record_rejection(refused: Counter, error: ProtocolError, client: str) -> Non
 
 
 async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
-    """Reject a websocket by an HTTP response, or for a browser on an accepted socket, because
-    browsers hide that response from the page. Only browsers send `Origin`. A proxy that can try
-    another server always receives the response (docker/nginx.conf)."""
+    """Reject a websocket with an HTTP response. Browsers, which send `Origin`, hide this response
+    from the page. They therefore get the error on an accepted socket, unless the page is foreign or
+    a proxy can try another server (docker/nginx.conf)."""
     code, headers = error.code, websocket.headers
-    foreign = code.close_code == CloseCode.FORBIDDEN  # a foreign page gets no open socket
-    full = code.status == HTTPStatus.SERVICE_UNAVAILABLE
-    for_proxy = full and headers.get("x-refuse-with") == "status"
+    is_foreign = code.close_code == CloseCode.FORBIDDEN
+    is_full = code.status == HTTPStatus.SERVICE_UNAVAILABLE
+    for_proxy = is_full and headers.get("x-refuse-with") == "status"
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if "origin" not in headers or foreign or for_proxy:
+        if "origin" not in headers or is_foreign or for_proxy:
             await websocket.send_denial_response(problem_response(error))
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
@@ -93,6 +93,6 @@ async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
 
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:
-    """Return the subprotocol to accept, never the token, which is offered too. A browser that
-    offers any requires one."""
+    """Return the subprotocol to accept, or None. Browsers that offer subprotocols require that the
+    server accepts one. The token, which is also offered as a subprotocol, is never accepted."""
     return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None

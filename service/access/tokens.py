@@ -24,16 +24,16 @@ MIN_SECRET_CHARACTERS = 32
 
 
 def read_secret(setting: str, keys_file: str) -> str:
-    """Return the secret of the setting, else of the file KEYS_FILE.secret, which is created with
-    mode 600, else a random secret for this process. Raises KeysError if the secret is too short or
-    the file is unreadable."""
+    """Return the secret that signs tokens. Without the setting, the secret is in the file
+    KEYS_FILE.secret, which is created with mode 600. Without that file, return a random secret for
+    this process. Raises KeysError if the secret is too short or the file is unreadable."""
     secret, path = setting, Path(f"{keys_file}.secret")
     if not secret:
         if keys_file:
             with suppress(OSError):
                 _make_secret(path)
         if not keys_file or not path.exists():
-            logger.info("no RSE_SECRET: tokens are valid at this process only")
+            logger.info("no RSE_SECRET: tokens are valid only for this process")
             return secrets.token_hex()
         try:
             secret = path.read_text(encoding="utf-8").strip()
@@ -58,11 +58,13 @@ def _make_secret(path: Path) -> None:
 
 
 class Tokens:
+    """Issues and checks tokens."""
+
     def __init__(self, secret: str) -> None:
         self._signer = URLSafeTimedSerializer(secret, salt="token")
 
     def issue(self, client: str) -> str:
-        # A subprotocol must not contain "=", which the serializer does not use.
+        # A subprotocol must not contain "=". The serializer's output does not.
         return str(self._signer.dumps(client))
 
     def owner(self, token: str) -> str | None:

@@ -1,8 +1,8 @@
 """Admission control of sessions and uploads.
 
-A session requires windows per second. Their cost, in seconds of a worker, starts from the warm-up's
-figure and follows what the workers report, so it adapts to the machine's other load. A session is
-admitted if the predicted load stays below MAX_LOAD.
+A session requires a number of windows per second. The cost of a window, in seconds of a worker, is
+first estimated from the warm-up. It then follows the times that the workers report, and so adapts
+to other load on the machine. A session is admitted if the predicted load stays below MAX_LOAD.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROUNDING = 1e-6  # tolerance of sums of sizes
 
 
 class AdmissionControl:
-    """Limits the total size of reservations, and the number of each client."""
+    """Limits the total size of reservations, and the number of reservations per client."""
 
     def __init__(self, total: float) -> None:
         self._total = total
@@ -74,6 +74,8 @@ class AdmissionControl:
 
 
 class Reservation:
+    """A reserved size, until its release."""
+
     def __init__(self, control: AdmissionControl, client: str, size: float) -> None:
         self._control, self._client, self._size = control, client, size
         self._released = False
@@ -93,13 +95,15 @@ class Reservation:
 
 
 class SessionAdmissionControl(AdmissionControl):
-    """Admits a fixed number of sessions, or by predicted load; sizes are then windows per second.
+    """Limits sessions by their number or by the predicted load.
 
-    ``window_s`` is the cost of a live window in seconds of a worker; 0 for a fixed number.
+    With predicted load, sizes are in windows per second. ``window_s`` is the cost of a live window
+    in seconds of a worker; 0 if the number of sessions is limited.
     """
 
     def __init__(self, limit: int | Literal["auto"]) -> None:
-        """limit: `auto` admits none before ``calibrate``."""
+        """limit: number of sessions, or `auto` to use the predicted load. With `auto`, no session
+        is admitted before ``calibrate``."""
         super().__init__(0 if limit == "auto" else limit)
         self._by_load = limit == "auto"
         self.window_s = self._quiet_window_s = 0.0
@@ -112,7 +116,7 @@ class SessionAdmissionControl(AdmissionControl):
             self.workers, self._hops_per_s = workers, sample_rate_hz / HOP
 
     def learn(self, timing: BatchTiming) -> None:
-        """Adapt the cost of a window to those of live sessions."""
+        """Adapt the cost of a window to the timing of a batch of live sessions."""
         if not self.window_s or timing.way != "live" or not timing.windows:
             return
         weight = min(1.0, timing.windows / MEMORY_WINDOWS)
@@ -121,7 +125,7 @@ class SessionAdmissionControl(AdmissionControl):
 
     def _release(self, client: str, size: float) -> None:
         super()._release(client, size)
-        if not self.count:  # nothing would correct a cost that was learned under other load
+        if not self.count:  # without sessions, a cost measured under other load is not corrected
             self.window_s = self._quiet_window_s
 
     @property
@@ -139,10 +143,10 @@ class SessionAdmissionControl(AdmissionControl):
         return MAX_LOAD * self.windows_per_s if self.window_s else self._total
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
-        """True if the session fits. The only session has a limit of its own."""
+        """True if the session fits. A session without others has a separate limit."""
         if not self.window_s:
             return super().fits(size, reserved)
-        is_alone = self.count <= (reserved > 0)
+        is_alone = self.count == (1 if reserved else 0)
         return size <= self.max_session_windows_per_s and (is_alone or super().fits(size, reserved))
 
     @property
@@ -154,11 +158,11 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def load(self) -> float:
-        """Reserved share of the admissible load: 1 if no further session fits."""
+        """Reserved share of the admissible load; 1 if no further session fits."""
         return self.used / (self.total or 1)
 
     def size(self, options: StreamOptions) -> float:
-        """Return what a session with these options reserves."""
+        """Return the size that a session with these options reserves."""
         if not self.window_s:
             return 1.0
         return self._hops_per_s / options.frames_per_window + SESSION_WINDOWS_PER_S

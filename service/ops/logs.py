@@ -1,7 +1,7 @@
-"""Logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
+"""Formats logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
-Lines of a session have its ID. Keys, tokens, and the queries of URLs, where some clients put them,
-are never logged. Line breaks in a client's text are escaped.
+Lines of a session contain its ID. Keys and tokens are never logged. Queries of URLs are not logged
+either, because some clients put keys in them. Line breaks in a client's text are escaped.
 """
 
 import json

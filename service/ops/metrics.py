@@ -1,4 +1,4 @@
-"""Prometheus metrics of `GET /metrics`."""
+"""Collects the Prometheus metrics of `GET /metrics`."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Streamed responses of `POST /transcribe`, the log of an upload, and file names."""
+"""Writes the streamed responses of `POST /transcribe`, and the log of uploads."""
 
 import asyncio
 import base64
@@ -75,9 +75,9 @@ class UploadLog:
 
 @contextmanager
 def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
-    """Count and log an upload when the block ends. Raise exceptions as ProtocolError, with the
+    """Count and log an upload when the block ends. Exceptions are raised as ProtocolError, with the
     notes so far in ``extra``."""
-    log, began_s = UploadLog(), monotonic()
+    log, started_s = UploadLog(), monotonic()
     try:
         yield log
     except Exception as error:
@@ -92,7 +92,7 @@ def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
         fields = {
             "outcome": str(log.outcome),
             "client": client,
-            "duration_s": round(monotonic() - began_s, 3),
+            "duration_s": round(monotonic() - started_s, 3),
             "bytes": log.received,
             "audio_s": round(log.audio_s, 3),
         }
@@ -125,15 +125,15 @@ async def write_lines(
     steps: AsyncGenerator[list[UploadItem], None],
     log: UploadLog,
     held: AsyncExitStack,
-    chosen: dict[str, Any],
+    described: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
-    """Yield the lines of an NDJSON response. The upload's slot is released before the last, `done`,
-    so that the client can immediately send another."""
+    """Yield the lines of an NDJSON response. The upload's slot is released before the last line,
+    `done`, so that the client can immediately send another recording."""
     step: list[UploadItem] | None = first
     problem: ProtocolError | None = None
     log.record(first)
-    started = {"type": "started", "title": log.title, **chosen}
+    started = {"type": "started", "title": log.title, **described}
     yield json.dumps(started) + "\n"
     while step is not None:
         log.record(step)
@@ -153,12 +153,12 @@ async def write_lines(
     await held.aclose()
     if problem is not None:
         yield Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
-    if (performance := log.performance) is not None and (written := log.midi) is not None:
-        for beat in written.beats if updates else ():
+    if (performance := log.performance) is not None and (midi := log.midi) is not None:
+        for beat in midi.beats if updates else ():
             yield json.dumps({"type": "beat", **beat}) + "\n"
         reason: DoneReason = "stop" if problem is None else "error"
-        midi = base64.b64encode(written.data).decode()
-        done = Done(reason=reason, totals=performance.totals, midi_base64=midi)
+        encoded = base64.b64encode(midi.data).decode()
+        done = Done(reason=reason, totals=performance.totals, midi_base64=encoded)
         yield done.model_dump_json(exclude={"seq"}) + "\n"
 
 
@@ -170,7 +170,7 @@ def file_name(uploaded: str | None, ending: str) -> dict[str, str]:
 
 
 def as_problem(error: Exception) -> ProtocolError:
-    """Return the client's error for an exception of the recording or the server, and log it."""
+    """Return the error to report to the client. Log the exception if the server caused it."""
     if isinstance(error, ProtocolError) and error.code.status:
         return error
     problem = server_error(error)

@@ -1,4 +1,4 @@
-"""Request bodies with limits of size, rate and idle time."""
+"""Limits the size, the rate and the idle time of request bodies."""
 
 import asyncio
 
@@ -12,7 +12,8 @@ MIN_BYTES_PER_S = 2000  # about the bit rate of the most compressed audio
 
 
 class LimitedBody:
-    """Request body with limits. ``receive`` is an ASGI callable; ``received`` counts its bytes."""
+    """Request body with limits. ``receive`` is an ASGI callable. ``received`` is the number of
+    received bytes."""
 
     def __init__(self, request: Request, state: ServiceState, max_bytes: int) -> None:
         """Raises ProtocolError if `Content-Length` exceeds ``max_bytes``."""

@@ -1,7 +1,7 @@
 """`POST /transcribe`: transcribe a recording (PROTOCOL.md).
 
-The body is limited as it arrives, spooled to disk, and then decoded and transcribed in blocks, so
-memory holds only the notes of the complete recording.
+The body is checked against its limits while it arrives, and spooled to disk. It is then decoded and
+transcribed in blocks, so that memory holds only the notes of the complete recording.
 """
 
 from collections.abc import AsyncGenerator, Generator
@@ -51,7 +51,7 @@ from service.upload.score import render_score
 
 router = APIRouter()
 
-# Other form fields are ignored, within these limits.
+# Limits of the other form fields, which are ignored.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
 # Parts of /docs that FastAPI cannot derive from the function.
@@ -85,16 +85,16 @@ class UploadQuery(RequestOptions, BeatHints):
 
 
 @router.post("/transcribe", openapi_extra=_BODY, responses=_ANSWERS, response_class=Response)
-async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Query()]) -> Response:
+async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Query()]) -> Response:
     """Transcribe the file in the multipart field `file`."""
     state: ServiceState = request.app.state.service
     client, settings, pool = request.scope[SCOPE_KEY], state.settings, state.pool
     async with AsyncExitStack() as stack:
         stack.enter_context(state.reserve_upload(client))
         config = pool.config
-        state.check_model(choices.model)
+        state.check_model(query.model)
         try:
-            options = choices.options(FILE_OPTIONS)
+            options = query.options(FILE_OPTIONS)
             check_instruments(options.instruments, distinguished_by(config.heads))
         except ProtocolError as error:
             raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
@@ -108,14 +108,14 @@ async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Qu
             max_notes=MAX_NOTES,
             sandboxed=True,
         )
-        chosen = describe_options(options, config)
-        items = with_midi(recording, choices)
+        described = describe_options(options, config)
+        items = with_midi(recording, query)
         steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
-        if choices.answer == "ndjson":
+        if query.answer == "ndjson":
             # Invalid files usually fail at once, while the response can still have an error status.
             first = await anext(steps)
             held = stack.pop_all()
-            lines = write_lines(first, steps, log, held, chosen, choices.updates)
+            lines = write_lines(first, steps, log, held, described, query.updates)
             return NdjsonResponse(lines, held)
         async for step in steps:
             log.record(step)
@@ -124,23 +124,23 @@ async def transcribe_upload(request: Request, choices: Annotated[UploadQuery, Qu
         performance, midi = log.performance, log.midi
         assert performance is not None
         assert midi is not None
-        if choices.answer == "json":
-            return JSONResponse({**performance.to_json(), "chords": midi.chords, **chosen})
-        if choices.answer == "midi":
-            named = file_name(upload.filename, ".mid")
-            return Response(midi.data, media_type="audio/midi", headers=named)
+        if query.answer == "json":
+            return JSONResponse({**performance.to_json(), "chords": midi.chords, **described})
+        if query.answer == "midi":
+            headers = file_name(upload.filename, ".mid")
+            return Response(midi.data, media_type="audio/midi", headers=headers)
         title = performance.title or PurePath(upload.filename or "").stem
         pedal = performance.pedal
-        score = partial(ScoreDocument, performance.notes, choices, title, pedal=pedal)
+        score = partial(ScoreDocument, performance.notes, query, title, pedal=pedal)
         xml = await render_score(request, state, score, "musicxml")
-        named = file_name(upload.filename, ".musicxml")
-        return Response(xml, media_type=MUSICXML, headers=named)
+        headers = file_name(upload.filename, ".musicxml")
+        return Response(xml, media_type=MUSICXML, headers=headers)
 
 
 async def receive_file(
     request: Request, state: ServiceState, stack: AsyncExitStack, log: UploadLog
 ) -> UploadFile:
-    """Receive the file of the form and spool it to disk. It is closed with the stack."""
+    """Receive the file of the form and spool it to disk. The stack closes the file."""
     body = LimitedBody(request, state, state.settings.max_upload_bytes)
     stack.callback(lambda: setattr(log, "received", body.received))
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -163,19 +163,20 @@ async def receive_file(
 def with_midi(
     recording: Generator[RecordingItem, None, None], hints: BeatHints
 ) -> Generator[UploadItem, None, None]:
-    """Yield the items; after the result, its MIDI file with the tempo that the notes suggest."""
+    """Yield the items of a recording, and after the result its MIDI file, beats and chords."""
     with closing(recording):
         for item in recording:
             yield item
             if isinstance(item, TranscriptionResult):
-                found = analyse(item.notes, hints)
-                yield UploadMidi(item.midi(found.tempo), found.beats_json, found.chords_json)
+                analysis = analyse(item.notes, hints)
+                midi = item.midi(analysis.tempo)
+                yield UploadMidi(midi, analysis.beats_json, analysis.chords_json)
 
 
 async def iterate_in_thread(
     items: Generator[UploadItem, None, None],
 ) -> AsyncGenerator[list[UploadItem], None]:
-    """Yield the items of a recording, which a thread computes, in groups up to each progress."""
+    """Compute the items of a recording in a thread. Yield them in groups that end at a progress."""
     steps = group_by_progress(items)
     try:
         async for step in iterate_in_threadpool(steps):

@@ -1,7 +1,7 @@
 """`POST /score`: render notes as a score (PROTOCOL.md).
 
-A score takes seconds to render. Separate processes of low priority render one score of a client at
-a time, so that live streams and other clients do not wait. A process is killed after
+A score takes seconds to render. It is rendered in a separate process of low priority, one at a time
+for each client, so that live streams and other clients do not wait. The process is killed after
 RENDER_TIMEOUT_S, when its client disconnects, or when the service drains.
 """
 
@@ -35,7 +35,7 @@ _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
-MIN_BEAT_S = 0.05  # gaps are filled with beats of the length before them
+MIN_BEAT_S = 0.05  # minimum distance of beats, which bounds the number of beats that fill a gap
 RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
 RENDER_NICE = 10  # priority below that of live streams
 
@@ -58,7 +58,7 @@ class _Span(BaseModel):
 
 
 class ScoreNote(_Span):
-    """A note in the form of an upload's JSON. Other fields are ignored."""
+    """A note, in the format of an upload's JSON. Other fields are ignored."""
 
     pitch: int = Field(ge=MIN_PITCH, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
@@ -66,7 +66,7 @@ class ScoreNote(_Span):
 
 
 class ScorePress(_Span):
-    """Time in which the sustain pedal is down, in the form of an upload's JSON."""
+    """Period in which the sustain pedal is down, in the format of an upload's JSON."""
 
 
 def _in_order(beats: list[LiveBeat]) -> list[LiveBeat]:
@@ -107,7 +107,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/score", openapi_extra=_BODY, responses=_ANSWERS, response_class=Response)
-async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()]) -> Response:
+async def write_score(request: Request, query: Annotated[ScoreQuery, Query()]) -> Response:
     """Render a score. The response to `svg` is JSON: the engraved score, its beats and its bars."""
     state: ServiceState = request.app.state.service
     with state.reserve_score(request.scope[SCOPE_KEY]):
@@ -119,11 +119,11 @@ async def write_score(request: Request, choices: Annotated[ScoreQuery, Query()])
             errors = [{**e, "loc": ("body", *e["loc"])} for e in error.errors()]
             raise RequestValidationError(errors) from None
         score = partial(ScoreDocument, body.notes, body, body.title, body.beats, body.pedal)
-        rendered = await render_score(request, state, score, choices.form, choices.width)
+        rendered = await render_score(request, state, score, query.form, query.width)
     if isinstance(rendered, dict):
         return JSONResponse(rendered)
-    name = file_name(f"{body.title}.x", f".{choices.form}")
-    return Response(rendered, media_type=_MEDIA[choices.form], headers=name)
+    headers = file_name(f"{body.title}.x", f".{query.form}")
+    return Response(rendered, media_type=_MEDIA[query.form], headers=headers)
 
 
 async def render_score(
@@ -133,8 +133,8 @@ async def render_score(
     form: str,
     width: int = 0,
 ) -> bytes | dict[str, Any]:
-    """Render a score in a separate process, which is killed, with a ProtocolError, in the cases
-    above."""
+    """Render a score in a separate process. Kill the process and raise ProtocolError if it takes
+    too long, the client disconnects, or the service drains."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:
@@ -144,10 +144,10 @@ async def render_score(
             )
 
     rendering = asyncio.create_task(render())
-    left = asyncio.create_task(_disconnected(request))
+    disconnected = asyncio.create_task(_disconnected(request))
     try:
-        first = asyncio.wait([rendering, left], return_when="FIRST_COMPLETED")
-        await state.wait_for(first, RENDER_TIMEOUT_S)
+        ended = asyncio.wait([rendering, disconnected], return_when="FIRST_COMPLETED")
+        await state.wait_for(ended, RENDER_TIMEOUT_S)
         if not rendering.done():
             raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected")
         return rendering.result()
@@ -158,8 +158,8 @@ async def render_score(
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
     finally:
         rendering.cancel()
-        left.cancel()
-        await asyncio.wait([rendering])  # the process has ended
+        disconnected.cancel()
+        await asyncio.wait([rendering])  # until the process has exited
 
 
 async def _disconnected(request: Request) -> None:

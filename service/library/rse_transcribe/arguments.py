@@ -54,7 +54,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
 
 def float_format(sample_rate: Rate, channels: int = 1) -> AudioFormat:
     """Return the format of float samples. Raises ProtocolError, a ValueError, for a rate that is
-    out of range or not an integer (44100.0 is one)."""
+    out of range or not an integer. A float such as 44100.0 counts as an integer."""
     rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
     return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
 
@@ -91,7 +91,8 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """Load ``model`` if it is a name or path. Raises as ``load`` and ``check_not_forked``."""
+    """Load ``model`` if it is a name or path. Raises the errors of ``load`` and
+    ``check_not_forked``."""
     check_not_forked()
     if isinstance(model, str | os.PathLike):
         return load(model, device)

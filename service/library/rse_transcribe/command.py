@@ -1,8 +1,8 @@
-"""The command ``rse-transcribe``: transcribe recordings, locally or by a service, or run another
-program.
+"""The command ``rse-transcribe``. It transcribes recordings, locally or with a service, and starts
+other programs.
 
 Exit status: 0 if everything was transcribed; 1 if a recording failed or the output was closed;
-2 for wrong usage; 130 if interrupted.
+2 for invalid usage; 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from service.score.analysis import add_beat_options  # numpy, which other programs may not need
+    from service.score.analysis import add_beat_options  # loads numpy, not needed by all programs
 
     parser = _Parser(
         prog="rse-transcribe",
@@ -201,7 +201,7 @@ def _transcribing(
         query = {"model": args.model, **options}
         yield lambda recording, report: remote.transcribe(recording, args.server, query, report)
         return
-    # Processes take seconds to start, as long as the transcription of one piece takes.
+    # Processes take seconds to start, as long as one piece takes to transcribe.
     processes, model = MAX_WORKERS if many else 0, args.model or "auto"
     try:
         transcriber = Transcriber(model=model, device=args.device, worker_processes=processes)

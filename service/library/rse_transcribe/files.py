@@ -1,4 +1,4 @@
-"""Input files of the command line, and the files of their results."""
+"""Finds the input files of the command line, and names the files of their results."""
 
 import os
 import re
@@ -24,7 +24,7 @@ FORMATS = ("mid", "json", "csv", "musicxml", "mxl", "pdf")
 _SAME = {".midi": ".mid", ".xml": ".musicxml"}
 STDIO = Path("-")  # standard input or output
 
-_ENDING = re.compile(r"\.\w+")  # unlike ". 5 in C"
+_ENDING = re.compile(r"\.\w+")  # a suffix, unlike the end of "No. 5 in C"
 
 
 @dataclass
@@ -38,8 +38,8 @@ class Inputs:
 
 
 def find_recordings(arguments: Iterable[str]) -> Inputs:
-    """Return the input files of the arguments: files, folders and "-". Folders, also linked ones,
-    are searched recursively, and each of them once."""
+    """Return the input files of the arguments: files, folders and "-". Folders, including links to
+    folders, are searched recursively. Each folder is searched once."""
     inputs = Inputs()
     for argument in arguments:
         path = Path(argument)
@@ -59,13 +59,13 @@ def find_recordings(arguments: Iterable[str]) -> Inputs:
 
 
 def _search(folder: Path, inputs: Inputs) -> None:
-    def complain(error: OSError) -> None:
+    def on_error(error: OSError) -> None:
         inputs.errors.append(f"{error.filename}: {error.strerror}")
 
     files, visited = [], set()
-    pending = [folder]  # links are followed last, so that files have their own names
+    pending = [folder]  # links are followed last, so that files are found at their own paths
     while pending:
-        for root, folders, names in os.walk(pending.pop(0), onerror=complain):
+        for root, folders, names in os.walk(pending.pop(0), onerror=on_error):
             real = os.path.realpath(root)
             folders[:] = [name for name in folders if not name.startswith(".")]
             if real in visited:
@@ -100,36 +100,36 @@ def targets(
     suffix = f".{kind or FORMATS[0]}"
     if output is None:
         return _named({path: path.with_name(name.name) for path, name in inputs.items()}, suffix)
-    chosen = Path(output)
-    is_folder = os.path.isdir(chosen) or output.endswith(os.sep)
-    one_file = chosen == STDIO or chosen.suffix.lower() in RESULTS
-    if is_folder or not (one_file or (len(inputs) == 1 and _ENDING.fullmatch(chosen.suffix))):
+    target = Path(output)
+    is_folder = os.path.isdir(target) or output.endswith(os.sep)
+    is_file = target == STDIO or target.suffix.lower() in RESULTS
+    if is_folder or not (is_file or (len(inputs) == 1 and _ENDING.fullmatch(target.suffix))):
         try:
-            chosen.mkdir(parents=True, exist_ok=True)
+            target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
-        return _named({path: chosen / name for path, name in inputs.items()}, suffix)
-    if not one_file:
+        return _named({path: target / name for path, name in inputs.items()}, suffix)
+    if not is_file:
         raise ValueError(f"{output} should end in {', '.join(RESULTS)}, or in / for a folder")
-    written = ".csv" if chosen == STDIO else chosen.suffix.lower()
-    if kind is not None and suffix not in (written, _SAME.get(written)):
-        raise ValueError(f"{output} is a {written} file: omit --format {kind} or rename {output}")
+    ending = ".csv" if target == STDIO else target.suffix.lower()
+    if kind is not None and suffix not in (ending, _SAME.get(ending)):
+        raise ValueError(f"{output} is a {ending} file: omit --format {kind} or rename {output}")
     if len(inputs) > 1:
         raise ValueError(f"{len(inputs)} recordings need a folder, not {output}")
-    if not os.path.isdir(chosen.parent):
-        raise ValueError(f"there is no folder {chosen.parent}")
-    return dict.fromkeys(inputs, chosen)
+    if not os.path.isdir(target.parent):
+        raise ValueError(f"there is no folder {target.parent}")
+    return dict.fromkeys(inputs, target)
 
 
-def _named(places: Mapping[Path, Path], suffix: str) -> dict[Path, Path]:
+def _named(paths: Mapping[Path, Path], suffix: str) -> dict[Path, Path]:
     """Name results: song.wav -> song.mid, or song.wav.mid if there is also a song.mp3."""
 
-    def short(place: Path) -> Path:
-        is_ending = place.suffix.lower() in SUFFIXES
-        return place.with_name((place.stem if is_ending else place.name) + suffix)
+    def short(path: Path) -> Path:
+        is_ending = path.suffix.lower() in SUFFIXES
+        return path.with_name((path.stem if is_ending else path.name) + suffix)
 
-    uses = Counter(map(short, places.values()))
+    uses = Counter(map(short, paths.values()))
     return {
-        path: short(place) if uses[short(place)] == 1 else place.with_name(place.name + suffix)
-        for path, place in places.items()
+        source: short(path) if uses[short(path)] == 1 else path.with_name(path.name + suffix)
+        for source, path in paths.items()
     }

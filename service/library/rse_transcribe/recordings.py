@@ -48,7 +48,7 @@ _SPOOLED_BYTES = 1 << 26  # maximum size of a pipe's content in memory; more is 
 
 
 class IncompleteError(ValueError):
-    """A recording is corrupt. ``transcription`` has the notes of the rest."""
+    """Part of a recording is corrupt. ``transcription`` has the notes of the valid audio."""
 
     def __init__(self, reason: object, transcription: Transcription) -> None:
         super().__init__(str(reason), transcription)  # the arguments that pickle preserves
@@ -102,8 +102,8 @@ class Transcriber:
         bends: bool = False,
         progress: bool = True,
     ) -> Transcription:
-        """See the function ``transcribe``. Raises RuntimeError if the transcriber is closed, or
-        this process was forked."""
+        """Transcribe a recording like the function ``transcribe``. Raises RuntimeError as well if
+        the transcriber is closed, or this process was forked."""
         options = replace(
             FILE_OPTIONS,
             lookahead_ms=lookahead_ms,
@@ -119,14 +119,14 @@ class Transcriber:
         result: TranscriptionResult | None = None
         incomplete: ValueError | None = None
 
-        def keep(_: int, heads: NDArray[np.float32]) -> None:
+        def on_frames(_: int, heads: NDArray[np.float32]) -> None:
             frames.append(heads[config.heads.index("frame")].copy())
 
         with (
             open_recording(recording, sample_rate) as source,
             progress_bar(source, progress) as bar,
         ):
-            items = transcribe_recording(source, self._engine, options, on_frames=keep)
+            items = transcribe_recording(source, self._engine, options, on_frames=on_frames)
             with closing(items):
                 try:
                     for item in items:
@@ -187,15 +187,15 @@ def transcribe(
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
         instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, as a sequence or a
             comma-separated string. None or empty means all.
-        tuning_hz: frequency of A4, 380 to 480 Hz. None: estimate and follow it.
+        tuning_hz: frequency of A4, 380 to 480 Hz. None means to estimate it from the audio.
         bends: True to track the pitch within notes, for ``Note.bends``, MIDI and JSON.
         progress: True to show a progress bar in a terminal or a notebook after a second.
 
     Raises:
         OSError: the file cannot be opened.
         IncompleteError: a ValueError; part of the audio is corrupt.
-        ValueError: no audio, samples of another type or shape, a file opened as text, unknown
-            weights, device or instruments, or a number out of range.
+        ValueError: the recording has no audio, the samples have another type or shape, the file is
+            open as text, weights, device or an instrument are unknown, or a number is out of range.
     """
     with Transcriber(model=model, device=device) as transcriber:
         return transcriber.transcribe(
@@ -210,7 +210,7 @@ def transcribe(
 
 
 def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
-    """Return the progress bar of a recording, hidden unless there is a terminal or a notebook."""
+    """Return the progress bar of a recording. It is visible only in a terminal or a notebook."""
     name = getattr(recording, "name", None)  # a number or missing if the file has no path
     terminal = sys.stderr is not None and sys.stderr.isatty()  # None in a windowed program
     shown = wanted and (terminal or "ipykernel" in sys.modules)
@@ -228,7 +228,7 @@ def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
 def open_recording(
     recording: Recording, sample_rate: Rate | None
 ) -> Iterator[BinaryIO | SampleArray]:
-    """Yield a seekable file, or samples. A file of the caller stays open."""
+    """Yield a seekable file, or samples. A file that the caller passes stays open."""
     if isinstance(recording, str | bytes | os.PathLike) or hasattr(recording, "read"):
         with open_file(recording) as file:
             yield file
@@ -254,7 +254,7 @@ def open_file(recording: Any) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _seekable(file: Any) -> Iterator[BinaryIO]:
-    """Yield the file, or a copy of a pipe, which cannot be read twice."""
+    """Yield the file, or a copy of a pipe, because a pipe cannot be read twice."""
     if isinstance(file.read(0), str):
         raise ValueError("the file is in text mode: use open(..., 'rb'), or sys.stdin.buffer")
     if hasattr(file, "seekable") and file.seekable():

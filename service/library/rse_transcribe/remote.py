@@ -44,8 +44,8 @@ def transcribe(
     options: Mapping[str, Any],
     on_wait: Callable[[str], None],
 ) -> Transcription:
-    """Send a recording to a service, whose API key is ``$RSE_KEY``. Return its notes, without frame
-    probabilities. If the service is busy, send the recording again after `Retry-After`.
+    """Send a recording to a service, with the API key in ``$RSE_KEY``. Return its notes, without
+    frame probabilities. If the service is busy, send the recording again after `Retry-After`.
 
     Args:
         options: parameters of the request. The service uses its default for None and False.
@@ -113,11 +113,11 @@ def _collect(
 def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Send the request and yield the messages of the response."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
-    kind = {"http": HTTPConnection, "https": HTTPSConnection}.get(parts.scheme)
+    make_connection = {"http": HTTPConnection, "https": HTTPSConnection}.get(parts.scheme)
     try:
-        if kind is None or not parts.hostname:
+        if make_connection is None or not parts.hostname:
             raise HTTPException
-        connection = kind(parts.netloc, timeout=SILENCE_TIMEOUT_S)
+        connection = make_connection(parts.netloc, timeout=SILENCE_TIMEOUT_S)
     except HTTPException:  # raised here, or because the port is not a number
         raise ValueError(f"invalid service address: {url!r}") from None
     fields = {name: "true" if value is True else value for name, value in options.items() if value}
@@ -145,12 +145,12 @@ def _response_lines(
         headers["Authorization"] = f"Bearer {key}"
     disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
     head = f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
-    pieces = iter(partial(file.read, _CHUNK_BYTES), b"")
+    chunks = iter(partial(file.read, _CHUNK_BYTES), b"")
     try:
-        form = chain([head], pieces, [f"\r\n--{boundary}--\r\n".encode()])
+        form = chain([head], chunks, [f"\r\n--{boundary}--\r\n".encode()])
         connection.request("POST", target, form, headers)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the service rejected it before its end: the response states the reason
+        pass  # the service has rejected the recording, and its response states the reason
     response = connection.getresponse()
     if response.status == 200:
         yield from map(json.loads, response)

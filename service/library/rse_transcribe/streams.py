@@ -1,4 +1,4 @@
-"""``Stream``: transcription of live audio, block by block, without a server."""
+"""``Stream``: transcribes live audio block by block, without a server."""
 
 import weakref
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ class Stream:
                     print(event.kind, event.pitch, event.time_s)
             last = stream.finish()
 
-    The events do not depend on the lengths of the blocks. Call it from one thread at a time. Call
-    ``gc.freeze()`` after opening to avoid pauses of 0.1 s in a live program.
+    The events do not depend on the lengths of the blocks. Use a stream from one thread at a time.
+    Call ``gc.freeze()`` after opening it to avoid pauses of 0.1 s in a live program.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class Stream:
         bends: bool = False,
         updates: bool = False,
     ) -> None:
-        """Args:
+        """Open a stream.
+
+        Args:
             sample_rate: sample rate of the blocks, an integer from 4,000 to 384,000 Hz.
             model, device, instruments, tuning_hz: as in ``transcribe``.
             lookahead_ms: audio after each frame that the model uses, 46 to 372 ms.
@@ -98,8 +100,8 @@ class Stream:
         ``transcribe`` accepts.
 
         Raises:
-            ValueError: not samples, or an invalid sample (NaN, infinite, far above full scale).
-                Afterwards the stream can only be finished.
+            ValueError: the block is not an array of samples, or has an invalid sample (NaN,
+                infinite, far above full scale). Afterwards the stream can only be finished.
             RuntimeError: the stream was finished or closed, or this process was forked.
         """
         self._check("push")

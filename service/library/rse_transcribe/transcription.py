@@ -1,4 +1,4 @@
-"""Result of a recording: notes, MIDI, CSV, JSON and scores."""
+"""``Transcription``: notes of a recording, which can be saved as MIDI, CSV, JSON or a score."""
 
 import csv
 import io
@@ -63,8 +63,8 @@ class Transcription:
     def midi(self, tempo: float | Tempo | None = None) -> bytes:
         """Return a Standard MIDI File.
 
-        tempo: 20 to 400 beats per minute, else ValueError. None uses the beats, bars and key that
-            the notes suggest. The times of the notes do not depend on it.
+        tempo: 20 to 400 beats per minute, else ValueError. None means to estimate beats, bars and
+            key from the notes. The times of the notes do not depend on the tempo.
         """
         if tempo is None:
             tempo = analyse(self.notes).tempo
@@ -96,8 +96,8 @@ class Transcription:
             case ending if ending in SCORES:
                 self.score(self.performance.title or path.stem).save(path)
             case ending:
-                known = f".mid, .json, .csv, {', '.join(SCORES)}"
-                raise ValueError(f"save to {known}, not {ending or 'no ending'}")
+                supported = f".mid, .json, .csv, {', '.join(SCORES)}"
+                raise ValueError(f"cannot save to {ending or 'no suffix'}: use {supported}")
 
     def to_pretty_midi(self) -> PrettyMIDI:
         """Return the MIDI file as a ``pretty_midi.PrettyMIDI``."""

@@ -1,4 +1,4 @@
-"""Audio from an input device of this computer, through PortAudio."""
+"""Records audio from an input device of this computer, through PortAudio."""
 
 import asyncio
 import contextlib
@@ -19,8 +19,8 @@ class DeviceError(Exception):
 
 
 def load_sounddevice() -> ModuleType:
-    """Return the module sounddevice. Raises DeviceError, which states what to install, if it or the
-    PortAudio library is missing."""
+    """Return the module sounddevice. Raises DeviceError, which states what to install, if the
+    module or the PortAudio library is missing."""
     try:
         return importlib.import_module("sounddevice")
     except ImportError:
@@ -72,7 +72,8 @@ class Microphone:
 
     def open(self, put: Callable[[bytes], None], finish: Callable[[], None]) -> None:
         """Start to record. Raises DeviceError. Both callbacks run in the event loop: ``put`` with
-        each block of PCM, and ``finish`` after the last, also if the device stops by itself."""
+        each block of PCM, and ``finish`` after the last block, even if the device stops by
+        itself."""
         loop = asyncio.get_running_loop()
 
         def callback(samples: Any, frames: int, moment: Any, status: Any) -> None:

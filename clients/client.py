@@ -1,6 +1,7 @@
-"""Client for live audio over connections that may break (clients/README.md has an example).
+"""Client that transcribes live audio with the service (clients/README.md has an example).
 
-The client reconnects automatically, to the same server or another, without gaps in the notes.
+If the connection breaks, the client reconnects to the same server or another, without gaps in the
+notes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SEND_AHEAD_S = 2.0  # maximum audio that ``send`` accepts before the service has
 # Maximum audio buffered while disconnected, including the audio that a resumed session needs again
 # (``ready.replay_ms``). ``put`` drops older audio, which is reported as a ``Gap``.
 MAX_BUFFERED_S = 60.0
-NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have another model now
+NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have loaded another model
 # The delay before the next attempt doubles. Its jitter spreads the clients of a failed server.
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 15.0
@@ -174,8 +175,8 @@ class TranscriptionClient:
             self._task.result()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events as they arrive. Raises TranscriptionError after the last if a session
-        failed."""
+        """Yield events as they arrive. Raises TranscriptionError after the last event if the
+        transcription failed."""
         events = self.performance.events
         while True:
             await self._notifier.until(lambda: bool(events) or self._over)

@@ -1,4 +1,4 @@
-"""Events of the client in addition to those of the service, and exceptions of the client."""
+"""Events that the client adds to those of the service, and exceptions of the client."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class SessionEndedError(TranscriptionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """A session has started. ``resumed``: it continues the notes of the previous one."""
+    """A session has started. ``resumed`` is True if it continues the previous session."""
 
     ready: Ready
     resumed: bool

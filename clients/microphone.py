@@ -36,7 +36,7 @@ except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 LOOKAHEAD_MS = {"block": 100.0, "anytime": 200.0}
-# The server replies after 2 s of audio at most, so a stalled connection is detected within 5 s.
+# The server replies after at most 2 s of audio, so a stalled connection is detected within 5 s.
 STALL_TIMEOUT_S = 1.5
 CHECK_S = 0.25
 
@@ -108,7 +108,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)
     terminal = Terminal(Console(), microphone, client)
     with ExitStack() as stack:
-        # Closed in reverse order: the device first, and then the port, which ends all notes.
+        # The stack closes these in reverse order: the device before the port, which ends all notes.
         if args.midi is not None:
             stack.callback(_save_midi, client, args.midi, beat_hints_from(args))
         midi_out = None
@@ -120,7 +120,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             file = stack.enter_context(_sound_file(args.save, microphone))
         stack.enter_context(terminal)
         stack.callback(microphone.close)
-        incomplete: Exception | None = None  # error after which no audio was written
+        incomplete: Exception | None = None  # error that ended the file of the audio
 
         def put(pcm: bytes) -> None:
             nonlocal incomplete
@@ -152,7 +152,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 if client.behind_s > TOO_LATE_S:
                     midi_out.silence()
                 else:
-                    midi_out.pedal(client.notes.pedal_down)  # press it again after a silence
+                    midi_out.pedal(client.notes.pedal_down)  # `silence` has released the pedal
 
         task = asyncio.current_task()
         assert task is not None

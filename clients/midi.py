@@ -1,4 +1,4 @@
-"""Received notes as MIDI: collected for a file, or sent to a port at once."""
+"""Converts received notes to MIDI: collects them for a file, or sends them to a port at once."""
 
 import contextlib
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Note:
 
 
 class ReceivedNotes:
-    """Notes in the order of their onsets, and pedal events."""
+    """Collects notes, in the order of their onsets, and pedal events."""
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
@@ -70,7 +70,7 @@ class ReceivedNotes:
                 ended = self._sounding.pop(event.note_id)
                 ended.offset_s = max(ended.onset_s, event.time_s)
                 ended.offset_frame = event.frame
-                if ended.bends is not None:  # the last batch may reach beyond the offset
+                if ended.bends is not None:  # the last batch may extend beyond the offset
                     del ended.bends[max(0, event.frame - ended.onset_frame) :]
             case Pedal():
                 self.pedal.append(event)
@@ -178,13 +178,13 @@ class MidiOut:
         self.pedal(False)
 
     def close(self) -> None:
-        """End all notes and close the port, also if ending the notes fails."""
+        """End all notes and close the port, even if ending the notes fails."""
         with contextlib.closing(self._port):
             self.silence()
 
 
 class MpeOut(MidiOut):
-    """Also sends pitch bends, with a separate channel for each note (MPE)."""
+    """Output that also sends pitch bends, with a separate channel for each note (MPE)."""
 
     def __init__(self, port: Any) -> None:
         super().__init__(port)

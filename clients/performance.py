@@ -1,5 +1,5 @@
-"""A performance of several sessions: buffers audio that may be needed again, and makes every note
-start and end exactly once."""
+"""Joins several sessions to one performance: buffers audio that may be needed again, and ensures
+that every note starts and ends exactly once."""
 
 import asyncio
 import base64
@@ -94,7 +94,7 @@ class AudioBuffer:
 
 
 class ResumablePerformance:
-    """Performance of one or more sessions: their events, and the point where the next one resumes.
+    """Performance of one or more sessions: its events, and the point at which it can be resumed.
 
     Sessions that resume one another form a part. Times of the server count from the start of a
     part. Dropped audio starts a new part. Each ``NoteOn`` is followed by exactly one ``NoteOff``,
@@ -211,8 +211,8 @@ class ResumablePerformance:
             self.emit(Gap(lost_samples=lost, time_s=shift_s))
 
     def end_part(self) -> None:
-        """End the part, which no session will resume, with its notes and its pedal press at the
-        time of the latest event."""
+        """End the current part, which no session will resume. Its notes and its pedal press end at
+        the time of the latest event."""
         self._checkpoint = None
         self._end_notes()
         if self.notes.pedal_down:
@@ -226,7 +226,7 @@ class ResumablePerformance:
                 self.emit(off)
 
     def merge_done(self, done: Done) -> Done:
-        """Extend the last session's ``done`` to the totals and notes of the performance."""
+        """Return ``done`` of the last session, with the totals and notes of the performance."""
         if self.sessions == 1:
             return done
         samples = self.audio.end

@@ -84,7 +84,7 @@ async def open_socket(url: str, start: str) -> ClientConnection:
 
 
 class Session:
-    """A session from ``start`` to the end of its socket. Connects a performance to the server.
+    """A session of a performance, from ``start`` to the end of its socket.
 
     Live audio is acknowledged in time by ``progress``. Audio that is sent faster is acknowledged by
     ``flushed``, once the audio before a ``flush`` is transcribed.
@@ -100,8 +100,8 @@ class Session:
         self._stopping = False
 
     async def run(self) -> Done:
-        """Run the session and return its ``done``. Raises TranscriptionError if it fails, and
-        immediately if it can be resumed."""
+        """Run the session and return its ``done``. Raises TranscriptionError if the session fails.
+        The error is raised without waiting for ``done`` if the session can be resumed."""
         socket = await open_socket(self._url, to_json(self._performance.start()))
         receiving = asyncio.create_task(self._receive(socket))
         sending = asyncio.create_task(self._send(socket))
@@ -174,7 +174,8 @@ class Session:
                     case Draining():
                         raise SessionEndedError("the service is shutting down", retryable=True)
                     case Flushed():
-                        self._performance.acknowledge(int(message.id))  # set by `_send`
+                        # `_send` uses the number of samples as the ID.
+                        self._performance.acknowledge(int(message.id))
                     case Unknown() | Frames():
                         pass
                     case _:

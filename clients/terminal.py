@@ -1,4 +1,4 @@
-"""Live notes in a terminal: the state of the connection, the sounding notes, a line per note."""
+"""Shows live notes in a terminal: state of the connection, sounding notes, and a line per note."""
 
 from pretty_midi import note_number_to_name
 from rich.console import Console, Group, RenderableType
@@ -14,11 +14,11 @@ REFRESHES_PER_S = 15
 METER_CELLS = 40
 METER_FLOOR_DB = -60.0
 CLIPPING_DB = -0.5
-TOO_LATE_S = 2.0  # age from which on notes are not played and the delay is shown
+TOO_LATE_S = 2.0  # delay above which it is shown, and notes are not played
 
 
 class Terminal(Live):
-    """Display of a live transcription. A pipe or a file only gets the lines of the notes."""
+    """Display of a live transcription. A pipe or a file only gets lines of text."""
 
     def __init__(
         self, console: Console, microphone: Microphone, client: TranscriptionClient
@@ -60,8 +60,8 @@ class Terminal(Live):
             self.console.print(self._status, soft_wrap=True)
 
     def get_renderable(self) -> RenderableType:
-        """Return the display below the lines. A thread calls this while events arrive, so it copies
-        the state."""
+        """Return the display below the lines. It copies the state, because a thread calls it while
+        events arrive."""
         if not self.console.is_terminal:
             return ""
         status = self._status.copy()

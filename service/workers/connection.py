@@ -64,8 +64,8 @@ class SessionProxy:
         self._stream = opening.stream
         self._frame_bytes = opening.audio.pcm_frame_bytes
         self._first_sample = opening.resume.from_sample if opening.resume else 0
-        self._windows = 0  # completed by the audio that the worker has
-        self._waiting: list[bytes] = []  # audio that completes no window
+        self._windows = 0  # number of windows that the worker's audio completes
+        self._waiting: list[bytes] = []  # audio that is not sent yet: it completes no window
         self._worker = worker
         self._max_bytes = int(MAX_BUFFERED_S * opening.audio.byte_rate)
         self._sent = self._transcribed = 0  # bytes
@@ -93,7 +93,8 @@ class SessionProxy:
             await self._writable.wait()
 
     def send(self, data: bytes) -> None:
-        """Send audio to the worker once it completes a window: each message has a fixed cost."""
+        """Buffer audio, and send it to the worker once it completes a window, because each message
+        has a fixed cost."""
         self._sent += len(data)
         self._waiting.append(data)
         samples = self._first_sample + self._sent // self._frame_bytes
@@ -107,10 +108,10 @@ class SessionProxy:
             self._worker.send(messages.Audio(self._stream, b"".join(self._waiting)))
             self._waiting = []
 
-    def flush(self, name: str) -> None:
+    def flush(self, flush_id: str) -> None:
         self._flushes += 1
         self._send_waiting()
-        self._worker.send(messages.Flush(self._stream, name))
+        self._worker.send(messages.Flush(self._stream, flush_id))
 
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
         """End the audio. Only the first call counts."""

@@ -70,7 +70,7 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
         if own_process:
             gc.freeze()  # garbage collection of torch's objects would take 0.1 s
         service.send(worker.loaded)
-        # Connection.poll would make a selector for each call.
+        # Connection.poll would create a selector for each call.
         with selectors.DefaultSelector() as selector:
             selector.register(service, selectors.EVENT_READ)
             while True:
@@ -93,7 +93,7 @@ class _Job:
     slot: int
     due: PendingWindows
     features: FeatureStream
-    done: int = 0  # windows, including the preroll
+    done: int = 0  # number of computed windows, including the pre-roll
     shape: tuple[int, ...] = ()
 
 
@@ -102,7 +102,7 @@ class Worker:
 
     def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
         self.config, self.runner = model.config, make_runner(model)
-        self._batch_windows = self.runner.batch_windows  # maximum of a step
+        self._batch_windows = self.runner.batch_windows  # maximum number of windows per step
         on_cpu = device_of(model).type == "cpu"
         one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
         if on_cpu:
@@ -196,8 +196,8 @@ class Worker:
             self._collect_output(session)
 
     def _step_live(self) -> None:
-        """Compute one batch of windows at the same positions, those of the longest waiting sessions
-        first."""
+        """Compute one batch of windows that are read at the same positions. Sessions that have
+        waited longest come first."""
         started_s = time.monotonic()
         batch: list[tuple[LiveSession, int]] = []
         rows = []
@@ -211,7 +211,7 @@ class Worker:
             self._queue.popleft()
             session.is_queued = False
             try:
-                # A session that is behind fills the batch, unless others wait.
+                # Without other sessions in the queue, a session that is behind may fill the batch.
                 count = 1 if self._queue else min(free, MAX_WINDOWS_PER_BATCH)
                 due = stream.next_windows(count)
                 assert due is not None  # otherwise it would not be queued
@@ -287,7 +287,7 @@ class Worker:
         self._jobs.append(_Job(segment.slot, due, features))
 
     def _step_job(self, job: _Job) -> None:
-        """Compute a batch of a segment; a single window if there are live sessions."""
+        """Compute a batch of a segment, or only one window if there are live sessions."""
         started_s = time.monotonic()
         part = job.due.subset(job.done, 1 if self._sessions else self._batch_windows)
         try:

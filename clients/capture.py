@@ -47,8 +47,8 @@ class Microphone:
         try:
             properties = sounddevice.query_devices(device, "input")
         except (ValueError, sounddevice.PortAudioError) as error:
-            wanted = "default input device" if device is None else f"input device {device!r}"
-            raise DeviceError(f"no {wanted}: {error}") from None
+            name = "default input device" if device is None else f"input device {device!r}"
+            raise DeviceError(f"no {name}: {error}") from None
         self.name = str(properties["name"])
         self.sample_rate = round(properties["default_samplerate"])
         available = properties["max_input_channels"]

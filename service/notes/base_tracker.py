@@ -127,8 +127,8 @@ class Tracker(ABC):
 
     @abstractmethod
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """Accept the next ``new`` frames, in anytime mode preceded by ``columns`` - 1 earlier ones.
-        Then call ``step`` for each new frame. offset_cents: added to the row CENTS."""
+        """Accept the next ``new`` frames. In anytime mode ``columns`` - 1 earlier frames precede
+        them. Then call ``step`` for each new frame. offset_cents: added to the row CENTS."""
 
     @abstractmethod
     def step(self) -> list[NoteEvent]:

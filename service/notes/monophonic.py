@@ -90,9 +90,10 @@ _NO_ONSET = log_odds(np.array(MIN_ONSET))
 def best_paths(
     gain: NDArray[Real], cost: NDArray[Real], bias: NDArray[Real]
 ) -> tuple[NDArray[Real], NDArray[Real], NDArray[np.bool_]]:
-    """Return the gains of the best paths through AHEAD_FRAMES + 1 frames, from each of n frames on:
-    of paths that start in each of k states, [n, k], and in silence, [n]. The third array,
-    [AHEAD_FRAMES, n, k], is true where a path has left its first state 1, 2 ... frames later.
+    """Return the gains of the best paths of AHEAD_FRAMES + 1 frames, for n frames in which they
+    start: [n, k] for paths that start in each of k states, and [n] for paths that start in silence.
+    The third array, [AHEAD_FRAMES, n, k], is true where a path has left its first state 1, 2 ...
+    frames later.
 
     Args:
         gain: gain of each state, [n + AHEAD_FRAMES, k].

@@ -25,7 +25,7 @@ PAUSE_S, CLEAR_SHARE, CLEAR_NOTES = 10.0, 0.8, 10
 
 def settle_instruments(notes: list[Note]) -> list[Note]:
     """Return the notes of a recording with settled instruments. A reassigned note has no
-    ``instrument_probability``. Notes without an instrument stay as they are."""
+    ``instrument_probability``. Notes without an instrument are not changed."""
     labelled = [i for i, note in enumerate(notes) if note.instrument is not None]
     if not labelled:
         return notes

@@ -136,8 +136,8 @@ def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
     lowest = np.full(len(beat), 128)
     long = length > _MIN_BASS
     np.minimum.at(lowest, place[long], pitch[note][long])
-    found = np.flatnonzero(lowest < 128)
-    bass[found, lowest[found] % 12] = 1
+    with_bass = np.flatnonzero(lowest < 128)
+    bass[with_bass, lowest[with_bass] % 12] = 1
     return beat, np.minimum(weight, _MAX_WEIGHT), bass, voices
 
 

@@ -118,8 +118,8 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
         first = len(before) + len(rest)
         if first >= len(beats.time_s):
             return rest[: len(beats.time_s) - len(before)]
-    found = assign_bars(notes, beats, first=first, before=usual, keep=True)
-    return rest + [(int(at), found.beats_per_bar) for at in found.bar[first or 0 :]]
+    barred = assign_bars(notes, beats, first=first, before=usual, keep=True)
+    return rest + [(int(place), barred.beats_per_bar) for place in barred.bar[first or 0 :]]
 
 
 def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float) -> Beats | None:

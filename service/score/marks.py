@@ -106,7 +106,7 @@ def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord
     """Return the octave lines: "8va" or "8vb", and at least three chords at the line. All of them
     need a ledger line, and one of them needs more than three."""
     low, high = CLEFS[clef][3:]
-    found = []
+    lines = []
     for name, sign, edge in (("8va", 1, high), ("8vb", -1, low)):
 
         def reach(chord: Chord, sign: int = sign, edge: int = edge) -> list[int]:
@@ -120,5 +120,5 @@ def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord
 
         runs = [list(run) for fit, run in groupby(line, key=fits) if fit]
         far = (max(reach(chord)[1] for chord in run) > _THREE_LINES for run in runs)
-        found += [(name, r) for r, is_far in zip(runs, far, strict=True) if is_far and len(r) > 2]
-    return found
+        lines += [(name, r) for r, is_far in zip(runs, far, strict=True) if is_far and len(r) > 2]
+    return lines

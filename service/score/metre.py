@@ -232,8 +232,8 @@ class Units:
         return self._changed[length]
 
     def _alike(self, window: slice, below: int, length: int) -> F64:
-        """Return the similarity of accents to those one and two lengths later, relative to other
-        lags."""
+        """Return the similarity between accents that are one length apart, and two lengths apart,
+        relative to other lags."""
         rows = self._accents[window] - self._accents[window].mean(0)
         power = float((rows * rows).sum(1).mean()) + 1e-6
         alike = np.zeros(2)

@@ -25,7 +25,7 @@ def long_pauses(notes: F64) -> tuple[F64, F64]:
 
 
 def find_beats_between_pauses(notes: F64, hints: BeatHints) -> Beats | None:
-    """Return the beats of a performance; None if it is too short to have any.
+    """Return the beats of a performance, or None if it is too short.
 
     The beat tracker gets shorter pauses, because a pause has no tempo. Then each pause is filled
     with the complete bars that fit best.

@@ -57,8 +57,8 @@ def quantise_notes(
     chords: dict[int, list[int]] = {}  # by beat
     for chord in np.flatnonzero(~grace).tolist():
         chords.setdefault(int(np.floor(position[chord] + _EARLY)), []).append(chord)
-    found = np.array(list(chords))
-    sigma = _SIGMA_S / (beats.time(found + 1.0) - beats.time(found))
+    numbers = np.array(list(chords))
+    sigma = _SIGMA_S / (beats.time(numbers + 1.0) - beats.time(numbers))
     places = [(position[own] - beat).tolist() for beat, own in chords.items()]
     grids = GRIDS[beats.subdivision] if steady else FREE_GRIDS
     parts = _most_likely(places, sigma.tolist(), grids)

@@ -107,7 +107,7 @@ class Rhythm:
         beat = floor(begin)
         if (places := self._tuplets.get(beat)) is None:
             return None
-        if _HALF in places:  # each half of the beat is a group of its own
+        if _HALF in places:  # each half of the beat is a separate group
             first = _HALF if begin - beat >= _HALF else 0
             inside = any(first < place < first + _HALF for place in places)
             return Tuplet(3, 2, _HALF) if inside else None

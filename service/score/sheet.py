@@ -57,12 +57,12 @@ def silent_barlines(parts: Parts, bars: Bars) -> set[int]:
     ``MIN_SILENCE`` beats or more, the last bar that ends in the silence."""
     notes = sorted((n.onset, n.onset + n.length) for part in parts.values() for n in part.notes)
     ends = [start + count for start, count in bars]
-    found, sounding = set(), notes[0][1] if notes else 0
+    barlines, last_end = set(), notes[0][1] if notes else 0
     for onset, end in notes:
-        if onset - sounding >= MIN_SILENCE:
-            found.add(bisect_right(ends, onset) - 1)
-        sounding = max(sounding, end)
-    return found
+        if onset - last_end >= MIN_SILENCE:
+            barlines.add(bisect_right(ends, onset) - 1)
+        last_end = max(last_end, end)
+    return barlines
 
 
 class Sheet:
@@ -80,7 +80,7 @@ class Sheet:
 
         Args:
             key: key of the piece.
-            steady: False if no beat was found, which a text above the score states.
+            steady: False if no beat was detected. A text above the score then states this.
             chords: chord symbols, written above the first part that does not transpose.
         """
         bars = bars_of(parts, beats, steady)
@@ -97,15 +97,15 @@ class Sheet:
 
     def _long_rests(self) -> dict[int, int]:
         """Return the first bar and the number of bars of each rest that is drawn as one bar."""
-        bars, found, first = self._grid.bars, {}, 0
+        bars, rests, first = self._grid.bars, {}, 0
         keys = dict(self._grid.keys)
         for bar, (start, count) in enumerate(bars):
             is_empty = all(writer.is_empty(bar) for writer in self._writers.values())
             if not is_empty or count != bars[first][1] or start in keys:
                 first = bar + (not is_empty)
             elif bar - first + 1 >= MIN_LONG_REST:
-                found[first] = bar - first + 1
-        return found
+                rests[first] = bar - first + 1
+        return rests
 
     @property
     def drawn_bars(self) -> list[Fraction]:

@@ -50,22 +50,23 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
     chords = [chord_of(row) for row in rows_of(n for n in notes if not n.grace)]
 
     def options(
-        found: list[tuple[float, dict[int, Fret]]], at: float
+        fingerings: list[tuple[float, dict[int, Fret]]], position: float
     ) -> Iterator[tuple[float, float, Any]]:
-        for price, frets in found:
+        for price, frets in fingerings:
             pressed = [fret for _, fret in frets.values() if fret]
             price += _HIGH * sum(pressed) - _PLAYED * len(frets)
             if len(frets) > 2:
                 price += _ABOVE * sum(max(0, fret - _OCTAVE) for fret in pressed)
-            now = at
+            new_position = position
             if pressed:
-                now = float(min(pressed))
-                price += _STRETCH * (max(pressed) - now) + _MOVE * abs(now - at)
-            yield price, now, frets
+                new_position = float(min(pressed))
+                price += _STRETCH * (max(pressed) - new_position)
+                price += _MOVE * abs(new_position - position)
+            yield price, new_position, frets
 
-    found = (list(_fingerings(chord.pitches)) for chord in chords)
+    fingerings = (list(_fingerings(chord.pitches)) for chord in chords)
     line: list[Chord] = []
-    for chord, frets in zip(chords, cheapest(2.0, found, options), strict=True):
+    for chord, frets in zip(chords, cheapest(2.0, fingerings, options), strict=True):
         if line:
             line[-1] = line[-1]._replace(length=min(line[-1].length, chord.onset - line[-1].onset))
         if frets:

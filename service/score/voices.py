@@ -123,11 +123,11 @@ def _two_voices(rows: Sequence[Row], bars: Bars) -> list[tuple[int, Fraction] | 
     splits = cheapest(both, zip(onsets, plain, strict=True), _options)
     starts = [start for start, _ in bars]
     bar = np.searchsorted(np.array(starts, float), onsets, "right") - 1
-    one = _cut_off(onsets, plain)
+    single = _cut_off(onsets, plain)
     low = _cut_off(onsets, [row[:k] for row, k in zip(plain, splits, strict=True)])
     high = _cut_off(onsets, [row[k:] for row, k in zip(plain, splits, strict=True)])
     anyway = np.bincount(bar, low + high, len(bars))
-    gained = np.bincount(bar, one, len(bars)) - anyway
+    gained = np.bincount(bar, single, len(bars)) - anyway
     possible = (gained >= _STILL_TWO) & (anyway <= _CUT_ANYWAY * gained)
     two = possible & (gained >= _TWO)
     for order in (range(1, len(bars)), range(len(bars) - 2, -1, -1)):

@@ -185,7 +185,7 @@ class EngineError(RuntimeError):
 
 
 class InferenceEngine(Protocol):
-    """Computes segments of recordings, ``workers`` at once, in this process or others."""
+    """Computes segments of recordings, ``workers`` at a time, in this process or in others."""
 
     @property
     def config(self) -> ModelConfig: ...

@@ -209,11 +209,11 @@ def transcribe(
         )
 
 
-def progress_bar(recording: BinaryIO | SampleArray, wanted: bool = True) -> Any:
+def progress_bar(recording: BinaryIO | SampleArray, enabled: bool = True) -> Any:
     """Return the progress bar of a recording. It is visible only in a terminal or a notebook."""
     name = getattr(recording, "name", None)  # a number or missing if the file has no path
     terminal = sys.stderr is not None and sys.stderr.isatty()  # None in a windowed program
-    shown = wanted and (terminal or "ipykernel" in sys.modules)
+    shown = enabled and (terminal or "ipykernel" in sys.modules)
     return tqdm(
         desc=Path(os.fsdecode(name)).name if isinstance(name, str | bytes) else "recording",
         total=1.0,

@@ -30,8 +30,8 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ServiceError(RuntimeError):
-    """The service is unreachable or rejects the recording. ``retry_after_s`` is set if it is
-    busy."""
+    """The service is unreachable or rejects the recording. ``retry_after_s`` is set if the service
+    is busy."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)

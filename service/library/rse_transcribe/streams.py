@@ -27,7 +27,7 @@ _DEFAULTS = StreamOptions()
 
 
 class Stream:
-    """Transcribes audio as it arrives, to the same events as the websocket.
+    """Transcribes live audio. Returns the same events as the websocket.
 
         with Stream(sample_rate=48_000) as stream:
             for block in microphone:

@@ -16,7 +16,7 @@ Message = MutableMapping[str, Any]
 
 
 class ClientDisconnectedError(Exception):
-    pass
+    """The client has closed the socket, or the connection is broken."""
 
 
 class ReadAhead:

@@ -18,6 +18,8 @@ class _ServerMessage(BaseModel):
 
 
 class Limits(BaseModel):
+    """Limits of the server for a session."""
+
     max_message_bytes: int
     max_session_s: float
     idle_timeout_s: float

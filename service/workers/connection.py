@@ -210,6 +210,8 @@ class WorkerThread:
 
 
 class State(Enum):
+    """State of a worker's connection."""
+
     LOADING = auto()
     READY = auto()
     CLOSED = auto()

@@ -194,8 +194,8 @@ def transcribe(
     Raises:
         OSError: the file cannot be opened.
         IncompleteError: a ValueError; part of the audio is corrupt.
-        ValueError: the recording has no audio, the samples have another type or shape, the file is
-            open as text, weights, device or an instrument are unknown, or a number is out of range.
+        ValueError: there is no audio, samples have another type or shape, a file is open as text,
+            weights, device or an instrument are unknown, or a number is out of range.
     """
     with Transcriber(model=model, device=device) as transcriber:
         return transcriber.transcribe(

@@ -11,7 +11,7 @@ is 33 cents, with three bins per semitone)::
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
 
 The estimate cannot distinguish a deviation of a semitone from none, so a performance that drifts by
-more than half a semitone is transcribed a semitone off from there on. Only peaks that do not move
+more than half a semitone is transcribed a semitone off from then on. Only peaks that do not move
 from one spectrum to the next count, which excludes glides, vibrato and noise. A singer therefore
 rarely changes the shift. This is intended, because unaccompanied singers drift: their notes are
 assigned to the nearest pitches. The estimate is causal, and the same for live streams and

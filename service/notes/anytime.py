@@ -47,7 +47,7 @@ from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
 
 OFFSET_AGE = 4  # age in frames at which a frame is evidence for or against an offset
-EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # by age, for cards without them
+EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # default of ``early_odds``
 
 
 class AnytimeTracker(Tracker):

@@ -51,7 +51,7 @@ class _Sounding:
 
 
 class Tracker(ABC):
-    """Tracker of the notes of one stream. Its input are probabilities (``as_probabilities``).
+    """Tracker of the notes of one stream. It decodes probabilities without NaN, from 0 to 1.
 
     Attributes:
         columns, last_age: in anytime mode, the number of frames decoded from each window, and the

@@ -2,8 +2,8 @@
 
 In each frame a path is in one state, the pitch of a note, or in silence. A path gains g[f, p] in
 state p of frame f, and pays the cost c[f, p] if a note starts there. Silence has no gain or cost.
-With V[f, p] the gain of the best path through the frames f ... f + A that is in p at f
-(A: AHEAD_FRAMES), the note that sounds in state p is followed by another state q or by silence,
+Let V[f, p] be the gain of the best path through the frames f ... f + A that is in state p at f,
+with A = AHEAD_FRAMES. A note that sounds in state p is followed by another state q or by silence,
 whichever gains more, if
 
     V[f, q] - c[f, q] > V[f, p]        or        V[f, silence] > V[f, p]
@@ -42,11 +42,11 @@ Real = TypeVar("Real", np.float32, np.float64)
 
 AHEAD_FRAMES = 8
 MIN_FRAMES = 6  # minimum length of a note
-MEMORY_FRAMES = 172  # frames that decide between monophonic and polyphonic, and the bias
+MEMORY_FRAMES = 172  # number of latest frames that determine whether music is polyphonic, and bias
 SECOND_THRESHOLD, SECOND_FRAMES = 0.5, 5
 
 PIANO = "instrument:piano"
-PIANO_SHARE = 0.3
+PIANO_SHARE = 0.3  # share of the frames with sound above which a piano makes the music polyphonic
 _NEAR = 2  # semitones: a glide, or a vibrato between two pitches
 _APART = np.abs(np.subtract.outer(np.arange(PITCHES), np.arange(PITCHES)))
 _UNRELATED = (_APART > _NEAR) & ~np.isin(_APART, OVERTONES)
@@ -111,7 +111,7 @@ def best_paths(
 
 
 class SemitoneLine:
-    """Paths whose states are the 128 pitches, for all instruments except singers."""
+    """Best paths whose states are the 128 pitches, for all instruments except singers."""
 
     def __init__(self, settings: LineSettings) -> None:
         self._settings = settings

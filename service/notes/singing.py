@@ -44,7 +44,7 @@ _Paths = tuple[int, F64, F64, F64, NDArray[np.bool_]]
 
 
 class SungLine:
-    """Paths in continuous pitch, for a singer without accompaniment."""
+    """Best paths in continuous pitch, for a singer without accompaniment."""
 
     def __init__(self) -> None:
         self._curve = np.zeros((4, _KEPT))  # pitch in states, weight, gain at that pitch, cost

@@ -55,7 +55,9 @@ class AdmissionControl:
         if not self.fits(size):
             raise self.rejection()
         if self._clients[client] >= max_count:
-            raise ProtocolError(ErrorCode.CLIENT_LIMIT, f"a client may have {max_count} at a time")
+            raise ProtocolError(
+                ErrorCode.CLIENT_LIMIT, f"client limit reached: {max_count} in use; retry later"
+            )
         reservation = Reservation(self, client, size)
         self._clients[client] += 1
         self.used += size

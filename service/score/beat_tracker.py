@@ -45,13 +45,13 @@ WEIGHTS = {
     ),
 }
 _LONGEST_GAP_S = 1.5
-_AROUND = 24  # number of chords before and after, to which a chord is compared
+_AROUND = 24  # number of chords before and after a chord with which it is compared
 
 STEP_S = 0.02  # time step of the dynamic program
 LEAD_S = 0.1  # time by which the dynamic program starts before the first chord
-SHORTEST_S, LONGEST_S = 0.25, 1.7  # length of a beat: 240 to 35 beats per minute
+SHORTEST_S, LONGEST_S = 0.25, 1.7  # range of beat lengths: 240 to 35 beats per minute
 _RATIO = 1.045  # ratio of neighbouring beat lengths
-_REACH = 5  # maximum change of the beat length from beat to beat, in neighbours
+_REACH = 5  # maximum change of the beat length from beat to beat, in steps of _RATIO
 _SIGMA_S = 0.025  # standard deviation of an onset from its position in the beat
 _ELSEWHERE = 0.08  # share of onsets at no particular position
 _FLOOR = -4.0  # minimum log probability of a class, so that no single chord decides

@@ -16,7 +16,7 @@ _AFTER = 0.25  # in beats: time after a chord at which the pedal is usually pres
 _NEAR = 0.4  # in beats: a pedal change this close to a chord is written at the chord
 _STEP = 2  # parts of a beat at which other pedal changes are written
 _ONE_LINE, _THREE_LINES = 4, 12  # semitones beyond a staff that need at most 1, 3 ledger lines
-_INNER = -3  # minimum of semitones beyond the staff for the inner notes under an octave line
+_INNER = -3  # minimum semitones beyond the staff of a chord's inner note at an octave line
 
 
 class Clef(NamedTuple):

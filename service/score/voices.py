@@ -17,7 +17,7 @@ Fret = tuple[int, int]  # string from 1, the highest, and fret
 Row = list[QuantisedNote]  # notes that begin together, the lowest first
 Sounding = tuple[float, float]  # end and pitch of a note, or of a voice's last chord
 _PATHS = 16  # maximum number of paths in the beam search
-_MIN_CUT, _MAX_CUT = 0.35, 2.0  # beats: notes that overlap less are played legato
+_MIN_CUT, _MAX_CUT = 0.35, 2.0  # in beats: shorter overlaps are legato; maximum that counts
 _CROSSED, _LEAP = 1.0, 0.03  # costs of voices that cross, and of a leap per semitone
 # Minimum number of beats that two voices preserve: in a bar, and in a bar next to one with two.
 _TWO, _STILL_TWO = 0.75, 0.3

@@ -1,4 +1,4 @@
-"""A session with the service over one websocket, with flow control."""
+"""Runs a session with the service over one websocket, with flow control."""
 
 import asyncio
 import json

@@ -87,7 +87,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class PedalPress:
-    """Time in which the sustain pedal is down, from ``onset_s`` to ``offset_s``, in seconds."""
+    """Period in which the sustain pedal is down, in seconds."""
 
     onset_s: float
     offset_s: float

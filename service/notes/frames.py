@@ -19,8 +19,8 @@ class LatestFrames:
         self._memory = np.zeros((rows, kept, PITCHES), np.float32)
 
     def append(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
-        """block: [rows, n, PITCHES]. Return [rows, kept + n, PITCHES], a writable view that is
-        valid until the next call."""
+        """Append a block, [rows, n, PITCHES]. Return [rows, kept + n, PITCHES], a writable view
+        that is valid until the next call."""
         new = block.shape[1]
         if self._end + new > self._memory.shape[1]:
             latest = self._memory[:, self._end - self._kept : self._end]

@@ -36,7 +36,8 @@ MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats of an unresponsive w
 _MAX_OUTPUTS = 256  # maximum number of outputs that a slow client has not read
 _MAX_FLUSHES = 64  # maximum number of unacknowledged `Flush` messages of a session
 _MAX_THREAD_EXIT_S = 5.0  # maximum time that a worker thread may take to exit
-# Terminals and service managers signal the whole process group: only the service handles it.
+# A worker ignores signals, which terminals and service managers send to the whole process group.
+# Only the service handles them.
 _MAIN = """
 from signal import SIG_IGN, SIGINT, SIGTERM, signal
 signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN)

@@ -79,7 +79,7 @@ class LiveSession:
             on_frames=self._frames.add if self._frames else None,
             resume=resume_point(resume) if resume else None,
         )
-        if self._frames and resume:  # frames after these were not final in the earlier session
+        if self._frames and resume:  # the latest frames were not final in the earlier session
             self._frames.start_at(max(0, resume.frames - self.stream.late_frames))
         self._beats = LiveBeats(self._processed_s) if opening.beats else None
         self._skip_events = resume.known_events if resume else 0
@@ -253,7 +253,7 @@ class LiveSession:
             self._pending.final_state = error.code, error.code.close_code, totals
 
     def _last_beats(self) -> Tempo:
-        """Queue the last beats; return the tempo of the MIDI file."""
+        """Queue the last beats. Return the tempo of the MIDI file."""
         if self._beats is None:
             return DEFAULT_TEMPO
         notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)

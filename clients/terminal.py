@@ -14,7 +14,7 @@ REFRESHES_PER_S = 15
 METER_CELLS = 40
 METER_FLOOR_DB = -60.0
 CLIPPING_DB = -0.5
-TOO_LATE_S = 2.0  # delay above which it is shown, and notes are not played
+TOO_LATE_S = 2.0  # above this delay, notes are not played, and the display shows the delay
 
 
 class Terminal(Live):

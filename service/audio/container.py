@@ -170,7 +170,7 @@ class Container:
                 yield from self._container.demux(stream)
                 return
             except IndexError:
-                pass  # PyAV raises it for a stream that starts later in the file
+                pass  # PyAV raises IndexError for a stream that starts later in the file
             except av.FFmpegError:
                 return  # `frames` reports the missing audio
 

@@ -1,4 +1,4 @@
-"""PCM bytes to mono float32 samples: decoding and downmix.
+"""Decodes PCM bytes, and mixes their channels to mono float32 samples.
 
 The mean of the channels suits most recordings. It is too quiet if some channels are silent, and is
 silent if one of two channels has inverted polarity (cable or plug-in). The weights of the channels

@@ -1,4 +1,4 @@
-"""Streaming resampling to the model's rate, with sample 0 at input time 0.
+"""Resamples a stream to the model's rate. Output sample 0 is at input time 0.
 
 A linear-phase low-pass filter h (a Kaiser-windowed sinc), evaluated at the times of the output:
 

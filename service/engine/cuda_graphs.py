@@ -1,4 +1,4 @@
-"""Batches on a GPU: the complete network is recorded as a CUDA graph.
+"""Runs batches on a GPU, with the complete network recorded as a CUDA graph.
 
 The network consists of hundreds of small kernels, which a CPU launches more slowly than the GPU
 runs them. A graph launches all of them at once. Its shapes are fixed, so there is a graph for each

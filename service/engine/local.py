@@ -1,4 +1,4 @@
-"""Inference in threads of this process, for the library, evaluation and the command line."""
+"""Runs inference in threads of this process, for the library, evaluation and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes that are sent as soon as their confidence passes a threshold: the anytime mode.
+"""Tracks notes in anytime mode, which sends a note once its confidence passes a threshold.
 
 Successive windows predict the same frames again, with more future audio each time. The tracker
 decodes the newest frame n of each window and the columns - 1 frames before it. A window with
@@ -86,7 +86,7 @@ class AnytimeTracker(Tracker):
         return {p: int(self._earliest[p]) for p in pitches if p not in self._sounding}
 
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """block: [heads, columns - 1 + new, 128], without the frames after the end of the
+        """Accept a block, [heads, columns - 1 + new, 128]. It lacks the frames after the end of the
         stream."""
         self._shown = block.shape[1]
         before = max(0, self.columns - 1 - self._pushed)

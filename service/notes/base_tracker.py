@@ -92,7 +92,7 @@ class Tracker(ABC):
         self._offset_age = offset_age
         self._latest = np.zeros((len(heads), 0, PITCHES), np.float32)  # the latest frames
         self._oldest = 0  # frame of the first column of `_latest`
-        self._held_frames = settings.min_note_frames  # first frames, in which a note never ends
+        self._held_frames = settings.min_note_frames  # a note does not end in its first frames
         self._pushed = self._resumed = 0  # earlier sessions decided the frames before `_resumed`
         self._sounding: dict[int, _Sounding] = {}  # by pitch
         self._notes = 0  # number of notes that have started

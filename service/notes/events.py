@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-UPDATE_S = 0.5  # time after its onset at which the instrument of a note may change
+UPDATE_S = 0.5  # time after a note's onset at which its instrument may change
 
 
 @dataclass(frozen=True, slots=True)

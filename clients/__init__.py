@@ -1,1 +1,1 @@
-"""Clients of the transcription service. They depend on its wire protocol only."""
+"""Clients of the transcription service. They communicate with it only by its wire protocol."""

@@ -1,1 +1,1 @@
-"""Audio input: PCM and files to mono samples, resampled to the model's rate; tuning."""
+"""Audio input: converts PCM and files to mono samples at the model's rate, and finds the tuning."""

@@ -1,1 +1,1 @@
-"""Probabilities to notes: causal trackers, their events, and the notes of a performance."""
+"""Converts probabilities to notes: causal trackers, their events, and completed notes."""

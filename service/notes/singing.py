@@ -1,4 +1,4 @@
-"""Decodes singing in continuous pitch: as the best path whose states are pitches 10 cents apart.
+"""Decodes singing as the best path in continuous pitch: its states are pitches 10 cents apart.
 
 A singer glides, wavers and is rarely exactly on a semitone. The notes of a song are therefore steps
 of a pitch curve, which are rounded to semitones at the end. In frame f let m be the likeliest

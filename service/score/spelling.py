@@ -1,4 +1,4 @@
-"""Names of pitches that agree with a key signature.
+"""Chooses names of pitches that agree with a key signature.
 
 Names are positions on the line of fifths: C is 0, G is 1, F is -1. The seven notes of a key are -1
 to 5 from its signature. A chromatic note is a raised note if a note a semitone higher follows, and

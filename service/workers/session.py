@@ -1,4 +1,4 @@
-"""A live session in its worker: audio in, messages for the client out."""
+"""A live session in its worker: converts audio to messages for the client."""
 
 from __future__ import annotations
 

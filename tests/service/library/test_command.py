@@ -188,8 +188,8 @@ def test_a_batch_survives_each_of_its_files(
         f"{album / 'two.wav'}: {out / 'two.mid'} is a folder",
         f"{album / long}: {out / long}.mid: File name too long",
         f"{album / 'low.wav'}: sample_rate must be an integer from 4000 to 384000 Hz, not 3000",
-        f"{album / 'text.wav'}: not a readable audio file (WAV, FLAC, MP3, M4A, OGG, WebM and "
-        "others are)",
+        f"{album / 'text.wav'}: not a readable audio file; use WAV, FLAC, MP3, M4A, OGG, "
+        "WebM or similar",
         f"skipped, not audio or video: {album / 'Sonata No. 5 in C'}, {album / long}, "
         f"{album}/cover\\n.jpg, {album}/pipe.wav, {album}/z0.txt and 2 more",
     ]

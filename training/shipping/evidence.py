@@ -108,7 +108,7 @@ def recorded_passages(folder: Path) -> tuple[dict[str, list[Passage]], dict[str,
         for number, recording in enumerate(read_collection(folder / name).recordings):
             halves[number % 2].setdefault(family, []).append(_passage(recording, name))
     if not halves[0]:
-        raise ValueError(f"{folder} has none of the sub-folders {', '.join(SETS)}")
+        raise ValueError(f"{folder} has no sub-folder named {' or '.join(SETS)}")
     return halves
 
 

@@ -1,4 +1,4 @@
-/** Wires the page: the stage, the panels beside it, and the status line. */
+/** Connects the parts of the page: the stage, the panels next to it, and the status line. */
 
 import { beatTools } from "./edit/beat-tools.js";
 import { EditGestures } from "./edit/edit-gestures.js";
@@ -44,12 +44,12 @@ const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
 const uploadsPanel = new UploadsPanel({ stage, takes, say, choices });
 
 function say(words, trouble = false) {
-  // A live region: the same words would be read out once more.
+  // In a live region, screen readers would read the same text again.
   if ($("status").textContent !== words) $("status").textContent = words;
   $("status").classList.toggle("trouble", trouble);
 }
 
-/** After any change: the state in the page's own attribute, what may be pressed, and the words. */
+/** Update the page's state attribute, its controls and the status line after any change. */
 function settle() {
   const state = uploadsPanel.busy ? "transcribing" : livePanel.state;
   const following = livePanel.state !== "idle";

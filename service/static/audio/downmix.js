@@ -1,27 +1,27 @@
 /**
- * Several channels to one, by blocks of 100 ms: how and why is told in the service's
- * `audio/pcm.py`, which does the same.
+* Mixes several channels to one in blocks of 100 ms. The service's `audio/pcm.py` uses the same rules
+ * and explains them.
  */
 
 const BLOCKS_A_SECOND = 10;
-const JUDGED = 1e-8; // power of the loudest channel of a block
+const JUDGED = 1e-8; // minimum power of the loudest channel for which a block changes the mix
 const AUDIBLE = 1e-6;
-const DEAD = 1e-5; // relative to the loudest channel
-const ALIVE = 1e-4;
-const CANCELLED = 0.06; // of the sum, relative to all channels
+const DEAD = 1e-5; // power relative to the loudest channel below which a channel is silent
+const ALIVE = 1e-4; // power relative to the loudest channel from which a channel sounds
+const CANCELLED = 0.06; // power of the sum, relative to all channels, below which they cancel out
 const PRESENT = 0.3;
 
 export class Downmix {
-  /** The only one to hear, from 0, as of the next block; -1: none in particular. */
+  /** The only channel to use, counted from 0, from the next block on; -1: choose automatically. */
   channel;
-  /** Why one is heard `alone`: "silent" (the others are), "cancelled", or "". */
+  /** Why only channel `alone` is used: "silent" (the other channels), "cancelled", or "". */
   why = "";
   alone = -1;
   #size;
   #within = 0;
   #weights = [];
   #before = [];
-  #sums; // of each channel and of all, in this block
+  #sums; // of the samples of each channel and of their sum, in this block
   #squares;
 
   constructor(rate, channel = -1) {
@@ -29,7 +29,7 @@ export class Downmix {
     this.channel = channel;
   }
 
-  /** Arrays of one length, one for each channel, to one. */
+  /** Mix arrays of equal length, one for each channel, to one. */
   mix(channels) {
     const count = channels.length;
     if (count !== this.#weights.length) this.#begin(count);
@@ -77,7 +77,7 @@ export class Downmix {
     this.#clear();
   }
 
-  /** The weights of the channel that was chosen, if any. */
+  /** Weights that use only the chosen channel; null if none is chosen. */
   #chosen(count) {
     if (!(this.channel >= 0 && this.channel < count)) return null;
     this.why = "";

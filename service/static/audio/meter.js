@@ -4,7 +4,7 @@ const FLOOR_DB = -60;
 const CLIP_DB = -0.3;
 const FALL_DB_PER_S = 24;
 const PEAK_HOLD_MS = 900;
-const SPOKEN_EVERY_MS = 1000; // screen readers get a calm value
+const SPOKEN_EVERY_MS = 1000; // interval of the value for screen readers
 
 export class Meter {
   #element;
@@ -29,7 +29,7 @@ export class Meter {
     this.#speak();
   }
 
-  /** `peak`: greatest magnitude of the newest chunk, full scale = 1. */
+  /** `peak`: maximum magnitude of the newest chunk, relative to full scale. */
   push(peak, now = performance.now()) {
     const fallen = (FALL_DB_PER_S * (now - this.#time)) / 1000;
     this.#time = now;

@@ -1,14 +1,14 @@
 /**
- * The microphone as a stream of PCM chunks. Music must arrive as it sounds, so the browser's speech
- * helpers (echo cancellation, noise suppression, gain control) are turned off.
+* The microphone as a stream of PCM chunks. The browser's speech processing (echo cancellation, noise
+ * suppression, gain control) is turned off, because it distorts music.
  *
- * Events: `chunk` (what the worklet posts) and `notice` (words: something changed, the sound goes
- * on).
+* Events: `chunk` (a message of the worklet) and `notice` (a text about an interruption, "" once it is
+ * over).
  */
 
 const INTERRUPTED = new Set(["suspended", "interrupted"]);
-const RETURNS = ["visibilitychange", "pointerdown", "keydown"]; // of the user
-const MOST_CHANNELS = 32;
+const RETURNS = ["visibilitychange", "pointerdown", "keydown"]; // signs that the user is back
+const MAX_CHANNELS = 32;
 const HELPERS = {
   echoCancellation: "echo cancellation",
   noiseSuppression: "noise suppression",
@@ -26,11 +26,11 @@ export class Microphone extends EventTarget {
   #worklet = null;
   #factor = 1;
   #channel = -1;
-  #missing = false; // unplugged: the take goes on with it, or with the next default one
+  #missing = false; // true while unplugged; the take continues with it or with the new default input
   #onDevices = () => this.#missing && this.#takeUp();
   #revive = () => INTERRUPTED.has(this.#context?.state) && this.#context.resume().catch(() => {});
 
-  /** Names of the inputs; empty names until the user has allowed a microphone once. */
+  /** The inputs. Their names are empty until the user has allowed a microphone once. */
   static async devices() {
     if (!navigator.mediaDevices?.enumerateDevices) return [];
     const all = await navigator.mediaDevices.enumerateDevices();
@@ -42,12 +42,12 @@ export class Microphone extends EventTarget {
     this.#deviceId = deviceId;
   }
 
-  /** Samples a second, known once opened. */
+  /** Sample rate in Hz; 0 until the microphone is open. */
   get rate() {
     return this.#context?.sampleRate ?? 0;
   }
 
-  /** Throws Errors fit for the page. */
+  /** Open the microphone. Throws Errors whose messages the page can show. */
   async open() {
     try {
       await this.#connect();
@@ -64,7 +64,7 @@ export class Microphone extends EventTarget {
     }
   }
 
-  /** Let the audio flow: chunks are dispatched from now on. */
+  /** Start to dispatch chunks. */
   start() {
     this.#gain = new GainNode(this.#context, { gain: this.#factor });
     this.#worklet = new AudioWorkletNode(this.#context, "pcm", {
@@ -72,11 +72,11 @@ export class Microphone extends EventTarget {
     });
     this.#worklet.port.onmessage = ({ data }) =>
       this.dispatchEvent(new CustomEvent("chunk", { detail: data }));
-    // The output stays silent; the connection is what makes every browser pull the audio.
+    // The output is silent, but browsers process the audio only if it is connected.
     this.#node.connect(this.#gain).connect(this.#worklet).connect(this.#context.destination);
   }
 
-  /** A message about processing that the browser applies although it should not; "" if none. */
+  /** A text about processing that the browser applies in spite of our request; "" if none. */
   get processing() {
     const settings = this.#stream?.getAudioTracks()[0]?.getSettings() ?? {};
     const names = Object.keys(HELPERS).filter((name) => settings[name]);
@@ -89,7 +89,7 @@ export class Microphone extends EventTarget {
     this.#gain?.gain.setTargetAtTime(this.#factor, this.#context.currentTime, 0.02);
   }
 
-  /** The one to listen to, from 0; -1: all that have sound. */
+  /** The channel to use, counted from 0; -1: all channels that have sound. */
   set channel(number) {
     this.#channel = number;
     this.#worklet?.port.postMessage({ channel: number });
@@ -117,7 +117,7 @@ export class Microphone extends EventTarget {
     }
     try {
       this.#stream = await this.#ask();
-      // The context runs at the system's own rate; the server resamples better than we would.
+      // The context runs at the system's rate, because the server resamples better than browsers.
       this.#context = new AudioContext({ latencyHint: "interactive" });
       this.#node = this.#listen();
       this.#watch();
@@ -129,13 +129,13 @@ export class Microphone extends EventTarget {
   #ask() {
     const audio = {
       ...Object.fromEntries(Object.keys(HELPERS).map((name) => [name, false])),
-      channelCount: { ideal: MOST_CHANNELS }, // unasked, browsers mix them
+      channelCount: { ideal: MAX_CHANNELS }, // otherwise browsers mix the channels
       ...(this.#deviceId && { deviceId: { exact: this.#deviceId } }),
     };
     return navigator.mediaDevices.getUserMedia({ audio });
   }
 
-  /** The node of the stream, and what may happen to it in words. */
+  /** Create the node of the stream, and report its interruptions. */
   #listen() {
     const [track] = this.#stream.getAudioTracks();
     track.addEventListener("ended", () => {
@@ -152,10 +152,10 @@ export class Microphone extends EventTarget {
   }
 
   async #takeUp() {
-    const stream = await this.#ask().catch(() => null); // not there yet
+    const stream = await this.#ask().catch(() => null); // the microphone is still missing
     if (!stream) return;
     if (!this.#context || !this.#missing) {
-      for (const track of stream.getTracks()) track.stop(); // stopped, or taken up, meanwhile
+      for (const track of stream.getTracks()) track.stop(); // closed or replaced during the request
       return;
     }
     this.#missing = false;
@@ -166,7 +166,7 @@ export class Microphone extends EventTarget {
     this.#notice("");
   }
 
-  /** A phone call suspends the context; some systems resume it only when the user is back. */
+  /** Handle interruptions. A phone call suspends the context, and some systems resume it only once the user is back. */
   #watch() {
     navigator.mediaDevices.addEventListener?.("devicechange", this.#onDevices);
     for (const type of RETURNS) document.addEventListener(type, this.#revive);
@@ -184,7 +184,7 @@ export class Microphone extends EventTarget {
   }
 }
 
-/** Without any output Firefox never starts a context, and does not say so. */
+/** Throw after START_MS: without an output device, Firefox never starts a context and reports no error. */
 async function noOutput() {
   await new Promise((resolve) => setTimeout(resolve, START_MS));
   throw new Error("The browser’s audio does not start. Are loudspeakers or headphones connected?");
@@ -200,7 +200,7 @@ function wordsFor(cause) {
       return "Microphone not found. Plug it in or choose another input.";
     case "NotReadableError":
       return "The microphone is in use by another program, or the system refuses it.";
-    case "NotSupportedError": // of createMediaStreamSource, where rates are not converted
+    case "NotSupportedError": // from createMediaStreamSource, in browsers that do not convert rates
       return (
         "This browser cannot take an input whose sample rate differs from the system's. " +
         "Set both to the same rate, or use another browser."

@@ -1,7 +1,7 @@
 /**
- * Runs on the audio thread: makes one channel of the input's and posts it as 16-bit little-endian
- * PCM in chunks of about 20 ms, each with its peak level (0..1) and with what became of the
- * channels (see `Downmix`). `{channel}` on the port chooses one.
+* Runs on the audio thread. Mixes the input's channels to one and posts it as 16-bit little-endian PCM
+ * in chunks of about 20 ms, each with its peak level (0..1) and the state of the mix (see `Downmix`).
+ * A message `{channel}` on the port chooses a channel.
  */
 
 import { Downmix } from "./downmix.js";
@@ -25,7 +25,7 @@ class PcmWorklet extends AudioWorkletProcessor {
   }
 
   process([channels], [output]) {
-    // There are none without a source, and in Firefox while all are silent: time goes on.
+    // There are no channels without a source, or in Firefox while all are silent. Send silence then.
     this.channels = channels.length || this.channels;
     const nothing = new Array(this.channels).fill(output[0]);
     for (const sample of this.downmix.mix(channels.length ? channels : nothing)) {

@@ -1,11 +1,11 @@
 /**
- * Plays a take: its notes on a synthesiser, its recording beside them, both on one audio clock.
+* Plays a take: its notes on a synthesiser together with its recording, on the same audio clock.
  *
- * Sound is scheduled a moment ahead, so a busy page does not shake the rhythm. Events: `play`,
- * `pause`, `trouble` (words: the notes play alone), `note` {note, inSeconds} for each note that was
- * scheduled and `pedal` {down, inSeconds} for each move of the sustain pedal.
+* Sound is scheduled in advance, so a busy page does not disturb the rhythm. Events: `play`, `pause`,
+ * `trouble` (a text, if the recording cannot be played), `note` {note, inSeconds} for each scheduled
+ * note, and `pedal` {down, inSeconds} for each movement of the sustain pedal.
  *
- * With a `passage` {start, end} in seconds that alone is played, over and over.
+* A `passage` {start, end} in seconds is played in a loop.
  */
 
 import { clickAt } from "../practise/metronome.js";
@@ -14,28 +14,28 @@ import { after, cancel } from "./timers.js";
 import { room, strike } from "./voice.js";
 
 const TICK_S = 0.06;
-const AHEAD_S = 0.25; // must outlast a slow tick
-const PART_AHEAD_S = 5; // the recording's next part is read that long before it is due
+const AHEAD_S = 0.25; // time in advance at which notes are scheduled; longer than a slow tick
+const PART_AHEAD_S = 5; // time in advance at which the next part of the recording is read
 const START_S = 0.08; // from the press of the button to the first sample
 const FADE_S = 0.03;
-const MAX_DRIFT_S = 0.08; // of a slowed recording
+const MAX_DRIFT_S = 0.08; // maximum error of the position of a slowed recording
 const NO_SLOW_SOUND = "The browser cannot slow this recording down; its notes play alone.";
 
 export class Player extends EventTarget {
   #filter;
   #context = null;
-  #mix = null; // {notes, recording}: gain nodes that last
-  #run = null; // {notes, recording}: gains of one run, so that pausing silences what is scheduled
+  #mix = null; // {notes, recording}: gain nodes of all runs
+  #run = null; // {notes, recording}: gain nodes of one run, so that a pause silences scheduled notes
   #balance = 0.5;
   #take = null;
   #timer = 0;
   #next = 0; // index of the first note not yet scheduled
-  #moves = []; // of the pedal, not yet reported: {down, time}
-  #origin = 0; // context time at which the take's second 0 would have sounded
+  #moves = []; // pedal movements that are not yet reported: {down, time}
+  #origin = 0; // context time of the start of the take
   #position = 0;
   #passage = null;
   #speed = 1;
-  #nextBeat = 0; // index of the first beat not yet clicked
+  #nextBeat = 0; // index of the first beat whose click is not yet scheduled
 
   constructor(filter) {
     super();
@@ -53,11 +53,11 @@ export class Player extends EventTarget {
 
   get position() {
     if (!this.playing) return this.#position;
-    const heard = (this.#context.currentTime - this.#origin) * this.#speed;
-    return Math.min(this.#take.duration, Math.max(this.#position, heard)); // it stands while counting in
+    const elapsed = (this.#context.currentTime - this.#origin) * this.#speed;
+    return Math.min(this.#take.duration, Math.max(this.#position, elapsed)); // constant during a count-in
   }
 
-  /** 0: the recording alone; 1: the notes alone; between: both, at half each in full. */
+  /** 0: only the recording; 1: only the notes; between: both; 0.5: both at full level. */
   set balance(value) {
     this.#balance = value;
     this.#applyBalance();
@@ -80,7 +80,7 @@ export class Player extends EventTarget {
     this.#position = 0;
   }
 
-  /** `countsIn`: with clicks for a bar first, if that is chosen and the beats are known. */
+  /** `countsIn`: start with a bar of clicks, if the user has chosen it and the take has beats. */
   async play({ countsIn = false } = {}) {
     if (!this.#take || this.#run) return;
     this.#context ??= this.#build();
@@ -91,15 +91,15 @@ export class Player extends EventTarget {
     this.#applyBalance();
     await this.#context.resume();
     if (!this.#canPlayFrom(this.#position)) this.#position = this.#passage?.start ?? 0;
-    const part = await this.#part(this.#position); // first: both are to start together
-    if (run !== this.#run) return; // paused meanwhile
+    const part = await this.#part(this.#position); // read first, so that both start together
+    if (run !== this.#run) return; // paused while it was read
     const lead = countsIn && store.get("countIn") ? this.#countIn() : 0;
     this.#origin = this.#context.currentTime + START_S + lead - this.#position / this.#speed;
     const { notes, beats } = this.#take;
     this.#next = notes.filter(({ onset }) => onset < this.#position).length;
     this.#nextBeat = beats.filter(({ time_s }) => time_s < this.#position - 0.01).length;
     this.#moves = this.#take.pedal
-      .filter(({ offset }) => offset > this.#position) // one that is down there is pressed again
+      .filter(({ offset }) => offset > this.#position) // press a pedal again that is down here
       .flatMap(({ onset, offset }) => [{ down: true, time: onset }, { down: false, time: offset }]);
     this.#tick();
     this.#playRecording(run, part, this.#position);
@@ -121,7 +121,7 @@ export class Player extends EventTarget {
     if (wasPlaying) this.dispatchEvent(new Event("pause"));
   }
 
-  /** Sound one note at once, beside whatever plays. */
+  /** Play one note immediately, in addition to the take. */
   audition(note) {
     this.#context ??= this.#build();
     this.#context.resume();
@@ -129,7 +129,7 @@ export class Player extends EventTarget {
     strike(this.#context, this.#mix.notes, note, now, now + Math.min(0.6, note.offset - note.onset));
   }
 
-  /** The take's notes have changed: what is not yet scheduled is played as it is now. */
+  /** Use changed notes of the take, except those that are already scheduled. */
   refresh() {
     if (!this.playing) return;
     const until = (this.#context.currentTime - this.#origin) * this.#speed + AHEAD_S;
@@ -143,7 +143,7 @@ export class Player extends EventTarget {
     if (resume) await this.play();
   }
 
-  /** Schedules a bar of clicks; returns how long it lasts. */
+  /** Schedule a bar of clicks. Return the time in seconds until the take starts. */
   #countIn() {
     const { beats } = this.#take;
     const at = beats.findIndex(({ time_s }) => time_s >= this.#position - 0.01);
@@ -199,7 +199,7 @@ export class Player extends EventTarget {
     }
   }
 
-  /** The part of the recording at `from`; null if there is none (any more). */
+  /** The part of the recording at `from` seconds; null if there is none. */
   async #part(from) {
     const { recording, duration } = this.#take;
     try {
@@ -210,7 +210,7 @@ export class Player extends EventTarget {
     }
   }
 
-  /** At another speed the browser's own player plays it, which keeps the pitch. */
+  /** Play the recording at another speed with the browser's player, which preserves the pitch. */
   async #playSlowly(run, from) {
     const audio = new Audio(URL.createObjectURL(this.#take.recording.file(this.#take.name)));
     const stop = () => {
@@ -256,8 +256,8 @@ export class Player extends EventTarget {
   #applyBalance() {
     if (!this.#mix) return;
     this.#mix.notes.gain.value = Math.min(1, 2 * this.#balance);
-    const kept = !this.#take?.transposed; // the recording cannot follow
-    this.#mix.recording.gain.value = kept ? Math.min(1, 2 * (1 - this.#balance)) : 0;
+    const audible = !this.#take?.transposed; // the recording cannot be transposed
+    this.#mix.recording.gain.value = audible ? Math.min(1, 2 * (1 - this.#balance)) : 0;
   }
 
   #build() {

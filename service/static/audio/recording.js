@@ -1,22 +1,22 @@
 /**
- * The sound of a take, to be played with its notes and to be saved.
+* The sound of a take, which can be played with its notes and saved.
  *
- * Both kinds answer `part(context, from)` with {buffer, start, end}: an AudioBuffer and the
- * seconds of the take that it covers, `from` among them. `file(name)` is all of it.
+* `part(context, from)` of both kinds returns {buffer, start, end}: an AudioBuffer, and the seconds of
+ * the take that it covers, which include `from`. `file(name)` returns the complete recording.
  */
 
 import { wavHeader, wavOf } from "./wav.js";
 
-const FOLD_S = 10; // in such pieces audio goes into blobs, which the browser may put on disk
-const PART_S = 30; // played at a time
-const WAV_HZ = 48_000; // of recordings that are no WAV
+const FOLD_S = 10; // duration of a blob of audio, which the browser may write to disk
+const PART_S = 30; // duration of a part
+const WAV_HZ = 48_000; // sample rate of WAV files made from other formats
 const MAX_KEPT_S = 2 * 3600; // 0.7 GB at 48 kHz
-const MAX_DECODED_S = 20 * 60; // of a file: decoded it takes 0.4 MB a second
+const MAX_DECODED_S = 20 * 60; // maximum duration of a decoded file, which needs 0.4 MB per second
 
 /** The sound of a live take: 16-bit mono PCM. */
 export class LiveRecording {
   #blobs = [];
-  #fresh = []; // ArrayBuffers not yet folded into a blob
+  #fresh = []; // ArrayBuffers that are not yet in a blob
   #freshSamples = 0;
   #samples = 0;
 
@@ -24,7 +24,7 @@ export class LiveRecording {
     this.rate = rate;
   }
 
-  /** A recording from its parts, each a blob of PCM. */
+  /** Create a recording from blobs of PCM. */
   static of(rate, blobs) {
     const recording = new LiveRecording(rate);
     recording.#blobs = blobs;
@@ -32,7 +32,7 @@ export class LiveRecording {
     return recording;
   }
 
-  /** Blobs that stay as they are; the newest seconds only once nothing more is to come. */
+  /** The blobs, which do not change. While the take is `growing`, the newest seconds are missing. */
   parts(growing) {
     if (!growing) this.#fold();
     return [...this.#blobs];
@@ -42,7 +42,7 @@ export class LiveRecording {
     return this.#samples / this.rate;
   }
 
-  /** False once the recording is as long as it may get; the rest is not kept. */
+  /** Add a chunk. Return false if the recording already has its maximum length. */
   add(pcm, samples) {
     if (this.seconds >= MAX_KEPT_S) return false;
     this.#fresh.push(pcm);
@@ -71,7 +71,7 @@ export class LiveRecording {
   async part(context, from) {
     const first = Math.floor(from * this.rate);
     const last = Math.min(this.#samples, first + PART_S * this.rate);
-    // `from` may be the very end, and a rounding error take it for the sample before.
+    // If `from` is the end, a rounding error may yield the sample before it.
     if (last <= first || last / this.rate <= from) return null;
     const pcm = await this.wav().slice(44 + 2 * first, 44 + 2 * last).arrayBuffer();
     const view = new DataView(pcm);
@@ -82,7 +82,7 @@ export class LiveRecording {
   }
 }
 
-/** A recording that was dropped on the page; decoded when it is first played. */
+/** A recording that was dropped on the page. It is decoded when it is played for the first time. */
 export class FileRecording {
   #file;
   #buffer = null;
@@ -103,7 +103,7 @@ export class FileRecording {
     return this.#file;
   }
 
-  /** `seconds`: the length, as far as the page knows it. Throws if it cannot be played. */
+  /** `seconds`: duration, as far as it is known. Throws an Error if the file cannot be played. */
   async part(context, from, seconds) {
     if (seconds > MAX_DECODED_S) {
       throw new Error(`Recordings above ${MAX_DECODED_S / 60} minutes play without their sound.`);
@@ -121,14 +121,14 @@ export class FileRecording {
     }
   }
 
-  /** As a WAV file; one that is WAV already stays as it is. Throws as `part` does. */
+  /** The recording as a WAV file. WAV files are returned unchanged. Throws like `part`. */
   async wav(seconds) {
     if (/\.wav$/i.test(this.#file.name)) return this.#file;
     if (seconds > MAX_DECODED_S) throw new Error(`${MAX_DECODED_S / 60} minutes at most become WAV.`);
     return wavOf(await this.#decode(new OfflineAudioContext(2, 1, WAV_HZ)));
   }
 
-  /** Give the decoded sound back; the file stays. */
+  /** Free the decoded audio. The file remains. */
   release() {
     this.#buffer = null;
   }

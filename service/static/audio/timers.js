@@ -1,10 +1,10 @@
 /**
- * Timers that keep time in a hidden tab: browsers slow a page's own down to one a second there, but
- * not those of a worker.
+* Timers that are accurate in a hidden tab. There, browsers slow down the timers of a page to one per
+ * second, but not the timers of a worker.
  */
 
 const worker = new Worker(new URL("./timers-worker.js", import.meta.url));
-const acts = new Map(); // timer -> what it does
+const acts = new Map(); // timer -> function to call
 let latest = 0;
 
 worker.onmessage = ({ data: timer }) => {
@@ -13,7 +13,7 @@ worker.onmessage = ({ data: timer }) => {
   act?.();
 };
 
-/** Calls `act` once, after `seconds`; returns a timer for `cancel`. */
+/** Call `act` once, after `seconds`. Return a timer for `cancel`. */
 export function after(seconds, act) {
   latest += 1;
   acts.set(latest, act);

@@ -1,6 +1,6 @@
 /**
- * One soft struck note: a few harmonics through a closing low-pass filter, decaying like a
- * string does (high notes sooner), louder and brighter with velocity.
+* A soft note like that of a struck string: a few harmonics through a closing low-pass filter. High
+ * notes decay faster, and notes of high velocity are louder and brighter.
  */
 
 import { frequencyHz } from "../notes/pitch.js";
@@ -11,9 +11,9 @@ const RELEASE_S = 0.09; // time constant after the note's end
 const MIDDLE_C_DECAY_S = 1.5; // time constant at C4
 const PEAK_GAIN = 0.22;
 
-let wave = null; // of the player's context
+let wave = null; // PeriodicWave of the player's context
 
-/** Schedule a note from `when` to `until` (context seconds) and return nothing to keep. */
+/** Schedule a note from `when` to `until` (in seconds of the context). */
 export function strike(context, destination, { pitch, velocity }, when, until) {
   wave ??= context.createPeriodicWave(new Float32Array(HARMONICS.length), Float32Array.from(HARMONICS));
   const force = velocity / 127;
@@ -47,7 +47,7 @@ export function strike(context, destination, { pitch, velocity }, when, until) {
   filter.connect(gain).connect(destination);
 }
 
-/** A small bright room, made of decaying noise: dry synthetic notes tire the ear. */
+/** Reverberation of a small, bright room: decaying noise. */
 export function room(context) {
   const seconds = 1.4;
   const length = Math.round(context.sampleRate * seconds);

@@ -1,4 +1,4 @@
-/** The 44 bytes before 16-bit PCM that make a WAV file of it; `samples` are those of a channel. */
+/** Header of a WAV file of 16-bit PCM. `samples`: number of samples of each channel. */
 
 const HEADER_BYTES = 44;
 const SAMPLE_BYTES = 2;

@@ -1,4 +1,4 @@
-/** Beats put right by hand: tapped, halved, doubled, the first of a bar, the metre. */
+/** Tools to correct beats: tap, halve and double the tempo, set the first beat of a bar and the metre. */
 
 import { $ } from "../page.js";
 import { store } from "../state/store.js";

@@ -1,13 +1,13 @@
 /**
- * Beats as a musician corrects them: pure functions from beats to beats, each {time_s, place,
- * beats_per_bar, subdivision}, in order. Notes keep their times.
+* Corrections of beats: pure functions that map beats to beats, which are in order. A beat is {time_s,
+ * place, beats_per_bar, subdivision}. The times of notes do not change.
  */
 
 import { store } from "../state/store.js";
 
-const TAP_PAUSE_S = 2.5; // a longer pause begins a new count
+const TAP_PAUSE_S = 2.5; // after a longer pause, counting restarts
 export const MIN_TAPS = 3;
-const STEPS = 4; // of the grid, in a beat: sixteenths where the beat is a quarter
+const STEPS = 4; // steps of the grid in a beat: sixteenths if the beat is a quarter
 
 const numbered = (beats, first, size = null) =>
   beats.map((beat, index) => {
@@ -19,14 +19,14 @@ export const nearest = (beats, time) =>
   beats.reduce((best, { time_s }, at) =>
     Math.abs(time_s - time) < Math.abs(beats[best].time_s - time) ? at : best, 0);
 
-/** A bar begins at the beat nearest to `time`. */
+/** Let a bar start at the beat nearest to `time`. */
 export const oneAt = (beats, time) => numbered(beats, nearest(beats, time));
 
-/** So many beats to the bar; the first bar line stays. */
+/** Set the number of beats per bar. The first bar line does not move. */
 export const withMetre = (beats, size) =>
   numbered(beats, Math.max(0, beats.findIndex(({ place }) => place === 0)), size);
 
-/** Twice the tempo: a beat between every two. */
+/** Double the tempo: insert a beat between every two beats. */
 export function doubled(beats) {
   const first = 2 * Math.max(0, beats.findIndex(({ place }) => place === 0));
   const between = beats.flatMap((beat, at) => {
@@ -36,14 +36,14 @@ export function doubled(beats) {
   return numbered(between, first);
 }
 
-/** Half the tempo: every second beat, those that begin a bar among them. */
+/** Halve the tempo: use every second beat, including those that start a bar. */
 export function halved(beats) {
   const first = Math.max(0, beats.findIndex(({ place }) => place === 0));
   const kept = beats.filter((_, at) => (at - first) % 2 === 0);
   return numbered(kept, Math.ceil(first / 2));
 }
 
-/** Drag a beat; its neighbours within its bars are spaced evenly again. */
+/** Move a beat. The other beats of the adjacent bars are then spaced evenly. */
 export function dragged(beats, index, time) {
   const before = beats.findLastIndex(({ place }, at) => at < index && place === 0);
   const after = beats.findIndex(({ place }, at) => at > index && place === 0);
@@ -62,7 +62,7 @@ export function dragged(beats, index, time) {
   });
 }
 
-/** Beats at the tempo of taps (seconds of the take), on from the first of them to both ends. */
+/** Beats at the tempo of the taps, in seconds of the take, extended from the first tap to both ends. */
 export function tapped(taps, duration, size) {
   const period = (taps.at(-1) - taps[0]) / (taps.length - 1);
   const lead = Math.floor(taps[0] / period);
@@ -76,11 +76,11 @@ export function tapped(taps, duration, size) {
   return numbered(beats, lead);
 }
 
-/** Taps with one more; after a pause they begin again. */
+/** Add a tap. After a pause the list starts again. */
 export const withTap = (taps, time) =>
   taps.length && Math.abs(time - taps.at(-1)) < TAP_PAUSE_S && time > taps.at(-1) ? [...taps, time] : [time];
 
-/** The place on the grid of the beats that is nearest to `time`, and the length of a step there. */
+/** The position on the grid of beats that is nearest to `time`, and the length of a step there. */
 export function onGrid(beats, time) {
   if (beats.length < 2) return { time, step: 0.05 };
   const at = Math.max(0, Math.min(beats.length - 2, beats.findLastIndex(({ time_s }) => time_s <= time)));
@@ -89,7 +89,7 @@ export function onGrid(beats, time) {
   return { time: Math.max(0, snapped), step };
 }
 
-/** The bars nearest to {start, end}; the same if no bar is near enough. */
+/** Move {start, end} to the nearest bar lines. Return it unchanged if it would become empty. */
 export function inBars(beats, start, end) {
   const bars = beats.filter(({ place }) => place === 0);
   if (bars.length < 2 || !store.get("snap")) return { start, end };

@@ -1,7 +1,7 @@
 /**
  * Edits of notes as commands: {label, pairs, beats}. A pair [before, after] replaces one note; without
  * `before` the note is new, without `after` it is deleted. `beats` is [before, after] or absent. Notes
- * are never changed in place, so that a command can be applied, inverted and kept.
+* are never changed in place, so that a command can be applied, inverted and stored.
  *
  * @typedef {{pitch: number, velocity: number, confidence: number, instrument: string | null,
  *   onset: number, offset: number, bends?: number[][]}} Note
@@ -20,14 +20,14 @@ const replacing = (label, notes, change) => ({
   pairs: [...notes].map((note) => [note, { ...note, ...change(note) }]),
 });
 
-/** The command that takes `command` back. */
+/** The command that undoes `command`. */
 export const inverse = ({ pairs, beats, ...rest }) => ({
   ...rest,
   pairs: pairs.map(([before, after]) => [after, before]),
   ...(beats && { beats: [beats[1], beats[0]] }),
 });
 
-/** Notes after a command, in order of onset. */
+/** The notes after a command, in order of onset. */
 export function applied(notes, { pairs }) {
   if (!pairs.length) return notes;
   const gone = new Set(pairs.map(([before]) => before));
@@ -38,10 +38,10 @@ export function applied(notes, { pairs }) {
 /** @returns {Command} */
 export const remove = (notes) => ({ label: "Delete", pairs: [...notes].map((note) => [note, null]) });
 
-/** A note that a person adds is certain. @returns {Command} */
+/** Add a note, with a confidence of 1. @returns {Command} */
 export const add = (note) => ({ label: "Add", pairs: [[null, { confidence: 1, ...note }]] });
 
-/** Move notes by seconds and semitones, together, as far as all of them can go. */
+/** Move notes together by seconds and semitones, as far as all of them stay in range. */
 export function move(notes, seconds, semitones) {
   const all = [...notes];
   const pitches = all.map(({ pitch }) => pitch);
@@ -64,7 +64,7 @@ export function stretch(notes, edge, seconds) {
   );
 }
 
-/** Two notes in place of each that sounds at `time`. */
+/** Split each note that sounds at `time` into two. */
 export function split(notes, time) {
   const cut = [...notes].filter(
     ({ onset, offset }) => time > onset + MIN_LENGTH_S && time < offset - MIN_LENGTH_S,
@@ -78,7 +78,7 @@ export function split(notes, time) {
   };
 }
 
-/** One note in place of all of a pitch and an instrument, from the first onset to the last end. */
+/** Join all notes of the same pitch and instrument, from the first onset to the last offset. */
 export function join(notes) {
   const groups = Map.groupBy(inOrder([...notes]), ({ pitch, instrument }) => `${pitch} ${instrument}`);
   const pairs = [];
@@ -99,7 +99,7 @@ export const setVelocity = (notes, velocity) =>
 export const setInstrument = (notes, instrument) =>
   replacing("Instrument", notes, () => ({ instrument: instrument || null }));
 
-/** From these notes and beats to those. */
+/** Replace all notes, and optionally the beats, by those that were transcribed. */
 export const restore = (notes, heard, beats) => ({
   label: "Back to what was heard",
   pairs: [...notes.map((note) => [note, null]), ...heard.map((note) => [null, note])],

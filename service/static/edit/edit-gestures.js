@@ -1,7 +1,7 @@
 /**
- * Editing by mouse and touch on the roll: a click selects a note, a drag moves it or one of its ends,
- * a drag over empty ground selects what it covers, a double-click adds a note, a click on a key of the
- * keyboard selects its pitch. Along the times above, a bar line is dragged. The Alt key leaves the grid.
+* Editing by mouse and touch on the roll. A click selects a note. A drag moves a note or one of its
+ * ends. A drag over an empty area selects the notes in it. A double-click adds a note. A click on a
+ * key of the keyboard selects its pitch. Bar lines can be dragged on the ruler. Alt ignores the grid.
  */
 
 import { RULER_HEIGHT } from "../roll/painter.js";
@@ -9,17 +9,17 @@ import { store } from "../state/store.js";
 import { dragged, nearest, onGrid } from "./beats.js";
 import { changeBeats, move, stretch } from "./commands.js";
 
-const EDGE_PIXELS = 8; // at either end of a note that stretch it
-const TOUCH_PIXELS = 14; // by which a finger may miss a note
+const EDGE_PIXELS = 8; // width of the areas at both ends of a note that stretch it
+const TOUCH_PIXELS = 14; // distance by which a finger may miss a note
 const DRAG_PIXELS = 4;
-const BAR_PIXELS = 7; // from a bar line
+const BAR_PIXELS = 7; // maximum distance of a click from a bar line
 
 export class EditGestures {
   #canvas;
   #editor;
   #roll;
   #drag = null;
-  #passing = false; // an event that is the roll's
+  #passing = false; // true while an event is passed to the roll
 
   constructor(canvas, editor, roll) {
     this.#canvas = canvas;
@@ -43,15 +43,16 @@ export class EditGestures {
     on("dblclick", (event) => this.#add(event));
   }
 
-  /** The note under a point, and which part of it. */
+  /** The note under a point, and the part of the note: "onset", "offset" or "all". */
   #hit(at, touch) {
     let note = null;
     let nearest = touch ? TOUCH_PIXELS : 0;
-    for (const one of this.#editor.notes) {
-      const aside = Math.max(0, one.onset - at.time, at.time - one.offset) / at.secondsPerPixel;
-      const above = Math.max(0, one.pitch - at.pitch, at.pitch - one.pitch - 1) / at.pitchesPerPixel;
+    for (const candidate of this.#editor.notes) {
+      const { onset, offset, pitch } = candidate;
+      const aside = Math.max(0, onset - at.time, at.time - offset) / at.secondsPerPixel;
+      const above = Math.max(0, pitch - at.pitch, at.pitch - pitch - 1) / at.pitchesPerPixel;
       const apart = Math.max(aside, above);
-      if (apart <= nearest) [note, nearest] = [one, apart];
+      if (apart <= nearest) [note, nearest] = [candidate, apart];
     }
     if (!note) return null;
     const edge = Math.min(EDGE_PIXELS * at.secondsPerPixel, (note.offset - note.onset) / 4);
@@ -84,7 +85,7 @@ export class EditGestures {
     return true;
   }
 
-  /** A second finger: the first lets go of its note, and both zoom the roll. */
+  /** Handle a second finger: end the drag of the first, and let both zoom the roll. */
   #pinch() {
     const { event, moved, kind } = this.#drag;
     if (moved && kind !== "marquee") this.#editor.undo();
@@ -132,7 +133,7 @@ export class EditGestures {
     const snaps = store.get("snap") && !free;
     const seconds = (snaps ? onGrid(this.#roll.take.beats, wanted).time : wanted) - note[moving];
     const semitones = Math.floor(at.pitch) - note.pitch;
-    // A drag straight up or down keeps its time.
+    // A vertical drag does not change the time.
     const still = Math.abs(at.x - from.x) < 2 * DRAG_PIXELS;
     const command =
       part === "all" ? move(before, still ? 0 : seconds, semitones) : stretch(before, part, seconds);

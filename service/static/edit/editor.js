@@ -1,6 +1,6 @@
 /**
- * The editor of the take in view: commands on its selected notes, from the bar of tools, the keyboard,
- * the roll and the list of notes alike. Every edit is heard at once.
+* The editor of the take in view: runs commands on the selected notes. They come from the toolbar, the
+ * keyboard, the roll and the list of notes. Every edit is audible immediately.
  */
 
 import { labelOf } from "../notes/instruments.js";
@@ -10,7 +10,7 @@ import { onGrid } from "./beats.js";
 import * as commands from "./commands.js";
 
 const VELOCITY_STEP = 8;
-const NEW_LENGTH_S = 0.3; // of an added note where no beat is known
+const NEW_LENGTH_S = 0.3; // duration of an added note if there are no beats
 const NEW_VELOCITY = 80;
 
 export class Editor {
@@ -74,7 +74,7 @@ export class Editor {
     this.#player.audition(note);
   }
 
-  /** Run a command; its new notes are selected, and the first of them sounds unless `quiet`. */
+  /** Run a command and select its new notes. Play the first of them unless `quiet`. */
   run(command, { again = false, quiet = false } = {}) {
     if (!again && !commands.changes(command)) return;
     this.#take.edit(command, { again });
@@ -142,7 +142,7 @@ export class Editor {
     if (selection.size) this.run(make(selection));
   }
 
-  /** At the cursor; notes that it misses are split in the middle. */
+  /** Split notes at the cursor, or in the middle if the cursor is not in the note. */
   #split() {
     const at = this.#player.position;
     const notes = [...store.get("selection")];
@@ -163,7 +163,7 @@ export class Editor {
     store.set({ editing, selection: new Set() });
   }
 
-  /** Seconds of one step to the side: the grid's, or a tenth of a second. */
+  /** Duration of one step to the side: a step of the grid, or a tenth of a second. */
   #shift(event, direction) {
     const first = [...store.get("selection")][0];
     if (!first) return 0;
@@ -205,7 +205,7 @@ export class Editor {
     act();
   }
 
-  /** Select the note after or before the one selected last; `more`: as well. */
+  /** Select the note after or before the last selected note; `more`: in addition to the selection. */
   #step(direction, more) {
     const { notes } = this;
     const selection = [...store.get("selection")];

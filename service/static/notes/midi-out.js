@@ -1,9 +1,9 @@
 /**
- * Notes to a synthesiser or a DAW over Web MIDI, on a channel for each instrument in the order in
- * which they are first heard; from the 16th on they share.
+* Sends notes to a synthesiser or a DAW over Web MIDI. Each instrument has a channel, in the order of
+ * their first notes. From the 16th on, instruments share channels.
  *
- * Whatever happens, no note sticks: `silence` ends all that sound, and is called at every end.
- * Events: `ports` when the list changes.
+* `silence` ends all sounding notes and is called whenever playing ends, so that no note hangs.
+ * Events: `ports` when the list of ports changes.
  */
 
 import { after, cancel } from "../audio/timers.js";
@@ -11,23 +11,23 @@ import { hasPedal } from "./instruments.js";
 import { channelOf, CONTROL, NOTE_OFF, NOTE_ON, PROGRAM, SUSTAIN } from "./midi.js";
 
 const ALL_NOTES_OFF = 123;
-const RELEASE = 64; // velocity of a note's end
+const RELEASE = 64; // release velocity
 
 export class MidiOut extends EventTarget {
   #access = null;
-  #chosen = null; // {id, name} of a port, which may be unplugged
-  #sounding = new Map(); // key of a note -> {pitch, channel, at}, held by the receiver
-  #channels = new Map(); // instrument, "" for none -> channel
-  #down = false; // the sustain pedal
-  #waiting = new Map(); // key -> timer of what comes later, such as a note that may be too short
+  #chosen = null; // {id, name} of the chosen port, which may be unplugged
+  #sounding = new Map(); // key of a sounding note -> {pitch, channel, at}
+  #channels = new Map(); // instrument, or "" for none -> channel
+  #down = false; // true while the sustain pedal is down
+  #waiting = new Map(); // key -> timer of a message to be sent later, e.g. of a note that may be too short
 
-  programs = {}; // instrument -> its program
+  programs = {}; // instrument -> program
 
   static get supported() {
     return "requestMIDIAccess" in navigator;
   }
 
-  /** Ask for the ports; throws an Error whose message is fit for the page. */
+  /** Request access to the ports. Throws an Error whose message the page can show. */
   async open() {
     try {
       this.#access = await navigator.requestMIDIAccess();
@@ -37,7 +37,7 @@ export class MidiOut extends EventTarget {
     this.#access.addEventListener("statechange", () => this.#portsChanged());
   }
 
-  /** [{id, name}] of the ports there are, and of the chosen one if it is unplugged. */
+  /** The ports, [{id, name}], including the chosen port if it is unplugged. */
   get ports() {
     const ports = [...(this.#access?.outputs.values() ?? [])].map(({ id, name }) => ({ id, name }));
     const { id, name } = this.#chosen ?? {};
@@ -55,10 +55,10 @@ export class MidiOut extends EventTarget {
   choose(id) {
     this.silence();
     this.#chosen = this.ports.find((port) => port.id === id) ?? null;
-    this.#channels.clear(); // the next port knows no programs yet
+    this.#channels.clear(); // so that the programs are sent to the next port
   }
 
-  /** `afterS`: seconds that the note must sound before it counts; it is sent that much later. */
+  /** `afterS`: minimum duration in seconds of a note to be sent, by which it is delayed. */
   noteOn(key, note, afterS = 0) {
     if (!this.#port) return;
     if (afterS === 0) this.#start(key, note);
@@ -72,14 +72,14 @@ export class MidiOut extends EventTarget {
     if (ended === undefined) return;
     this.#sounding.delete(key);
     const { pitch, channel } = ended;
-    // Another note of the pitch may have begun before this one's end was known.
+    // Another note of the pitch may have started before this offset was detected.
     const now = performance.now();
     const held = [...this.#sounding.values()].filter(({ at }) => at <= now);
     if (held.some((note) => note.pitch === pitch && note.channel === channel)) return;
     this.#send([NOTE_OFF | channel, pitch, RELEASE]);
   }
 
-  /** The sustain pedal of the instruments that have one, `inSeconds` from now. */
+  /** Move the sustain pedal of the instruments that have one, `inSeconds` from now. */
   pedal(down, inSeconds = 0) {
     if (inSeconds > 0) {
       const key = Symbol("move of the pedal");
@@ -96,7 +96,7 @@ export class MidiOut extends EventTarget {
     }
   }
 
-  /** A whole note, to begin `inSeconds` from now. */
+  /** Play a complete note, which starts `inSeconds` from now. */
   play(note, inSeconds) {
     if (!this.#port) return;
     const key = Symbol("played note");
@@ -105,7 +105,7 @@ export class MidiOut extends EventTarget {
     this.#waiting.set(key, after(until, () => this.noteOff(key)));
   }
 
-  /** End everything that sounds or waits; notes handed over ahead of their time, as they begin. */
+  /** End all sounding and scheduled notes. Notes that were already sent end as they start. */
   silence() {
     for (const timer of this.#waiting.values()) cancel(timer);
     this.#waiting.clear();
@@ -127,7 +127,7 @@ export class MidiOut extends EventTarget {
     this.#send([NOTE_ON | channel, pitch, velocity], at);
   }
 
-  /** The channel of an instrument, set up for it. */
+  /** The channel of an instrument. On first use its program is sent. */
   #channelOf(instrument) {
     let channel = this.#channels.get(instrument);
     if (channel === undefined) {
@@ -149,7 +149,7 @@ export class MidiOut extends EventTarget {
   }
 
   #portsChanged() {
-    if (!this.#port) this.#channels.clear(); // once it returns it is set up again
+    if (!this.#port) this.#channels.clear(); // so that the programs are sent again when it returns
     this.dispatchEvent(new Event("ports"));
   }
 }

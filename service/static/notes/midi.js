@@ -1,9 +1,9 @@
 /**
- * A Standard MIDI File from notes, in the beats of their take.
+* Writes notes as a Standard MIDI File with the beats of their take.
  *
- * The server sends the file of each finished session; this one is for takes of several sessions, and for
- * notes that were chosen or edited here. As there, notes with instruments have a track, a program and a
- * channel for each of them; others make a file of one track.
+* The server sends the file of each finished session. This module writes takes of several sessions, and
+ * notes that were filtered or edited in the page. As in the server's files, each instrument has a track,
+ * a program and a channel. Without instruments the file has one track.
  */
 
 import { countInstruments, hasPedal, labelOf } from "./instruments.js";
@@ -39,7 +39,7 @@ export function midiFile(notes, { programs = {}, pedal = [], beats = [], key = n
   ]);
 }
 
-/** The channel of the instrument with this index, 0 to 15 except 9, which is percussion's. */
+/** The channel of the instrument with this index: 0 to 15, except 9, the percussion channel. */
 export const channelOf = (index) => [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15][index % 15];
 
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
@@ -66,13 +66,13 @@ function eventsOf(notes, pedal, channel, tickOf) {
   return events;
 }
 
-/** At one tick offs come first, or a struck-again note would be cut by its own predecessor. */
+/** At each tick, note-offs precede note-ons. Otherwise they would end notes of the same pitch that start there. */
 function track(events) {
   events.sort((a, b) => a.tick - b.tick || a.order - b.order);
   const bytes = [];
   let tick = 0;
   for (const event of events) {
-    // Not spread at once: an hour of music has more bytes than a call takes arguments.
+    // Not one spread: an hour of music has more bytes than the maximum number of arguments.
     bytes.push(...variableLength(event.tick - tick), ...event.bytes);
     tick = event.tick;
   }

@@ -1,15 +1,15 @@
 /**
- * Which notes are shown, played, sent and saved: those sure enough and long enough, of instruments
- * that are not muted, or that are played solo, of one hand or of both. The take keeps all, so a filter
- * can be turned back. Emits `change`.
+* Selects the notes to show, play, send and save by their confidence and duration, by muted and solo
+ * instruments, and by hand. The take still contains all notes, so the filter can be changed. Emits
+ * `change`.
  */
 
 export class NoteFilter extends EventTarget {
-  confidence = 0; // least, 0..1
-  seconds = 0; // least length
+  confidence = 0; // minimum confidence, 0..1
+  seconds = 0; // minimum duration
   hand = ""; // "left", "right", or "" for both
-  #hands = new Map(); // note -> its hand
-  #muted = new Set(); // instruments
+  #hands = new Map(); // note -> hand
+  #muted = new Set(); // muted instruments
   #solo = new Set();
 
   get neutral() {
@@ -25,29 +25,29 @@ export class NoteFilter extends EventTarget {
     return this.#solo.has(instrument);
   }
 
-  /** True if notes of the instrument pass. */
+  /** True if notes of the instrument pass the filter. */
   hears(instrument) {
     return this.#solo.size ? this.#solo.has(instrument) : !this.#muted.has(instrument);
   }
 
-  /** Mute an instrument, or let it be heard again. */
+  /** Mute or unmute an instrument. */
   mute(instrument) {
     this.#turn(this.#muted, instrument);
   }
 
-  /** Play an instrument alone, with others that are, or with all again. */
+  /** Start or stop solo playback of an instrument. Several instruments can be solo. */
   solo(instrument) {
     this.#turn(this.#solo, instrument);
   }
 
-  /** Play "left", "right" or both hands (""), `hands` as `handsOf` has them; other notes are played. */
+  /** Play "left", "right" or both hands (""). `hands` comes from `handsOf`. Notes without a hand pass. */
   play(hand, hands) {
     this.hand = hand;
     this.#hands = hands;
     this.#changed();
   }
 
-  /** Hear all instruments and hands: those of another take are others. */
+  /** Reset instruments and hands, because another take has others. */
   hearAll() {
     this.#muted.clear();
     this.#solo.clear();
@@ -70,7 +70,7 @@ export class NoteFilter extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** `now`: the moment up to which a note without an end has sounded. */
+  /** `now`: time up to which a note without an offset has sounded. */
   passes(note, now) {
     return (
       note.confidence >= this.confidence &&

@@ -1,17 +1,17 @@
-/** Takes from files that were saved here (JSON, with their edits) or anywhere (MIDI). */
+/** Opens takes from files: JSON saved by the page, including its edits, or any MIDI file. */
 
 import { instrumentOf } from "./instruments.js";
 import { Take } from "./take.js";
 
 const ENDINGS = /\.(json|mid|midi)$/i;
-const PERCUSSION = 9; // its channel
-const MAX_BEATS_PER_BAR = 12; // of a score
-const DEFAULT_US = 500_000; // of a quarter
+const PERCUSSION = 9; // channel of percussion
+const MAX_BEATS_PER_BAR = 12; // limit of scores
+const DEFAULT_US = 500_000; // default duration of a quarter note in microseconds
 const UNREADABLE = "is no take: open JSON that was saved here, or a MIDI file.";
 
 export const isTakeFile = ({ name }) => ENDINGS.test(name);
 
-/** Throws an Error whose message is fit for the page. */
+/** Open a file. Throws an Error whose message the page can show. */
 export async function openTake(file) {
   const stem = file.name.replace(ENDINGS, "");
   try {
@@ -154,14 +154,14 @@ function clockOf(tempos, division) {
   };
 }
 
-/** True if the tempo changes or most notes start on a twelfth of a quarter: a recorder's own grid fits neither. */
+/** True if the tempo changes or most notes start on a twelfth of a quarter. Unquantised recordings do neither. */
 function isInTime(tempos, tracks, division) {
   const steps = tracks.flatMap(({ notes }) => notes.map(({ on }) => (12 * on) / division));
   const near = steps.filter((step) => Math.abs(step - Math.round(step)) < 0.2);
   return new Set(tempos.map(({ us }) => us)).size > 1 || near.length > 0.7 * steps.length;
 }
 
-/** Beats of the time signatures, quarters or dotted quarters; none if the file has no signature. */
+/** Beats of the time signatures: quarters or dotted quarters. None if the file has no signature. */
 function beatsOf(bars, division, last, secondsOf) {
   const beats = [];
   bars.sort((a, b) => a.tick - b.tick);

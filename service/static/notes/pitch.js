@@ -1,4 +1,4 @@
-/** MIDI pitch numbers in words: 60 is C4, 69 is A4 = 440 Hz. */
+/** Names of MIDI pitches, such as C4 for 60. 69 is A4 = 440 Hz. */
 
 const NAMES = {
   English: ["C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B"],
@@ -10,7 +10,7 @@ const BLACK = new Set([1, 3, 6, 8, 10]);
 
 export const isBlackKey = (pitch) => BLACK.has(pitch % 12);
 
-/** Names of notes from now on: a key of NAMES. */
+/** Set the names of notes: a key of NAMES. */
 export const setNaming = (naming) => (names = NAMES[naming]);
 
 export const noteName = (pitch) => `${names[pitch % 12]}${Math.floor(pitch / 12) - 1}`;
@@ -28,7 +28,7 @@ export function pitchRange(notes) {
   return { low, high };
 }
 
-/** 75.26 -> "1:15.2"; tenths are cut, not rounded, so that a clock never shows 60 seconds. */
+/** 75.26 -> "1:15.2". Tenths are truncated, so that a clock never shows 60 seconds. */
 export function clockText(seconds) {
   const tenths = Math.floor(Math.max(0, seconds) * 10 + 1e-6);
   const minutes = Math.floor(tenths / 600);

@@ -1,38 +1,38 @@
-/** Takes as files: MIDI, JSON and WAV. What the filter hides is left out. */
+/** Saves takes as MIDI, JSON and WAV files. Notes that the filter hides are omitted. */
 
 import { midiFile, toBase64 } from "./midi.js";
 
 const MEDIA_ENDING =
   /\.(wav|wave|bwf|mp[234]|m4[abv]|mpe?g|mk[av]|mov|avi|webm|flac|og[agv]|opus|aac|aiff?|aifc|ape|au|snd|caf|d[fs]f|tta|w64|wma|wv|3gp|json|midi?)$/i;
-const KEEP_URL_MS = 60_000; // a large file is still being written to disk
+const KEEP_URL_MS = 60_000; // time for which a URL is valid, because writing a large file takes time
 
 export const midiOf = (take, filter) => new Blob([bytesOf(take, filter)], { type: "audio/midi" });
 
 function bytesOf(take, filter) {
-  // The server's own file if it holds the very same notes.
+  // Use the server's file if it contains exactly these notes.
   const whole = filter.neutral && !take.edited && take.midi;
   return whole ? take.midi : midiFile(filter.notesOf(take), take);
 }
 
-/** Notes, or presses of the pedal, under the names of the service. */
+/** Notes, or presses of the pedal, with the field names of the service. */
 export const rowsOf = (notes) =>
   notes.map(({ pitch, velocity, confidence, instrument, onset, offset }) => {
     const named = { pitch, velocity, confidence, instrument: instrument ?? undefined };
     return { ...named, onset_s: onset, offset_s: offset };
   });
 
-/** The notes under the names that `POST /transcribe` gives them. */
+/** A take with the field names of `POST /transcribe`. */
 export function jsonOf(take, filter) {
   const notes = rowsOf(filter.notesOf(take));
   const least = { confidence: filter.confidence, length_s: filter.seconds };
   const { name, duration, beats, programs } = take;
   const document = { name, duration_s: duration, least, notes, pedal: rowsOf(take.pedal), beats, programs };
-  // What was heard before it was edited: the file can be opened again, and the edits taken back.
+  // The transcribed notes are included, so that edits can be undone when the file is opened again.
   if (take.edited) document.heard = { notes: rowsOf(take.heard.notes), beats: take.heard.beats };
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 
-/** Let a take be dragged out as a MIDI file, into a DAW or a folder (Chrome and Edge). */
+/** Let the user drag a take as a MIDI file to a DAW or a folder (Chrome and Edge). */
 export function dragOut(element, takeOf, filter) {
   element.draggable = true;
   element.addEventListener("dragstart", ({ dataTransfer }) => {
@@ -54,7 +54,7 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), KEEP_URL_MS);
 }
 
-/** A file name without the ending of a recording and what file systems forbid. */
+/** The name of a take without the suffix of its recording and without characters that file systems reject. */
 export const stemOf = (take) => take.name.replace(MEDIA_ENDING, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";
 
 /** The title of a take's score. */

@@ -1,38 +1,37 @@
 import { applied, changes, History, restore } from "../edit/commands.js";
 
-const FRAME_S = 128 / 11025; // of the shipped weights
+const FRAME_S = 128 / 11025; // duration of a frame of the shipped weights
 
 /**
  * A take: the notes of one live performance or one recording, in order of onset.
  *
- * Everything that shows or plays notes reads a take; only the wiring writes to it. Times are
- * seconds from the take's first sample. A note that still sounds has `offset === null`. Events:
- * `change` (its notes), `about` (its name, and whether it is saved) and `finish`.
+* Times are in seconds from the take's first sample. The `offset` of a note that still sounds is null.
+ * Events: `change` (of its notes), `about` (change of its name or of `saved`) and `finish`.
  */
 export class Take extends EventTarget {
   constructor(name) {
     super();
     this.name = name;
-    this.title = ""; // of its score, if the recording has a tag of it
+    this.title = ""; // title of the score, if the recording has a title tag
     this.notes = [];
     this.open = new Map(); // note key -> note
-    this.head = 0; // seconds transcribed so far
-    this.length = 0; // seconds of audio, once known
-    this.live = true; // notes may still come
-    this.stalled = false; // ... but not now: the connection is gone, and nothing sounds
-    this.recording = null; // its sound (recording.js), if the page has it
+    this.head = 0; // transcribed seconds
+    this.length = 0; // duration in seconds; 0 while it is unknown
+    this.live = true; // true if more notes may follow
+    this.stalled = false; // true while a live take has no connection, so that no note sounds
+    this.recording = null; // the audio (recording.js), if the page has it
     this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
-    this.programs = {}; // instrument -> program of General MIDI, if the server distinguishes instruments
-    this.beats = []; // {time_s, place, beats_per_bar, subdivision}: as they are found, or of its score
-    this.key = null; // as MIDI names it, such as "F#m", once a score was written
-    this.chords = null; // {revision, names: [{time_s, name}]} of its score
+    this.programs = {}; // instrument -> General MIDI program, if the server distinguishes instruments
+    this.beats = []; // {time_s, place, beats_per_bar, subdivision}: detected beats, or those of the score
+    this.key = null; // key in the notation of MIDI, such as "F#m", once there is a score
+    this.chords = null; // {revision, names: [{time_s, name}]} of the score
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
-    this.saved = false; // in any format
-    this.history = new History(); // of edits
+    this.saved = false; // true if it was saved as a file
+    this.history = new History(); // edits
     this.heard = null; // {notes, beats} before the first edit
-    this.stored = false; // in this browser, at some revision
-    this.kept = false; // ... and as it is now
-    this.revision = 0; // grows with every change
+    this.stored = false; // true if some revision is stored in this browser
+    this.kept = false; // true if the current revision is stored in this browser
+    this.revision = 0; // number of changes
     this.created = Date.now();
   }
 
@@ -44,17 +43,17 @@ export class Take extends EventTarget {
     return this.history.done.length > 0;
   }
 
-  /** Semitones by which all of it was transposed. */
+  /** Semitones by which the take was transposed. */
   get transposed() {
     return this.history.done.reduce((sum, { semitones = 0 }) => sum + semitones, 0);
   }
 
-  /** Beats that a score keeps: of an opened file (it has no `midi`), and from the first edit on. */
+  /** Beats that a score must use: those of an opened file, which has no `midi`, or of an edited take. */
   get keptBeats() {
     return (this.edited || !this.midi) && this.beats.length > 1 ? this.beats : undefined;
   }
 
-  /** Run a command of `edit/commands.js`; `again` replaces the last one, as a drag goes on. */
+  /** Run a command of `edit/commands.js`. `again` replaces the last command, during a drag. */
   edit(command, { again = false } = {}) {
     if (this.live) return;
     this.heard ??= { notes: this.notes, beats: this.beats };
@@ -65,7 +64,7 @@ export class Take extends EventTarget {
     this.#changed();
   }
 
-  /** Take the last edit back, or do it again; returns its command, undefined if there is none. */
+  /** Undo the last edit, or redo it. Return its command, or undefined if there is none. */
   undo() {
     return this.#step(this.history.undo());
   }
@@ -83,13 +82,13 @@ export class Take extends EventTarget {
     return present;
   }
 
-  /** The browser keeps the take as it was at a revision. */
+  /** Record that the browser stores this revision of the take. */
   keptNow(revision) {
     this.stored = true;
     this.kept = revision === this.revision;
   }
 
-  /** Bring back what was heard, as an edit that can be undone. */
+  /** Restore the transcribed notes and beats, as an edit that can be undone. */
   restoreHeard() {
     if (!this.heard) return;
     this.edit(restore(this.notes, this.heard.notes, [this.beats, this.heard.beats]));
@@ -114,7 +113,7 @@ export class Take extends EventTarget {
   noteOn(key, { pitch, velocity, confidence, instrument = null }, onset) {
     this.noteOff(key, onset);
     const note = { pitch, velocity, confidence, instrument, onset, offset: null };
-    // Events come in order of time, so this ends at once except for a replay after a reconnect.
+    // Events arrive in order of time, so this loop ends immediately, except after a reconnect.
     let at = this.notes.length;
     while (at > 0 && this.notes[at - 1].onset > onset) at -= 1;
     this.notes.splice(at, 0, note);
@@ -133,7 +132,7 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Write a message of the service; `key` identifies its note.
+  * Apply a message of the service. `key` identifies its note.
    * @param {any} message
    */
   receive(message, key = message.note_id) {
@@ -146,7 +145,7 @@ export class Take extends EventTarget {
     else if (type === "beat" && time_s > (this.beats.at(-1)?.time_s ?? -1)) this.beats.push(message);
   }
 
-  /** Corrects the instrument of a sounding note. */
+  /** Correct the instrument of a sounding note. */
   reassign(key, instrument) {
     const note = this.open.get(key);
     if (!note) return;
@@ -154,7 +153,7 @@ export class Take extends EventTarget {
     this.#changed();
   }
 
-  /** The pitch of a sounding note, `cents` above its own in frames that follow each other. */
+  /** Add the pitch bend of a sounding note: `cents` above its pitch in consecutive frames. */
   bend(key, { frame, time_s, cents }) {
     const note = this.open.get(key);
     if (!note) return;
@@ -171,7 +170,7 @@ export class Take extends EventTarget {
     this.#changed();
   }
 
-  /** End every sounding note: called at any end, so that no note can stick. */
+  /** End all sounding notes. This is called whenever a session ends, so that no note hangs. */
   closeAll() {
     for (const key of [...this.open.keys()]) this.noteOff(key, this.head);
     this.pedalMoved(false, this.head);

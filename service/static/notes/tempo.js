@@ -1,13 +1,13 @@
 /**
- * The beats of a take as the tempo, bars and key of a MIDI file; its notes keep their times.
+* Writes the beats of a take as the tempo, bars and key of a MIDI file. The times of notes do not change.
  *
- * `beats`: [{time_s, place, beats_per_bar, subdivision}] as the service gives them, in order; those
- * that are missing between two are filled in. Without beats, 120 a minute and no bars.
+* `beats`: [{time_s, place, beats_per_bar, subdivision}] of the service, in order. Missing beats are
+ * inserted. If there are none, the tempo is 120 beats per minute, without bars.
  */
 
 export const TICKS_PER_BEAT = 480; // a quarter
 const USUAL_S = 0.5;
-const SOONEST_S = 0.15; // of a first beat: before it lies a beat of its own
+const SOONEST_S = 0.15; // minimum time of the first beat; an earlier one would follow a very short beat
 const FIFTHS = ["Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#"];
 const MINOR = ["Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#", "G#", "D#"];
 
@@ -47,7 +47,7 @@ export function tempoOf(beats, key) {
   return { tickOf, events };
 }
 
-/** Every beat from 0 s on. */
+/** All beats from 0 s on. */
 function filled(beats) {
   if (beats.length < 2) return [];
   const rows = [];
@@ -72,7 +72,7 @@ function filled(beats) {
   return rows;
 }
 
-/** [first beat, number of beats] of the bars. */
+/** [first beat, number of beats] of each bar. */
 function barsOf(rows) {
   const downs = rows.flatMap(({ place }, at) => (place === 0 ? [at] : []));
   if (!downs.length) return [];

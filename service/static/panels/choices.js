@@ -1,10 +1,10 @@
-/** Options of the next take: fast or accurate notes, instruments that may play, bends. */
+/** Options of the next take: fast or accurate notes, allowed instruments, pitch bends. */
 
 import { labelOf } from "../notes/instruments.js";
 import { $ } from "../page.js";
 import { authorization } from "../service/access.js";
 
-const LOOKAHEAD_MS = 200; // of accurate notes; of fast ones, the longest wait of a doubtful one
+const LOOKAHEAD_MS = 200; // look-ahead of accurate notes, and maximum delay of fast notes
 const HINTS = {
   fast: "Each note once it is certain: to play along.",
   accurate: "A moment later, with fewer wrong notes.",
@@ -18,7 +18,7 @@ export class RequestOptions {
     this.#show();
     fetchInstruments().then(
       (names) => this.offer(names),
-      () => {}, // listening will say that the server is gone
+      () => {}, // Listen will report that the server cannot be reached
     );
   }
 
@@ -31,18 +31,18 @@ export class RequestOptions {
     this.#show();
   }
 
-  /** Names; none if any may play. */
+  /** Names of the allowed instruments; empty if all are allowed. */
   get instruments() {
     const chosen = [...this.#buttons].filter(([, button]) => button.ariaPressed === "true");
     return chosen.map(([name]) => name);
   }
 
-  /** For any take. */
+  /** Options of any take. */
   get wishes() {
     return { instruments: this.instruments, bends: $("bends").checked };
   }
 
-  /** For a live take. */
+  /** Options of a live take. */
   get options() {
     return { mode: this.fast && "anytime", lookaheadMs: LOOKAHEAD_MS, ...this.wishes };
   }
@@ -52,7 +52,7 @@ export class RequestOptions {
     for (const button of this.#buttons.values()) button.disabled = !value;
   }
 
-  /** Instruments that the server's weights distinguish; known ones are left as they are. */
+  /** Show the instruments that the server's weights distinguish. Existing buttons do not change. */
   offer(names) {
     for (const name of names) if (!this.#buttons.has(name)) this.#add(name);
   }

@@ -1,4 +1,4 @@
-/** The two sliders that say which notes count; they act at once on all that shows notes. */
+/** The two sliders of the note filter. They act immediately on all views of notes. */
 
 import { $ } from "../page.js";
 export function filterPanel(filter) {

@@ -1,10 +1,10 @@
-/** The input: which one, which of its channels, its level, its gain, and what is wrong with it. */
+/** The input: device, channel, level, gain, and warnings. */
 
 import { Meter } from "../audio/meter.js";
 import { Microphone } from "../audio/microphone.js";
 import { $ } from "../page.js";
 
-const SILENCE = 0.001; // peak of -60 dB, where the meter begins
+const SILENCE = 0.001; // peak of -60 dB, the lower end of the meter
 const SILENT_S = 3;
 const NO_SOUND = "No sound from this input: choose another, or raise its gain.";
 const WHY_ALONE = {
@@ -25,7 +25,7 @@ export class InputPanel {
     this.#apply();
   }
 
-  /** A microphone as it is chosen here. */
+  /** Create a microphone with the chosen settings. */
   microphone() {
     return new Microphone($("device").value);
   }
@@ -34,7 +34,7 @@ export class InputPanel {
     $("device").disabled = !value;
   }
 
-  /** Follow a source until `end`. */
+  /** Show the level of a source until `end`. */
   begin(source) {
     this.#source = source;
     this.#silentS = 0;
@@ -47,7 +47,7 @@ export class InputPanel {
     this.#say("");
   }
 
-  /** A chunk of the source's, as the worklet posts it; returns what is wrong in words, or "". */
+  /** Handle a chunk of the source, as the worklet posts it. Return a warning, or "". */
   hear({ peak, samples, channels, why, alone }) {
     this.#meter.push(peak);
     this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
@@ -56,7 +56,7 @@ export class InputPanel {
     return this.#silentS >= SILENT_S ? NO_SOUND : "";
   }
 
-  /** Names are known only after a microphone was allowed. */
+  /** List the devices. Their names are available only after the user has allowed a microphone. */
   async list() {
     const devices = await Microphone.devices();
     const chosen = $("device").value;

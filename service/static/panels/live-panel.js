@@ -1,4 +1,4 @@
-/** Listening: what starts and stops it, how late the notes are, and how the stream fares. */
+/** The panel of live takes: starts and stops listening, and shows delays and the state of the stream. */
 
 import { Take } from "../notes/take.js";
 import { $ } from "../page.js";
@@ -8,7 +8,7 @@ import { InputPanel } from "./input-panel.js";
 const LATE_S = 2;
 const LATE = `The notes come more than ${LATE_S} s late; MIDI out is silent meanwhile.`;
 
-/** Events: `change`; the state is in `state`, "idle" if nothing listens. */
+/** Events: `change`. `state` is "idle" if there is no live take. */
 export class LivePanel extends EventTarget {
   #stage;
   #takes;
@@ -19,9 +19,9 @@ export class LivePanel extends EventTarget {
   #input = new InputPanel();
   #live = null;
   #notice = "";
-  #silent = ""; // words, while the input is
+  #silent = ""; // text shown while the input is silent
   #late = false;
-  #screen = null; // the lock that keeps it on
+  #screen = null; // wake lock of the screen
 
   constructor({ stage, takes, say, filter, midi, choices }) {
     super();
@@ -32,13 +32,13 @@ export class LivePanel extends EventTarget {
     this.#midi = midi;
     this.#choices = choices;
     $("listen").addEventListener("click", ({ detail }) => {
-      if ($("listen").ariaDisabled === "true" || detail > 1) return; // of a double-click the first
+      if ($("listen").ariaDisabled === "true" || detail > 1) return; // ignore the second click of a double-click
       if (this.#live) this.#live.stop();
       else this.#begin(this.#input.microphone());
     });
     addEventListener("beforeunload", (event) => this.#live && event.preventDefault());
     addEventListener("pagehide", () => this.#midi.silence());
-    // The system lets go of the lock as the page is hidden.
+    // The system releases the wake lock when the page is hidden.
     document.addEventListener("visibilitychange", () => document.hidden || this.#keepScreenOn());
   }
 
@@ -50,7 +50,7 @@ export class LivePanel extends EventTarget {
     const listening = this.#live !== null;
     const label = this.state === "finishing" ? "Stop now" : "Stop";
     $("listen-label").textContent = listening ? label : "Listen";
-    // Not `disabled`: the keyboard's focus stays.
+    // Not `disabled`, which would remove the keyboard focus.
     $("listen").ariaDisabled = busyElsewhere;
     this.#input.enabled = this.#choices.enabled = !listening;
   }
@@ -68,7 +68,7 @@ export class LivePanel extends EventTarget {
     try {
       await live.start(this.#choices.options);
     } catch (error) {
-      if (live !== this.#live) return; // abandoned: nobody waits for it
+      if (live !== this.#live) return; // the take was abandoned
       this.#end();
       this.#say(error.message, true);
       return;
@@ -126,7 +126,7 @@ export class LivePanel extends EventTarget {
     });
   }
 
-  /** The words last, so that what is wrong outlives the change of state that it caused. */
+  /** Show the text last, so that the change of state does not replace an error. */
   #changed() {
     this.dispatchEvent(new Event("change"));
     const words = this.#notice || (this.#late && LATE) || this.#silent;

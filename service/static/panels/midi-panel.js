@@ -1,4 +1,4 @@
-/** The choice of a MIDI output. The browser asks for leave only when the choice is opened. */
+/** The choice of a MIDI output. The browser asks for permission only when the list is opened. */
 
 import { MidiOut } from "../notes/midi-out.js";
 import { $ } from "../page.js";
@@ -24,7 +24,7 @@ export function midiPanel(midi, say, choices) {
   );
   $("midi-port").addEventListener("change", () => {
     midi.choose($("midi-port").value);
-    // A synthesiser wants notes early; a take that is running continues as it is.
+    // Notes for a synthesiser should be early. A running take does not change.
     if (!$("pace").disabled) choices.fast = $("midi-port").value !== "";
   });
   midi.addEventListener("ports", list);

@@ -1,6 +1,6 @@
 /**
- * The list of takes: choose one to see and hear it, rename it, transcribe its sound again, delete
- * it, or drag it out of the page as MIDI. Events: `choose`, `again` and `delete` with the take.
+* The list of takes. The user can choose a take to see and play it, rename it, transcribe its audio
+ * again, delete it, or drag it out of the page as MIDI. Events: `choose`, `again` and `delete`.
  */
 
 import { clockText, countText } from "../notes/pitch.js";
@@ -72,7 +72,7 @@ export class TakeList extends EventTarget {
   }
 }
 
-/** The time of a take of today, else its date. */
+/** The time of a take from today, or the date of an older take. */
 function dateText(created) {
   const date = new Date(created);
   const today = date.toDateString() === new Date().toDateString();
@@ -81,13 +81,13 @@ function dateText(created) {
     : date.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" });
 }
 
-/** A field in place of the name: Enter or leaving it takes the new name, Escape keeps the old. */
+/** Replace the name by a text field. Enter or leaving the field changes the name. Escape does not. */
 function rename(take, item) {
   const choose = item.querySelector(".take-choose");
   const field = document.createElement("input");
   field.ariaLabel = "Name of the take";
   field.value = take.name;
-  let ended = false; // taking the field away takes its focus, which ends it again
+  let ended = false; // removing the field removes its focus, which would end editing again
   const end = (name) => {
     if (ended) return;
     ended = true;

@@ -1,4 +1,4 @@
-/** Recordings on the page: dropped or chosen, a row with a progress bar each. */
+/** Recordings that were dropped on the page or chosen, each with a progress bar. */
 
 import { FileRecording } from "../audio/recording.js";
 import { isTakeFile, openTake } from "../notes/opening.js";
@@ -7,9 +7,9 @@ import { stemOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { Uploads } from "../service/uploads.js";
 
-const ROLL_S = 20; // of a recording that the roll shows while it is transcribed
+const ROLL_S = 20; // seconds that the roll shows while a recording is transcribed
 
-/** Events: `change`; what is going on is in `busy`. */
+/** Events: `change`. `busy` is true while a recording is transcribed. */
 export class UploadsPanel extends EventTarget {
   #uploads = new Uploads();
   #rows = new Map(); // job -> row
@@ -27,7 +27,7 @@ export class UploadsPanel extends EventTarget {
     this.#uploads.addEventListener("change", ({ detail }) => this.#changed(detail));
     $("file").addEventListener("change", () => {
       this.add($("file").files);
-      $("file").value = ""; // the same file may be chosen again
+      $("file").value = ""; // so that the same file can be chosen again
     });
     this.#acceptDrops();
   }
@@ -40,7 +40,7 @@ export class UploadsPanel extends EventTarget {
     const all = [...files];
     const opened = all.filter(isTakeFile);
     for (const file of opened) {
-      // A recording of the same name is its sound.
+      // A recording with the same name becomes the audio of an opened file.
       const sound = all.find((other) => other !== file && stemOf(other) === stemOf(file) && !isTakeFile(other));
       if (sound) all.splice(all.indexOf(sound), 1);
       this.#openTake(file, sound);
@@ -77,7 +77,7 @@ export class UploadsPanel extends EventTarget {
     if (state === "running") {
       this.#stage.showPosition();
     } else if (state !== "waiting") {
-      if (take.midi) this.#takes.add(take); // none if nothing was found before a failure
+      if (take.midi) this.#takes.add(take); // missing if it failed before the first note
       if (this.#stage.take === take) this.#stage.show(take);
       this.#takes.mark(this.#stage.take);
       if (state !== "failed") this.#removeRow(job);
@@ -105,7 +105,7 @@ export class UploadsPanel extends EventTarget {
   }
 
   #acceptDrops() {
-    let depth = 0; // enter and leave also come for every child
+    let depth = 0; // enter and leave events also arrive for every child
     const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
     const reveal = (change) => {
       depth = Math.max(0, depth + change);

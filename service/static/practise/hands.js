@@ -1,14 +1,14 @@
-/** Which hand plays each note of a keyboard, as the service's `score/staves.py` divides them. */
+/** Assigns the notes of a keyboard to hands, with the rules of the service's `score/staves.py`. */
 
 const KEYBOARDS = ["piano", "electric piano", "harpsichord", "organ", "mallets"];
-const HAND = 14; // semitones that a hand reaches
-const MIDDLE = 60; // where hands part
-const TOGETHER_S = 0.04; // notes that begin within it are a chord
+const HAND = 14; // span of a hand in semitones
+const MIDDLE = 60; // usual pitch between the hands
+const TOGETHER_S = 0.04; // notes that start within this time are a chord
 
 export const hasHands = ({ instrument }) => !instrument || KEYBOARDS.includes(instrument);
 
 /**
- * Note -> "left" or "right". A split of a chord costs what hands stretch, cross the middle and leap.
+* Map each note to "left" or "right". Wide stretches, crossing the middle, and leaps have costs.
  * @returns {Map<object, "left" | "right">}
  */
 export function handsOf(notes) {
@@ -35,7 +35,7 @@ export function handsOf(notes) {
   return hands;
 }
 
-/** Notes that begin together, the lowest first. */
+/** Chords of notes that start together, each sorted from the lowest note. */
 function chordsOf(notes) {
   const chords = [];
   for (const note of notes) {

@@ -1,4 +1,4 @@
-/** A metronome's click at a context's time, higher where a bar begins. */
+/** Schedule a click of the metronome at a time of the context. It is higher at the start of a bar. */
 
 const LENGTH_S = 0.05;
 

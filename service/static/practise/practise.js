@@ -1,4 +1,4 @@
-/** The bar for practising: speed, hands, transposition, metronome, count-in and the names of notes. */
+/** The practice bar: speed, hands, transposition, metronome, count-in and names of notes. */
 
 import { move } from "../edit/commands.js";
 import { setNaming } from "../notes/pitch.js";
@@ -7,7 +7,7 @@ import { store } from "../state/store.js";
 import { handsOf, hasHands } from "./hands.js";
 
 export function practiseBar({ editor, filter }) {
-  /** What is chosen here counts while the bar is shown. */
+  /** The settings apply while the bar is shown. */
   const apply = () => {
     const take = store.get("take");
     const shown = store.get("practising") && !take.live;
@@ -17,7 +17,7 @@ export function practiseBar({ editor, filter }) {
     $("transposed").textContent = take.transposed > 0 ? `+${take.transposed}` : take.transposed;
     $("metronome").disabled = $("count-in").disabled = take.beats.length < 2;
     const hand = shown ? $("hand").value : "";
-    if (hand || filter.hand) filter.play(hand, handsOf(take.notes)); // edits have made other notes
+    if (hand || filter.hand) filter.play(hand, handsOf(take.notes)); // edits replace notes
     store.set({
       speed: shown ? Number($("speed").value) : 1,
       metronome: shown && $("metronome").checked,

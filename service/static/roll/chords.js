@@ -1,8 +1,8 @@
-/** Names of a take's chords along the top of the roll, as many as have room, until it is edited. */
+/** Draws the chord names of a take at the top of the roll, as many as fit, until the take is edited. */
 export function drawChords(context, { keys, width, top, x }, { chords, revision }, palette) {
   if (chords?.revision !== revision) return;
   context.font = `600 13px ${palette.font}`;
-  let free = keys; // where the next name may stand
+  let free = keys; // leftmost position of the next name
   for (const { time_s, name } of chords.names) {
     const at = x(time_s) + 3;
     const room = context.measureText(name).width;

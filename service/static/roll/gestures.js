@@ -1,21 +1,21 @@
 /**
- * What hands do on the roll: dragging and wheels scroll both ways; Ctrl with the wheel zooms time,
- * over the keys or with Alt pitch; two fingers zoom both; a click seeks, and a drag along the times
- * above marks a passage.
+* Gestures on the roll. Drags and the wheel scroll in both directions. Ctrl with the wheel zooms time,
+ * or, over the keys or with Alt, pitch. Two fingers zoom both. A click seeks. A drag on the ruler
+ * marks a passage.
  */
 
 import { RULER_HEIGHT } from "./painter.js";
 
-const DRAG_PIXELS = 4; // less is a click
-const UPRIGHT_PIXELS = 16; // up or down from which on a drag scrolls pitches too
-const ZOOM_PER_PIXEL = 0.004; // of the wheel
-const FINGERS_APART = 40; // pixels along an axis from which on two fingers zoom it
+const DRAG_PIXELS = 4; // shorter movements are clicks
+const UPRIGHT_PIXELS = 16; // vertical distance from which a drag also scrolls pitches
+const ZOOM_PER_PIXEL = 0.004; // change of the zoom per pixel of the wheel
+const FINGERS_APART = 40; // distance of two fingers, in pixels, from which they zoom an axis
 
 export class Gestures {
   #canvas;
   #roll;
   #pointers = new Map(); // id -> {x, y}
-  #drag = null; // {x, y, time, pitch, view} at its beginning, and what it has become
+  #drag = null; // {x, y, time, pitch, view} at the start, and the kind of drag
 
   constructor(canvas, roll) {
     this.#canvas = canvas;
@@ -26,7 +26,7 @@ export class Gestures {
     on("pointerup", (event) => this.#up(event));
     on("pointercancel", (event) => this.#leave(event));
     on("wheel", (event) => this.#wheel(event));
-    // Two fingers are the roll's; one that moves up or down scrolls the page, unless pitches do.
+    // Two fingers zoom the roll. One finger that moves vertically scrolls the page, or the pitches.
     on("touchmove", (event) => event.cancelable && event.touches.length > 1 && event.preventDefault());
   }
 
@@ -77,7 +77,7 @@ export class Gestures {
     if (this.#drag.upright) this.#roll.scrollPitches(view.low + pitch - at.pitch, false);
   }
 
-  /** One of two fingers moves from `before` to `at`. */
+  /** Handle the movement of one of two fingers from `before` to `at`. */
   #pinch(other, before, at) {
     const factor = (axis) => {
       const [was, is] = [before, at].map((point) => Math.abs(point[axis] - other[axis]));
@@ -108,7 +108,7 @@ export class Gestures {
     this.#canvas.classList.remove("dragging");
     this.#drag = null;
     for (const [id, { x, y }] of this.#pointers) {
-      const at = this.#roll.pointAt(this.#inPage({ x, y })); // what is left of a pinch drags on from here
+      const at = this.#roll.pointAt(this.#inPage({ x, y })); // the remaining finger starts a drag here
       this.#pointers.set(id, at);
       this.#drag = { ...at, view: { ...this.#roll.view }, moved: true, ruler: false };
     }
@@ -130,7 +130,7 @@ export class Gestures {
     } else {
       const pitches = (event.deltaY / this.#height) * (high - low + 1);
       roll.scrollPitches(low - pitches);
-      if (roll.view.low === low) return; // at the end of the pitches the page scrolls
+      if (roll.view.low === low) return; // no more pitches: let the page scroll
     }
     event.preventDefault();
   }

@@ -1,9 +1,9 @@
-/** Draws the piano keyboard at the side of the roll and lights the keys that sound. */
+/** Draws the piano keyboard at the side of the roll, with the sounding keys highlighted. */
 
 import { isBlackKey, noteName } from "../notes/pitch.js";
 
-const BLACK_LENGTH = 0.62; // of a white key
-const NAMED_ROW = 11; // pixels of a row from which on every white key has its name
+const BLACK_LENGTH = 0.62; // length of a black key relative to a white key
+const NAMED_ROW = 11; // minimum height of a row, in pixels, for names on all white keys
 
 /** `rows` maps pitch -> y of the row's top; `sounding` maps pitch -> colour. */
 export function drawKeyboard(context, { width, top, height, rows, low, high, sounding, palette }) {
@@ -17,7 +17,7 @@ export function drawKeyboard(context, { width, top, height, rows, low, high, sou
 
   for (let pitch = low; pitch <= high; pitch += 1) {
     if (isBlackKey(pitch)) continue;
-    // A white key reaches half under each black neighbour.
+    // A white key extends under half of each adjacent black key.
     const y = rows.top(pitch) - (isBlackKey(pitch + 1) ? row / 2 : 0);
     const bottom = rows.top(pitch) + row + (isBlackKey(pitch - 1 + 12) ? row / 2 : 0);
     if (sounding.has(pitch)) {
@@ -49,7 +49,7 @@ export function drawKeyboard(context, { width, top, height, rows, low, high, sou
   context.fillRect(width - 1, top, 1, height);
 }
 
-/** pitch -> colour of what sounds: the open notes of a live take, else those at the cursor. */
+/** Map of sounding pitches to colours: notes that still sound in a live take, or notes at the cursor. */
 export function soundingAt(take, head, cursor, filter, palette) {
   const sounding = new Map();
   if (take.stalled) return sounding;

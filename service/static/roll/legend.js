@@ -1,6 +1,6 @@
 /**
- * The instruments of the take in view, in the order of their programs: colour, name and number of
- * notes, with buttons that mute it and play it alone. Hidden if the take knows of none.
+* The instruments of the take in view, in the order of their programs, with colour, name, number of
+ * notes, and buttons for mute and solo. Hidden if the take has no instruments.
  */
 
 import { colourOf, countInstruments, labelOf } from "../notes/instruments.js";
@@ -38,11 +38,11 @@ export class Legend extends TakeView {
     }
     for (const [name, { item, count }] of this.#rows) {
       const number = counts.get(name) ?? 0;
-      item.hidden = number === 0; // all of its notes turned out to be another's
+      item.hidden = number === 0; // all of its notes were reassigned to other instruments
       count.textContent = number;
     }
     this.#list.hidden = counts.size === 0;
-    // Where colour is the instrument, loudness is opacity.
+    // If colours show the instrument, opacity shows the loudness.
     document.body.classList.toggle("by-instrument", counts.size > 0);
     this.#press();
   }
@@ -77,7 +77,7 @@ export class Legend extends TakeView {
     const next = [...this.#rows.values()].filter((other) => other.program > program);
     next.sort((a, b) => a.program - b.program);
     this.#rows.set(name, row);
-    // Put there once: moving a row takes the focus, and a click under way, from its buttons.
+    // Insert each row only once: moving it would remove the focus from its buttons and cancel clicks.
     this.#list.insertBefore(item, next[0]?.item ?? null);
   }
 

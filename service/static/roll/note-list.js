@@ -1,6 +1,6 @@
 /**
- * The notes as a table, for reading with a screen reader or by eye; filled while it is open. While the
- * take is edited each note is a button that selects it; the keys of the roll then edit it.
+* The notes as a table, also for screen readers. It is filled while it is open. In the editor each note
+ * is a button that selects it, and the keyboard shortcuts of the roll edit it.
  */
 
 import { labelOf } from "../notes/instruments.js";
@@ -8,14 +8,14 @@ import { clockText, noteName } from "../notes/pitch.js";
 import { store } from "../state/store.js";
 import { TakeView } from "./take-view.js";
 
-const MAX_ROWS = 500; // the newest; the MIDI file has all
+const MAX_ROWS = 500; // only the newest notes are listed
 const UPDATE_MS = 300;
 
 export class NoteList extends TakeView {
   #panel;
   #body;
   #filter;
-  #notes = []; // of the rows
+  #notes = []; // notes of the rows
 
   constructor(panel, body, filter) {
     super(() => this.#fill(), () => UPDATE_MS);
@@ -52,7 +52,7 @@ export class NoteList extends TakeView {
     if (focused) this.#body.querySelector("[aria-pressed=true]")?.focus();
   }
 
-  /** Buttons while the take is edited, pressed where a note is selected. */
+  /** Show buttons while the take is edited. The buttons of selected notes are pressed. */
   #mark() {
     const editing = store.get("editing");
     for (const [at, row] of [...this.#body.rows].entries()) {

@@ -1,4 +1,4 @@
-/** The whole take in a thin strip under the roll; the seek slider lies on top of it. */
+/** The complete take in a thin strip under the roll, below the seek slider. */
 
 import { pitchRange } from "../notes/pitch.js";
 import { Palette } from "./palette.js";

@@ -1,6 +1,6 @@
 /**
- * Paints one picture of the roll: grid, notes, cursor, keyboard. Knows nothing of gestures or of
- * time passing; what is shown comes in as arguments.
+* Paints the roll: grid, notes, cursor and keyboard. It has no state except the canvas. All that is
+ * shown comes from the arguments.
  */
 
 import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
@@ -11,25 +11,25 @@ import { Palette } from "./palette.js";
 export const RULER_HEIGHT = 36; // times above, bars below
 const TIMES_Y = 10;
 const BARS_Y = 25;
-const BAR_NUMBER_PIXELS = 26; // between two of them
+const BAR_NUMBER_PIXELS = 26; // minimum distance between two bar numbers
 const KEYS_WIDTH = 64;
 const NARROW_KEYS_WIDTH = 44;
-const NARROW = 520; // pixels of roll below which the keys are shorter
+const NARROW = 520; // width of the roll, in pixels, below which the keys are shorter
 const GRID_STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 const GRID_MIN_PIXELS = 64;
 const BEAT_MIN_PIXELS = 8;
-const NAME_MIN_ROW = 7; // pixels a note needs for its name
+const NAME_MIN_ROW = 7; // minimum height of a note, in pixels, for its name
 const NAME_MIN_WIDTH = 24;
 const PEDAL_HEIGHT = 4; // pixels
-const FAINT = 0.75; // opacity below which a note's name is in the page's ink
-const BAND_OPACITY = 0.14; // of the row from a lit key to its note
-const SHADE_OPACITY = 0.1; // of what a loop leaves out
-const PLAIN_WIDTH = 4; // pixels up to which a note's round corners would not be seen
+const FAINT = 0.75; // opacity below which a note's name has the page's text colour
+const BAND_OPACITY = 0.14; // opacity of the band from a highlighted key to its note
+const SHADE_OPACITY = 0.1; // opacity of the shade outside a loop
+const PLAIN_WIDTH = 4; // width, in pixels, up to which rounded corners are not visible
 
 export class Painter {
   #canvas;
   #context;
-  #scale = 0; // pixels of the screen to one of the page, as the picture has them
+  #scale = 0; // screen pixels per CSS pixel of the canvas
   palette = new Palette();
 
   constructor(canvas) {
@@ -41,7 +41,7 @@ export class Painter {
     return this.#canvas.clientWidth < NARROW ? NARROW_KEYS_WIDTH : KEYS_WIDTH;
   }
 
-  /** Match the picture's pixels to the screen's; the picture is blank until painted again. */
+  /** Adapt the canvas to the screen's pixels. It is blank until it is painted again. */
   resize() {
     const { clientWidth, clientHeight } = this.#canvas;
     this.#scale = devicePixelRatio;
@@ -50,12 +50,13 @@ export class Painter {
   }
 
   /**
-   * `view`: {start, span} in seconds, {low, high} in pitches. `head`: the newest moment of a live
-   * take, else null; `cursor`: the position of playback; `passage`: {start, end} that is looped, or
-   * null; `filter`: the notes that count. Returns `sounding`, pitch -> colour of the lit keys, and `drawn`, the number of notes.
+  * `view`: {start, span} in seconds and {low, high} in pitches. `head`: the newest moment of a live
+   * take, or null. `cursor`: position of playback. `passage`: looped {start, end}, or null. `filter`:
+   * the note filter. Returns `sounding`, a map of highlighted pitches to colours, and `drawn`, the
+   * number of notes.
    */
   paint({ take, view, head, cursor, passage, filter, selection, marquee }) {
-    if (this.#scale !== devicePixelRatio) this.resize(); // the window is on another screen
+    if (this.#scale !== devicePixelRatio) this.resize(); // the window was moved to another screen
     const width = this.#canvas.width / devicePixelRatio;
     const height = this.#canvas.height / devicePixelRatio;
     const sounding = soundingAt(take, head, cursor, filter, this.palette);
@@ -114,17 +115,17 @@ export class Painter {
       }
     }
     context.fillStyle = palette.surface;
-    context.fillRect(0, 0, width, RULER_HEIGHT); // a row that the top edge cuts
+    context.fillRect(0, 0, width, RULER_HEIGHT); // hides the row at the top edge
   }
 
-  /** Lines of the beats, stronger where a bar begins; none if they would be a grey mass. */
+  /** Draw lines at the beats, stronger at the start of bars. Draw none if they would be too dense. */
   #beats({ height, start, end, x }, beats) {
     const context = this.#context;
     context.fillStyle = this.palette.strong;
     const crowded = beats.length > 1 && x(beats[1].time_s) - x(beats[0].time_s) < BEAT_MIN_PIXELS;
     context.font = `600 11px ${this.palette.font}`;
     let bar = 0;
-    let free = -Infinity; // where the next number may stand
+    let free = -Infinity; // leftmost position of the next number
     for (const { time_s: time, place } of beats) {
       if (!place) bar += 1;
       if (time < start || time > end || (crowded && place)) continue;
@@ -159,7 +160,7 @@ export class Painter {
     }
   }
 
-  /** Mark the passage that is looped; shade everything else. */
+  /** Mark the looped passage and shade everything else. */
   #passage({ width, height, keys, x }, { start, end }) {
     const context = this.#context;
     const [left, right] = [start, end].map((time) => Math.max(keys, Math.min(width, x(time))));
@@ -216,7 +217,7 @@ export class Painter {
       context.fill();
       if (note.bends) this.#bends(layout, note, until);
       if (named && barWidth >= NAME_MIN_WIDTH) {
-        // On a faint bar the page shines through: there the page's own ink reads better.
+        // On a faint note the page's text colour has more contrast.
         context.fillStyle = context.globalAlpha < FAINT ? palette.strong : palette.onNote;
         context.globalAlpha = 1;
         context.fillText(noteName(note.pitch), left + 4, y + barHeight / 2 + 0.5);
@@ -237,7 +238,7 @@ export class Painter {
     context.strokeRect(...box);
   }
 
-  /** The pitch within a note, if the server sent it. */
+  /** Draw the pitch bends of a note, if the server sent any. */
   #bends({ x, rows }, { pitch, bends }, until) {
     const context = this.#context;
     context.globalAlpha = 1;
@@ -250,7 +251,7 @@ export class Painter {
     context.stroke();
   }
 
-  /** The sustain pedal, as a line at the foot of the roll where it is down. */
+  /** Draw the sustain pedal as a line at the bottom of the roll where it is down. */
   #pedal(layout, take, head) {
     if (!take.pedal.length) return;
     const { height, start, end, x } = layout;
@@ -263,12 +264,12 @@ export class Painter {
       if (until < start || onset > end) continue;
       const left = x(onset);
       context.fillRect(left, height - PEDAL_HEIGHT, Math.max(2, x(until) - left), PEDAL_HEIGHT);
-      context.fillRect(left, height - 2 * PEDAL_HEIGHT, 1, PEDAL_HEIGHT); // pressed here
+      context.fillRect(left, height - 2 * PEDAL_HEIGHT, 1, PEDAL_HEIGHT); // start of the press
     }
     context.restore();
   }
 
-  /** An upright line at a moment, with a flag on the ruler where it can be moved. */
+  /** Draw a vertical line at a moment, with a flag on the ruler if it can be moved. */
   #line({ height, keys, width, x }, time, { opacity: strength, width: thickness, flag = false }) {
     const at = Math.round(x(time));
     if (at < keys || at > width) return;

@@ -1,6 +1,6 @@
 /**
- * The roll's colours, read from the style sheet so that light and dark live in one place.
- * Velocity runs soft -> middle -> loud through three hues that also differ in lightness.
+* The colours of the roll, which are read from the style sheet, so that the light and dark schemes are
+ * defined in one place. Soft, medium and loud notes have three hues that also differ in lightness.
  */
 
 import { colourOf, force, loudness } from "../notes/instruments.js";
@@ -45,5 +45,5 @@ export class Palette {
   }
 }
 
-/** Confidence shows as opacity, never so faint that a note cannot be seen. */
+/** Opacity that shows the confidence of a note. Every note is visible. */
 const opacity = (confidence) => 0.35 + 0.65 * Math.max(0, Math.min(1, confidence));

@@ -1,10 +1,10 @@
 /**
- * The piano roll: time runs to the right, pitch upwards, keyboard at the left.
+* The piano roll. Time runs to the right and pitch upwards. The keyboard is on the left.
  *
- * Velocity is a note's colour and confidence its opacity. While a take is live the newest moment
- * stays near the right edge until one scrolls back. Frames are drawn only while something moves.
- * Emits `seek` with the time that was pointed at, `passage` with {start, end} that was marked in
- * the times above, and `follow` as it leaves the newest moment or comes back to it.
+* The colour of a note shows its velocity, and its opacity the confidence. While a take is live, the
+ * newest moment stays near the right edge until the user scrolls back. Frames are drawn only while
+ * something moves. Events: `seek` with a time, `passage` with a marked {start, end}, and `follow` when
+ * the view leaves the newest moment or returns to it.
  */
 
 import { countText, noteName } from "../notes/pitch.js";
@@ -14,10 +14,10 @@ import { Painter, RULER_HEIGHT } from "./painter.js";
 import { Palette } from "./palette.js";
 import { Viewport } from "./viewport.js";
 
-const HEAD_SHARE = 0.94; // where the newest moment stands while live
-const EDGE_SHARE = 0.01; // room before the take's first moment and after its last
-const FARTHEST_S = 600; // that one can zoom out, or to the whole of a longer take
-const CURSOR_SHARE = 0.35; // where the cursor stands while playing
+const HEAD_SHARE = 0.94; // position of the newest moment of a live take, as a share of the width
+const EDGE_SHARE = 0.01; // margin before the start of the take and after its end
+const FARTHEST_S = 600; // maximum span of the view, unless the take is longer
+const CURSOR_SHARE = 0.35; // position of the cursor during playback, as a share of the width
 
 export class Roll extends EventTarget {
   #canvas;
@@ -28,13 +28,13 @@ export class Roll extends EventTarget {
   #frame = 0;
   #lastTime = 0;
   #headAt = null; // () => seconds, while the take is live
-  #following = false; // the newest moment stays in view
-  #cursorAt = null; // () => seconds, while playing
-  #held = false; // scrolled by hand meanwhile: the view stays there
+  #following = false; // true if the newest moment stays in view
+  #cursorAt = null; // () => seconds, during playback
+  #held = false; // true if the user scrolled during playback, so that the view does not follow
   #cursor = 0;
   #passage = null;
   #marquee = null;
-  #counted = false; // the notes, since they changed
+  #counted = false; // true if the notes were counted since they changed
   #onChange = () => this.#changed();
   #onFinish = () => this.fit();
 
@@ -65,7 +65,7 @@ export class Roll extends EventTarget {
     return this.#view.pitchesChosen;
   }
 
-  /** {start, span, low, high} of what is shown, or will be. */
+  /** {start, span, low, high} of the view, or of its target during an animation. */
   get view() {
     return this.#view.goal;
   }
@@ -86,7 +86,7 @@ export class Roll extends EventTarget {
     this.#changed();
   }
 
-  /** Follow a live take: `headAt` gives the time at the head of the roll in seconds. */
+  /** Follow a live take. `headAt` returns the time of its newest moment in seconds. */
   follow(headAt, span = 10) {
     this.#headAt = headAt;
     this.#follow(true);
@@ -94,7 +94,7 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
-  /** Back to the newest moment of a live take. */
+  /** Return to the newest moment of a live take. */
   toNow() {
     if (this.#headAt) this.follow(this.#headAt, this.view.span);
   }
@@ -105,7 +105,7 @@ export class Roll extends EventTarget {
     this.dispatchEvent(new Event("follow"));
   }
 
-  /** Follow playback, or `null` to leave the cursor where it is. */
+  /** Follow playback. `null` stops the cursor at its position. */
   play(cursorAt) {
     this.#cursorAt = cursorAt;
     this.#held = false;
@@ -119,13 +119,13 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
-  /** The passage that is looped, or null. */
+  /** The looped passage, or null. */
   set passage(passage) {
     this.#passage = passage;
     this.redraw();
   }
 
-  /** {start, end, low, high} that a drag covers, or null. */
+  /** {start, end, low, high} of the area that a drag selects, or null. */
   set marquee(box) {
     this.#marquee = box;
     this.redraw();
@@ -135,7 +135,7 @@ export class Roll extends EventTarget {
     return this.#painter.keysWidth;
   }
 
-  /** Return the pixels, time and pitch at a pointer, and the seconds of a pixel. */
+  /** Return the position of a pointer in pixels, time and pitch, and the scales. */
   pointAt({ clientX, clientY }, { start, span, low, high } = this.view) {
     const box = this.#canvas.getBoundingClientRect();
     const [x, y] = [clientX - box.left, clientY - box.top];
@@ -146,7 +146,7 @@ export class Roll extends EventTarget {
     return { x, y, time, pitch, secondsPerPixel, pitchesPerPixel: 1 / perPitch };
   }
 
-  /** Ask for playback from a time on. */
+  /** Emit `seek` for a time. */
   seek(time) {
     const detail = Math.max(0, Math.min(this.#take.duration, time));
     this.dispatchEvent(new CustomEvent("seek", { detail }));
@@ -161,7 +161,7 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
-  /** Seconds across that show all of the take. */
+  /** Span in seconds that shows the complete take. */
   get #whole() {
     return Math.max(2, this.#take.duration) * (1 + 2 * EDGE_SHARE);
   }
@@ -177,13 +177,13 @@ export class Roll extends EventTarget {
     this.redraw();
   }
 
-  /** Show the time from `start` on; `glide` false if a hand moves it. */
+  /** Show the time from `start` on. `glide`: false if the user moves the view directly. */
   scroll(start, glide = true) {
     this.#held = true;
     this.#pan(start);
     if (!glide) this.#view.now.start = this.#view.goal.start;
     const { span } = this.view;
-    // Scrolled to the right end a live take is followed again.
+    // At its right end a live take is followed again.
     const newest = this.#headAt && Math.min(this.#headAt(), this.#take.duration);
     if (this.#headAt) this.#follow(this.view.start + span >= newest);
     this.redraw();
@@ -201,7 +201,7 @@ export class Roll extends EventTarget {
     this.#frame = requestAnimationFrame((now) => this.#tick(now));
   }
 
-  /** The head runs through an empty roll first, then the roll runs under it. */
+  /** The newest moment first crosses the empty roll. Then the roll scrolls. */
   #track(span) {
     this.#view.show(Math.max(-span * EDGE_SHARE, this.#headAt() - span * HEAD_SHARE), span, false);
   }
@@ -222,7 +222,7 @@ export class Roll extends EventTarget {
 
   #changed() {
     const { notes, open } = this.#take;
-    // The latest note is not always the last: one that took longer to decide may begin before.
+    // The last note in the list may start earlier than others, because its decision took longer.
     const sounding = [...open.values(), ...notes.slice(-1)];
     if (this.#take.live) for (const { pitch } of sounding) this.#view.include(pitch);
     this.#counted = false;
@@ -276,7 +276,7 @@ export class Roll extends EventTarget {
       selection: store.get("selection"),
       marquee: this.#marquee,
     });
-    // The attributes are for assistive technology and tests; a write of the same costs a frame.
+    // The attributes are for assistive technology and tests. Writing an unchanged value costs a frame.
     const names = [...sounding.keys()].map(noteName).join(" ");
     if (names !== this.#canvas.dataset.sounding) this.#canvas.dataset.sounding = names;
     if (`${drawn}` !== this.#canvas.dataset.drawnCount) this.#canvas.dataset.drawnCount = drawn;

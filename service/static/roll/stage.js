@@ -1,4 +1,4 @@
-/** The take in view: its roll, its overview, its list of notes, and what plays and saves it. */
+/** The take in view: roll, overview, list of notes, and the controls for playback and saving. */
 
 import { Player } from "../audio/player.js";
 import { inBars } from "../edit/beats.js";
@@ -25,7 +25,7 @@ export class Stage {
   #legend;
   #counts;
   #name = () => ($("take-name").textContent = this.take.name);
-  #frame = 0; // of the clock that runs while it plays
+  #frame = 0; // animation frame of the clock during playback
   take = new Take("New take");
 
   constructor(filter) {
@@ -59,13 +59,13 @@ export class Stage {
     this.showPosition();
   }
 
-  /** No take in view, as at first. */
+  /** Show no take. */
   clear() {
     this.show(new Take("New take"));
     $("empty").hidden = false;
   }
 
-  /** Enable the controls that apply; of a take that still grows, those that only view it. */
+  /** Enable the controls that apply. For a growing take, these are only those of the view. */
   enable({ busy, following }) {
     const { take } = this;
     $("play").disabled = $("loop").disabled = busy || !take.notes.length;
@@ -110,7 +110,7 @@ export class Stage {
       this.showPosition();
       if (player.playing) this.#frame = requestAnimationFrame(follow);
     };
-    cancelAnimationFrame(this.#frame); // a seek pauses and plays within one picture
+    cancelAnimationFrame(this.#frame); // a seek pauses and plays within one frame
     follow();
   }
 
@@ -202,7 +202,7 @@ export class Stage {
     this.#loop(this.player.passage ? null : { start, end: start + span });
   }
 
-  /** Loop {start, end}, as far as the take has it, or nothing. */
+  /** Loop {start, end} within the take, or stop looping for null. */
   #loop(passage) {
     const { duration } = this.take;
     const within = (seconds) => Math.max(0, Math.min(duration, seconds));

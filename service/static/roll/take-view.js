@@ -1,11 +1,11 @@
-/** A view of a take. It draws soon after the take changes, once for all changes of a moment. */
+/** A view of a take. It is redrawn shortly after changes, once for several changes. */
 export class TakeView {
   #draw;
   #waitMs;
   #pending = false;
   take = null;
 
-  /** `waitMs` gives the time from a change to `draw`. */
+  /** `waitMs` returns the time from a change to `draw` in ms. */
   constructor(draw, waitMs) {
     this.#draw = draw;
     this.#waitMs = waitMs;

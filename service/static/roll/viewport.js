@@ -1,17 +1,17 @@
 /**
- * What part of a take the roll shows: seconds across, pitches up. Changes are eased, so the
- * picture glides; people who ask for less motion get it at once.
+* The part of a take that the roll shows, in seconds and pitches. Changes are animated, except for users
+ * who prefer reduced motion.
  */
 
 import { pitchRange } from "../notes/pitch.js";
 
 const FIRST_LOW = 40; // E2
-const FIRST_HIGH = 84; // C6: three and a half octaves, enough to start with
+const FIRST_HIGH = 84; // C6
 const MARGIN_PITCHES = 3;
 const MIN_SPAN_S = 1;
 const MIN_ROWS = 8;
 const MAX_PITCH = 127;
-const EASE_PER_S = 9; // a change is nine tenths done after a quarter of a second
+const EASE_PER_S = 9; // 90 % of a change is complete after 250 ms
 
 const lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -23,10 +23,10 @@ export class Viewport {
   reset() {
     this.now = { start: 0, span: 10, low: FIRST_LOW, high: FIRST_HIGH };
     this.goal = { ...this.now };
-    this.pitchesChosen = false; // by hand
+    this.pitchesChosen = false; // true if the user chose the range of pitches
   }
 
-  /** Make room for a pitch; a live view only ever grows, so that it stays calm. */
+  /** Extend the view to include a pitch. A live view never shrinks, so that it moves rarely. */
   include(pitch) {
     if (this.pitchesChosen) return;
     this.goal.low = Math.max(0, Math.min(this.goal.low, pitch - MARGIN_PITCHES));
@@ -37,12 +37,12 @@ export class Viewport {
     this.pitchesChosen = false;
     if (notes.length === 0) return;
     const { low, high } = pitchRange(notes);
-    const slack = Math.max(MARGIN_PITCHES, Math.ceil((36 - (high - low)) / 2)); // three octaves
+    const slack = Math.max(MARGIN_PITCHES, Math.ceil((36 - (high - low)) / 2)); // at least three octaves
     this.goal.low = Math.max(0, low - slack);
     this.goal.high = Math.min(MAX_PITCH, high + slack);
   }
 
-  /** Show this many rows from `low` up, or as near to it as there are pitches. */
+  /** Show a number of rows from `low` up, shifted if necessary to stay within the MIDI pitches. */
   showPitches(low, rows = this.rows, glide = true) {
     rows = Math.max(MIN_ROWS, Math.min(MAX_PITCH + 1, rows));
     this.goal.low = Math.max(0, Math.min(MAX_PITCH + 1 - rows, low));
@@ -60,7 +60,7 @@ export class Viewport {
     return this.goal.high - this.goal.low + 1;
   }
 
-  /** Show [start, start + span]; `glide` false for what already moves by itself. */
+  /** Show [start, start + span]. `glide`: false if the target itself moves. */
   show(start, span = this.goal.span, glide = true) {
     this.goal.start = start;
     this.goal.span = Math.max(MIN_SPAN_S, span);
@@ -76,7 +76,7 @@ export class Viewport {
     this.show(time - share * span, span);
   }
 
-  /** Move towards the goal; true while there is still way to go. */
+  /** Move towards the target. Return true until it is reached. */
   ease(seconds) {
     const step = lessMotion.matches ? 1 : 1 - Math.exp(-EASE_PER_S * seconds);
     let moving = false;

@@ -1,10 +1,10 @@
-/** Asks the service for a score: an object with its SVG, or a file. */
+/** Requests a score from the service: an object with its SVG, or a file. */
 
 import { request } from "../service/access.js";
 import { BUSY, problemText } from "../service/problem.js";
 
 /**
- * `beats`: those that were found while it was played, if they shall stay as they are.
+* `beats`: the beats that the score must use, if any.
  * @param {{notes: object[], pedal: object[], title: string, beats?: object[], form: string, width?: number, signal?: AbortSignal}} request
  */
 export async function fetchScore({ notes, pedal, title, beats, form, width, signal }) {
@@ -16,7 +16,7 @@ export async function fetchScore({ notes, pedal, title, beats, form, width, sign
     signal,
   });
   if (!response.ok) {
-    const final = !BUSY.includes(response.status); // the same request would fail again
+    const final = !BUSY.includes(response.status); // true if a retry would fail again
     throw Object.assign(new Error(await problemText(response)), { final });
   }
   return form === "svg" ? response.json() : response.blob();

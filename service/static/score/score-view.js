@@ -1,6 +1,6 @@
 /**
- * The score of the take in view, beside the roll: engraved by the service, bar by bar while a take
- * grows, marked where playback is, and saved as MusicXML or PDF.
+* The score of the take in view, next to the roll. The service engraves it, and updates it while the
+ * take grows. Playback is marked. The score can be saved as MusicXML or PDF.
  */
 
 import { after, cancel } from "../audio/timers.js";
@@ -8,12 +8,12 @@ import { rowsOf, save, stemOf, titleOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
 
-const PROGRESS_AFTER_S = 1; // of waiting for the service
-const LIVE_S = 4; // between two scores of a take that grows
-const SETTLED_S = 0.5; // from a change of a take to its score
-const SEEN = 64; // newest beats of it that are written
+const PROGRESS_AFTER_S = 1; // waiting time after which a progress bar is shown
+const LIVE_S = 4; // interval between two scores of a growing take
+const SETTLED_S = 0.5; // delay from a change of a take to the request of its score
+const SEEN = 64; // number of newest beats of a growing take in the score
 const TENTHS_MM_A_PIXEL = 2.2;
-const NARROWEST = 900; // tenths of a mm
+const NARROWEST = 900; // minimum width in tenths of a mm
 
 export class ScoreView {
   #stage;
@@ -22,15 +22,15 @@ export class ScoreView {
   #tabs = [$("tab-roll"), $("tab-score")];
   #page = $("score-page");
   #take = null;
-  #score = null; // the service's last answer
-  #asked = ""; // the state of the take that the answer is of
-  #asking = null; // AbortController of the score in view
+  #score = null; // latest response of the service
+  #asked = ""; // state of the take for which the score was requested
+  #asking = null; // AbortController of the request for the score in view
   #requests = new Set(); // AbortControllers of all requests
-  #cancelled = false; // until the take or the view changes
+  #cancelled = false; // true from Cancel until the take or the view changes
   #filterChanges = 0;
   #timer = 0;
   #bar = -1;
-  #now = -1; // the time that is marked, s
+  #now = -1; // marked time in seconds
   #sounding = []; // ids of marked notes
 
   constructor({ stage, filter, say }) {
@@ -82,7 +82,7 @@ export class ScoreView {
     if (this.#cancelled) this.#tell("Cancelled. To write the score, select its tab again.");
   }
 
-  /** Fetches a score. A request that takes longer shows a progress bar and Cancel. */
+  /** Fetch a score. After PROGRESS_AFTER_S, show a progress bar and Cancel. */
   async #fetch(controller, options) {
     const shows = (shown) => {
       $("score-progress").hidden = $("score-cancel").hidden = !shown;
@@ -98,7 +98,7 @@ export class ScoreView {
     }
   }
 
-  /** Asks for the take's score if it has changed, and again while it grows. */
+  /** Request the take's score if the take has changed. Repeat this while the take grows. */
   async #refresh() {
     cancel(this.#timer);
     const { take } = this.#stage;
@@ -144,8 +144,8 @@ export class ScoreView {
     this.#asked = state;
     this.#bar = this.#now = -1;
     this.#sounding = [];
-    // The service's own drawing: parsed as an image, never as a page. Its styles are in score.css,
-    // for the page allows none that stand in it.
+    // Parsed as an image, never as HTML. Its styles are in score.css, because the content security
+    // policy forbids inline styles.
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
     this.#page.replaceChildren(documentElement);
@@ -165,7 +165,7 @@ export class ScoreView {
     $("save-musicxml").disabled = $("save-pdf").disabled = !this.#score || this.#take.live;
   }
 
-  /** Beats of a take that grows, from a bar's beginning on: bars that are old stay as they were. */
+  /** The newest beats of a growing take, from the start of a bar, so that older bars do not change. */
   #newest() {
     const { beats } = this.#stage.take;
     const last = beats.length - SEEN;
@@ -201,7 +201,7 @@ export class ScoreView {
     }
   }
 
-  /** Marks the bar and the notes that sound, and keeps the bar in sight if Follow is checked. */
+  /** Mark the bar and the sounding notes. Scroll to the bar if Follow is checked. */
   #follow() {
     const { player, take } = this.#stage;
     if (take !== this.#take && this.shown) this.#refresh();
@@ -226,7 +226,7 @@ export class ScoreView {
     this.#sounding = sounding;
   }
 
-  /** A click on a bar goes there. */
+  /** Seek to the bar that was clicked. */
   #seek({ clientX, clientY }) {
     if (!this.#score || this.#take.live) return;
     const inside = ({ left, right, top, bottom }) =>

@@ -1,6 +1,6 @@
 /**
- * The API key of a server that asks for one: held by this tab alone, shown to the server in a
- * header, and turned into a short-lived token if a browser allows no header (websockets).
+* The API key, for servers that require one. Only this tab stores it. Requests send it in a header.
+ * Browsers do not allow headers for websockets, so it is exchanged for a short-lived token there.
  */
 
 import { $ } from "../page.js";
@@ -8,29 +8,29 @@ import { $ } from "../page.js";
 const STORE = "rse-key";
 const UNAUTHORIZED = 401;
 
-/** The headers that a request needs. */
+/** The headers of a request. */
 export function authorization() {
   const key = sessionStorage.getItem(STORE);
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
 /**
- * The subprotocols to offer for one websocket; none if no key is known. Throws if there is
- * no token to be had at present.
+* The subprotocols to offer for one websocket. They contain a token if there is a key. Throws an Error
+ * if the server does not issue a token.
  */
 export async function subprotocols() {
   const headers = authorization();
   if (!headers.Authorization) return [];
   const url = new URL("token", document.baseURI);
   const response = await fetch(url, { method: "POST", headers });
-  if (response.status === UNAUTHORIZED) return ["rse.v1"]; // the websocket is refused then, in words
+  if (response.status === UNAUTHORIZED) return ["rse.v1"]; // the websocket will be rejected with a message
   if (!response.ok) throw new Error(`no token: ${response.status}`);
   const { token } = await response.json();
   return ["rse.v1", `rse.token.${token}`];
 }
 
 /**
- * A request of this server with the key; asks for one if it is refused.
+* Send a request with the key. If the server rejects it, ask the user for a key and repeat it.
  * @param {string} path
  * @param {{headers?: Record<string, string>} & Omit<RequestInit, "headers">} options
  * @returns {Promise<Response>}
@@ -45,7 +45,7 @@ export async function request(path, { headers = {}, ...options } = {}) {
 
 let asking = null;
 
-/** Asks the person for a key; resolves with whether one was given. One question at a time. */
+/** Ask the user for a key. Resolves with true if the user entered one. Only one dialog is open at a time. */
 export function askForKey() {
   asking ??= ask().finally(() => (asking = null));
   return asking;

@@ -1,7 +1,7 @@
 /**
- * Audio that may have to be sent again, and a mark up to which it was sent: 16-bit mono PCM in
- * chunks, counted in samples since the first one of the take. What is too much to keep is lost
- * from the old end.
+* Buffer of audio that may have to be sent again, and the position up to which it was sent: 16-bit mono
+ * PCM in chunks, counted in samples from the start of the take. If the buffer is full, the oldest
+ * audio is dropped.
  */
 
 const SAMPLE_BYTES = 2;
@@ -13,17 +13,17 @@ export class Backlog {
   #most;
   captured = 0;
 
-  /** `most`: samples to keep. */
+  /** `most`: maximum number of samples. */
   constructor(most) {
     this.#most = most;
   }
 
-  /** The oldest sample that is kept. */
+  /** The oldest sample in the buffer. */
   get first() {
     return this.#chunks[0]?.first ?? this.captured;
   }
 
-  /** False if audio that was not sent had to go. */
+  /** Add a chunk. Return false if audio was dropped that had not been sent. */
   add(pcm, samples) {
     this.#chunks.push({ first: this.captured, samples, pcm });
     this.captured += samples;
@@ -38,14 +38,14 @@ export class Backlog {
     this.#next = Math.max(0, this.#next - count);
   }
 
-  /** Go back, or on, to a sample: `take` gives the audio from there. */
+  /** Set the position to a sample, from which `take` continues. */
   rewind(sample) {
     this.#mark = Math.max(sample, this.first);
     const at = this.#chunks.findIndex((chunk) => end(chunk) > this.#mark);
     this.#next = at === -1 ? this.#chunks.length : at;
   }
 
-  /** The next PCM to be sent, null if all was. */
+  /** The next PCM to send, or null if there is none. */
   take() {
     const chunk = this.#chunks[this.#next];
     if (!chunk) return null;

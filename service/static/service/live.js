@@ -1,5 +1,5 @@
 /**
- * One live take: a source of sound -> socket -> notes.
+* One live take: sends a source of audio to the service and receives notes.
  *
  * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `sound` (a
  * chunk of the source), `note_on` and `note_off` {key, note} and `pedal` (whether it is down), of
@@ -13,27 +13,27 @@ import { LiveRecording } from "../audio/recording.js";
 import { fromBase64, midiFile } from "../notes/midi.js";
 import { EVENTS, TranscriptionSocket } from "./socket.js";
 
-const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the drawn clock follows
-const LAG_SMOOTHING = 0.05; // likewise of the lag, at each picture
-const JUMP_S = 0.5; // of the clock, after an interruption: followed at once
-const LEAST_S = 1; // of sound that is worth keeping
-const TOO_LATE_S = 2; // to be played
-const LEAD_S = 1; // by which the drawn clock may be ahead of what is transcribed
-const UNSAID_S = 2; // that the server may take until it is ready
+const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the displayed clock follows
+const LAG_SMOOTHING = 0.05; // share of a change of the lag that each frame shows
+const JUMP_S = 0.5; // minimum jump of the clock, after an interruption, that is followed immediately
+const LEAST_S = 1; // minimum duration of a recording to keep
+const TOO_LATE_S = 2; // delay from which notes are not sent to MIDI
+const LEAD_S = 1; // maximum lead of the displayed clock over the transcribed audio
+const UNSAID_S = 2; // time to wait for the server before a notice is shown
 const WAITING = "The server is not ready yet. What you play is kept, and transcribed once it is.";
-const DELAYS_KEPT = 15; // notes whose delay makes the measured one
+const DELAYS_KEPT = 15; // number of newest notes in the median delay
 
 export class LiveTake extends EventTarget {
   #take;
   #source;
   #socket = null;
-  #captured = 0; // seconds
-  #origin = null; // page clock, in seconds, of the first sample; smoothed
-  #transcribed = 0; // seconds
-  #delay = 0; // seconds that the server promised
-  #behind = 0; // seconds by which it was later when it last reported
-  #lag = 0; // ... as the roll shows it, eased
-  #delays = []; // seconds from a note's sound to its message, of the newest notes
+  #captured = 0; // captured audio in seconds
+  #origin = null; // smoothed time of the first sample on the page's clock, in seconds
+  #transcribed = 0; // transcribed audio in seconds
+  #delay = 0; // guaranteed delay in seconds
+  #behind = 0; // lag behind this delay in the latest progress message, in seconds
+  #lag = 0; // the same lag, smoothed, as the roll shows it
+  #delays = []; // for the newest notes, seconds from the sound to the message
   #tooLate = false;
   #recordingFull = false;
   #abandoned = false;
@@ -53,23 +53,23 @@ export class LiveTake extends EventTarget {
     return this.#socket ? this.#socket.lostSamples / this.#take.recording.rate : 0;
   }
 
-  /** True if sound was recorded and no server received it. */
+  /** True if audio was recorded that no server received. */
   get untranscribed() {
     return this.#socket.sessions === 0 && this.#captured >= LEAST_S;
   }
 
-  /** Median, in seconds, over the newest notes; null before there are some. */
+  /** Median delay of the newest notes in seconds; null if there are none. */
   get measuredDelay() {
     const sorted = [...this.#delays].sort((a, b) => a - b);
     return sorted.length ? sorted[sorted.length >> 1] : null;
   }
 
-  /** Seconds that were captured and are not transcribed. */
+  /** Seconds of audio that were captured but not transcribed. */
   get lag() {
     return Math.max(0, this.#captured - this.#transcribed);
   }
 
-  /** The moment, in seconds of the take, whose notes are just due: the head of the roll. */
+  /** The time of the take, in seconds, whose notes should arrive now: the head of the roll. */
   head() {
     this.#lag += (this.#behind - this.#lag) * LAG_SMOOTHING;
     const due = Math.min(this.#captured + 0.1, this.#clock()) - this.#delay - this.#lag;
@@ -80,7 +80,7 @@ export class LiveTake extends EventTarget {
     return this.#origin === null ? 0 : performance.now() / 1000 - this.#origin;
   }
 
-  /** Resolves, or throws words for the page, once the source is there or the take abandoned. */
+  /** Open the source. Resolves once it is open or the take is abandoned. Throws Errors for the page. */
   async start({ lookaheadMs, mode, instruments, bends }) {
     this.#enter("connecting");
     const source = this.#source;
@@ -127,7 +127,7 @@ export class LiveTake extends EventTarget {
 
   #chunk(chunk) {
     const { pcm, samples } = chunk;
-    if (this.state === "finishing") return; // on its way when the source was closed
+    if (this.state === "finishing") return; // sent before the source was closed
     this.#captured += samples / this.#take.recording.rate;
     const origin = performance.now() / 1000 - this.#captured;
     if (this.#origin === null || Math.abs(origin - this.#origin) > JUMP_S) this.#origin = origin;
@@ -202,7 +202,7 @@ export class LiveTake extends EventTarget {
   }
 
   #playOn() {
-    if (!this.#tooLate) this.#emit("pedal", this.#take.pedalDown); // a silence released it
+    if (!this.#tooLate) this.#emit("pedal", this.#take.pedalDown); // `silence` had released it
   }
 
   #stall() {
@@ -223,7 +223,7 @@ export class LiveTake extends EventTarget {
     const take = this.#take;
     take.closeAll();
     this.#emit("silence");
-    // The server's file covers one session; a take pieced together from several is written here.
+    // The server's file covers one session. The page writes the file of a take of several sessions.
     const whole = done && this.#socket.sessions === 1;
     const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
     take.finish({ length: this.#captured, midi });

@@ -1,6 +1,6 @@
 const MAX_LENGTH = 200; // characters of a message
 
-/** The words of an RFC 9457 problem, or of the bare status if there is none. */
+/** The message of an RFC 9457 problem, or a text for the status if the response has none. */
 export async function problemText(response) {
   try {
     const { detail, title } = await response.json();
@@ -10,6 +10,6 @@ export async function problemText(response) {
   }
 }
 
-// A full or restarting server, or a proxy with no server up behind it. Not 507, a full disk: that
-// seldom passes in seconds, and each attempt sends much of a file again.
+// A server that is full or restarting, or a proxy without a server. Not 507 (disk full), which rarely
+// ends within seconds, while each retry sends much of a file again.
 export const BUSY = [429, 502, 503, 504];

@@ -1,6 +1,6 @@
-/** Pauses before another attempt at a server that is away, starting or full. */
+/** Pauses before a retry if the server is unreachable, starting or full. */
 
-const POLL_S = 2; // between two requests
+const POLL_S = 2; // interval between two requests
 
 /** Return true if the server responds and has a free slot for a session. */
 async function isFree() {
@@ -11,8 +11,8 @@ async function isFree() {
 }
 
 /**
- * Wait for `seconds`, or less if the server becomes free meanwhile: one that was free at first refused
- * for another reason. Rejects if `signal` aborts.
+* Wait for `seconds`, or until the server becomes free. If it is free at first, wait for the full time,
+ * because it had another reason to reject the request. Rejects if `signal` aborts.
  */
 export async function pauseUntilFree(seconds, signal) {
   const end = performance.now() + 1000 * seconds;

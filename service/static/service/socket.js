@@ -1,11 +1,10 @@
 /**
- * The live protocol (PROTOCOL.md) from the page's side: one performance over any number of
- * connections.
+* The page's client of the live protocol (PROTOCOL.md): one performance over any number of connections.
  *
- * After a lost connection the socket reconnects with growing pauses and resumes the performance: it
- * keeps the audio since the server's last checkpoint and sends it again, and no event comes twice.
- * If too much audio had to be dropped, a new performance begins, whose clock starts at zero. The
- * times of events here always count from the first sample of the whole stream.
+* After a disconnection the client reconnects with increasing pauses and resumes the performance. It
+ * buffers the audio since the server's last checkpoint and sends it again. No event is emitted twice.
+ * If too much audio had to be dropped, a new performance starts, whose clock starts at zero. The times
+ * of the events below always count from the first sample of the take.
  *
  * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat`, `progress` (detail:
  * the message, `time_s` on the stream's clock, a `key` unique to the note), `sounding` (keys: no other note
@@ -19,14 +18,14 @@ import { Backlog } from "./backlog.js";
 import { BUSY, problemText } from "./problem.js";
 import { pauseUntilFree } from "./ready.js";
 
-const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // the last one again and again
-const GIVE_UP_S = 600; // of attempts in a row
-const STOPPED_ATTEMPTS = 3; // to fetch the last notes after `stop`
+const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // pauses between attempts; the last pause is repeated
+const GIVE_UP_S = 600; // time after which retrying stops
+const STOPPED_ATTEMPTS = 3; // maximum number of attempts to receive the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
-const QUIET_S = 4; // of sound captured without any message: two a second are due
-const SILENCE_TIMEOUT_S = 10; // after that the connection is given up
-const MAX_KEPT_S = 300; // of audio, for a new connection: 29 MB at 48 kHz
-const MAX_UNSENT_BYTES = 256 * 1024; // handed to the browser; the rest waits where it can be counted
+const QUIET_S = 4; // captured audio without a message after which the server is late; two per second are due
+const SILENCE_TIMEOUT_S = 10; // time without a message after which the connection is closed
+const MAX_KEPT_S = 300; // buffered audio for a new connection: 29 MB at 48 kHz
+const MAX_UNSENT_BYTES = 256 * 1024; // limit of the browser's send buffer; other audio stays in the backlog
 const PUMP_MS = 50;
 const NO_WEBSOCKET = "Live sound does not get through: a proxy must pass websockets on";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
@@ -43,27 +42,27 @@ export class TranscriptionSocket extends EventTarget {
   #stopping = false;
   #stopSent = false;
   #ended = false;
-  #attempt = 0; // since the transcription last went on
-  #lostAt = 0; // page clock, in ms, of the first failure in a row
-  #timer = 0; // of the wait for an answer
-  #pumping = 0; // timer
-  #heardAt = 0; // samples captured when the last message came
-  #mute = false; // the present connection has been tried, and nothing came of it yet
+  #attempt = 0; // number of attempts since the last progress
+  #lostAt = 0; // time of the first of consecutive failures, in ms of the page's clock
+  #timer = 0; // timer of an expected reply
+  #pumping = 0; // timer of the next chunk to send
+  #heardAt = 0; // number of captured samples when the last message arrived
+  #mute = false; // true until the current connection has received a message
   #quiet = false;
-  #connection = 0; // counts the attempts
-  #performance = 0; // counts those that did not resume another
-  #origin = 0; // stream sample at which the present one began
-  #settled = 0; // stream sample up to which notes have arrived
-  #checkpoint = null; // of the present one; null if none can be resumed
-  #known = 0; // note events after the checkpoint
-  #accepted = {}; // options as the server took them
-  #fault = null; // last `error` message of the present connection
-  #withToken = false; // it was given one, so the key is right
+  #connection = 0; // number of the current attempt
+  #performance = 0; // number of the current performance
+  #origin = 0; // sample of the take at which the current performance started
+  #settled = 0; // sample of the take up to which notes have arrived
+  #checkpoint = null; // checkpoint of the current performance; null if it cannot be resumed
+  #known = 0; // number of note events since the checkpoint
+  #accepted = {}; // effective options of the server
+  #fault = null; // last `error` message of the current connection
+  #withToken = false; // true if the server issued a token, so the key is valid
   #done = null;
   sessions = 0;
   lostSamples = 0;
 
-  /** `options`: the fields of `start`; sample_rate is required. */
+  /** `options`: fields of `start`, of which sample_rate is required. */
   constructor(url, options) {
     super();
     this.#url = url;
@@ -78,7 +77,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#connection += 1;
     const connection = this.#connection;
     this.#wait(CONNECT_TIMEOUT_S);
-    // Without its token the socket would be refused as if the key were wrong.
+    // Without a token the server would reject the socket as if the key were wrong.
     const offered = await subprotocols().catch(() => null);
     if (connection !== this.#connection) return;
     if (offered === null) return this.#drop();
@@ -96,12 +95,12 @@ export class TranscriptionSocket extends EventTarget {
     };
   }
 
-  /** Take a chunk of mono PCM (an ArrayBuffer of `samples` samples). */
+  /** Send a chunk of mono PCM (an ArrayBuffer of `samples` samples). */
   send(pcm, samples) {
     if (this.#ended || this.#stopping) return;
     const whole = this.#backlog.add(pcm, samples);
     if (!this.#ready) return;
-    if (!whole) return this.#drop(); // the network takes less than the microphone gives
+    if (!whole) return this.#drop(); // the network is slower than the microphone
     this.#pump();
     if (!this.#quiet && this.#backlog.captured - this.#heardAt > QUIET_S * this.#rate) {
       this.#quiet = true;
@@ -109,22 +108,22 @@ export class TranscriptionSocket extends EventTarget {
     }
   }
 
-  /** End the audio; the last notes and `end` follow. */
+  /** End the audio. The last notes and `end` follow. */
   stop() {
     if (this.#stopping || this.#ended) return;
     this.#stopping = true;
     if (this.#ready) this.#pump();
     else if (this.sessions === 0) this.#end("Stopped before the server was ready. “Again”, in the list of takes, transcribes the sound.");
-    // Otherwise a reconnect is under way: what is kept is sent first, then the stop.
+    // Otherwise a reconnect is in progress, which sends the buffered audio and then `stop`.
   }
 
-  /** End now, without the notes that are still to come. */
+  /** End immediately, without waiting for more notes. */
   cut() {
     this.#end("Stopped before the last notes had come.");
   }
 
   #start() {
-    // With too little audio left the performance cannot go on: a new one is begun.
+    // If the required audio is no longer buffered, a new performance starts.
     const from = this.#origin + (this.#checkpoint?.from_sample ?? 0);
     if (from < this.#backlog.first) this.#checkpoint = null;
     const start = { type: "start", ...this.#options };
@@ -133,7 +132,7 @@ export class TranscriptionSocket extends EventTarget {
     return { ...start, ...this.#accepted, resume };
   }
 
-  /** Send what waits, then the stop, without filling the browser's own buffer. */
+  /** Send buffered audio, then `stop`, without exceeding MAX_UNSENT_BYTES in the browser's buffer. */
   #pump() {
     clearTimeout(this.#pumping);
     if (!this.#ready || this.#stopSent) return;
@@ -164,7 +163,7 @@ export class TranscriptionSocket extends EventTarget {
     if (type === "done") this.#done = message;
     if (type === "error") {
       this.#fault = message;
-      if (message.retryable) this.#drop(message.message); // what it still says is said again
+      if (message.retryable) this.#drop(message.message); // later messages will be sent again
       return;
     }
     if ("time_s" in message) {
@@ -198,7 +197,7 @@ export class TranscriptionSocket extends EventTarget {
 
   #advance({ time_s, checkpoint }) {
     const settled = Math.round(time_s * this.#rate);
-    if (settled > this.#settled) this.#attempt = 0; // a `ready` alone may be that of one that fails again
+    if (settled > this.#settled) this.#attempt = 0; // `ready` is not enough, since the server may fail again
     this.#settled = Math.max(this.#settled, settled);
     this.#checkpoint = checkpoint;
     this.#known = 0;
@@ -215,7 +214,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#timer = setTimeout(() => this.#silent(), seconds * 1000);
   }
 
-  /** No message in time: if one was owed, the connection is gone. */
+  /** Handle a missing message. If one was expected, the connection is unresponsive. */
   #silent() {
     const idle = this.#ready && !this.#stopSent && this.#backlog.captured === this.#heardAt;
     if (!idle) return this.#drop();
@@ -225,21 +224,21 @@ export class TranscriptionSocket extends EventTarget {
 
   #drop(words = "") {
     const socket = this.#socket;
-    this.#socket = null; // its late events no longer count
+    this.#socket = null; // its late events are ignored
     socket?.close();
     this.#closed(words);
   }
 
   #closed(words = this.#fault?.message ?? "") {
     clearTimeout(this.#timer);
-    this.#connection += 1; // one that is still being opened comes too late
+    this.#connection += 1; // so that a connection that is still opening is ignored
     this.#ready = this.#quiet = false;
     this.#lostAt = this.#attempt ? this.#lostAt : performance.now();
     this.#emit("stall");
     const unauthorized = this.#fault?.code === "unauthorized";
-    const stray = unauthorized && this.#withToken; // too old, or known to another process
+    const stray = unauthorized && this.#withToken; // the token expired, or another process issued it
     const refused = this.#checkpoint !== null && NOT_RESUMABLE.includes(this.#fault?.code);
-    if (refused) this.#checkpoint = null; // a new performance can still be begun
+    if (refused) this.#checkpoint = null; // a new performance can still start
     if (this.#done?.reason === "stop") {
       this.#end("");
     } else if (unauthorized && !stray) {
@@ -258,13 +257,13 @@ export class TranscriptionSocket extends EventTarget {
     }
   }
 
-  /** A browser hides the answer to a refused handshake, but not that to the same as a request. */
+  /** Return the response to a rejected handshake, by an HTTP request: browsers hide that of websockets. */
   async #explain(words) {
     const connection = this.#connection;
     const url = String(this.#url).replace(/^ws/, "http");
-    const request = { method: "POST", headers: authorization() }; // a GET would show no origin
+    const request = { method: "POST", headers: authorization() }; // a GET would not send the origin
     const answer = await fetch(url, request).catch(() => null);
-    const isRefusal = answer && ![404, 405].includes(answer.status); // which mean: websockets only
+    const isRefusal = answer && ![404, 405].includes(answer.status); // these mean that only websockets are served
     const why = isRefusal && (await problemText(answer));
     if (connection !== this.#connection) return;
     if (!isRefusal) this.#retry(answer ? NO_WEBSOCKET : words || "The server cannot be reached");
@@ -274,7 +273,7 @@ export class TranscriptionSocket extends EventTarget {
 
   #retry(words) {
     const pause = BACKOFF_S[Math.min(this.#attempt, BACKOFF_S.length - 1)];
-    // The random part keeps many pages from coming back in one and the same moment.
+    // The random part prevents many pages from reconnecting at the same time.
     const seconds = pause * (0.8 + 0.4 * Math.random());
     this.#attempt += 1;
     this.#emit("retry", { attempt: this.#attempt, seconds, words });

@@ -1,15 +1,16 @@
 /**
- * Sends one recording and reports its notes as the server finds them.
+* Sends one recording and reports its notes as the server sends them.
  *
- * `transcribe(file, receive, signal, wishes)` posts the file and calls `receive` with each message; it resolves with `done` and throws an Error whose
- * message is fit for the page, a BusyError if the server may take the file later. `wishes`: the
- * `instruments` that may play, none in the list: any; and whether to report `bends`.
+* `transcribe(file, receive, signal, wishes)` posts the file and calls `receive` with each message. It
+ * resolves with `done`. It throws an Error whose message the page can show, and a BusyError if the
+ * server may accept the file later. `wishes`: options of the request: the allowed `instruments` (an
+ * empty list allows all) and `bends`.
  */
 
 import { request } from "./access.js";
 import { BUSY, problemText } from "./problem.js";
 
-const PATIENCE_S = 5; // if the server does not say how long to wait
+const PATIENCE_S = 5; // pause before a retry if the response has no Retry-After
 const CUT_OFF = "The connection was lost before the end of the recording.";
 
 export class BusyError extends Error {
@@ -53,7 +54,7 @@ async function* jsonLines(body) {
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read().catch((cause) => {
-      throw new Error(CUT_OFF, { cause }); // browsers have words of their own, all of them bare
+      throw new Error(CUT_OFF, { cause }); // the messages of browsers are not informative
     });
     if (done) break;
     const lines = (rest + value).split("\n");

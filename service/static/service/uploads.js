@@ -1,9 +1,9 @@
 /**
- * Recordings waiting to be transcribed, one at a time: each is a job that becomes a take.
+* Queue of recordings. They are transcribed one after the other. Each job results in a take.
  *
- * A job is {file, take, fraction, state, words}: `fraction` of the recording is transcribed, null
- * if its length is not stated; `state` is one of waiting, running, done, failed, cancelled; `words`
- * say what is to be known.
+* A job is {file, take, fraction, state, words}. `fraction`: the transcribed part of the recording, null
+ * if its duration is unknown. `state`: waiting, running, done, failed or cancelled. `words`: a message
+ * for the user.
  * Events: `change` (detail: the job).
  */
 
@@ -37,7 +37,7 @@ export class Uploads extends EventTarget {
     if (!this.busy) this.#run();
   }
 
-  /** Give a recording up; the notes found so far are kept. */
+  /** Cancel a recording. The notes that were received remain. */
   cancel(job) {
     if (job === this.#running) {
       this.#abort.abort();
@@ -86,14 +86,14 @@ export class Uploads extends EventTarget {
       }
     } catch (error) {
       take.closeAll();
-      // What was found is kept, and can still be saved.
+      // The notes that were received remain and can be saved.
       take.finish({ midi: take.notes.length ? midiFile(take.notes, take) : null });
       job.state = signal.aborted ? "cancelled" : "failed";
       job.words = signal.aborted ? "cancelled" : error.message;
     }
   }
 
-  /** Try again if the server has no room now, as late as it says. */
+  /** Transcribe, and retry after the time that the server states if it is busy. */
   async #whenFree(job, attempt) {
     for (let tries = 1; ; tries += 1) {
       try {

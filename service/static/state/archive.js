@@ -1,8 +1,8 @@
 /**
- * The takes of this browser: notes, edits, names and sound in IndexedDB, written as they grow, so that
- * a reload, a crash or a discarded tab loses at most a few seconds.
+* Stores takes in the browser: notes, edits, names and audio in IndexedDB. They are written while they
+ * grow, so that a reload, a crash or a discarded tab loses at most a few seconds.
  *
- * Events: `trouble` with words for the page; `kept` once a take was written with its sound.
+* Events: `trouble` with a message for the user, and `kept` once a take was written with its audio.
  */
 
 import { FileRecording, LiveRecording } from "../audio/recording.js";
@@ -10,9 +10,9 @@ import { stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
 
 const NAME = "takes";
-const GROWING_MS = 5_000; // between two writes of a take that grows
-const SETTLED_MS = 700; // from an edit to its write
-export const MAX_AUDIO_BYTES = 1_000_000_000; // of all takes together
+const GROWING_MS = 5_000; // interval between two writes of a growing take
+const SETTLED_MS = 700; // delay from an edit to its write
+export const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
 const SAME = ["name", "title", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved"];
 const NOT_KEPT =
   "This browser keeps no takes, perhaps because the window is private. Download what you need.";
@@ -20,19 +20,19 @@ const NOT_KEPT =
 const unique = () => crypto.randomUUID?.() ?? `${Date.now()} ${Math.random()}`;
 
 export class Archive extends EventTarget {
-  #database = null; // promise
+  #database = null; // promise of the database
   #ids = new Map(); // take -> id
-  #stamps = new Map(); // take -> stamp of its record, as this tab read or wrote it last
-  #listed = new WeakSet(); // takes that are kept even without notes
-  #timers = new Map(); // take -> timer of its next write, 0 while it is written
-  #parts = new Map(); // id -> parts of the sound that are written
-  #bytes = 0; // of sound
+  #stamps = new Map(); // take -> stamp of its record when this tab last read or wrote it
+  #listed = new WeakSet(); // takes that are stored even if they have no notes
+  #timers = new Map(); // take -> timer of its next write, or 0 during a write
+  #parts = new Map(); // id -> stored parts of the audio
+  #bytes = 0; // bytes of stored audio
   #told = "";
 
   constructor() {
     super();
     document.addEventListener("visibilitychange", () => {
-      if (!document.hidden) return; // else the tab may be closed or discarded at any time
+      if (!document.hidden) return; // a hidden tab may be closed or discarded at any time
       for (const [take, timer] of [...this.#timers]) {
         clearTimeout(timer);
         if (timer) this.#write(take);
@@ -53,13 +53,13 @@ export class Archive extends EventTarget {
     return this.#database;
   }
 
-  /** Make a request of a store; returns its result once the transaction is complete. */
+  /** Make a request to a store. Resolves with its result once the transaction is complete. */
   async #request(name, mode, make) {
     const transaction = (await this.#open()).transaction(name, mode);
     const request = make(transaction.objectStore(name));
     return new Promise((resolve, reject) => {
       transaction.oncomplete = () => resolve(request.result);
-      transaction.onabort = () => reject(transaction.error); // as late as here if the space is full
+      transaction.onabort = () => reject(transaction.error); // a full disk is reported only here
     });
   }
 
@@ -70,7 +70,7 @@ export class Archive extends EventTarget {
       records.sort((a, b) => a.created - b.created);
       const takes = [];
       for (const record of records) takes.push(await this.#restore(record));
-      navigator.storage?.persist?.(); // the browser may then not clear them by itself
+      navigator.storage?.persist?.(); // asks the browser not to clear them
       return takes;
     } catch {
       this.#trouble(NOT_KEPT);
@@ -102,7 +102,7 @@ export class Archive extends EventTarget {
     return take;
   }
 
-  /** Keep a take from now on, if it has notes or is `listed`. */
+  /** Store a take and its changes, if it has notes or is `listed`. */
   follow(take, listed = false) {
     if (listed) this.#listed.add(take);
     if (this.#ids.has(take)) return;
@@ -149,7 +149,7 @@ export class Archive extends EventTarget {
     if (take.live || take.revision !== revision) this.#soon(take);
   }
 
-  /** The id of a take; a new one if another tab has changed its record, so that both are kept. */
+  /** The id of a take. If another tab has changed its record, a new id, so that both are stored. */
   async #idOf(take) {
     const id = this.#ids.get(take);
     const there = await this.#request("takes", "readonly", (store) => store.get(id));
@@ -172,7 +172,7 @@ export class Archive extends EventTarget {
       try {
         await this.#request("audio", "readwrite", (store) => store.put(parts[part], [id, part]));
       } catch {
-        // No space is left, or it is a private window of Safari.
+        // The disk is full, or this is a private window of Safari.
         this.#trouble(`This browser keeps the notes of “${take.name}”, but not its sound.`);
         return false;
       }

@@ -1,6 +1,6 @@
 /**
- * The state that several views share: each sets what it changes and subscribes to what it shows, so
- * that no view calls another.
+* State that several views share. Each view sets the values that it changes and subscribes to the values
+ * that it shows, so no view calls another.
  */
 
 export class Store {
@@ -17,7 +17,7 @@ export class Store {
     return this.#state[key];
   }
 
-  /** Set some values; the subscribers of those that changed are called. */
+  /** Set values, and call the listeners of those that changed. */
   set(values) {
     const changed = Object.keys(values).filter((key) => this.#state[key] !== values[key]);
     Object.assign(this.#state, values);
@@ -25,7 +25,7 @@ export class Store {
     for (const listener of listeners) listener();
   }
 
-  /** Call `listener` now, and whenever one of these values changes. */
+  /** Call `listener` now and whenever one of these values changes. */
   subscribe(keys, listener) {
     for (const key of keys) {
       if (!this.#listeners.has(key)) this.#listeners.set(key, new Set());
@@ -39,8 +39,8 @@ export const store = new Store({
   take: null,
   editing: false,
   practising: false,
-  selection: new Set(), // notes of the take
-  several: false, // fingers select more notes, as with Shift
+  selection: new Set(), // selected notes of the take
+  several: false, // true if touches add notes to the selection, like Shift
   snap: true,
   speed: 1,
   countIn: false,

@@ -50,7 +50,7 @@ def test_it_learns_to_point_and_is_evaluated(
     (run / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
     for arguments, message in (
         ([str(run), "--data", str(tmp_path / "none.txt")], "No such file"),
-        ([str(tmp_path), "--data", str(data)], "has the run saved yet?"),
+        ([str(tmp_path), "--data", str(data)], "the run has not saved yet"),
         ([str(run), "--data", str(data)], "is of task 'sorting'; expected 'lambada'"),
     ):
         with pytest.raises(SystemExit, match="1"):

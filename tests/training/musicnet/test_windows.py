@@ -120,7 +120,7 @@ def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> N
     [
         ("onset,offset,pitch\n1,2,3\n", "not a MusicNet label table"),
         (f"{HEADER}\n0,100,1,60,0,1,Quarter\n200,30", "1727.csv is not"),
-        (f"{HEADER}\n100,50,1,60,0,1,Quarter\n", "impossible"),
+        (f"{HEADER}\n100,50,1,60,0,1,Quarter\n", "out of range"),
     ],
 )
 def test_damaged_labels_are_named(archive: Path, text: str, message: str) -> None:

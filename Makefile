@@ -5,37 +5,37 @@ PORT ?= 8000
 # Recordings with labels, for the accuracy benchmark.
 SHARED ?= ../shared
 LOOKAHEADS_MS ?= 50 100 190 372
-# Weights: for benchmarks of speed those that a service runs here, else live.
+# Weights. Default: in benchmarks of speed those that a service runs on this machine, otherwise live.
 MODEL ?=
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
 # An environment with basic-pitch and swift-f0 (tests/benchmarks/peer.py).
 PEER ?= .venv-peer
-# Where the figures go as JSON: a file of bench, a folder of bench-accuracy; empty writes none.
+# JSON output: a file for bench, a folder for bench-accuracy; empty: no JSON.
 JSON ?=
-# Anything: quick benchmarks.
+# Any value: quick benchmarks.
 QUICK ?=
 PYTHON ?= python3
 VENV ?= .venv
 
-# Test processes: one more than cores, since tests also wait.
+# Test processes: one more than cores (at most 5), because tests also wait.
 PROCESSES ?= $(shell echo $$(($$(nproc) < 4 ? $$(nproc) + 1 : 5)))
 
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Inputs of `make fuzz`, all targets together.
+# Total number of inputs of `make fuzz`.
 INPUTS ?= 200000
 
 .PHONY: fuzz load lock sbom audit help serve test lint lint-page format bench bench-accuracy bench-live bench-peer train train-live train-light train-accurate clean
 
-help: ## what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 18
 
 serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PORT)
 	@exec $(PY) -m service --host $(HOST) --port $(PORT)
 
-# Tests start many processes, each of which would compile the sources again.
+# Tests start many processes. Without a cache each of them would compile the sources.
 test: lint ## format check, lint, types, tests
 	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
@@ -81,19 +81,19 @@ TRAIN = $(PY) -m training.run musicnet --music.synth.root $(SHARED)/synth \
 SHIP = $(PY) -m training.shipping.ship --synth $(SHARED)/synth $(if $(REAL),--real $(REAL)) --weights last
 resume = $(if $(wildcard $(1)/state.pt),--resume)
 
-# From random weights, two hours on two cores; then at a lower rate: two days.
+# Starts from random weights, two hours on two cores. Then two days at a lower learning rate.
 train-live: $(VENV)/.installed-dev
 	$(TRAIN) --preset live --out runs/live $(call resume,runs/live)
 	$(TRAIN) --preset live-on --init runs/live/best.safetensors --out runs/live-on \
 	  $(call resume,runs/live-on)
 	$(SHIP) runs/live-on --name live
 
-# Ten minutes of a data-centre GPU.
+# Takes ten minutes on a data-centre GPU.
 train-accurate: $(VENV)/.installed-dev
 	$(TRAIN) --preset accurate --out runs/accurate $(call resume,runs/accurate)
 	$(SHIP) runs/accurate --name accurate
 
-# On from "light", taught by "live": two hours.
+# Continues "light" with "live" as its teacher. Takes two hours.
 train-light: $(VENV)/.installed-dev
 	$(TRAIN) --preset light --out runs/light $(call resume,runs/light)
 	$(SHIP) runs/light --name light
@@ -106,7 +106,7 @@ bench-accuracy: $(VENV)/.installed-dev ## accuracy on real recordings, through t
 	    $(if $(JSON),--json $(JSON)/$$(basename $$set).json) || status=1; \
 	done; exit $$status
 
-bench-peer: $(VENV)/.installed-dev ## accuracy beside the peers in the environment PEER=DIR
+bench-peer: $(VENV)/.installed-dev ## compare the accuracy with other systems in the environment PEER=DIR
 	@for set in $(SHARED)/real/*/; do \
 	  case $$set in */maps/) shift_ms=10;; *) shift_ms=0;; esac; \
 	  $(PY) -m tests.benchmarks.peer --data-dir $$set --peer $(PEER) --label-shift-ms $$shift_ms \
@@ -114,13 +114,13 @@ bench-peer: $(VENV)/.installed-dev ## accuracy beside the peers in the environme
 	    $(if $(JSON),--json $(JSON)/peer_$$(basename $$set).json) || exit 1; \
 	done
 
-# Tools of their own environment: none of them is needed to run or to test the service.
+# Tools in a separate environment. They are not needed to run or to test the service.
 SUPPLY := build/supply/bin
 
-# Where the build of torch for processors comes from: PyTorch's index, or --find-links DIR.
+# Source of the CPU build of torch: PyTorch's index, or --find-links DIR.
 TORCH ?= --torch-backend cpu
 
-# For the Python and the platform of the images; setuptools builds the package itself in them.
+# For the Python version and the platform of the images, in which setuptools builds the package.
 lock: $(VENV)/.installed-dev $(SUPPLY)/pip-licenses ## update docker/requirements.lock and LICENSES.md
 	echo 'setuptools>=77' | $(SUPPLY)/uv pip compile pyproject.toml - --constraint constraints.txt \
 	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(TORCH) --generate-hashes \
@@ -131,7 +131,7 @@ lock: $(VENV)/.installed-dev $(SUPPLY)/pip-licenses ## update docker/requirement
 sbom: $(VENV)/.installed $(SUPPLY)/cyclonedx-py ## build/sbom.json (CycloneDX) of the environment
 	$(SUPPLY)/cyclonedx-py environment --output-file build/sbom.json $(PY)
 
-audit: $(SUPPLY)/pip-audit ## known vulnerabilities of what is locked; asks a public database
+audit: $(SUPPLY)/pip-audit ## list known vulnerabilities of locked packages (queries a public database)
 	$(SUPPLY)/pip-audit --no-deps --disable-pip --requirement docker/requirements.lock \
 	  || { echo "audit: vulnerabilities above, or no database was reached" >&2; exit 1; }
 
@@ -144,7 +144,7 @@ clean: ## remove the environment, caches and builds
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamps make a second call start at once; new requirements set up again.
+# Stamp files: a second call starts immediately, and changed requirements are installed again.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }

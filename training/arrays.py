@@ -1,4 +1,4 @@
-"""Short names for the types of arrays and of random numbers."""
+"""Short names for the types of arrays and of the random generator."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,18 +1,18 @@
-"""Measure the accuracy of a model, through the same pipeline as the service.
+"""Measure the accuracy of a model, with the same pipeline as the service.
 
     python -m training.evaluate real --data-dir DIR --lookahead-ms 100 200 --json OUT
 
-This scores recordings with note labels, in any of the layouts of ``training.music.recordings``. The
-JSON holds the figures of ``recordings``, their ``mean`` and its 95 % bootstrap ``interval`` over
-recordings, and ``onset_error_ms``; ``definitions`` explains the figures. Shift the labels if the
-audio lags behind them. Recordings and labels that cannot be read are listed in ``failures``; the
-others are scored, and the exit status is 1.
+scores recordings with note labels, in any of the layouts of ``training.music.recordings``. The JSON
+contains the figures of ``recordings``, their ``mean`` and its 95 % bootstrap ``interval`` over
+recordings, and ``onset_error_ms``. ``definitions`` explains the figures. Use --label-shift-ms if
+the audio lags behind the labels. Recordings and labels that cannot be read are listed in
+``failures``. All others are scored, and the exit status is 1.
 
     python -m training.evaluate families --synth DIR  # by family, and false notes without music
     python -m training.evaluate scores --data-dir DIR --synth DIR  # round trip of MusicXML
-    python -m training.evaluate musicnet --data-dir ARCHIVE  # like real, and the paper's figure
+    python -m training.evaluate musicnet --data-dir ARCHIVE  # like real, plus the paper's figure
 
-Each command has its own --help. Nothing is tuned here.
+COMMAND --help lists the options of a command. No settings are chosen here.
 """
 
 import argparse
@@ -63,14 +63,14 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog, usage="%(prog)s WHAT [options]", epilog="Each command has its own --help."
+        prog=prog, usage="%(prog)s WHAT [options]", epilog="WHAT --help lists the options."
     )
     commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
 
     def command(
         run: Callable[[argparse.Namespace], Figures], about: str, data: str = ""
     ) -> Callable[..., object]:
-        """Add a sub-command with the common options; return its ``add_argument``."""
+        """Add a sub-command with the common options. Return its ``add_argument``."""
         name = run.__name__.removeprefix("_")
         command_parser = commands.add_parser(name, usage=f"{prog} {name} [options]", help=about)
         command_parser.set_defaults(run=run, mode=Mode.BLOCK, label_shift_ms=0.0)
@@ -79,7 +79,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             add("--data-dir", type=Path, required=True, help=data)
         add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors file")
         at, several = MIDDLE_MS if run is _musicnet else 200.0, run in (_real, _musicnet)
-        text = f"{'one or several values ' if several else ''}(default: {at:g})"
+        text = f"look-ahead{', one or several values' if several else ''} (default: {at:g})"
         add("--lookahead-ms", type=float, nargs="+" if several else 1, default=[at], help=text)
         add("--json", type=Path, help="write all figures to this file")
         if several:
@@ -97,17 +97,17 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         return add
 
     add = command(_real, "recordings with note labels", "audio and labels, in any layout")
-    add("--label-shift-ms", type=float, default=0.0, help="added to the times of the labels")
+    add("--label-shift-ms", type=float, default=0.0, help="time to add to the labels")
     text = "block (default), or anytime with --lookahead-ms as its maximum wait"
     add("--mode", choices=list(Mode), help=text)
 
     add = command(_families, "passages of every family, and sounds without notes")
     add("--real", type=Path, help="real recordings of training, for their validation split")
-    add("--passages", type=int, default=12, help="number for each family (default: %(default)s)")
-    add("--seconds", type=float, default=20.0, help="length of each (default: %(default)g)")
+    add("--passages", type=int, default=12, help="passages of each family (default: %(default)s)")
+    add("--seconds", type=float, default=20.0, help="length of a passage (default: %(default)g)")
 
     add = command(_scores, "round trip of scores", "folder of MusicXML files")
-    add("--seconds", type=float, default=30.0, help="length of each (default: %(default)g)")
+    add("--seconds", type=float, default=30.0, help="length of an excerpt (default: %(default)g)")
 
     add = command(_musicnet, "test recordings of MusicNet", "the unpacked archive")
     between = "samples between windows (default: %(default)s)"
@@ -145,7 +145,8 @@ def _musicnet(options: argparse.Namespace) -> Figures:
 
 
 def _scored(options: argparse.Namespace, collection: Collection) -> Figures:
-    """Return the report for the first look-ahead. With several, all are in ``by_lookahead``."""
+    """Return the report for the first look-ahead. If there are several look-aheads, it contains all
+    reports in ``by_lookahead``."""
     model, shift_s = partial(load, options.model), options.label_shift_ms / 1000
     reports = evaluate_collection(collection, model, _streams(options), shift_s, options.jobs)
     several = {"by_lookahead": reports} if len(reports) > 1 else {}

@@ -118,24 +118,24 @@ def gather(
 
 
 def full_lookahead_age(config: ModelConfig) -> int:
-    """Return the age in frames at which the anytime mode has a frame's full look-ahead."""
+    """Return the age, in frames, from which mode ``anytime`` has the full look-ahead of a frame."""
     return STREAM.lookahead_hops(config.sample_rate) - config.min_lookahead_hops
 
 
 def every_window(
     engine: LocalEngine, audio: F32, columns: int, last_age: int
 ) -> Iterator[tuple[int, F32]]:
-    """Yield the newest frame and the probabilities, [heads, columns, PITCHES], of each window of
-    audio at the model's rate in anytime mode, a window every hop."""
+    """Yield the newest frame and the probabilities, [heads, columns, PITCHES], of each window in
+    mode ``anytime``, one window per hop. audio: samples at the model's rate."""
     schedule = WindowSchedule(engine.config.min_lookahead_hops, 1, columns - 1, last_age)
     features = engine.open_stream(schedule.positions)
     frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
     after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)
     padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])
     for block in range(blocks):
-        end = schedule.end_sample(block)  # in the audio; in `padded` the window starts there
-        due = PendingWindows(padded[end : end + WINDOW], 1, 1, schedule.positions)
-        (probabilities,) = engine.compute(features, due)
+        end = schedule.end_sample(block)  # end of the window in `audio`, and its start in `padded`
+        pending = PendingWindows(padded[end : end + WINDOW], 1, 1, schedule.positions)
+        (probabilities,) = engine.compute(features, pending)
         yield block, probabilities[:, : max(0, frames - block + columns - 1)]
 
 
@@ -146,8 +146,8 @@ def anytime_settings(
     seconds: float,
     _: Path | None = None,
 ) -> TrackerSettings:
-    """Return the card's settings with the log-odds that early notes need, chosen on ``count``
-    passages of each family, ``seconds`` long."""
+    """Return the card's settings with new ``early_odds``, chosen on ``count`` passages of each
+    family, ``seconds`` long."""
     settings = TrackerSettings.from_card(transcriber.card)
     families = validation_passages(synth, count, seconds, SEED)
     parts: list[OnsetPeaks] = []

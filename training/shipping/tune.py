@@ -87,7 +87,7 @@ PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # step of the first pass along a grid
 REACH = 2  # maximum number of steps from the best value in later passes
 ROUNDS = 3
-MAX_CORRECTION = 0.4  # frames
+MAX_CORRECTION = 0.4  # maximum of onset_correction_frames
 
 
 def tuned_settings(
@@ -223,10 +223,10 @@ def near(values: Sequence[Any], here: Any) -> Sequence[Any]:
     return values[max(0, at - REACH) : at + REACH + 1]
 
 
-def value_of(settings: TrackerSettings, knob: str) -> Any:
-    """Return the present value of an entry of a grid. A class without its own value has the shared
-    value."""
-    name, _, family = knob.partition(".")
+def value_of(settings: TrackerSettings, entry: str) -> Any:
+    """Return the current value of an entry of a grid. The value of a family is that of its first
+    class, or the shared value if this class has none."""
+    name, _, family = entry.partition(".")
     if name == "line":
         return getattr(settings.line or LineSettings(), family)
     value = getattr(settings, name)
@@ -236,8 +236,9 @@ def value_of(settings: TrackerSettings, knob: str) -> Any:
     return value.get(FAMILIES[family].classes[0], shared)
 
 
-def with_value(settings: TrackerSettings, knob: str, value: Any) -> TrackerSettings:
-    name, _, family = knob.partition(".")
+def with_value(settings: TrackerSettings, entry: str, value: Any) -> TrackerSettings:
+    """Return the settings with a new value of an entry of a grid."""
+    name, _, family = entry.partition(".")
     if name == "line":
         value = replace(settings.line or LineSettings(), **{family: value})
     elif family:
@@ -246,13 +247,13 @@ def with_value(settings: TrackerSettings, knob: str, value: Any) -> TrackerSetti
 
 
 def correction_frames(pieces: PredictedPassages, settings: TrackerSettings) -> float:
-    """Return the correction that makes the median onset error, averaged over the families, zero. It
-    is within the limits of ``onset_correction_frames`` and rounded to a tenth."""
+    """Return the value of ``onset_correction_frames`` for which the median onset error, averaged
+    over the families, is 0. It is limited to MAX_CORRECTION and rounded to a tenth."""
     bare = replace(settings, onset_correction_frames=0.0)
     medians = []
-    for some in pieces.values():
+    for of_family in pieces.values():
         late_s: list[float] = []
-        for piece in some:
+        for piece in of_family:
             detected = piece.detected_notes(bare)
             rows, columns = matched_onsets(piece.truth.notes, detected).T
             late_s.extend(detected.onset[columns] - piece.truth.notes.onset[rows])

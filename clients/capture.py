@@ -72,8 +72,7 @@ class Microphone:
 
     def open(self, put: Callable[[bytes], None], finish: Callable[[], None]) -> None:
         """Start to record. Raises DeviceError. Both callbacks run in the event loop: ``put`` with
-        each block of PCM, and ``finish`` after the last block, even if the device stops by
-        itself."""
+        each block of PCM, and ``finish`` after the last block, even if the device stops."""
         loop = asyncio.get_running_loop()
 
         def callback(samples: Any, frames: int, moment: Any, status: Any) -> None:

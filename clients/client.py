@@ -1,7 +1,6 @@
 """Client that transcribes live audio with the service (clients/README.md has an example).
 
-If the connection breaks, the client reconnects to the same server or another, without gaps in the
-notes.
+If the connection breaks, it reconnects to the same server or another, without gaps in the notes.
 """
 
 from __future__ import annotations

@@ -89,8 +89,7 @@ def check_and_mix(
 
 
 class PcmDecoder:
-    """Decodes a PCM byte stream to mono samples. Buffers an incomplete sample until the next
-    chunk."""
+    """Decodes a PCM byte stream to mono samples. An incomplete sample is kept for the next call."""
 
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """position, mix: see ``restart_position``."""

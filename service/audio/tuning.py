@@ -14,8 +14,7 @@ The estimate cannot distinguish a deviation of a semitone from none, so a perfor
 more than half a semitone is transcribed a semitone off from then on. Only peaks that do not move
 from one spectrum to the next count, which excludes glides, vibrato and noise. A singer therefore
 rarely changes the shift. This is intended, because unaccompanied singers drift: their notes are
-assigned to the nearest pitches. The estimate is causal, and the same for live streams and
-recordings.
+assigned to the nearest pitches. The estimate is causal, and the same for streams and recordings.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ _DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s o
 _MIN_SUM, _MIN_AGREEMENT = 3.0, 0.15
 _DIGITS = 6
 _Sum = Annotated[float, Field(ge=-100, le=100)]
-# Number of block boundaries whose estimates are stored: 13 minutes, more than all segments of a
-# recording that are in flight.
-_REMEMBERED = 2048
+_REMEMBERED = 2048  # number of stored estimates: 13 min, more than the segments in flight
 
 _SPAN = 2048  # samples of a spectrum
 _STEP = 1024  # samples between spectra
@@ -92,8 +89,7 @@ UNKNOWN = Tuning()
 
 
 class Tuner:
-    """Tracks the tuning of one stream of samples at the model's rate, unless the tuning is
-    fixed."""
+    """Tracks the tuning of one stream of samples at the model's rate, unless it is fixed."""
 
     def __init__(
         self,
@@ -155,8 +151,7 @@ class Tuner:
         return 100 / self._bins * self.at(end).shift - above
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """Return the block's vector, or None without a steady peak. It is short if few peaks are
-        steady."""
+        """Return the block's vector, short if few peaks are steady, or None if no peak is."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]

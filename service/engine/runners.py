@@ -124,8 +124,7 @@ class CpuRunner:
         return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
 
     def _is_exact(self, windows: int, new_hops: int) -> bool:
-        """True if this number of windows, computed together, has the same bits as each alone.
-        Tested once, on noise."""
+        """True if this number of windows has the same bits together as alone (tested on noise)."""
         key = (windows, new_hops)
         if key not in self._exact_windows:
             generator = torch.Generator().manual_seed(0)

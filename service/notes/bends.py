@@ -9,8 +9,7 @@ pitches, at most MAX_SEMITONES away::
     curve of note 60   . . 0 20 45 60  80  65  40 20 .    cents
 
 Filters respond with a delay, which is longer at low pitches. The value of a frame is therefore read
-from a later frame (``lag``). Values are reported in batches of BATCH_FRAMES, regardless of the
-blocks.
+from a later frame (``lag``). Values are reported in batches of BATCH_FRAMES.
 """
 
 from __future__ import annotations

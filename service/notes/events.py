@@ -20,8 +20,7 @@ class NoteEvent:
         confidence: the model's probability of this note, 0 to 1.
         frame: index of the frame. Frames are ``HOP`` samples of the model's rate apart.
         time_s: position in the audio, less than a frame from ``frame``.
-        instrument: one of ``model.config.INSTRUMENTS``, or None if the network has no instrument
-            heads.
+        instrument: one of ``model.config.INSTRUMENTS``, or None without instrument heads.
         instrument_probability: 0 to 1, relative to the possible instruments.
     """
 

@@ -163,8 +163,7 @@ class InstrumentClassifier:
         return self._settings.belief_solo_trust if alone else self._settings.belief_trust
 
     def _posterior(self, event: NoteEvent, frame: int, trust: float) -> NDArray[np.float64]:
-        """Return q of the module's equations, [classes], from the frames around the onset up to
-        ``frame``."""
+        """Return q of the module's equations, [classes], from the frames up to ``frame``."""
         first = max(0, event.frame - REACH)
         # At the end of a stream frames are missing.
         stop = min(event.frame + REACH, frame, self._stop - 1) + 1

@@ -108,8 +108,7 @@ class SungLine:
         return Gains(start_gain, pitch, float(silent[i]), held)
 
     def _best_paths(self, first: int) -> _Paths:
-        """Return the best paths of the block. ``first`` is the first column of the sounding
-        notes."""
+        """Return the best paths of the block. first: first column of the sounding notes."""
         pitch, weight, gain, cost = self._curve[:, first:]
         states = np.unique(pitch[weight > 0])  # the maximum of the gains is at one of these
         near = np.maximum(0, CAP - np.abs(pitch[:, None] - states)) * weight[:, None]

@@ -120,8 +120,7 @@ def class_log_probabilities(features: F64, subdivision: int, beat_s: float) -> F
 
 
 def relative(values: F64) -> F64:
-    """Return the deviation of each value from the mean of nearby values, divided by their standard
-    deviation."""
+    """Return deviations from the mean of nearby values, divided by their standard deviation."""
     box = np.ones(2 * _AROUND + 1) / (2 * _AROUND + 1)
     padded = np.pad(values, _AROUND, mode="reflect" if len(values) > _AROUND else "edge")
     mean = np.convolve(padded, box, "valid")
@@ -250,8 +249,7 @@ def _lags(bpm: float | None = None) -> I64:
 def beats_of_path(
     chords: Chords, path: Sequence[BeatState], subdivision: int, before_s: Sequence[float] = ()
 ) -> Beats:
-    """Return beats without bars: the beats at ``before_s``, then those of the path, which are moved
-    to nearby chords.
+    """Return beats without bars: those at ``before_s``, then the path, moved to nearby chords.
 
     The confidence measures how well the phases of the chords agree in beats, or in halves, thirds
     or quarters of beats. It is the length of the mean of exp(2 pi i n phase) (Rayleigh's test).

@@ -110,8 +110,7 @@ def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord
     for name, sign, edge in (("8va", 1, high), ("8vb", -1, low)):
 
         def reach(chord: Chord, sign: int = sign, edge: int = edge) -> list[int]:
-            """Return the distances of the chord's inner and outer note from the staff in
-            semitones."""
+            """Return the distances of the inner and outer note from the staff in semitones."""
             return sorted(sign * (pitch - edge) for pitch in (chord.pitches[0], chord.pitches[-1]))
 
         def fits(chord: Chord) -> bool:

@@ -26,8 +26,7 @@ class Name(NamedTuple):
 Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
-# Without a direction, the 12 names are those from the minor third of the major key to the raised
-# fifth.
+# Without a direction, the 12 names from the minor third of the major key to the raised fifth.
 _LOWEST = -3
 
 

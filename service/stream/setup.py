@@ -48,8 +48,8 @@ def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, A
 def build_detector(
     config: ModelConfig, options: StreamOptions, settings: TrackerSettings
 ) -> tuple[EventDetector, WindowSchedule]:
-    """Return the event detector and the schedule of a stream. Raises ProtocolError if the model
-    does not distinguish the requested instruments."""
+    """Return the event detector and the schedule of a stream. Raises ProtocolError for instruments
+    that the model does not distinguish."""
     rate_hz, schedule = config.sample_rate, WindowSchedule.of(options, config)
     last_age = None
     if options.mode is Mode.ANYTIME:

@@ -94,8 +94,7 @@ class SessionProxy:
             await self._writable.wait()
 
     def send(self, data: bytes) -> None:
-        """Buffer audio, and send it to the worker once it completes a window, because each message
-        has a fixed cost."""
+        """Send audio to the worker once it completes a window. Each message has a fixed cost."""
         self._sent += len(data)
         self._waiting.append(data)
         samples = self._first_sample + self._sent // self._frame_bytes

@@ -91,8 +91,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """Load ``model`` if it is a name or path. Raises the errors of ``load`` and
-    ``check_not_forked``."""
+    """Load a name or path. Raises the errors of ``load`` and ``check_not_forked``."""
     check_not_forked()
     if isinstance(model, str | os.PathLike):
         return load(model, device)

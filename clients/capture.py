@@ -53,7 +53,10 @@ class Microphone:
         self.sample_rate = round(properties["default_samplerate"])
         available = properties["max_input_channels"]
         if channel is not None and not 1 <= channel <= available:
-            raise DeviceError(f"{self.name} has {available} input channels")
+            message = (
+                f"channel {channel} does not exist: {self.name} has {available} input channels"
+            )
+            raise DeviceError(message)
         # If a device is opened with one channel, sound systems mix all of its channels.
         self._opened = min(available, max(2, channel or 0))
         self._recorded = slice(0, 2) if channel is None else slice(channel - 1, channel)

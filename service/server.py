@@ -34,7 +34,7 @@ RECEIVE_BUFFER_BYTES = 128 * 1024  # small, so that a ping behind the audio is a
 # Maximum size of the URL and the headers of a request, and of data after its body. An incomplete
 # head may exceed it by the bytes that one read returns (256 KiB).
 MAX_HEAD_BYTES = 32 * 1024
-HEAD_TOO_LARGE = f"the head of a request has at most {MAX_HEAD_BYTES} bytes"
+HEAD_TOO_LARGE = f"request head too large: at most {MAX_HEAD_BYTES} bytes are accepted"
 MAX_PIPELINED = 16  # maximum number of requests that wait for the response to an earlier request
 PARSED_BYTES = 4096  # bytes of a websocket that are parsed before other connections are served
 # Maximum rate of the websocket frames of a connection, and the time that a burst may exceed it.

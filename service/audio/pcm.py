@@ -65,8 +65,8 @@ class BadAudioError(ProtocolError):
     ) -> None:
         super().__init__(
             ErrorCode.BAD_AUDIO,
-            f"sample {position} is {value:g}: samples must be finite, with full scale 1.0 "
-            f"(at most {MAX_AMPLITUDE:g})",
+            f"sample {position} is {value:g}: samples must be finite, and at most "
+            f"{MAX_AMPLITUDE:g} times full scale, which is 1.0",
         )
         self.samples = samples
         self.dropped = dropped

@@ -72,13 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: next to each")
     kinds = "mid (default), json, csv, musicxml, mxl or pdf"
     add("--format", choices=FORMATS, metavar="KIND", help=kinds)
-    add("--server", metavar="URL", help="transcribe there; $RSE_KEY is its key")
+    add("--server", metavar="URL", help="service to use; $RSE_KEY is its API key")
     add("--model", help="shipped weights, .safetensors or auto (default)")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     add("--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g")
     add_result_options(parser)
     add_beat_options(parser)
-    downbeat_help = "when a bar begins"
+    downbeat_help = "time of a first beat of a bar"
     add("--first-downbeat", dest="first_downbeat_s", type=float, metavar="S", help=downbeat_help)
     add("--version", action="version", version=__version__, help=argparse.SUPPRESS)
     return parser

@@ -56,11 +56,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     add("--list-devices", action="store_true", help="list the input devices and exit")
     add("--device", help="number or part of the name (default: the system's)")
     add("--channel", type=int, metavar="N", help="record one channel (default: the first two)")
-    add(
-        "--url",
-        default="http://127.0.0.1:8000",
-        help="address of the service (default: %(default)s)",
-    )
+    add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")
     add("--lookahead-ms", type=float, metavar="MS", help=f"audio used after each frame {defaults}")
     add("--mode", choices=list(Mode), metavar="MODE", help=modes)
     add("--midi-port", metavar="NAME", help=port)

@@ -123,8 +123,7 @@ class FilterbankConfig:
     harmonics: ClassVar = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
     """Multiples of a pitch's frequency. The filters at these multiples become its channels."""
     octaves: ClassVar = 8
-    """Number of patches of 12 pitches in a column. Each patch is a position of the shuffle-exchange
-    network."""
+    """Number of patches of 12 pitches in a column, each a position of the network's sequence."""
     frames_per_patch: ClassVar = 2  # adjacent frames that share a position
 
     @property
@@ -179,8 +178,7 @@ class ModelConfig:
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Number of hops between the newest frame that a window can predict and the window's
-        end."""
+        """Number of hops from the newest frame that a window can predict to the window's end."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
@@ -204,8 +202,7 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ModelConfig:
-        """Return the configuration stored in a card. Raises ValueError for unknown fields or
-        kinds."""
+        """Return the configuration in a card. Raises ValueError for unknown fields or kinds."""
         front = dict(data["front_end"])
         kinds = {"strided": StridedConfig, "filterbank": FilterbankConfig}
         kind = front.pop("kind", None)

@@ -214,8 +214,7 @@ def from_released(
 
 
 def released_shapes(network: nn.Module) -> dict[str, Shape]:
-    """Return names and shapes of the released variables that correspond to a network's
-    parameters."""
+    """Return names and shapes of the released variables of a network's parameters."""
     shapes, ours = {}, network.state_dict()
     for name, theirs in released_names(network).items():
         shape = tuple(ours[name].shape)
@@ -228,8 +227,7 @@ def released_shapes(network: nn.Module) -> dict[str, Shape]:
 
 
 def as_tensor(name: str, value: NDArray) -> torch.Tensor:
-    """Return a variable as float32. Raises WeightsError if it is not floating-point or not
-    finite."""
+    """Return a variable as float32. Raises WeightsError if it is not a finite float."""
     if value.dtype.kind != "f":
         raise WeightsError(f"{name} has type {value.dtype}, expected a floating-point type")
     if not np.isfinite(value).all():

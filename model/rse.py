@@ -51,8 +51,7 @@ def padded_length(length: int) -> int:
 
 
 class ResidualShuffleExchange(nn.Module):
-    """Beneš blocks and the final switch layer. Sequences are padded with zeros to a power of
-    two."""
+    """Beneš blocks and the final switch layer. Zeros pad sequences to a power of two."""
 
     def __init__(self, config: RSEConfig) -> None:
         super().__init__()

@@ -89,8 +89,7 @@ def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
 
 
 def initialise(linear: nn.Linear) -> None:
-    """Initialise a linear map as the released code does: Glorot-uniform weights and small positive
-    biases."""
+    """Initialise with Glorot-uniform weights and small positive biases (released code)."""
     nn.init.xavier_uniform_(linear.weight)
     nn.init.uniform_(linear.bias, 0, 0.01)
 

@@ -173,8 +173,7 @@ class WindowStream:
 
 
 def windows_of(rows: Tensor, context: int) -> tuple[Tensor, Tensor]:
-    """Split rows of a ``WindowStream`` into windows and shifts. Rows without a shift have shift
-    0."""
+    """Split rows of a ``WindowStream`` into windows and shifts, which are 0 if missing."""
     if rows.shape[1] > context + WINDOW:
         return rows[:, :-1], rows[:, -1]
     return rows, rows.new_zeros(len(rows))
@@ -202,8 +201,7 @@ class TranscriptionModel(nn.Module):
         return self.network(window)
 
     def calibrate(self, logits: Tensor) -> Tensor:
-        """Scale and shift the frame logits of each note (released code: reverses label
-        smoothing)."""
+        """Scale and shift the frame logits of each note (released code: undoes smoothing)."""
         if not self.config.calibration:
             return logits
         frame = logits[:, :1] * self.scale + self.offset

@@ -64,8 +64,7 @@ class MusicConfig:
     )
     """The note bank and the scores from which the audio is rendered."""
     data: Literal["synth", "musicnet", "tones"] = "synth"
-    """Rendered audio, recordings of the MusicNet archive, or synthetic tones, which need no
-    data."""
+    """Rendered audio, recordings of the MusicNet archive, or synthetic tones without data."""
     archive: Path = Path("data/musicnet")
     """Folder of the MusicNet archive. The resampled recordings (5 GB) are also stored there."""
     batch_size: int = 24  # Windows per optimiser step

@@ -19,8 +19,7 @@ from training.loop.run_folder import STATE, read_metrics
 
 
 def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return the mean, sample standard deviation, minimum and maximum of every metric over the
-    runs."""
+    """Return mean, sample standard deviation, minimum and maximum of every metric."""
     result = {}
     for name in runs[0]:
         values = np.array([metrics[name] for metrics in runs])

@@ -140,8 +140,7 @@ class FastNetwork:
         return self._embed(cells) + self._octave[-cells.shape[1] :]
 
     def _with_peaks(self, out: Tensor, x: Tensor, frames: range, peaks: Tensor) -> Tensor:
-        """Return the probabilities of the heads, followed by the peaks, (batch, frames,
-        PITCHES)."""
+        """Return probabilities of the heads, followed by the peaks, (batch, frames, PITCHES)."""
         logits = self._read_out(out, x, frames).float()
         outputs = torch.sigmoid(self._transcriber.calibrate(logits))
         outputs[:, -1] = peaks
@@ -208,8 +207,7 @@ class NetworkStream:
         return self.advance_batch([window], new_hops, shift)[0]
 
     def can_batch(self, new_hops: int) -> bool:
-        """Return True if :meth:`advance_batch` accepts several windows that move by ``new_hops``
-        hops."""
+        """Return True if :meth:`advance_batch` accepts several windows ``new_hops`` apart."""
         if self._state is None or new_hops > self._network.longest_slide:
             return False
         changed = new_hops + self._network.reach

@@ -29,8 +29,7 @@ class Layer:
 
 
 def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
-    """Return the block, the half and the subsequent permutation of every switch layer of a complete
-    network."""
+    """Return block, half and subsequent permutation of every switch layer of a network."""
     out: list[tuple[int | None, bool, Direction]] = []
     for block in range(blocks):
         out += [(block, False, "deinterleave")] * (bits - 1)

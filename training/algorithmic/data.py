@@ -47,15 +47,13 @@ class Problem:
     classes: int  # number of output classes, including padding (released code: n_output)
     blocks: int  # number of Beneš blocks in the paper
     draw: Callable[[Rng, int, int], Symbols]
-    """Maps a generator, a nominal length and a count to inputs, (count, symbols), without
-    padding."""
+    """Maps a generator, nominal length and count to inputs, (count, symbols), unpadded."""
     solve: Callable[[Symbols], Symbols]
     """Maps inputs, (count, symbols), to targets of the same shape, with PADDING after their end."""
 
 
 def draw_numbers(sign: int, rng: Rng, length: int, count: int) -> Symbols:
-    """Draw pairs of binary numbers with a sign between them, (count, 2 * ((length - 1) // 2) +
-    1)."""
+    """Draw pairs of numbers with a sign between them, (count, 2 * ((length - 1) // 2) + 1)."""
     digits = (length - 1) // 2
     numbers = rng.integers(0, 2, (count, 2 * digits), dtype=np.uint8) + np.uint8(DIGIT)
     middle = np.full((count, 1), sign, dtype=np.uint8)

@@ -31,8 +31,7 @@ class AlgorithmicConfig:
     task: Literal["addition", "multiplication", "sorting"] = "addition"
     """Set by --task, which also selects the number of blocks."""
     rse: RSEConfig = field(default_factory=lambda: RELEASED_RSE)
-    """The network. The paper uses 1 Beneš block for addition and sorting, 2 for
-    multiplication."""
+    """The network. The paper's has 2 Beneš blocks for multiplication, 1 otherwise."""
     bins: tuple[int, ...] = BINS
     """Sequence lengths of the bins, ascending powers of two."""
     batch_size: Count = 32  # Examples of each bin in an optimiser step
@@ -86,8 +85,7 @@ class AlgorithmicTask:
         return ({size: examples(size, at) for size in config.joined(at)} for at in count(step))
 
     def loss(self, batch: dict[int, Examples]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the mean loss of the bins, and the loss and accuracy of the longest bin in the
-        batch."""
+        """Return the mean loss of the bins, and loss and accuracy of the longest bin."""
         costs = []
         device = next(self.network.parameters()).device
         for examples in batch.values():

@@ -54,16 +54,14 @@ class FamilyCounts:
 
     @property
     def pedal_f1(self) -> tuple[float, float]:
-        """F1 of frames with the pedal up, and of frames with the pedal down. Frames last
-        PEDAL_FRAME_S."""
+        """F1 of frames with the pedal up, and with the pedal down, in frames of PEDAL_FRAME_S."""
         both = self._pedal.sum(axis=0) + self._pedal.sum(axis=1)
         up, down = 2 * self._pedal.diagonal() / np.maximum(1, both)
         return float(up), float(down)
 
 
 def _down(presses: F64, frames: int) -> I64:
-    """Return [frames], 1 if the pedal is down at the centre of the frame. presses: [n, 2], in
-    seconds."""
+    """Return [frames], 1 if the pedal is down in mid-frame. presses: [n, 2], in seconds."""
     middle = (np.arange(frames) + 0.5) * PEDAL_FRAME_S
     starts, ends = presses[:, :1], presses[:, 1:]
     return np.asarray(((starts <= middle) & (middle < ends)).any(axis=0), np.int64)

@@ -193,8 +193,7 @@ def table(report: Report) -> str:
 
 
 def row(name: str, lookahead: str, figures: Mapping[str, Any]) -> str:
-    """Format the figures of a recording as a line. For the header, pass each figure's name as its
-    value."""
+    """Format the figures of a recording as a line. The header's values are the names."""
     cells = [figures.get(name, "") for name in DEFINITIONS]
     texts = [f"{cell:.3f}" if isinstance(cell, float) else cell for cell in cells]
     return f"{name:34}{lookahead:>10}" + "".join(f"{text:>22}" for text in texts)

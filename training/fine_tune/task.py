@@ -65,8 +65,7 @@ class FineTuneTask(MusicTask):
         self._kept = round(KEPT_SHARE * config.batch_size)
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
-        """Yield batches without end. Without rendered audio, a batch depends only on seed and
-        step."""
+        """Yield batches without end. Unless rendered, they depend only on seed and step."""
         size, context = self.config.batch_size, self.config.model.context
         stream = None
         if self._rendered:
@@ -99,8 +98,7 @@ class FineTuneTask(MusicTask):
         return Rendered(augment(sound, rng), joined([]))
 
     def _moved(self, rng: Rng) -> F32:
-        """Return a random excerpt at another speed and pitch, [samples], with an RMS level of
-        1."""
+        """Return a random excerpt at another speed and pitch, [samples], with an RMS of 1."""
         lengths = np.array([len(audio) for audio in self._audio], float)
         audio = self._audio[int(rng.choice(len(lengths), p=lengths / lengths.sum()))]
         speed = 2 ** (rng.uniform(-FARTHEST_SEMITONES, FARTHEST_SEMITONES) / 12)

@@ -43,8 +43,7 @@ def encode(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
 
 
 def number_unknown(vocabulary: Vocabulary, context: Sequence[str]) -> dict[str, int]:
-    """Return the symbols of a passage's unknown words. Of each kind, only the first NUMBERED words
-    have one."""
+    """Return the symbols of a passage's unknown words, at most NUMBERED of each kind."""
     unknown = Counter(
         word for word in reversed(context) if word not in vocabulary.symbols and word[0].isalpha()
     )

@@ -90,8 +90,7 @@ class LambadaConfig:
     vectors: Path | None = None
     """File of word vectors (fastText's .vec or GloVe's) for a frozen embedding; None: learn it."""
     made_up: FromZero = 0
-    """Number of synthetic passages that replace the files, to train without data; 0: read the
-    files."""
+    """Number of synthetic passages that replace the files; 0: read the files."""
     vocabulary: int = 0  # Number of words (most frequent, or first vectors); 0: all
     corpus_vectors: bool = False
     """Initialise the learned embedding with word vectors trained on the novels."""

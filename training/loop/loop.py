@@ -42,11 +42,9 @@ class LoopConfig:
     max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0: no limit
     learning_rate: NotNegative = 2e-3  # Peak learning rate
     warmup: _BelowOne = 0.02
-    """Fraction of the schedule in which the rate rises from 2 % of its peak. It then falls linearly
-    to 0."""
+    """Fraction of the schedule in which the rate rises from 2 %; it then falls to 0."""
     weight_decay: NotNegative = 0.01
-    """Decoupled weight decay of matrices and kernels; each step multiplies it by the learning
-    rate."""
+    """Decoupled weight decay of matrices and kernels, relative to the learning rate."""
     optimizer: Literal["radam", "muon", "released"] = "radam"
     """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
     "released": the released code's variant of RAdam, with its own clipping."""

@@ -165,8 +165,7 @@ def parameter_groups(
 
 
 def make_optimizer(network: nn.Module, kind: str, rate: float, weight_decay: float) -> Optimizer:
-    """Return the optimiser named by ``LoopConfig.optimizer`` for all parameters that are not
-    frozen."""
+    """Return the optimiser named by ``LoopConfig.optimizer``, without frozen parameters."""
     groups = parameter_groups(network, weight_decay, kind)
     if kind == "released":
         return ReleasedRAdam(groups, lr=rate)

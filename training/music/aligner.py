@@ -135,8 +135,7 @@ def _peaks(
 
 
 def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
-    """Return chord times, moved by the chords' own notes and by nearby chords. They never
-    decrease."""
+    """Return chord times, moved by the chords' notes and nearby chords. Never decreasing."""
     weight = np.where(strength >= FOUND, strength, 0)
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)

@@ -36,8 +36,7 @@ class ClassShares:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))
 
     def updated(self, notes: Tensor) -> Tensor:
-        """Add the number of notes of each class in a batch, [classes]. Return the shares,
-        [classes]."""
+        """Add a batch's number of notes of each class, [classes]. Return shares, [classes]."""
         self._notes = 0.99 * self._notes.to(notes) + notes
         return self._notes / self._notes.sum().clamp(min=1)
 

@@ -60,8 +60,7 @@ class Track:
     number: int
     audio: F32  # (samples,), memory-mapped
     intervals: I64
-    """(count, 3): begin, end (exclusive) and MIDI note, sorted by begin; in samples of the
-    audio."""
+    """(count, 3): begin, end (exclusive) and MIDI note, by begin, in samples of the audio."""
 
 
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:

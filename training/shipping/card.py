@@ -85,8 +85,7 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
 
 
 def attributions(by_weights: dict[str, Sources]) -> str:
-    """Return the page that lists every source of these weights with its licence, share-alike
-    sources first."""
+    """Return the page of all sources of these weights with licences, share-alike first."""
     page = [
         "# Attributions",
         "",
@@ -121,8 +120,7 @@ def shares_alike(source: dict[str, Any]) -> bool:
 
 
 def write_card(weights: Path, card: dict[str, Any]) -> None:
-    """Write the card next to the weights, as JSON and as a page. Also write the attributions of the
-    folder."""
+    """Write the card as JSON and as a page, and the attributions of the folder."""
     write_atomically(weights.with_suffix(".json"), json.dumps(card, indent=1).encode())
     write_atomically(weights.with_suffix(".md"), model_card(card).encode())
     if page := folder_attributions(weights.parent):

@@ -69,8 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(run: Path, path: Path, synth: SynthConfig) -> None:
-    """Write the weights of a run and their card. Raises ValueError or OSError for unusable
-    weights or data."""
+    """Write the weights of a run and their card. Raises ValueError or OSError."""
     trained = load(run, dtype=torch.float32)
     config = dataclasses.replace(trained.config, name=path.stem)
     card = trained.card | {"name": path.stem, "config": config.to_json(), "tracker": {}}

@@ -24,8 +24,7 @@ file has LAME's header, which is omitted below about 24 kbit/s."""
 
 
 def telephone(audio: F32) -> F32:
-    """Limit ``audio`` to 300 to 3400 Hz and quantise it to 8-bit mu-law. The length is
-    unchanged."""
+    """Limit ``audio`` to 300 to 3400 Hz in 8-bit mu-law, without changing its length."""
     band = signal.butter(3, (300, 3400), "bandpass", fs=SAMPLE_RATE, output="sos")
     narrow = np.clip(signal.sosfilt(band, audio), -1, 1)
     code = np.sign(narrow) * np.log1p(MU * np.abs(narrow)) / np.log1p(MU)
@@ -97,8 +96,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Measured rooms and recorded backgrounds. If there are none, rooms and noise are
-    synthesised."""
+    """Measured rooms and recorded backgrounds. If there are none, they are synthesised."""
 
     rooms: tuple[Room, ...] = ()
     sounds: noise.Backgrounds = noise.Backgrounds()

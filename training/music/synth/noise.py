@@ -14,8 +14,7 @@ from training.arrays import F32, Rng
 from training.music.synth.bank import read_index
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
-"""Voices (by a part of the segment's name) and drums (by file) that are used only for
-validation."""
+"""Voices (by a part of the segment's name) and drums (by file) only for validation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
 """Kinds of continuous sounds. All other kinds are single events."""
 RECORDED = 0.7  # fraction of noise excerpts that are recorded, if there are recordings
@@ -140,8 +139,7 @@ def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
 
 
 def _add(out: F32, at: int, sound: F32) -> None:
-    """Add ``sound`` to ``out`` at sample ``at``, which may be negative. Samples outside ``out`` are
-    dropped."""
+    """Add ``sound`` to ``out`` at sample ``at``, which may be negative, where they overlap."""
     sound = sound[max(0, -at) : max(0, len(out) - at)]
     at = max(0, at)
     out[at : at + len(sound)] += sound

@@ -111,8 +111,7 @@ def _transposition(pitch: NDArray[np.int16], rng: Rng) -> int:
 
 
 def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: Rng) -> F32:
-    """Return the played velocities, [notes]. Phrases swell and fade, and parts and notes differ in
-    loudness."""
+    """Return played velocities, [notes]: phrases swell and fade, parts and notes differ."""
     if expressive:
         mean = float(notes.velocity.mean()) if len(notes) else 64.0
         velocity = mean + (notes.velocity - mean) * rng.uniform(0.8, 1.3) + rng.normal(0, 14)
@@ -218,8 +217,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
 
 
 def _size(rng: Rng) -> float:
-    """Draw the shift of the resonances in semitones, which simulates a larger or smaller
-    instrument."""
+    """Draw the shift of the resonances in semitones, for a larger or smaller instrument."""
     return float(rng.uniform(-3, 3)) if rng.random() < 0.4 else 0.0
 
 
@@ -298,8 +296,7 @@ def _fitting(
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
-    """Return the fraction of the notes that are in the recorded range or within 3 semitones of
-    it."""
+    """Return the fraction of the notes at most 3 semitones outside the recorded range."""
     low, high = entry.range
     in_range = (pitch >= low - 3) & (pitch <= high + 3)
     return float(in_range.mean()) if len(pitch) else 1.0

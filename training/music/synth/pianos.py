@@ -41,8 +41,7 @@ def random_pedal(notes: Notes, rng: Rng) -> F64:
 
 
 def split_long_presses(pedal: F64) -> F64:
-    """Split presses, [n, 2], that are longer than PEDAL_LONGEST_S, by releasing the pedal for
-    120 ms."""
+    """Split presses, [n, 2], longer than PEDAL_LONGEST_S by releasing the pedal for 120 ms."""
     count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / PEDAL_LONGEST_S)).astype(int)
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
@@ -88,8 +87,7 @@ def pedal_depth(pedal: F64, length: int) -> F64:
 
 
 def _contact(depth: F64) -> F64:
-    """Return the contact of the dampers with the strings, from 0 (none) to 1 (full), for a pedal
-    depth 0..1."""
+    """Return the contact of dampers and strings, 0 (none) to 1 (full), at a depth 0..1."""
     return np.asarray(np.clip((HELD_DEPTH - depth) / (HELD_DEPTH - FREE_DEPTH), 0, 1) ** 2)
 
 

@@ -23,8 +23,7 @@ FADED_DB = 12.0
 recorded guitars end after a decay of 14 dB. The release starts 40 to 80 ms earlier and is then
 barely audible."""
 BOWED = ("violin", "viola", "cello", "contrabass")
-"""Instruments whose labels end where the bow leaves the string, because only reverberation
-follows."""
+"""Instruments whose labels end with the bow stroke, because only reverberation follows."""
 
 
 @dataclass(frozen=True)

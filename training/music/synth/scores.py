@@ -147,8 +147,7 @@ def _line(span: float, centre: float, rng: Rng) -> Section:
 
 
 def _clusters(span: float, centre: float, rng: Rng) -> Section:
-    """Return clusters of up to ten random pitches, in which all intervals are about equally
-    frequent."""
+    """Return clusters of up to ten random pitches, with all intervals equally frequent."""
     onset, duration = _pulse(span, rng, 0.15, 1.5)
     sizes = rng.integers(2, 11, len(onset))
     width = np.repeat(rng.integers(3, 30, len(onset)), sizes)

@@ -35,8 +35,7 @@ class Habits:
         """Semitones above concert pitch."""
         self.melisma = rng.beta(1, 2)  # fraction of connected notes that share a syllable
         self.glide = np.exp(rng.uniform(np.log(2), np.log(8)))
-        """Length of the slide between two pitches, as the standard deviation of a Gaussian, in
-        frames."""
+        """Standard deviation, in frames, of the Gaussian that smooths the slide of two pitches."""
         self.scoop = rng.beta(1, 2)  # fraction of the notes that start below their pitch
         self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note falls in pitch
         self.vibrato = rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)  # semitones
@@ -51,8 +50,7 @@ class Habits:
 
 
 def line(notes: Notes) -> Notes:
-    """Return the melody of ``notes`` that one voice can sing: one note at a time, at least
-    SHORTEST_S long."""
+    """Return a melody for one voice: one note at a time, at least SHORTEST_S long."""
     order = np.lexsort((-notes.pitch, notes.onset))
     notes = notes.where(order)
     keep, last = [], -np.inf
@@ -114,8 +112,7 @@ def sing(
 
 
 class _Frames:
-    """Plan of a melody: for each frame its source frame in the recordings, its note and its
-    gain."""
+    """Plan of a melody: source frame in the recordings, note and gain of each frame."""
 
     def __init__(self, count: int) -> None:
         self.source = np.full(count, -1.0)  # -1 for silence

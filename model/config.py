@@ -185,8 +185,7 @@ class ModelConfig:
     @property
     def preroll_hops(self) -> int:
         """Number of hops after which a front-end that started in mid-stream returns the same bits
-        as one that started with the stream. All columns and cached results are then newer than
-        the start."""
+        as one that started with the stream. All columns and cached results are then newer."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP

@@ -209,8 +209,7 @@ class TranscriptionModel(nn.Module):
 
     def compute_in(self, dtype: torch.dtype) -> TranscriptionModel:
         """Convert the network after the front-end to this type, in place, for inference.
-        Matrices and kernels are converted; filters, norms and probabilities stay float32, at
-        little cost."""
+        Matrices and kernels are converted. Filters, norms and probabilities stay float32."""
         self.compute_dtype = dtype
         for name, module in self.network.named_modules():
             if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and "filterbank" not in name:

@@ -212,8 +212,7 @@ class MusicTask:
 
 def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
     """Return synthetic windows: after silence, up to five tones of a few partials with random
-    pitches, onsets and durations. A filterbank network learns them within a minute. Its weights are
-    useless for music."""
+    pitches, onsets and durations. A filterbank network learns them within a minute."""
     batch = empty_batch(size, model.context)
     time_s = np.arange(WINDOW) / model.sample_rate
     partials = np.arange(1, 5)

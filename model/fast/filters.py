@@ -52,9 +52,8 @@ class NewestFrames:
             self._groups.append((reduced is not None, int(size), few, many))
 
     def power(self, audio: Tensor, frames: int) -> Tensor:
-        """Map audio, (samples,), to the squared magnitudes of its newest frames, (frames,
-        bins + 1), in the order of the filterbank's kernels. The last bin is 0. Silence precedes the
-        audio."""
+        """Map audio, (samples,), to squared magnitudes of its newest frames, (frames, bins + 1),
+        in the order of the filterbank's kernels. The last bin is 0. Silence precedes the audio."""
         span = REACH + self._longest + (frames - 1) * HOP
         audio = audio[max(0, len(audio) - span) :]
         audio = F.pad(audio, (span - len(audio), REACH))
@@ -84,8 +83,7 @@ def decimator() -> Tensor:
 
 def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
     """Return filters for decimated audio, (filters, samples of z and of the newest hop), that
-    replace ``filters``, (filters, samples). Return None if the error of any of them would exceed
-    ``ERROR_DB``."""
+    replace ``filters``, (filters, samples). Return None if an error would exceed ``ERROR_DB``."""
     target = F.pad(filters, (REACH, 0))[:, None]  # h extends to before the filter
     h = taps.view(1, 1, -1)
     # The middle of the first h lies in the middle of a filter's first DECIMATION samples.

@@ -46,8 +46,7 @@ def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
 
 class FastNetwork:
     """Fast replacement of ``TranscriptionModel.predict``. Weights and ``compute_dtype`` are those
-    of the transcriber at construction. The result for a window does not depend on the rest of the
-    batch. Thread-safe."""
+    at construction. The result for a window does not depend on the batch. Thread-safe."""
 
     def __init__(self, transcriber: TranscriptionModel, network: FilterbankNetwork) -> None:
         dtype = transcriber.compute_dtype
@@ -147,9 +146,8 @@ class FastNetwork:
         return outputs
 
     def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
-        """Return the logits of the heads, followed by a row that the peaks will replace, (batch,
-        heads + 1, frames, PITCHES). out: (batch, positions, m); x: (batch, frames, pitches,
-        channels)."""
+        """Return the logits of the heads and a row for the peaks, (batch, rows, frames, PITCHES).
+        out: (batch, positions, m); x: (batch, frames, pitches, channels)."""
         patches, heads, lowest = self._patches, len(self._heads), self._lowest_pitch
         cells = self._unembed(out.to(self._dtype))
         cells = cells.view(len(out), -1, patches.octaves, patches.frames, heads, SEMITONES)

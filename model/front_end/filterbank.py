@@ -104,8 +104,7 @@ class Filterbank(nn.Module):
 
     def forward(self, window: Tensor) -> Tensor:
         """Map windows, (batch, samples), to (batch, bins, columns). The last WINDOW samples are the
-        window, those before them its context. Zeros replace missing context. The last ``edge``
-        columns are silent."""
+        window, the others its context or zeros. The last ``edge`` columns are silent."""
         first = HOP * (1 - self.config.halo)  # the sample that the first column describes
         before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
         features = self.compress(self.power(F.pad(window, (before, 0))))
@@ -151,8 +150,7 @@ def constant_q_kernel(
     frequency: float, length: int, size: int, lookahead: int, sample_rate: int
 ) -> Tensor:
     """Return a complex kernel of `size` samples: a sine under an asymmetric Hann window of `length`
-    samples, which peaks `lookahead` samples before the kernel's end. A full-scale sine in tune has
-    magnitude 1."""
+    samples, which peaks `lookahead` samples before the end. A full-scale sine in tune gives 1."""
     fall = min(length // 2, lookahead)
     rise = length - fall
     time = torch.arange(size, dtype=torch.float64) - (size - lookahead)  # 0 at the frame time

@@ -29,8 +29,7 @@ this number."""
 
 def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> float:
     """Return the accuracy if the answer is always the most frequent word of the passage, or the
-    first of equally frequent words. common: number of the file's most frequent words that are
-    excluded."""
+    first of equally frequent words. common: number of excluded words, the most frequent ones."""
     frequencies = Counter(word for words in passages for word in words)
     excluded = {word for word, _ in frequencies.most_common(common)}
     right = 0

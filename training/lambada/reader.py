@@ -66,8 +66,7 @@ def place(encoded: Encoded, length: int, offset: int) -> I64:
 
 def vote(scores: Sequence[F32], offsets: Sequence[int], words: Sequence[str]) -> bool:
     """Return True if the last word has the largest probability, summed over all its occurrences in
-    all placements. scores: logits of all positions, for each placement. Padding and the mask are
-    not candidates."""
+    all placements. scores: logits of each placement. Padding and mask are ignored."""
     context = words[:-1]
     sums: Counter[str] = Counter()
     for score, offset in zip(scores, offsets, strict=True):

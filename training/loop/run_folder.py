@@ -36,8 +36,7 @@ def write_metrics(
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of a run's metrics.jsonl, sorted by step. If a killed and resumed run wrote
-    a step twice, the later line is used. Incomplete lines are ignored. Raises OSError if the file
-    is missing."""
+    a step twice, the later line is used. Incomplete lines are ignored. Raises OSError."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
     for text in (folder / METRICS).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):
@@ -88,8 +87,7 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
 
 def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the stages of training that a card lists, in order. Each has "name", "steps",
-    "batch_size", "hours", "learning_rate" (the peak), and "synth", the settings of its training
-    audio."""
+    "batch_size", "hours", "learning_rate" (the peak), and "synth", the settings of its audio."""
     training = card.get("training")
     if training is None:
         return []

@@ -184,8 +184,7 @@ def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
 
 def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
     """Return the time in s, pitch and probability, [n, 3], of detected onsets that the score lacks:
-    peaks of at least FOUND that are more than twice the tolerance from every note of their
-    pitch."""
+    peaks of at least FOUND, more than twice the tolerance from every note of their pitch."""
     frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * frame_s, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0

@@ -204,8 +204,7 @@ RINGING_RELEASE_S = 4.0  # replaces RELEASE_S if the pedal is often down
 RINGING = 0.12  # mean frame probability RELEASE_S after written offsets that shows a pedal
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
 """Onset probabilities from which an onset outside the score may have been played. Nearly all false
-notes are below the first and most are below the second, which applies if the performer adds
-notes."""
+notes are below the first, and most are below the second, for performers who add notes."""
 SUPPORT = 0.6  # fraction of nearby notes that must be detected, else the alignment is wrong
 SUPPORT_S = 1.5  # distance in time within which notes are nearby
 EDGE_S = 0.06  # time masked on either side of an inexact onset or offset, 1.5 times its error

@@ -159,8 +159,7 @@ class Collection:
 
 def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
     """Read all recordings below a folder. Recordings with unreadable labels become failures. Raises
-    LabelError if the folder has no audio, or no audio with labels. suffixes: suffixes of audio
-    files."""
+    LabelError if the folder has no audio, or no audio with labels. suffixes: those of audio."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -127,8 +127,7 @@ def settings_on_recordings(
     folder: Path | None,
 ) -> TrackerSettings:
     """Return the card's settings, corrected for the families that have real recordings in a folder.
-    If the folder is None, return them unchanged. Raises OSError or ValueError for recordings that
-    cannot be read."""
+    If the folder is None, they are unchanged. Raises OSError or ValueError for unreadable files."""
     start = TrackerSettings.from_card(transcriber.card)
     if folder is None:
         return start

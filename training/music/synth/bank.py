@@ -45,8 +45,7 @@ samples, these are all entries of one set, preferably a recorded one."""
 @dataclass(frozen=True)
 class Instrument:
     """One instrument of the bank. Every array has one element per recorded note. Positions and
-    lengths are in samples at STORED_RATE. All positions except ``start`` count from the note's
-    first sample."""
+    lengths are in samples at STORED_RATE. Positions except ``start`` are relative to it."""
 
     name: str
     family: str
@@ -78,8 +77,7 @@ class Instrument:
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
         """Return the index of the recorded note to use for each of n notes. A semitone of pitch
-        shift costs as much as 8 steps of velocity. ``preference`` is added to the costs of the
-        recorded notes."""
+        shift costs as much as 8 steps of velocity. ``preference`` is added to the costs."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi)
         cost += np.abs(velocity[:, None] - self.velocity)
         return np.asarray((cost + preference).argmin(axis=1))

@@ -20,8 +20,7 @@ from training.music.synth.lines import Line, add_glide, add_swell, apply_phrasin
 REFERENCE_VELOCITY = 100.0
 FADED_DB = 12.0
 """Decay during the release of a plucked or blown note after which its label ends. Labels of
-recorded guitars end after a decay of 14 dB. The release starts 40 to 80 ms earlier and is then
-barely audible."""
+recorded guitars end after a decay of 14 dB. The release starts 40 to 80 ms earlier."""
 BOWED = ("violin", "viola", "cello", "contrabass")
 """Instruments whose labels end with the bow stroke, because only reverberation follows."""
 

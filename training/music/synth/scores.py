@@ -56,8 +56,7 @@ class Piece:
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
     """Load the pieces of ``split`` ("train", "validation", "test") that have notes, in the order of
-    the indexes. Raises FileNotFoundError if the first index or the ZIP file of an index is
-    missing."""
+    the indexes. Raises FileNotFoundError for a missing first index or ZIP file."""
     pieces = []
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:

@@ -63,8 +63,7 @@ class Singer:
 @lru_cache(maxsize=2)
 def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
     """Load the voices in a folder; none if it is missing. On first use they are analysed, and the
-    results are written to ``cache``. Raises ValueError or OSError for an index or a recording that
-    cannot be read."""
+    results are written to ``cache``. Raises ValueError or OSError for unreadable files."""
     singers = []
     for index, key in (("speech.json", "speaker"), ("singing.json", "singer")):
         people: dict[str, list[dict[str, Any]]] = {}

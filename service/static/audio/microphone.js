@@ -140,7 +140,7 @@ export class Microphone extends EventTarget {
     const [track] = this.#stream.getAudioTracks();
     track.addEventListener("ended", () => {
       this.#missing = true;
-      this.#notice("The microphone is gone; the take goes on once it is back.");
+      this.#notice("The microphone was disconnected. The take continues once it is connected again.");
       this.#takeUp();
     });
     track.addEventListener("mute", () => this.#notice("The system muted the microphone."));
@@ -174,7 +174,7 @@ export class Microphone extends EventTarget {
     this.#context.addEventListener("statechange", () => {
       if (INTERRUPTED.has(this.#context?.state)) {
         interrupted = true;
-        this.#notice("The system interrupted the audio; the take goes on when it returns.");
+        this.#notice("The system interrupted the audio. The take continues afterwards.");
         this.#revive();
       } else if (interrupted && this.#context?.state === "running") {
         interrupted = false;
@@ -199,10 +199,10 @@ function wordsFor(cause) {
     case "OverconstrainedError":
       return "Microphone not found. Plug it in or choose another input.";
     case "NotReadableError":
-      return "The microphone is in use by another program, or the system refuses it.";
+      return "The microphone is in use by another program, or the system blocks it.";
     case "NotSupportedError": // from createMediaStreamSource, in browsers that do not convert rates
       return (
-        "This browser cannot take an input whose sample rate differs from the system's. " +
+        "This browser does not support inputs whose sample rate differs from the system's. " +
         "Set both to the same rate, or use another browser."
       );
     default:

@@ -106,7 +106,7 @@ export class FileRecording {
   /** `seconds`: duration, as far as it is known. Throws an Error if the file cannot be played. */
   async part(context, from, seconds) {
     if (seconds > MAX_DECODED_S) {
-      throw new Error(`Recordings above ${MAX_DECODED_S / 60} minutes play without their sound.`);
+      throw new Error(`Recordings longer than ${MAX_DECODED_S / 60} minutes play without their audio.`);
     }
     this.#buffer ??= this.#decode(context);
     const buffer = await this.#buffer;
@@ -124,7 +124,9 @@ export class FileRecording {
   /** The recording as a WAV file. WAV files are returned unchanged. Throws like `part`. */
   async wav(seconds) {
     if (/\.wav$/i.test(this.#file.name)) return this.#file;
-    if (seconds > MAX_DECODED_S) throw new Error(`${MAX_DECODED_S / 60} minutes at most become WAV.`);
+    if (seconds > MAX_DECODED_S) {
+      throw new Error(`WAV files can have at most ${MAX_DECODED_S / 60} minutes.`);
+    }
     return wavOf(await this.#decode(new OfflineAudioContext(2, 1, WAV_HZ)));
   }
 

@@ -15,7 +15,7 @@ export function beatTools({ editor, player, say }) {
   const tap = () => {
     if (!player.playing) return say("Press Play, then tap along with the beat.", true);
     taps = withTap(taps, player.position);
-    if (taps.length < MIN_TAPS) return say(`Tap on: ${taps.length}`);
+    if (taps.length < MIN_TAPS) return say(`Keep tapping: ${taps.length}`);
     const take = store.get("take");
     const beats = tapped(taps, take.duration, Number($("metre").value) || 4);
     editor.run(changeBeats("Tapped tempo", take.beats, beats), { again: taps.length > MIN_TAPS });

@@ -101,7 +101,7 @@ export const setInstrument = (notes, instrument) =>
 
 /** Replace all notes, and optionally the beats, by those that were transcribed. */
 export const restore = (notes, heard, beats) => ({
-  label: "Back to what was heard",
+  label: "Restore transcription",
   pairs: [...notes.map((note) => [note, null]), ...heard.map((note) => [null, note])],
   ...(beats && { beats }),
 });

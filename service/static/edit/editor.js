@@ -93,14 +93,14 @@ export class Editor {
     const { done } = this.#take.history;
     const command = this.#take.undo();
     if (!command) return;
-    this.#say(`Undone: ${command.label.toLowerCase()}. ${done.length ? "" : "This is what was heard."}`);
+    this.#say(`Undone: ${command.label.toLowerCase()}. ${done.length ? "" : "This is the transcription without edits."}`);
     this.#after(command);
   }
 
   redo() {
     const command = this.#take.redo();
     if (!command) return;
-    this.#say(`Done again: ${command.label.toLowerCase()}.`);
+    this.#say(`Redone: ${command.label.toLowerCase()}.`);
     this.#after(command);
   }
 

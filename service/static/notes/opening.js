@@ -43,7 +43,7 @@ export function takeOfJson(data, name) {
   take.beats = data.beats ?? [];
   take.programs = data.programs ?? take.programs;
   if (data.heard) {
-    take.notes = take.heardNow(data.heard.notes.map(noteOf), data.heard.beats ?? take.beats);
+    take.notes = take.restoreEdits(data.heard.notes.map(noteOf), data.heard.beats ?? take.beats);
   }
   return take;
 }

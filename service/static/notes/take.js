@@ -73,8 +73,8 @@ export class Take extends EventTarget {
     return this.#step(this.history.redo());
   }
 
-  /** State what was heard before the notes became what they are; returns the notes. */
-  heardNow(notes, beats) {
+  /** Set the transcribed notes and beats of an edited take. Return the notes. */
+  restoreEdits(notes, beats) {
     const present = this.notes;
     this.heard = { notes, beats };
     this.history.push(restore(notes, present, [beats, this.beats]));

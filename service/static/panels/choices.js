@@ -6,7 +6,7 @@ import { authorization } from "../service/access.js";
 
 const LOOKAHEAD_MS = 200; // look-ahead of accurate notes, and maximum delay of fast notes
 const HINTS = {
-  fast: "Each note once it is certain: to play along.",
+  fast: "Each note as soon as it is certain, for playing along.",
   accurate: "A moment later, with fewer wrong notes.",
 };
 

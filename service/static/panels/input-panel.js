@@ -52,7 +52,7 @@ export class InputPanel {
     this.#meter.push(peak);
     this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
     this.#listChannels(channels);
-    this.#say(why ? `Channel ${alone + 1} is used alone: ${WHY_ALONE[why]}` : this.#source.processing);
+    this.#say(why ? `Only channel ${alone + 1} is used: ${WHY_ALONE[why]}` : this.#source.processing);
     return this.#silentS >= SILENT_S ? NO_SOUND : "";
   }
 

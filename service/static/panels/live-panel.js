@@ -6,7 +6,7 @@ import { LiveTake } from "../service/live.js";
 import { InputPanel } from "./input-panel.js";
 
 const LATE_S = 2;
-const LATE = `The notes come more than ${LATE_S} s late; MIDI out is silent meanwhile.`;
+const LATE = `The notes are more than ${LATE_S} s late, so MIDI out is paused.`;
 
 /** Events: `change`. `state` is "idle" if there is no live take. */
 export class LivePanel extends EventTarget {

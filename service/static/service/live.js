@@ -1,12 +1,11 @@
 /**
 * One live take: sends a source of audio to the service and receives notes.
  *
- * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `sound` (a
- * chunk of the source), `note_on` and `note_off` {key, note} and `pedal` (whether it is down), of
- * which those that come too late to be played are left out, `silence` (end whatever sounds
- * elsewhere), `notice` (words for the page, "" to take them back) and `finish` once, last. Whatever
- * ends the take, its open notes are closed. A take that is stopped before its source was there is
- * `abandoned` instead.
+* Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `sound` (a
+ * chunk of the source), `note_on` and `note_off` {key, note} and `pedal` (true if it is down), except
+ * those that are too late to be played, `silence` (end all notes of MIDI out), `notice` (a message for
+ * the user, "" to remove it), and finally `finish`, once. All open notes end with the take. A take that
+ * is stopped before its source is open is `abandoned` instead.
  */
 
 import { LiveRecording } from "../audio/recording.js";
@@ -20,7 +19,7 @@ const LEAST_S = 1; // minimum duration of a recording to keep
 const TOO_LATE_S = 2; // delay from which notes are not sent to MIDI
 const LEAD_S = 1; // maximum lead of the displayed clock over the transcribed audio
 const UNSAID_S = 2; // time to wait for the server before a notice is shown
-const WAITING = "The server is not ready yet. What you play is kept, and transcribed once it is.";
+const WAITING = "The server is not ready yet. Your audio is buffered and will be transcribed.";
 const DELAYS_KEPT = 15; // number of newest notes in the median delay
 
 export class LiveTake extends EventTarget {
@@ -170,7 +169,7 @@ export class LiveTake extends EventTarget {
     });
     on("quiet", () => {
       this.#stall();
-      this.#say("The server does not answer at present; what you play is kept.");
+      this.#say("The server is not responding. Your audio is buffered.");
     });
     on("heard", () => {
       take.stalled = false;

@@ -6,11 +6,11 @@
  * If too much audio had to be dropped, a new performance starts, whose clock starts at zero. The times
  * of the events below always count from the first sample of the take.
  *
- * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat`, `progress` (detail:
- * the message, `time_s` on the stream's clock, a `key` unique to the note), `sounding` (keys: no other note
- * sounds), `quiet` (an answer is owed: the server or the line has stopped) and `heard` (it goes on), `stall`
- * (the connection is gone, notes may go on), `lost` (they will not: end all), `retry` {attempt, seconds,
- * words}, `end` {done, words} once, last.
+* Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat` and `progress`, whose
+ * detail is the message with `time_s` on the clock of the take and a unique `key` of the note; `sounding`
+ * (keys of all sounding notes); `quiet` (a reply is late) and `heard` (it arrived); `stall` (disconnected,
+ * notes may continue); `lost` (notes do not continue: end all); `retry` {attempt, seconds, words}; and
+ * finally `end` {done, words}, once.
  */
 
 import { askForKey, authorization, subprotocols } from "./access.js";
@@ -27,7 +27,7 @@ const SILENCE_TIMEOUT_S = 10; // time without a message after which the connecti
 const MAX_KEPT_S = 300; // buffered audio for a new connection: 29 MB at 48 kHz
 const MAX_UNSENT_BYTES = 256 * 1024; // limit of the browser's send buffer; other audio stays in the backlog
 const PUMP_MS = 50;
-const NO_WEBSOCKET = "Live sound does not get through: a proxy must pass websockets on";
+const NO_WEBSOCKET = "Live audio is blocked: the proxy must support websockets";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 export const EVENTS = ["note_on", "note_update", "note_bend", "note_off", "pedal"];
 const FORWARDED = [...EVENTS, "beat", "progress"];
@@ -46,7 +46,7 @@ export class TranscriptionSocket extends EventTarget {
   #lostAt = 0; // time of the first of consecutive failures, in ms of the page's clock
   #timer = 0; // timer of an expected reply
   #pumping = 0; // timer of the next chunk to send
-  #heardAt = 0; // number of captured samples when the last message arrived
+  #lastMessageAt = 0; // number of captured samples when the last message arrived
   #mute = false; // true until the current connection has received a message
   #quiet = false;
   #connection = 0; // number of the current attempt
@@ -102,7 +102,7 @@ export class TranscriptionSocket extends EventTarget {
     if (!this.#ready) return;
     if (!whole) return this.#drop(); // the network is slower than the microphone
     this.#pump();
-    if (!this.#quiet && this.#backlog.captured - this.#heardAt > QUIET_S * this.#rate) {
+    if (!this.#quiet && this.#backlog.captured - this.#lastMessageAt > QUIET_S * this.#rate) {
       this.#quiet = true;
       this.#emit("quiet");
     }
@@ -152,7 +152,7 @@ export class TranscriptionSocket extends EventTarget {
   }
 
   #receive(message) {
-    this.#heardAt = this.#backlog.captured;
+    this.#lastMessageAt = this.#backlog.captured;
     this.#mute = false;
     if (this.#quiet) this.#emit("heard");
     this.#quiet = false;
@@ -216,7 +216,7 @@ export class TranscriptionSocket extends EventTarget {
 
   /** Handle a missing message. If one was expected, the connection is unresponsive. */
   #silent() {
-    const idle = this.#ready && !this.#stopSent && this.#backlog.captured === this.#heardAt;
+    const idle = this.#ready && !this.#stopSent && this.#backlog.captured === this.#lastMessageAt;
     if (!idle) return this.#drop();
     this.#socket.send(JSON.stringify({ type: "keepalive" }));
     this.#wait(SILENCE_TIMEOUT_S);

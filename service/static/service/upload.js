@@ -22,7 +22,7 @@ export class BusyError extends Error {
 
 export async function transcribe(file, receive, signal, { instruments = [], bends = false } = {}) {
   await file.slice(0, 1).arrayBuffer().catch((cause) => {
-    throw new Error("This cannot be read: a folder, or a file that has moved.", { cause });
+    throw new Error("The file cannot be read. It is a folder, or it was moved.", { cause });
   });
   const form = new FormData();
   form.append("file", file);

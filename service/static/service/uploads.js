@@ -82,7 +82,7 @@ export class Uploads extends EventTarget {
       job.state = "done";
       const { mix } = done.totals;
       if (ALONE.includes(mix)) {
-        job.words = `its channels cancel each other; only the ${mix} one was heard`;
+        job.words = `its channels cancel each other; only the ${mix} channel was used`;
       }
     } catch (error) {
       take.closeAll();

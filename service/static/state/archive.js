@@ -15,7 +15,7 @@ const SETTLED_MS = 700; // delay from an edit to its write
 export const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
 const SAME = ["name", "title", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved"];
 const NOT_KEPT =
-  "This browser keeps no takes, perhaps because the window is private. Download what you need.";
+  "This browser does not store takes, perhaps because the window is private. Download your takes.";
 
 const unique = () => crypto.randomUUID?.() ?? `${Date.now()} ${Math.random()}`;
 

@@ -71,7 +71,7 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     assert sorted(n["pitch"] for n in notes(tab)) == [69, 69, 75]
     expect(page.locator("#roll")).to_have_attribute("data-note-count", "3")
     assert sorted(pitches_of(saved(tab.download(), tmp_path))) == [69, 69, 75]
-    tab.press("As heard")
+    tab.press("Restore")
     assert notes(tab) == first
     tab.press("Undo")
     assert len(notes(tab)) == 3

@@ -165,7 +165,7 @@ def test_a_source_that_disappears_is_taken_up_again(tab: Tab, tmp_path: Path) ->
       first.getTracks()[0].stop();
       first.getTracks()[0].dispatchEvent(new Event('ended'));
     }""")
-    expect(page.locator("#status.trouble")).to_contain_text("microphone is gone")
+    expect(page.locator("#status.trouble")).to_contain_text("microphone was disconnected")
     tab.run(MICROPHONE_BACK)
     expect(status).to_have_text("Listening")
     count = int(tab.roll["noteCount"])
@@ -195,7 +195,7 @@ def test_what_is_wrong_with_the_input_is_said(tab: Tab) -> None:
     tab.run("() => { left.gain.value = 0; right.gain.value = 0.2; }")
     page.wait_for_selector("#roll[data-sounding='A4']")
     expect(status).to_have_text("Listening")
-    expect(hint).to_contain_text("Channel 2 is used alone: no other has sound")
+    expect(hint).to_contain_text("Only channel 2 is used: no other has sound")
     level = page.locator("#meter")
     before = int(level.get_attribute("aria-valuenow") or 0)
     tab.slide("#gain", 12)
@@ -283,7 +283,7 @@ def test_take_goes_on_after_the_server_was_killed(
     server.process.send_signal(signal.SIGSTOP)  # to the page, a line that stalls
     page.wait_for_function("() => announced.some((words) => words.includes('does not answer'))")
     late, *_ = tab.run("() => announced")
-    assert late == "The notes come more than 2 s late; MIDI out is silent meanwhile."
+    assert late == "The notes are more than 2 s late, so MIDI out is paused."
     expect(page.locator("#lag")).to_have_text(re.compile(r"^\d+\.\d s$"))
     page.wait_for_selector("#roll[data-sounding='']")
     assert page.evaluate("sent.at(-1)") == [0xB0, 123, 0]

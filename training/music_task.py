@@ -273,8 +273,8 @@ def _notes_and_pedal(
     has_pedal = targets.pedal[:, frames] <= PEDAL_SCALE
     if "pedal" in heads and has_pedal.any():
         is_down = targets.pedal[:, frames][has_pedal] > PEDAL_SCALE // 2
-        predicted = row("pedal")[:, frames, LOWEST][has_pedal] > 0.5
-        metrics["pedal_f1"] = float(f1_score(is_down, predicted, zero_division=0.0))
+        is_predicted = row("pedal")[:, frames, LOWEST][has_pedal] > 0.5
+        metrics["pedal_f1"] = float(f1_score(is_down, is_predicted, zero_division=0.0))
     return metrics
 
 

@@ -281,7 +281,7 @@ def test_take_goes_on_after_the_server_was_killed(
     tab.connect_synthesiser()
     tab.run(ANNOUNCED)
     server.process.send_signal(signal.SIGSTOP)  # to the page, a line that stalls
-    page.wait_for_function("() => announced.some((words) => words.includes('does not answer'))")
+    page.wait_for_function("() => announced.some((words) => words.includes('not responding'))")
     late, *_ = tab.run("() => announced")
     assert late == "The notes are more than 2 s late, so MIDI out is paused."
     expect(page.locator("#lag")).to_have_text(re.compile(r"^\d+\.\d s$"))

@@ -39,7 +39,7 @@ def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
 
 def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
     """Return the layers of a network on 2^bits elements whose output is used only at these
-    positions. The first half of the first block is complete, since they need all inputs."""
+    positions. The first half of the first block is complete: every output needs all inputs."""
     everything = list(range(1 << bits))
     addresses = torch.arange(1 << bits)[None, :, None]
     sources = {  # the address from which each address is filled

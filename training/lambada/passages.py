@@ -56,7 +56,7 @@ class Passages:
 
 def read_training_passages(path: Path, longest: int) -> Passages:
     """Read training passages from a file in LAMBADA's format. Passages that do not contain their
-    answer, or are longer than `longest` words, are skipped (released code). May raise TextError."""
+    answer, or are longer than `longest` words, are skipped (released code). Raises TextError."""
     index: dict[str, int] = {}
     text, begin, answer = array("i"), array("q"), array("q")
     dropped = 0

@@ -42,7 +42,7 @@ class LoopConfig:
     max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0: no limit
     learning_rate: NotNegative = 2e-3  # Peak learning rate
     warmup: _BelowOne = 0.02
-    """Fraction of the schedule in which the rate rises from 2 %; it then falls to 0."""
+    """Fraction of the schedule with a rising rate, from 2 % of the peak; it then falls to 0."""
     weight_decay: NotNegative = 0.01
     """Decoupled weight decay of matrices and kernels, relative to the learning rate."""
     optimizer: Literal["radam", "muon", "released"] = "radam"

@@ -28,8 +28,8 @@ class HeadWeights:
 
 
 class ClassShares:
-    """Shares of the instrument classes among the notes of about the last hundred batches. In a
-    single batch, a class that happens to be rare would get too much weight."""
+    """Shares of the instrument classes among the notes of about the last hundred batches. Shares
+    within one batch would give too much weight to a class that happens to be rare in it."""
 
     def __init__(self) -> None:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))

@@ -45,7 +45,7 @@ samples, these are all entries of one set, preferably a recorded one."""
 @dataclass(frozen=True)
 class Instrument:
     """One instrument of the bank. Every array has one element per recorded note. Positions and
-    lengths are in samples at STORED_RATE. Positions except ``start`` are relative to it."""
+    lengths are in samples at STORED_RATE. Positions within a note are relative to ``start``."""
 
     name: str
     family: str

@@ -94,7 +94,7 @@ class Backgrounds:
 
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
     """Load the sounds of ``noise.json``; none if it is missing. Raises ValueError if the sample
-    rate is not SAMPLE_RATE. held_out: load only HELD_OUT instead of all others."""
+    rate is not SAMPLE_RATE. held_out: load only HELD_OUT, else all others."""
     backgrounds = Backgrounds()
     if not (folder / "noise.json").exists():
         return backgrounds

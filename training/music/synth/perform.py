@@ -61,7 +61,7 @@ def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Not
 KEYBOARD_GROUPS = ("solo piano", "pop piano")
 EMBELLISHED = 0.25
 """Fraction of the keyboard passages to which bass octaves are added, and of those to which fast
-repeats are added. Scores contain few of either. In piano recordings they were missed most often."""
+repeats are added. Scores contain few of either. In piano recordings both were missed most often."""
 BASS_BELOW = 55  # MIDI pitch below which a note is low
 
 

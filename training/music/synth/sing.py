@@ -35,7 +35,7 @@ class Habits:
         """Semitones above concert pitch."""
         self.melisma = rng.beta(1, 2)  # fraction of connected notes that share a syllable
         self.glide = np.exp(rng.uniform(np.log(2), np.log(8)))
-        """Standard deviation, in frames, of the Gaussian that smooths the slide of two pitches."""
+        """Standard deviation, in frames, of the Gaussian that smooths steps of the pitch."""
         self.scoop = rng.beta(1, 2)  # fraction of the notes that start below their pitch
         self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note falls in pitch
         self.vibrato = rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)  # semitones

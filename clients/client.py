@@ -38,7 +38,7 @@ class TranscriptionClient:
     Args:
         options: audio format and transcription options. The client requests corrected instruments
             and the pedal unless ``updates`` is set to False.
-        give_up_s: time without a connection after which the client stops retrying. None: it
+        give_up_s: time without a connection after which the client stops retrying. With None it
             retries as long as audio arrives.
         stall_timeout_s: maximum time without a message while one is expected.
     """

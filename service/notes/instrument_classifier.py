@@ -1,23 +1,23 @@
 """Classifies the instrument of each note, live.
 
-A note gets an instrument when it starts, from the instrument probabilities of the frames around its
-onset that have arrived by then, and from the belief: which instruments have played recently. Half a
-second later all of these frames have arrived and the belief has changed. If the note still sounds
-and another class is now likelier, a ``note_update`` reports it. A note has one instrument, even if
-two instruments play the same pitch at once.
+A note gets an instrument when it starts. The choice depends on the instrument probabilities of the
+frames around its onset that have arrived by then, and on the belief, which describes the
+instruments that have played recently. Half a second later all of these frames have arrived. If the
+note still sounds and another class is now likelier, a ``note_update`` reports it. A note has one
+instrument, even if two instruments play the same pitch at once.
 
 A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
 probabilities of that class at the frames around the note's onset. The nearest frames count most.
 The belief has a weight w_c for each class, its number of recent notes. With K classes::
 
     prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
-    posterior   q_c = exp(e_c + trust log b_c) / (the same, summed over all classes)
-    class       argmax of q; its probability is q there
+    posterior   q_c = exp(e_c + trust log b_c) / (sum of this over all classes)
+    class       argmax of q, with the probability max q
     update      w_c <- kept w_c + q_c, rounded
 
 This is the predictive distribution of a Dirichlet prior whose counts decay exponentially. A class
-with clear evidence wins at its first note, and an odd note among many of another class gets that
-class. If no other note sounds, a note probably belongs to the performer of the earlier notes. Then
+with clear evidence wins at its first note. A note with unclear evidence gets the class of the notes
+around it. If no other note sounds, a note probably belongs to the performer of the earlier notes. Then
 ``belief_solo_trust`` replaces ``belief_trust`` when the class is chosen, but not in the update,
 because the belief must not confirm itself. After RESET_S of silence the weights restart from 0,
 because the performer may have changed. The belief is rounded, so that a resume point contains it

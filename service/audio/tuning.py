@@ -97,7 +97,7 @@ class Tuner:
         bins_per_semitone: int,
         tuning_hz: float | None = None,
         first_sample: int = 0,
-        known_at: int = 0,
+        required_from: int = 0,
         tuning: Tuning = UNKNOWN,
     ) -> None:
         """Create a tuner.
@@ -105,9 +105,9 @@ class Tuner:
         Args:
             tuning_hz: fixed frequency of A4; None to estimate it.
             first_sample: index of the first sample that will be written.
-            known_at: first sample at which the tuning is required. It must be at least BLOCK - 1
+            required_from: first sample at which the tuning is required. It must be at least BLOCK - 1
                 after first_sample unless both are 0.
-            tuning: estimate at ``known_at``.
+            tuning: estimate at ``required_from``.
         """
         self._bin_hz = rate_hz / _BINS
         self._bins = bins_per_semitone
@@ -116,7 +116,7 @@ class Tuner:
         if tuning_hz is not None:
             octaves = math.log2(tuning_hz / CONCERT_HZ)
             self._fixed = Tuning(shift=round(12 * bins_per_semitone * octaves))
-        self._first = self._boundary = known_at - known_at % BLOCK
+        self._first = self._boundary = required_from - required_from % BLOCK
         self._skip_samples = self._boundary - first_sample
         self._audio = np.zeros(0, np.float32)  # since the last boundary
         self._estimates = {self._boundary: tuning}

@@ -17,11 +17,11 @@ The belief has a weight w_c for each class, its number of recent notes. With K c
 
 This is the predictive distribution of a Dirichlet prior whose counts decay exponentially. A class
 with clear evidence wins at its first note. A note with unclear evidence gets the class of the notes
-around it. If no other note sounds, a note probably belongs to the performer of the earlier notes. Then
-``belief_solo_trust`` replaces ``belief_trust`` when the class is chosen, but not in the update,
-because the belief must not confirm itself. After RESET_S of silence the weights restart from 0,
-because the performer may have changed. The belief is rounded, so that a resume point contains it
-exactly.
+around it. If no other note sounds, a note probably belongs to the performer of the earlier notes.
+Then ``belief_solo_trust`` replaces ``belief_trust`` when the class is chosen, but not in the
+update, because the belief must not confirm itself. After RESET_S of silence the weights restart
+from 0, because the performer may have changed. The belief is rounded, so that a resume point
+contains it exactly.
 """
 
 from __future__ import annotations

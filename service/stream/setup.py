@@ -68,9 +68,9 @@ def build_tuner(
     front_end, rate_hz = config.front_end, config.sample_rate
     if not isinstance(front_end, FilterbankConfig):
         return Tuner(rate_hz, 1, CONCERT_HZ)
-    first, known_at = replay.first_sample, replay.tuning_sample
+    first, required_from = replay.first_sample, replay.tuning_sample
     bins = front_end.bins_per_semitone
-    return Tuner(rate_hz, bins, options.tuning_hz, first, known_at, point.tuning)
+    return Tuner(rate_hz, bins, options.tuning_hz, first, required_from, point.tuning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

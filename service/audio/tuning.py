@@ -105,8 +105,8 @@ class Tuner:
         Args:
             tuning_hz: fixed frequency of A4; None to estimate it.
             first_sample: index of the first sample that will be written.
-            required_from: first sample at which the tuning is required. It must be at least BLOCK - 1
-                after first_sample unless both are 0.
+            required_from: first sample at which the tuning is required, at least BLOCK - 1 after
+                first_sample unless both are 0.
             tuning: estimate at ``required_from``.
         """
         self._bin_hz = rate_hz / _BINS

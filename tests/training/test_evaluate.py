@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,13 +10,17 @@ from training.evaluate import main
 from training.music.metrics import FIGURES
 
 
-def test_the_command_writes_json(
+def test_the_command_writes_json_that_does_not_depend_on_the_number_of_processes(
     tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "deep" / "out.json"
-    where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
-    assert main(["real", *where, "--label-shift-ms", "10"]) == 0
-    report = json.loads(out.read_text())
+    def evaluated(jobs: str) -> Any:
+        out = tmp_path / jobs / "out.json"
+        where = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
+        assert main(["real", *where, "--label-shift-ms", "10", "--jobs", jobs]) == 0
+        return json.loads(out.read_text())
+
+    report = evaluated("2")
+    assert report == evaluated("1")
     # The delays are missing, because no note was matched.
     assert set(report["mean"]) == set(report["recordings"]["tones"]) == {*FIGURES}
     assert set(report["definitions"]) == {*FIGURES}

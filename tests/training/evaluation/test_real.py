@@ -44,19 +44,6 @@ def test_note_on_delays_depend_on_the_stream_options(tones: Path) -> None:
     assert of_anytime["mean"]["onset_f1"] > 0.9
 
 
-def test_parallel_processes_return_the_same_reports(tones: Path) -> None:
-    for name in ("again", "once more"):
-        for suffix in (".wav", ".tsv"):
-            (tones / f"{name}{suffix}").write_bytes((tones / f"tones{suffix}").read_bytes())
-    spoilt = np.full(FAKE_RATE_HZ, np.inf, np.float32)
-    soundfile.write(tones / "spoilt.wav", spoilt, FAKE_RATE_HZ, subtype="FLOAT")
-    (tones / "spoilt.tsv").write_text("0.1\t0.2\t60\t64")
-    alone = evaluate(tones, FakeTranscriber, [StreamOptions()], label_shift_s=0.0)
-    assert len(alone[0]["recordings"]) == 3
-    assert alone[0]["failures"].keys() == {"spoilt"}
-    assert evaluate(tones, FakeTranscriber, [StreamOptions()], 0.0, jobs=2) == alone
-
-
 def test_unreadable_recordings_are_reported_and_the_others_scored(
     tones: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

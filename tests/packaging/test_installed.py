@@ -68,14 +68,3 @@ def test_the_command_alone_on_the_path(bare: Path, home: Path, tmp_path: Path) -
     version, head, *_ = said.splitlines()
     assert version == metadata.version("rse-transcribe")
     assert head.startswith("onset_s,offset_s,pitch,")
-
-
-def test_a_missing_extra_is_named(bare: Path, home: Path) -> None:
-    program = """if True:
-        try:
-            import model.export_onnx
-        except SystemExit as end:
-            print(end)
-    """
-    said = run(bare / "python", "-c", program, folder=home)
-    assert said.strip() == "onnx is missing: pip install 'rse-transcribe[onnx]'"

@@ -59,11 +59,18 @@ for name in ("service", "rse_transcribe", "model"):
         needs_more = "import_tf tf_checkpoint export_onnx cluster".split()  # an extra
         if module.name.rpartition(".")[2] not in ("__main__", *needs_more):
             importlib.import_module(module.name)
+try:
+    import model.export_onnx
+except SystemExit as end:
+    print(end)
 """
 
 
-def test_every_module_imports_in_a_base_install(bare: Path, tmp_path: Path) -> None:
-    run(bare / "python", "-c", IMPORT_ALL, folder=tmp_path)
+def test_every_module_imports_in_a_base_install_or_names_its_extra(
+    bare: Path, tmp_path: Path
+) -> None:
+    said = run(bare / "python", "-c", IMPORT_ALL, folder=tmp_path)
+    assert said == "onnx is missing: pip install 'rse-transcribe[onnx]'\n"
 
 
 def test_the_microphone_starts_without_torch() -> None:

@@ -1,6 +1,7 @@
 """Beats that are found while the music goes on."""
 
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,22 +28,24 @@ def heard(notes: NDArray[np.float64], moments_s: Iterable[float]) -> list[tuple[
     return out + [(beat, END_S) for beat in live.finish(notes, END_S)]
 
 
-AT_ONCE = [beat for beat, _ in heard(TUNE, [])]
+@cache
+def at_once() -> list[LiveBeat]:
+    return [beat for beat, _ in heard(TUNE, [])]
 
 
 def test_beats_and_bars_of_a_tune() -> None:
-    time_s = np.array([beat.time_s for beat in AT_ONCE])
+    time_s = np.array([beat.time_s for beat in at_once()])
     assert np.abs(BEATS_S[4:-4, None] - time_s).min(1).max() < 0.07
-    downs_s = np.array([beat.time_s for beat in AT_ONCE if beat.place == 0 and beat.time_s > 10])
+    downs_s = np.array([beat.time_s for beat in at_once() if beat.place == 0 and beat.time_s > 10])
     assert np.abs(downs_s[:, None] - BEATS_S[::4]).min(1).max() < 0.07
-    places = [beat.place for beat in AT_ONCE]
+    places = [beat.place for beat in at_once()]
     assert all((b - a) % 4 == 1 for a, b in zip(places, places[1:], strict=False))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4)
 @given(st.lists(st.floats(0.01, END_S), max_size=12))
 def test_portions_make_no_difference(moments_s: list[float]) -> None:
-    assert [beat for beat, _ in heard(TUNE, sorted(moments_s))] == AT_ONCE
+    assert [beat for beat, _ in heard(TUNE, sorted(moments_s))] == at_once()
 
 
 def test_the_delay_is_bounded() -> None:

@@ -224,8 +224,9 @@ def transcribed(server: RunningServer, recording: Path, **options: float) -> lis
 
 
 def fresh_tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
-    """Yield a tab in a context of its own. An error on its console fails the test."""
-    context = browser.new_context()
+    """Yield a tab in a context of its own. An error on its console fails the test. The roll does
+    not glide, so that tests need not wait until it is at rest."""
+    context = browser.new_context(reduced_motion="reduce")
     tab = Tab(context.new_page(), server)
     yield tab
     context.close()

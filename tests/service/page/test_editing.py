@@ -18,11 +18,11 @@ def notes(tab: Tab) -> list[dict[str, float]]:
 
 
 def point(tab: Tab, seconds: float, pitch: float) -> tuple[float, float]:
-    """The screen position of a time and the middle of a pitch, once the roll is at rest."""
-    tab.page.wait_for_timeout(500)
+    """The screen position of a time and the middle of a pitch, once the roll shows its view."""
     x, y = tab.run(
         """async ([seconds, pitch]) => {
           const { roll } = (await import('./app.js')).stage;
+          for (const _ of 'ab') await new Promise(requestAnimationFrame);
           const box = document.getElementById('roll').getBoundingClientRect();
           const { start, span, low, high } = roll.view;
           const x = roll.keysWidth + (seconds - start) / span * (box.width - roll.keysWidth);

@@ -83,6 +83,7 @@ def mend(page: Page, at: Callable[[float, float], Point]) -> None:
 def test_a_spoiled_piece_is_put_right(tab: Tab, server: RunningServer, tmp_path: Path) -> None:
     page = tab.page
     page.set_viewport_size({"width": 1900, "height": 900})
+    page.emulate_media(reduced_motion="no-preference")
     take = {"name": TITLE, "duration_s": 32 * BEAT_S, "notes": written(spoiled()), "beats": BEATS}
     path = tmp_path / f"{TITLE}.json"
     path.write_text(json.dumps(take))

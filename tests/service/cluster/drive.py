@@ -14,7 +14,7 @@ from service import cluster
 from tests.paths import REPOSITORY
 
 CONFIG = REPOSITORY / "docker" / "serve.yaml"
-LOGICAL_CPUS = 4
+LOGICAL_CPUS = 2  # Ray starts an idle process for each
 PREFIX = "/music"
 OBJECT_STORE_BYTES = 100 * 1024 * 1024
 

@@ -65,7 +65,7 @@ def test_the_notes_of_a_melody_at_their_times(
         assert offset == pytest.approx(offset_s, abs=2.5 * FRAME_S)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_events_depend_on_the_audio_alone(
     listening_computer: LocalEngine, data: st.DataObject
@@ -89,7 +89,7 @@ def test_events_depend_on_the_audio_alone(
     assert listen(listening_computer, raw, audio, options, sizes, 1)[0] == whole
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_no_event_depends_on_audio_after_its_decision(
     listening_computer: LocalEngine, data: st.DataObject

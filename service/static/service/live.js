@@ -19,7 +19,7 @@ const LEAST_S = 1; // minimum duration of a recording to keep
 const TOO_LATE_S = 2; // delay from which notes are not sent to MIDI
 const LEAD_S = 1; // maximum lead of the displayed clock over the transcribed audio
 const UNSAID_S = 2; // time to wait for the server before a notice is shown
-const WAITING = "The server is not ready yet. Your audio is buffered and will be transcribed.";
+const WAITING = "The server is not ready yet. What you play is kept, and will be transcribed.";
 const DELAYS_KEPT = 15; // number of newest notes in the median delay
 
 export class LiveTake extends EventTarget {

@@ -97,7 +97,7 @@ class WorkerPool:
         self.window_s = loaded.window_s
         self.device = loaded.device
         self.workers = self._count(loaded.device.startswith("cuda")) if own_process else 1
-        if missing := self.workers - len(self._workers):
+        if (missing := self.workers - len(self._workers)) > 0:
             await self._launch_all(missing, own_process)
         self._running = True
         self._spawn(self._send_heartbeats())

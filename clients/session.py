@@ -74,7 +74,7 @@ async def open_socket(url: str, start: str) -> ClientConnection:
         status = error.response.status_code
         try:  # a problem document (RFC 9457)
             detail = str(json.loads(error.response.body or b"")["detail"])
-        except (ValueError, LookupError, TypeError):  # the response of another program
+        except (ValueError, LookupError, TypeError):  # not a response of this service
             detail = f"HTTP {status}"
         message = f"the service rejected the connection: {detail}"
         raise ConnectError(message, retryable=status in RETRYABLE) from None
@@ -210,5 +210,5 @@ class Session:
 
     @property
     def _reply_expected(self) -> bool:
-        """True if the server must reply, to ``stop`` or to audio that fills the window."""
+        """True if the server must reply, to ``stop`` or to audio that exceeds the window."""
         return self._stopping or self._in_flight > self._window

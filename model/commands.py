@@ -35,7 +35,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace a file atomically by the output of ``write``. Several processes may do so at once.
+    """Replace a file atomically with the output of ``write``. Several processes may do so at once.
     Readers get either the old or the new content, complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The file's name may have the maximum length, so the temporary name does not contain it.

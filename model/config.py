@@ -71,7 +71,7 @@ class RSEConfig:
     "paper": amplitude 1, so that units preserve an amplitude of 0.25
     (:func:`model.switch.keep_amplitude`)."""
     dropout: Fraction = 0.1
-    """Dropout after every switch layer, before it is divided by log2 of the sequence length."""
+    """Dropout rate after every switch layer. It is divided by log2 of the sequence length."""
     unit: Literal["residual", "gated"] = "residual"
     """The paper's unit, or the gated unit of the original Shuffle-Exchange network, which uses only
     maps, blocks, shuffle and dropout."""
@@ -251,5 +251,5 @@ LIGHT = replace(
     front_end=FilterbankConfig(lookahead=128, channels=24),
     rse=replace(LIVE.rse, hidden_factor=1),
 )
-"""For CPUs without bfloat16: needs half of the computation of `live`. Its filters have a shorter
+"""For CPUs without bfloat16: needs half as much computation as `live`. Its filters have a shorter
 look-ahead, so notes can be decided one hop sooner."""

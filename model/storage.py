@@ -105,7 +105,7 @@ def load(
 def save_weights(
     module: torch.nn.Module, card: Mapping[str, Any], path: Path, half: bool = False
 ) -> None:
-    """Write weights and card. half: True to store floats as float16, for shipping."""
+    """Write the weights and their card. half: True to store floats as float16, for shipping."""
     tensors = {
         name: (tensor.half() if half and tensor.is_floating_point() else tensor).contiguous().cpu()
         for name, tensor in module.state_dict().items()

@@ -105,7 +105,9 @@ def _check_changes(saved: Run, run: Run) -> None:
         if name not in ("out", "resume")
     ]
     if fixed := [change for change in changes if change.startswith(FIXED)]:
-        raise WeightsError(f"{run.out} trains another network: {', '.join(fixed)}; choose --out")
+        raise WeightsError(
+            f"{run.out} has a run of another network: {', '.join(fixed)}; choose another --out"
+        )
     for change in changes:
         logger.info("changed by the command line: in the saved run %s", change)
 
@@ -232,7 +234,7 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # before training started, or the second signal
-        print(f"{prog}: interrupted; nothing new is saved", file=sys.stderr)
+        print(f"{prog}: interrupted; progress since the last save is lost", file=sys.stderr)
         return INTERRUPTED
     if metrics:  # empty if the run was interrupted
         print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))

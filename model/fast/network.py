@@ -251,7 +251,7 @@ def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
 
 
 def _fold_norm(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
-    """Return a convolution without bias and the batch norm after it, as one convolution."""
+    """Fold a batch norm into the convolution without bias before it. Return the result."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)

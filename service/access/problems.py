@@ -77,8 +77,8 @@ def record_rejection(refused: Counter, error: ProtocolError, client: str) -> Non
 
 async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
     """Reject a websocket with an HTTP response. Browsers, which send `Origin`, hide this response
-    from the page. They therefore get the error on an accepted socket, unless the page is foreign or
-    a proxy can try another server (docker/nginx.conf)."""
+    from the page. They therefore get the error on an accepted socket, unless the page's origin is
+    not allowed or a proxy can try another server (docker/nginx.conf)."""
     code, headers = error.code, websocket.headers
     is_foreign = code.close_code == CloseCode.FORBIDDEN
     is_full = code.status == HTTPStatus.SERVICE_UNAVAILABLE

@@ -40,7 +40,7 @@ def _quota() -> float:
 
 def load_network(model: str, device: str) -> EngineModel:
     """Load weights by name or path. model and device may be `auto`. Raises
-    `model.storage.WeightsError`, or an error of torch if the device does not exist."""
+    `model.storage.WeightsError`, or a torch error if the device does not exist."""
     from model import storage
 
     device = pick_device(device)

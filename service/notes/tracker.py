@@ -10,12 +10,12 @@
 
 **Monophonic music** is decoded as the best path through its frames (``service.notes.monophonic``):
 in continuous pitch if a singer performs (``service.notes.singing``), else in semitones. A note
-starts after silence only if the largest frame probability of its pitch and its neighbours has a
-mean of MIN_MEAN in the frames of the path, which excludes most speech. Its onset is the peak of the
-onset probability in the r frames after its first frame, if there is one. A sounding pitch starts
-again at peaks of at least ``again_threshold``. When the music becomes polyphonic, the undecided
-frames are decoded as polyphonic. When it becomes monophonic again, the path continues from the last
-decided frame.
+starts after silence only if the largest frame probability of its pitch and its neighbours averages
+at least MIN_MEAN over the frames of the path, which excludes most speech. Its onset is the peak of
+the onset probability in the r frames after its first frame, if there is one. A sounding pitch
+starts again at peaks of at least ``again_threshold``. When the music becomes polyphonic, the
+undecided frames are decoded as polyphonic. When it becomes monophonic again, the path continues
+from the last decided frame.
 
 Events are returned in the order in which they are decided: a note may end before the start of other
 pitches that were returned earlier. Events of one pitch are in time order. Live events cannot be

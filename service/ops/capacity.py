@@ -145,7 +145,7 @@ class SessionAdmissionControl(AdmissionControl):
         return MAX_LOAD * self.windows_per_s if self.window_s else self._total
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
-        """True if the session fits. A session without others has a separate limit."""
+        """True if the session fits. The total does not apply to a session that runs alone."""
         if not self.window_s:
             return super().fits(size, reserved)
         is_alone = self.count == (1 if reserved else 0)
@@ -160,7 +160,7 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def load(self) -> float:
-        """Reserved share of the admissible load; 1 if no further session fits."""
+        """Reserved load divided by the admissible load. A session that runs alone may exceed 1."""
         return self.used / (self.total or 1)
 
     def size(self, options: StreamOptions) -> float:

@@ -79,7 +79,7 @@ class _State(_ClientMessage):
 
 
 class SoundingNote(_State):
-    """A note at a checkpoint that has started and not ended."""
+    """A note that is sounding at a checkpoint."""
 
     note_id: Count
     pitch: int = Field(ge=0, le=127)

@@ -91,9 +91,9 @@ DEFAULT_TEMPO = Tempo()
 class TempoMap:
     """Converts times of a performance to ticks.
 
-    If the first beat is after 0 s, the time before it becomes one beat with its own tempo, so that
-    a sequencer draws all beats at their times. If this tempo would exceed FASTEST_BPM, the first
-    beat is omitted.
+    Beats are extrapolated back towards 0 s. The time left before the earliest one becomes one beat
+    with its own tempo, so that a sequencer draws all beats at their times. If this tempo would
+    exceed FASTEST_BPM, the earliest beat is omitted.
 
     Attributes:
         changes: (tick, microseconds per quarter) of the file's tempo events.

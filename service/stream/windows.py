@@ -195,7 +195,7 @@ class InferenceEngine(Protocol):
     def workers(self) -> int: ...
 
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
-        """Return the future probabilities of a segment. It fails with EngineError."""
+        """Return a future for the probabilities of a segment. It fails with EngineError."""
         ...
 
 

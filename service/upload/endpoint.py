@@ -71,7 +71,7 @@ _BODY: dict[str, Any] = {
 }
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "By `answer`: a MIDI file, JSON, JSON lines or MusicXML",
+        "description": "Depending on `answer`: a MIDI file, JSON, JSON lines or MusicXML",
         "content": {"audio/midi": {}, "application/json": {}, NDJSON: {}, MUSICXML: {}},
     }
 }

@@ -286,7 +286,7 @@ class WorkerConnection:
             self._writer.write(messages.packet(message))
 
     def send_heartbeat(self, max_missed: int) -> None:
-        """Ping the worker; call it at regular intervals. The worker is unresponsive after
+        """Ping the worker; call this at regular intervals. The worker is unresponsive after
         ``max_missed`` calls without a reply."""
         self._max_missed_pings = max_missed
         if self.is_ready:

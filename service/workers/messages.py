@@ -181,7 +181,7 @@ class SegmentResult(NamedTuple):
 class BatchTiming(NamedTuple):
     """Computing time of a batch.
 
-    ``model_s`` is the time of the model alone, ``total_s`` includes note tracking and messages.
+    ``model_s`` is the time of the model alone; ``total_s`` includes note tracking and messages.
     ``way`` is `live` or `file`. ``windows`` is 0 if the batch failed.
     """
 

@@ -34,7 +34,7 @@ CORES_PER_GPU_WORKER = 4
 125 to 200 streams, and a GPU can compute several times as many. Each of these workers needs 2 to
 3 GB of memory."""
 MAX_PING_INTERVAL_S = 2.0
-_DRIVER = Path("/dev/nvidiactl")  # exists wherever CUDA is available
+_DRIVER = Path("/dev/nvidiactl")  # exists with NVIDIA's driver on Linux, except under WSL
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # pause after a worker has failed to start
 
 
@@ -140,7 +140,7 @@ class WorkerPool:
     # -- live sessions and recordings -------------------------------------------------------------
 
     def open_session(self, opening: OpenSession) -> SessionProxy:
-        """Open a session at the least loaded worker. Raises ProtocolError if none is ready."""
+        """Open a session on the least loaded worker. Raises ProtocolError if none is ready."""
         ready = [worker for worker in self._workers if worker.is_ready]
         if not ready:
             raise ProtocolError(ErrorCode.NOT_READY, "no worker is running: retry later")

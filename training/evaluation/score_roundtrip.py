@@ -81,7 +81,7 @@ def evaluate_scores(
             scores[path.name] = compare(played, transcription.notes)
             print(f"{path.name:40}{scores[path.name]}", flush=True)
     if not scores:
-        raise ValueError(f"{folder} has no {', '.join(ENDINGS)}")
+        raise ValueError(f"no readable score ({', '.join(ENDINGS)}) in {folder}")
     names = next(iter(scores.values()))
     means = {name: float(np.mean([score[name] for score in scores.values()])) for name in names}
     return {**means, "count": len(scores), "scores": scores}

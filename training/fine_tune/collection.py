@@ -2,8 +2,8 @@
 
 Labels are MIDI files or tables of notes with the stem of their recording. They describe the
 performance, or they are a score, which is aligned with the recording. The onsets that the initial
-weights detect decide between both: if many of them agree with the labels throughout the recording,
-at one constant shift, the labels describe the performance.
+weights detect decide between the two: if many of them agree with the labels throughout the
+recording, at one constant shift, the labels describe the performance.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from training.music.transcribe import transcribe_array
 MIN_S, MAX_S = 5.0, 3600.0  # length of a recording
 MIN_NOTES = 8
 MIN_PEAK = 1e-3  # peak relative to full scale below which a recording is silent
-MAX_CLIPPED = 0.02  # maximum share of samples at the peak; that of a sine is 0.014
+MAX_CLIPPED = 0.02  # maximum share of samples at the peak; a pure sine (0.028) exceeds it
 MAX_SHIFT_S = 2.0  # maximum shift of the labels of a performance
 MIN_SHIFT_S = 0.04  # smaller shifts may be errors of the onset detection
 INEXACT_S = 0.008
@@ -43,7 +43,7 @@ INEXACT_S = 0.008
 for labels from pickups, 7 to 29 ms for labels by hand."""
 NEAR_S = 0.05  # distance from a label within which a detected onset supports it
 MIN_CONTRAST = 0.2
-"""Minimum share of supported labels of a performance, above the share at wrong shifts."""
+"""Minimum excess of the share of supported labels over their share at wrong shifts."""
 QUARTER_CONTRAST = 0.4  # minimum contrast of every quarter, as a share of the overall contrast
 SURE_SUPPORT = 0.6  # share of supported labels above which no alignment as a score is tried
 SCORE_GAIN = 0.25  # minimum gain in supported notes for which labels are aligned as a score
@@ -61,7 +61,7 @@ class UnfitError(ValueError):
 class Own:
     """A recording that passed the checks."""
 
-    recording: RealRecording  # with unchanged labels, for choosing and testing
+    recording: RealRecording  # labels shifted or aligned; for choosing and testing
     taught: RealRecording
     """For training: resampled to A4 = 440 Hz, with inexact onsets moved to the detected onsets."""
     kind: Kind  # "performance" or "score"

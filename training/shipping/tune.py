@@ -1,6 +1,6 @@
 """Chooses the note tracker's settings on passages of every family.
 
-The network runs once. Then one setting after the other is improved along its grid, first in wide
+The network runs once. Then one setting after another is improved along its grid, first in wide
 steps, until the mean score over the families no longer increases. Each family has its own onset
 threshold and end bias. The settings of instrument labels (``service.notes.instrument_classifier``)
 and of the pedal are chosen next, with a separate objective. ``settings_on_recordings`` then

@@ -80,7 +80,7 @@ class Transcription:
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
         """Write a file: ``.mid``, with ``tempo`` as in ``midi``; ``.json``, as the response of
         ``POST /transcribe``; ``.csv``; or a score: ``.musicxml``, ``.xml``, ``.mxl`` or ``.pdf``.
-        Raises ValueError for another suffix or a tempo out of range, and OSError."""
+        Raises ValueError for any other suffix or a tempo out of range, and OSError."""
         path = Path(path)
         match path.suffix.lower():
             case ".mid" | ".midi":

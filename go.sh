@@ -1,2 +1,0 @@
-cd /work/wt/train; export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
-exec taskset -c 0 nice -n 2 .venv/bin/python -m training.run musicnet --preset light --music.synth.root ../shared/synth --music.synth.real-root ../shared/real_train --music.weights.instrument 2 --loop.learning-rate 3e-4 --loop.warmup 0.02 --loop.steps ${STEPS:-2600} --loop.validate-minutes 30 --music.workers 1 --out /work/runs_keep/light4 "$@"

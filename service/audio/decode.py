@@ -61,10 +61,6 @@ class AudioDecoder:
         self._max_duration_s = max_duration_s
         self._container = _open(recording)
         self._gain = np.float32(1)
-        if self._container.may_exceed_full_scale:
-            self._gain = np.float32(1 / max(1.0, _peak(self._container)))
-            self._container.close()
-            self._container = _open(recording)
         try:
             self.title = self._container.title
             self.header_duration_s = self._container.header_duration_s
@@ -73,6 +69,10 @@ class AudioDecoder:
                 encoding=Encoding.PCM_F32LE, sample_rate_hz=self._container.rate_hz, channels=1
             )
             self._check_duration((self.header_duration_s or 0.0) * self.audio.sample_rate_hz)
+            if self._container.may_exceed_full_scale:
+                self._gain = np.float32(1 / max(1.0, self._peak()))
+                self._container.close()
+                self._container = _open(recording)
             self._downmix = Downmix(self.audio.sample_rate_hz, recording=True)
             blocks = self._blocks()
             block = next(blocks, None)  # fails at once if nothing can be decoded
@@ -100,6 +100,17 @@ class AudioDecoder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _peak(self) -> float:
+        """Return the maximum magnitude of the valid samples. Raises ProtocolError if the duration
+        exceeds its limit."""
+        peak = samples = 0.0
+        for values, frame_rate_hz in self._container.frames():
+            samples += len(values) * self.audio.sample_rate_hz / frame_rate_hz
+            self._check_duration(samples)
+            levels = np.abs(values)
+            peak = max(peak, float(levels.max(initial=0, where=levels <= MAX_AMPLITUDE)))
+        return peak
 
     def _blocks(self) -> Iterator[NDArray[np.float32]]:
         samples = 0
@@ -149,12 +160,3 @@ def _open(recording: BinaryIO | SampleArray) -> Container | SampleArray:
     if not recording.seek(0, io.SEEK_END):
         raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
     return Container(recording)
-
-
-def _peak(container: Container | SampleArray) -> float:
-    """Return the maximum magnitude of the valid samples."""
-    peak = 0.0
-    for values, _ in container.frames():
-        levels = np.abs(values)
-        peak = max(peak, float(levels.max(initial=0, where=levels <= MAX_AMPLITUDE)))
-    return peak

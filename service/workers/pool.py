@@ -34,7 +34,8 @@ CORES_PER_GPU_WORKER = 4
 125 to 200 streams, and a GPU can compute several times as many. Each of these workers needs 2 to
 3 GB of memory."""
 MAX_PING_INTERVAL_S = 2.0
-_DRIVER = Path("/dev/nvidiactl")  # exists with NVIDIA's driver on Linux, except under WSL
+# Devices of GPUs that PyTorch calls "cuda": NVIDIA's driver, WSL, and AMD's driver.
+GPU_DEVICES = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # pause after a worker has failed to start
 
 
@@ -86,7 +87,8 @@ class WorkerPool:
         """Wait until all workers have loaded the model. Raises EngineError if one cannot."""
         self._loop = asyncio.get_running_loop()
         device = self._setup.device
-        on_gpu = device.startswith("cuda") or (device == "auto" and _DRIVER.exists())  # noqa: ASYNC240
+        has_gpu = any(path.exists() for path in GPU_DEVICES)
+        on_gpu = device.startswith("cuda") or (device == "auto" and has_gpu)
         count = self._count(on_gpu)
         own_process = self._processes and (count > 1 or on_gpu)
         if not own_process:

@@ -35,7 +35,7 @@ from training.music.transcribe import transcribe_array
 MIN_S, MAX_S = 5.0, 3600.0  # length of a recording
 MIN_NOTES = 8
 MIN_PEAK = 1e-3  # peak relative to full scale below which a recording is silent
-MAX_CLIPPED = 0.02  # maximum share of samples at the peak; a pure sine (0.028) exceeds it
+MAX_CLIPPED = 0.05  # maximum share of samples at the peak; the share of a pure sine is 0.028
 MAX_SHIFT_S = 2.0  # maximum shift of the labels of a performance
 MIN_SHIFT_S = 0.04  # smaller shifts may be errors of the onset detection
 INEXACT_S = 0.008
@@ -92,7 +92,7 @@ class OwnCollection:
             )
         lines += [f"{name[:31]:32}left out: {reason}" for name, reason in self.left_out.items()]
         if self.unlabelled:
-            lines.append(f"{len(self.unlabelled)} recordings without labels: only for distillation")
+            lines.append(f"without labels, only for distillation: {len(self.unlabelled)}")
         return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from collections.abc import Iterator
 from functools import cache, partial
 
 import numpy as np
@@ -226,6 +227,21 @@ def test_what_is_too_long_is_refused_at_once_or_once_it_was_counted(stated: bool
     with pytest.raises(ProtocolError, match=r"longer than 0.025 minutes") as caught:
         _ = opened() if stated else list(opened())
     assert caught.value.code == "audio_too_long"
+
+
+def test_the_search_for_the_peak_stops_at_the_maximum_duration() -> None:
+    class Endless(SampleArray):
+        header_duration_s = None  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            self._samples, self.rate_hz = noise(), RATE_HZ
+
+        def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
+            while True:
+                yield from super().frames()
+
+    with pytest.raises(ProtocolError, match="longer than"):
+        AudioDecoder(Endless(), max_duration_s=3.0)
 
 
 @pytest.mark.parametrize(

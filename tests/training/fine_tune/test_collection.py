@@ -43,11 +43,13 @@ def folder(tmp_path: Path) -> Path:
         soundfile.write(tmp_path / f"{name}.flac", audio, RATE_HZ)
     soundfile.write(tmp_path / "fits.mp3", audio, RATE_HZ)
     soundfile.write(tmp_path / "clipped.wav", np.clip(100 * audio, -1, 1), RATE_HZ)
+    steady = np.sin(2 * np.pi * 440 * np.arange(len(audio)) / RATE_HZ)
+    soundfile.write(tmp_path / "steady.wav", steady, RATE_HZ)
     soundfile.write(tmp_path / "silent.wav", 0 * audio, RATE_HZ)
     soundfile.write(tmp_path / "short.wav", audio[: 2 * RATE_HZ], RATE_HZ)
     soundfile.write(tmp_path / "bare.wav", audio, RATE_HZ)
     (tmp_path / "broken.m4a").write_bytes(b"no audio")
-    for name in ("fits", "clipped", "silent", "short", "broken"):
+    for name in ("fits", "clipped", "silent", "short", "steady", "broken"):
         write_labels(tmp_path / f"{name}.tsv", PLAYED)
     by_hand = np.random.default_rng(4).uniform(-0.035, 0.035, len(PLAYED))
     hand = [(p, on + late, off) for (p, on, off), late in zip(PLAYED, by_hand, strict=True)]
@@ -87,6 +89,7 @@ def test_labels_of_performances_and_scores_are_told_apart(folder: Path) -> None:
         "clipped": "clipped",
         "short": "shorter than 5 s",
         "silent": "silent",
+        "steady": "the labels do not fit",  # not clipped
         "wrong": "the labels do not fit",
     }
     assert sorted(collection.left_out) == sorted(reasons)

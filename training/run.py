@@ -4,7 +4,7 @@
     python -m training.run musicnet --preset live --data-dir DIR/synth --out runs/live
     python -m training.run musicnet --out runs/live --resume
 
-Every field of a preset can be overridden, for example --loop.steps 5000 --algorithmic.rse.maps 96.
+Options override every field of a preset, for example --loop.steps 5000 --algorithmic.rse.maps 96.
 --help-all lists the fields with their units. The folder of a run contains its configuration, the
 last and the best weights, the state of the run and metrics.jsonl. --loop.max-minutes saves and
 stops after a number of minutes, and --resume continues with the configuration in the folder, so
@@ -43,17 +43,11 @@ CONFIG = "config.json"
 # Fields that a resumed run cannot change: they define the task and the shapes of the weights.
 FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
 
-# Main metric of the preset `minute`, by task: its name, its value at chance and after a run.
+# Main metric of the preset `minute` for each task: its name, its value by chance and after a run.
 MINUTE_FIGURES = {
     "addition": ("accuracy", 0.5, 0.997),
     "lambada": ("accuracy", 0.056, 1.0),
     "musicnet": ("ap_100ms", 0.014, 0.995),
-}
-
-# Options of _parser. The key is True for algorithmic tasks. tyro suggests all other options.
-OWN_OPTIONS = {
-    True: ("--preset", "--task", "--out", "--resume"),
-    False: ("--preset", "--data-dir", "--out", "--resume"),
 }
 
 logger = logging.getLogger(__name__)
@@ -63,14 +57,15 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     """Return the run that a command line describes. Exits if the command line is invalid or
     requests help. Raises OSError or WeightsError if the run to resume cannot be read, or has
     another task, preset or network."""
+    # argparse reads the options on which the defaults of the fields depend; tyro reads the fields.
     parser = _parser(prog)
     options, rest = parser.parse_known_args(arguments)
-    own_options = OWN_OPTIONS[options.command == "algorithmic"]
+    command, preset, task = options.command, options.preset, getattr(options, "task", None)
+    own_options = ["--" + name.replace("_", "-") for name in vars(options) if name != "command"]
     for option in (word.partition("=")[0] for word in rest if word.startswith("--")):
-        # A high cutoff, because tyro suggests fields: --loop.setps must not suggest --preset.
+        # The cutoff is high, because tyro suggests fields: --loop.setps must not suggest --preset.
         if near := difflib.get_close_matches(option, own_options, cutoff=0.8):
             parser.error(f"unknown option {option}; did you mean {near[0]}?")
-    command, preset, task = options.command, options.preset, getattr(options, "task", None)
     out = options.out or Path("runs") / command
     saved = None
     if options.resume and (out / CONFIG).is_file():
@@ -100,16 +95,16 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
 def _check_changes(saved: Run, run: Run) -> None:
     """Log the fields that a resumed run changes. Raises WeightsError if one of them is FIXED."""
     changes = [
-        f"{name} is {old}, not {new}"
+        f"{name} from {old} to {new}"
         for name, old, new in _differences(saved, run)
         if name not in ("out", "resume")
     ]
     if fixed := [change for change in changes if change.startswith(FIXED)]:
         raise WeightsError(
-            f"{run.out} has a run of another network: {', '.join(fixed)}; choose another --out"
+            f"a resumed run cannot change {', '.join(fixed)}; choose another --out than {run.out}"
         )
     for change in changes:
-        logger.info("changed by the command line: in the saved run %s", change)
+        logger.info("the command line changes %s", change)
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -213,13 +208,11 @@ def train(run: Run) -> dict[str, float]:
         trainer.resume()
     write_run(run)
     parameters = sum(p.numel() for p in task.network.parameters() if p.requires_grad)
-    logger.info(
-        "%s, preset %s: %s parameters on %s in %s; data: %s; %s; %d steps done; writes to %s",
-        *(_task_name(run), run.preset, f"{parameters:,}", trainer.device),
-        "bfloat16" if trainer.bfloat16 else "float32",
-        ", ".join(map(str, reads.values())) or "synthetic",
-        *(f"{run.loop.steps:,} steps", trainer.step, run.out),
-    )
+    data = ", ".join(map(str, reads.values())) or "synthetic"
+    number_format = "bfloat16" if trainer.bfloat16 else "float32"
+    logger.info("%s, preset %s, data: %s", _task_name(run), run.preset, data)
+    logger.info("%d parameters in %s on %s", parameters, number_format, trainer.device)
+    logger.info("step %d of %d, folder %s", trainer.step, run.loop.steps, run.out)
     return trainer.run()
 
 

@@ -39,23 +39,23 @@ def test_a_run_from_the_command_line_leaves_a_network(
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("task", "options"),
     [
-        ("musicnet --music.model.rse.maps 4 --music.batch-size 2 --music.validation-windows 8",)
-        + ("musicnet, preset minute: ",),
-        ("lambada --lambada.rse.maps 4 --lambada.made-up 20 --lambada.validation-passages 4",)
-        + ("lambada, preset minute: ",),
-        (" ".join(TINY), "addition, preset minute: 888 parameters on "),
+        ("musicnet", "--music.model.rse.maps 4 --music.batch-size 2 --music.validation-windows 8"),
+        ("lambada", "--lambada.rse.maps 4 --lambada.made-up 20 --lambada.validation-passages 4"),
+        ("addition", " ".join(TINY[1:])),
     ],
 )
-def test_a_task_alone_says_what_it_is_and_trains_on_what_it_makes_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, command: str, said: str
+def test_a_task_needs_no_data_and_logs_what_it_trains(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, task: str, options: str
 ) -> None:
     caplog.set_level("INFO")
-    assert main([*command.split(), "--loop.steps", "1", "--out", str(tmp_path)]) == 0
-    line = next(line for line in caplog.messages if "preset" in line)
-    assert line.startswith(said)
-    assert line.endswith(f"; data: synthetic; 1 steps; 0 steps done; writes to {tmp_path}")
+    command = "algorithmic" if task == "addition" else task
+    arguments = [command, *options.split(), "--loop.steps", "1", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    assert f"{task}, preset minute, data: synthetic" in caplog.messages
+    assert f"step 0 of 1, folder {tmp_path}" in caplog.messages
+    assert ("888 parameters in float32 on cpu" in caplog.messages) == (task == "addition")
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
     assert main([*TINY, *out]) == 1
     assert "continue with --resume" in capsys.readouterr().err
     for change, message in {
-        "algorithmic --algorithmic.rse.maps 6": "algorithmic.rse.maps is 4, not 6",
-        "algorithmic --task sorting": "algorithmic.task is addition, not sorting",
+        "algorithmic --algorithmic.rse.maps 6": "cannot change algorithmic.rse.maps from 4 to 6",
+        "algorithmic --task sorting": "algorithmic.task from addition to sorting",
         "algorithmic --loop.optimizer radam": "different number of parameter groups",
         "algorithmic --preset paper": "contains a run of algorithmic, preset minute",
         "lambada": "contains a run of algorithmic, preset minute",

@@ -1,5 +1,5 @@
 /**
-* Mixes several channels to one in blocks of 100 ms. The service's `audio/pcm.py` uses the same rules
+ * Mixes several channels to one in blocks of 100 ms. The service's `audio/pcm.py` uses the same rules
  * and explains them.
  */
 

@@ -1,8 +1,8 @@
 /**
-* The microphone as a stream of PCM chunks. The browser's speech processing (echo cancellation, noise
+ * The microphone as a stream of PCM chunks. The browser's speech processing (echo cancellation, noise
  * suppression, gain control) is turned off, because it distorts music.
  *
-* Events: `chunk` (a message of the worklet) and `notice` (a text about an interruption, "" once it is
+ * Events: `chunk` (a message of the worklet) and `notice` (a text about an interruption, "" once it is
  * over).
  */
 

@@ -1,5 +1,5 @@
 /**
-* Runs on the audio thread. Mixes the input's channels to one and posts it as 16-bit little-endian PCM
+ * Runs on the audio thread. Mixes the input's channels to one and posts it as 16-bit little-endian PCM
  * in chunks of about 20 ms, each with its peak level (0..1) and the state of the mix (see `Downmix`).
  * A message `{channel}` on the port chooses a channel.
  */

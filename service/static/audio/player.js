@@ -1,11 +1,11 @@
 /**
-* Plays a take: its notes on a synthesiser together with its recording, on the same audio clock.
+ * Plays a take: its notes on a synthesiser together with its recording, on the same audio clock.
  *
-* Sound is scheduled in advance, so a busy page does not disturb the rhythm. Events: `play`, `pause`,
+ * Sound is scheduled in advance, so a busy page does not disturb the rhythm. Events: `play`, `pause`,
  * `trouble` (a text, if the recording cannot be played), `note` {note, inSeconds} for each scheduled
  * note, and `pedal` {down, inSeconds} for each movement of the sustain pedal.
  *
-* A `passage` {start, end} in seconds is played in a loop.
+ * A `passage` {start, end} in seconds is played in a loop.
  */
 
 import { clickAt } from "../practise/metronome.js";

@@ -1,7 +1,7 @@
 /**
-* The sound of a take, which can be played with its notes and saved.
+ * The sound of a take, which can be played with its notes and saved.
  *
-* `part(context, from)` of both kinds returns {buffer, start, end}: an AudioBuffer, and the seconds of
+ * `part(context, from)` of both kinds returns {buffer, start, end}: an AudioBuffer, and the seconds of
  * the take that it covers, which include `from`. `file(name)` returns the complete recording.
  */
 

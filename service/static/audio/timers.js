@@ -1,5 +1,5 @@
 /**
-* Timers that are accurate in a hidden tab. There, browsers slow down the timers of a page to one per
+ * Timers that are accurate in a hidden tab. There, browsers slow down the timers of a page to one per
  * second, but not the timers of a worker.
  */
 

@@ -1,5 +1,5 @@
 /**
-* A soft note like that of a struck string: a few harmonics through a closing low-pass filter. High
+ * A soft note like that of a struck string: a few harmonics through a closing low-pass filter. High
  * notes decay faster, and notes of high velocity are louder and brighter.
  */
 

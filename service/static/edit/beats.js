@@ -1,5 +1,5 @@
 /**
-* Corrections of beats: pure functions that map beats to beats, which are in order. A beat is {time_s,
+ * Corrections of beats: pure functions that map beats to beats, which are in order. A beat is {time_s,
  * place, beats_per_bar, subdivision}. The times of notes do not change.
  */
 

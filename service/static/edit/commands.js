@@ -1,7 +1,7 @@
 /**
  * Edits of notes as commands: {label, pairs, beats}. A pair [before, after] replaces one note; without
  * `before` the note is new, without `after` it is deleted. `beats` is [before, after] or absent. Notes
-* are never changed in place, so that a command can be applied, inverted and stored.
+ * are never changed in place, so that a command can be applied, inverted and stored.
  *
  * @typedef {{pitch: number, velocity: number, confidence: number, instrument: string | null,
  *   onset: number, offset: number, bends?: number[][]}} Note

@@ -1,5 +1,5 @@
 /**
-* Editing by mouse and touch on the roll. A click selects a note. A drag moves a note or one of its
+ * Editing by mouse and touch on the roll. A click selects a note. A drag moves a note or one of its
  * ends. A drag over an empty area selects the notes in it. A double-click adds a note. A click on a
  * key of the keyboard selects its pitch. Bar lines can be dragged on the ruler. Alt ignores the grid.
  */

@@ -1,5 +1,5 @@
 /**
-* The editor of the take in view: runs commands on the selected notes. They come from the toolbar, the
+ * The editor of the take in view: runs commands on the selected notes. They come from the toolbar, the
  * keyboard, the roll and the list of notes. Every edit is audible immediately.
  */
 

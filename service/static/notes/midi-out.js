@@ -1,8 +1,8 @@
 /**
-* Sends notes to a synthesiser or a DAW over Web MIDI. Each instrument has a channel, in the order of
+ * Sends notes to a synthesiser or a DAW over Web MIDI. Each instrument has a channel, in the order of
  * their first notes. From the 16th on, instruments share channels.
  *
-* `silence` ends all sounding notes and is called whenever playing ends, so that no note hangs.
+ * `silence` ends all sounding notes and is called whenever playing ends, so that no note hangs.
  * Events: `ports` when the list of ports changes.
  */
 

@@ -1,7 +1,7 @@
 /**
-* Writes notes as a Standard MIDI File with the beats of their take.
+ * Writes notes as a Standard MIDI File with the beats of their take.
  *
-* The server sends the file of each finished session. This module writes takes of several sessions, and
+ * The server sends the file of each finished session. This module writes takes of several sessions, and
  * notes that were filtered or edited in the page. As in the server's files, each instrument has a track,
  * a program and a channel. Without instruments the file has one track.
  */

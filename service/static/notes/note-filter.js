@@ -1,5 +1,5 @@
 /**
-* Selects the notes to show, play, send and save by their confidence and duration, by muted and solo
+ * Selects the notes to show, play, send and save by their confidence and duration, by muted and solo
  * instruments, and by hand. The take still contains all notes, so the filter can be changed. Emits
  * `change`.
  */

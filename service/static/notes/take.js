@@ -5,7 +5,7 @@ const FRAME_S = 128 / 11025; // duration of a frame of the shipped weights
 /**
  * A take: the notes of one live performance or one recording, in order of onset.
  *
-* Times are in seconds from the take's first sample. The `offset` of a note that still sounds is null.
+ * Times are in seconds from the take's first sample. The `offset` of a note that still sounds is null.
  * Events: `change` (of its notes), `about` (change of its name or of `saved`) and `finish`.
  */
 export class Take extends EventTarget {

@@ -1,7 +1,7 @@
 /**
-* Writes the beats of a take as the tempo, bars and key of a MIDI file. The times of notes do not change.
+ * Writes the beats of a take as the tempo, bars and key of a MIDI file. The times of notes do not change.
  *
-* `beats`: [{time_s, place, beats_per_bar, subdivision}] of the service, in order. Missing beats are
+ * `beats`: [{time_s, place, beats_per_bar, subdivision}] of the service, in order. Missing beats are
  * inserted. If there are none, the tempo is 120 beats per minute, without bars.
  */
 

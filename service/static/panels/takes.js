@@ -1,5 +1,5 @@
 /**
-* The list of takes. The user can choose a take to see and play it, rename it, transcribe its audio
+ * The list of takes. The user can choose a take to see and play it, rename it, transcribe its audio
  * again, delete it, or drag it out of the page as MIDI. Events: `choose`, `again` and `delete`.
  */
 

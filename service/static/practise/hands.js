@@ -8,7 +8,7 @@ const TOGETHER_S = 0.04; // notes that start within this time are a chord
 export const hasHands = ({ instrument }) => !instrument || KEYBOARDS.includes(instrument);
 
 /**
-* Map each note to "left" or "right". Wide stretches, crossing the middle, and leaps have costs.
+ * Map each note to "left" or "right". Wide stretches, crossing the middle, and leaps have costs.
  * @returns {Map<object, "left" | "right">}
  */
 export function handsOf(notes) {

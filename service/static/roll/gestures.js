@@ -1,5 +1,5 @@
 /**
-* Gestures on the roll. Drags and the wheel scroll in both directions. Ctrl with the wheel zooms time,
+ * Gestures on the roll. Drags and the wheel scroll in both directions. Ctrl with the wheel zooms time,
  * or, over the keys or with Alt, pitch. Two fingers zoom both. A click seeks. A drag on the ruler
  * marks a passage.
  */

@@ -1,5 +1,5 @@
 /**
-* The instruments of the take in view, in the order of their programs, with colour, name, number of
+ * The instruments of the take in view, in the order of their programs, with colour, name, number of
  * notes, and buttons for mute and solo. Hidden if the take has no instruments.
  */
 

@@ -1,5 +1,5 @@
 /**
-* The notes as a table, also for screen readers. It is filled while it is open. In the editor each note
+ * The notes as a table, also for screen readers. It is filled while it is open. In the editor each note
  * is a button that selects it, and the keyboard shortcuts of the roll edit it.
  */
 

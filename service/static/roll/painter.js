@@ -1,5 +1,5 @@
 /**
-* Paints the roll: grid, notes, cursor and keyboard. It has no state except the canvas. All that is
+ * Paints the roll: grid, notes, cursor and keyboard. It has no state except the canvas. All that is
  * shown comes from the arguments.
  */
 

@@ -1,5 +1,5 @@
 /**
-* The colours of the roll, which are read from the style sheet, so that the light and dark schemes are
+ * The colours of the roll, which are read from the style sheet, so that the light and dark schemes are
  * defined in one place. Soft, medium and loud notes have three hues that also differ in lightness.
  */
 

@@ -1,7 +1,7 @@
 /**
-* The piano roll. Time runs to the right and pitch upwards. The keyboard is on the left.
+ * The piano roll. Time runs to the right and pitch upwards. The keyboard is on the left.
  *
-* The colour of a note shows its velocity, and its opacity the confidence. While a take is live, the
+ * The colour of a note shows its velocity, and its opacity the confidence. While a take is live, the
  * newest moment stays near the right edge until the user scrolls back. Frames are drawn only while
  * something moves. Events: `seek` with a time, `passage` with a marked {start, end}, and `follow` when
  * the view leaves the newest moment or returns to it.

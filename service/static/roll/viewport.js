@@ -1,5 +1,5 @@
 /**
-* The part of a take that the roll shows, in seconds and pitches. Changes are animated, except for users
+ * The part of a take that the roll shows, in seconds and pitches. Changes are animated, except for users
  * who prefer reduced motion.
  */
 

@@ -4,7 +4,7 @@ import { request } from "../service/access.js";
 import { BUSY, problemText } from "../service/problem.js";
 
 /**
-* `beats`: the beats that the score must use, if any.
+ * `beats`: the beats that the score must use, if any.
  * @param {{notes: object[], pedal: object[], title: string, beats?: object[], form: string, width?: number, signal?: AbortSignal}} request
  */
 export async function fetchScore({ notes, pedal, title, beats, form, width, signal }) {

@@ -1,5 +1,5 @@
 /**
-* The score of the take in view, next to the roll. The service engraves it, and updates it while the
+ * The score of the take in view, next to the roll. The service engraves it, and updates it while the
  * take grows. Playback is marked. The score can be saved as MusicXML or PDF.
  */
 

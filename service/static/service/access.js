@@ -1,5 +1,5 @@
 /**
-* The API key, for servers that require one. Only this tab stores it. Requests send it in a header.
+ * The API key, for servers that require one. Only this tab stores it. Requests send it in a header.
  * Browsers do not allow headers for websockets, so it is exchanged for a short-lived token there.
  */
 
@@ -15,7 +15,7 @@ export function authorization() {
 }
 
 /**
-* The subprotocols to offer for one websocket. They contain a token if there is a key. Throws an Error
+ * The subprotocols to offer for one websocket. They contain a token if there is a key. Throws an Error
  * if the server does not issue a token.
  */
 export async function subprotocols() {
@@ -30,7 +30,7 @@ export async function subprotocols() {
 }
 
 /**
-* Send a request with the key. If the server rejects it, ask the user for a key and repeat it.
+ * Send a request with the key. If the server rejects it, ask the user for a key and repeat it.
  * @param {string} path
  * @param {{headers?: Record<string, string>} & Omit<RequestInit, "headers">} options
  * @returns {Promise<Response>}

@@ -1,5 +1,5 @@
 /**
-* Buffer of audio that may have to be sent again, and the position up to which it was sent: 16-bit mono
+ * Buffer of audio that may have to be sent again, and the position up to which it was sent: 16-bit mono
  * PCM in chunks, counted in samples from the start of the take. If the buffer is full, the oldest
  * audio is dropped.
  */

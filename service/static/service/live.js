@@ -1,7 +1,7 @@
 /**
-* One live take: sends a source of audio to the service and receives notes.
+ * One live take: sends a source of audio to the service and receives notes.
  *
-* Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `sound` (a
+ * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `sound` (a
  * chunk of the source), `note_on` and `note_off` {key, note} and `pedal` (true if it is down), except
  * those that are too late to be played, `silence` (end all notes of MIDI out), `notice` (a message for
  * the user, "" to remove it), and finally `finish`, once. All open notes end with the take. A take that

@@ -11,7 +11,7 @@ async function isFree() {
 }
 
 /**
-* Wait for `seconds`, or until the server becomes free. If it is free at first, wait for the full time,
+ * Wait for `seconds`, or until the server becomes free. If it is free at first, wait for the full time,
  * because it had another reason to reject the request. Rejects if `signal` aborts.
  */
 export async function pauseUntilFree(seconds, signal) {

@@ -1,12 +1,12 @@
 /**
-* The page's client of the live protocol (PROTOCOL.md): one performance over any number of connections.
+ * The page's client of the live protocol (PROTOCOL.md): one performance over any number of connections.
  *
-* After a disconnection the client reconnects with increasing pauses and resumes the performance. It
+ * After a disconnection the client reconnects with increasing pauses and resumes the performance. It
  * buffers the audio since the server's last checkpoint and sends it again. No event is emitted twice.
  * If too much audio had to be dropped, a new performance starts, whose clock starts at zero. The times
  * of the events below always count from the first sample of the take.
  *
-* Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat` and `progress`, whose
+ * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat` and `progress`, whose
  * detail is the message with `time_s` on the clock of the take and a unique `key` of the note; `sounding`
  * (keys of all sounding notes); `quiet` (a reply is late) and `heard` (it arrived); `stall` (disconnected,
  * notes may continue); `lost` (notes do not continue: end all); `retry` {attempt, seconds, words}; and

@@ -1,7 +1,7 @@
 /**
-* Queue of recordings. They are transcribed one after the other. Each job results in a take.
+ * Queue of recordings. They are transcribed one after the other. Each job results in a take.
  *
-* A job is {file, take, fraction, state, words}. `fraction`: the transcribed part of the recording, null
+ * A job is {file, take, fraction, state, words}. `fraction`: the transcribed part of the recording, null
  * if its duration is unknown. `state`: waiting, running, done, failed or cancelled. `words`: a message
  * for the user.
  * Events: `change` (detail: the job).

@@ -1,8 +1,8 @@
 /**
-* Stores takes in the browser: notes, edits, names and audio in IndexedDB. They are written while they
+ * Stores takes in the browser: notes, edits, names and audio in IndexedDB. They are written while they
  * grow, so that a reload, a crash or a discarded tab loses at most a few seconds.
  *
-* Events: `trouble` with a message for the user, and `kept` once a take was written with its audio.
+ * Events: `trouble` with a message for the user, and `kept` once a take was written with its audio.
  */
 
 import { FileRecording, LiveRecording } from "../audio/recording.js";

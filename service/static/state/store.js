@@ -1,5 +1,5 @@
 /**
-* State that several views share. Each view sets the values that it changes and subscribes to the values
+ * State that several views share. Each view sets the values that it changes and subscribes to the values
  * that it shows, so no view calls another.
  */
 

@@ -132,7 +132,7 @@ export class Take extends EventTarget {
   }
 
   /**
-  * Apply a message of the service. `key` identifies its note.
+   * Apply a message of the service. `key` identifies its note.
    * @param {any} message
    */
   receive(message, key = message.note_id) {

@@ -50,7 +50,7 @@ export class Painter {
   }
 
   /**
-  * `view`: {start, span} in seconds and {low, high} in pitches. `head`: the newest moment of a live
+   * `view`: {start, span} in seconds and {low, high} in pitches. `head`: the newest moment of a live
    * take, or null. `cursor`: position of playback. `passage`: looped {start, end}, or null. `filter`:
    * the note filter. Returns `sounding`, a map of highlighted pitches to colours, and `drawn`, the
    * number of notes.

@@ -1,4 +1,4 @@
-"""Configurations of small networks for tests, and windows for them."""
+"""Small networks for tests, and windows of noise for them."""
 
 from dataclasses import replace
 
@@ -18,14 +18,16 @@ STRIDED = replace(PAPER, rse=SMALL)
 
 
 def assert_same_outputs(
-    config: ModelConfig, got: NDArray[np.float32], wanted: NDArray[np.float32], atol: float
+    config: ModelConfig, outputs: NDArray[np.float32], expected: NDArray[np.float32], atol: float
 ) -> None:
-    """Compare outputs [..., outputs, frames, pitches]. A few deviations may differ: in noise, two
-    peaks near a pitch can be equally high."""
+    """Compare outputs [..., outputs, frames, pitches]. Up to 2 % of the tuning output may differ:
+    in noise, two peaks near a pitch can be equally high."""
     heads = len(config.heads)
-    np.testing.assert_allclose(got[..., :heads, :, :], wanted[..., :heads, :, :], atol=atol, rtol=0)
+    np.testing.assert_allclose(
+        outputs[..., :heads, :, :], expected[..., :heads, :, :], atol=atol, rtol=0
+    )
     if config.outputs != config.heads:
-        differ = np.abs(got[..., heads, :, :] - wanted[..., heads, :, :]) > 1e-3
+        differ = np.abs(outputs[..., heads, :, :] - expected[..., heads, :, :]) > 1e-3
         assert differ.mean() < 0.02
 
 

@@ -1,4 +1,4 @@
-"""Configurations name each invalid field, and valid ones make a network."""
+"""Tests of the networks' configurations."""
 
 import json
 from dataclasses import fields, replace
@@ -26,7 +26,7 @@ REQUIRED: dict[type, dict[str, Any]] = {SymbolConfig: {"vocabulary": 5, "classes
 
 
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
-def test_every_field_is_checked(kind: type) -> None:
+def test_each_invalid_field_is_named(kind: type) -> None:
     for field in fields(kind):
         with pytest.raises(ValueError, match=f"^{field.name}.* must be .+, not None$"):
             kind(**REQUIRED.get(kind, {}) | {field.name: None})
@@ -44,14 +44,14 @@ def test_every_field_is_checked(kind: type) -> None:
         (LIVE, {"heads": ["onset"]}, "frame"),
     ],
 )
-def test_configurations_with_unknown_parts_are_refused(
+def test_unknown_fields_and_kinds_are_rejected(
     config: ModelConfig | SymbolConfig, change: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         type(config).from_json({**config.to_json(), **change})
 
 
-def test_errors_say_what_is_allowed_and_what_does_not_go_together() -> None:
+def test_errors_state_the_permitted_values() -> None:
     with pytest.raises(ValueError, match="^maps must be greater than or equal to 1, not 0$"):
         RSEConfig(maps=0)
     with pytest.raises(ValueError, match="maps must be at least 2"):
@@ -61,5 +61,5 @@ def test_errors_say_what_is_allowed_and_what_does_not_go_together() -> None:
 
 
 @pytest.mark.parametrize("config", [LIVE, LIGHT, ACCURATE, PAPER_TEXT, RELEASED])
-def test_configurations_come_back_from_json(config: ModelConfig) -> None:
+def test_json_round_trip_preserves_the_configuration(config: ModelConfig) -> None:
     assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config

@@ -1,4 +1,4 @@
-"""A stream in steps of the exported graph gives torch's numbers of its windows."""
+"""Tests of the ONNX export: the graph's steps must reproduce torch's predictions."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ from model.storage import load
 from model.transcriber import TranscriptionModel
 from tests.networks import FILTERBANK, STRIDED
 
-PARITY = 1e-4
+MAX_DIFFERENCE = 1e-4
 
 Step = Callable[[dict[str, NDArray[np.float32]]], Sequence[NDArray[np.float32]]]
 
 
 @pytest.fixture(scope="module")
 def export_onnx() -> ModuleType:
-    """The module. Its libraries are slow to import, and other processes run no test of it."""
+    """The module under test. Only processes that run these tests pay for its slow imports."""
     from model import export_onnx
 
     return export_onnx
@@ -31,7 +31,7 @@ def export_onnx() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def live(live_onnx: Path) -> tuple[Step, dict[str, Any]]:
-    """The exported graph of `live` and its metadata."""
+    """Step function of the exported graph of `live`, and the graph's metadata."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(live_onnx)
@@ -44,63 +44,63 @@ def live(live_onnx: Path) -> tuple[Step, dict[str, Any]]:
 def step_difference(
     transcriber: TranscriptionModel, step: Step, metadata: dict[str, Any], seed: int
 ) -> float:
-    """Return the maximum difference from the predictions for whole windows, at a stream's start."""
-    block, ahead = metadata["block_frames"], metadata["lookahead_hops"]
-    assert metadata["first_frame"] == 1 - ahead
+    """Return the maximum difference between a stream's first steps and whole windows."""
+    block, lookahead = metadata["block_frames"], metadata["lookahead_hops"]
+    assert metadata["first_frame"] == 1 - lookahead
     audio = np.random.default_rng(seed).normal(0, 0.1, HOP * 80).astype(np.float32)
     state = {name: np.zeros((1, *shape), np.float32) for name, shape in metadata["state"].items()}
     stream = np.zeros(transcriber.config.context + WINDOW, np.float32)
-    newest, worst = FRAMES - ahead, 0.0
+    newest, max_difference = FRAMES - lookahead, 0.0
     for new in audio.reshape(-1, 1, HOP * block):
-        found, *after = step({"new": new, **state})
-        state = dict(zip(state, after, strict=True))
+        predictions, *next_state = step({"new": new, **state})
+        state = dict(zip(state, next_state, strict=True))
         stream = np.concatenate([stream[HOP * block :], new[0]])
-        wanted = transcriber.predict(torch.from_numpy(stream)[None])[:, : found.shape[1]]
-        difference = found - wanted[:, :, newest - block + 1 : newest + 1].numpy()
-        worst = max(worst, abs(difference).max())
-    return worst
+        expected = transcriber.predict(torch.from_numpy(stream)[None])[:, : predictions.shape[1]]
+        difference = predictions - expected[:, :, newest - block + 1 : newest + 1].numpy()
+        max_difference = max(max_difference, abs(difference).max())
+    return max_difference
 
 
-def test_a_stream_in_steps(live: tuple[Step, dict[str, Any]]) -> None:
-    assert step_difference(load("live", dtype=torch.float32), *live, seed=1) < PARITY
+def test_steps_equal_whole_windows(live: tuple[Step, dict[str, Any]]) -> None:
+    assert step_difference(load("live", dtype=torch.float32), *live, seed=1) < MAX_DIFFERENCE
 
 
 @torch.inference_mode()
-def test_another_network_and_block(export_onnx: ModuleType) -> None:
+def test_steps_of_other_networks_and_block_sizes(export_onnx: ModuleType) -> None:
     transcriber = TranscriptionModel(FILTERBANK).eval()
     graph = export_onnx.StepGraph(transcriber, lookahead_hops=32, block_frames=8)
 
     def step(inputs: dict[str, NDArray[np.float32]]) -> list[NDArray[np.float32]]:
         return [x.numpy() for x in graph(*map(torch.from_numpy, inputs.values()))]
 
-    assert step_difference(transcriber, step, graph.about, seed=2) < PARITY
+    assert step_difference(transcriber, step, graph.about, seed=2) < MAX_DIFFERENCE
 
 
 @pytest.mark.parametrize(
-    ("config", "ahead", "message"), [(STRIDED, 9, "filterbank"), (FILTERBANK, 64, "do not fit")]
+    ("config", "lookahead", "message"), [(STRIDED, 9, "filterbank"), (FILTERBANK, 64, "do not fit")]
 )
-def test_what_cannot_be_exported(
-    export_onnx: ModuleType, config: ModelConfig, ahead: int, message: str
+def test_unsupported_networks_and_lookaheads_are_rejected(
+    export_onnx: ModuleType, config: ModelConfig, lookahead: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        export_onnx.StepGraph(TranscriptionModel(config), lookahead_hops=ahead, block_frames=4)
+        export_onnx.StepGraph(TranscriptionModel(config), lookahead_hops=lookahead, block_frames=4)
 
 
-def test_streams_of_a_batch_do_not_meet(live: tuple[Step, dict[str, Any]]) -> None:
+def test_streams_of_a_batch_are_independent(live: tuple[Step, dict[str, Any]]) -> None:
     step, metadata = live
     noise = np.random.default_rng(3).normal(0, 0.1, (2, HOP * metadata["block_frames"]))
     state = {name: np.zeros((2, *shape), "f") for name, shape in metadata["state"].items()}
-    both = step({"new": noise.astype("f"), **state})
-    half = {name: value[:1] for name, value in state.items()}
-    alone = step({"new": noise[:1].astype("f"), **half})
-    for together, single in zip(both, alone, strict=True):
-        np.testing.assert_allclose(together[:1], single, atol=PARITY)
+    batched = step({"new": noise.astype("f"), **state})
+    first_state = {name: value[:1] for name, value in state.items()}
+    separate = step({"new": noise[:1].astype("f"), **first_state})
+    for both, first in zip(batched, separate, strict=True):
+        np.testing.assert_allclose(both[:1], first, atol=MAX_DIFFERENCE)
 
 
-def test_unknown_weights_are_one_clear_line(
+def test_unknown_weights_cause_a_one_line_error(
     export_onnx: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert export_onnx.main(["nothing", str(tmp_path / "x.onnx")]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: no weights 'nothing'")
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: no weights 'nothing'")
+    assert error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Import of the released code's checkpoints, written by these tests and by TensorFlow."""
+"""Tests of the import of the released code's checkpoints."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,13 +27,13 @@ RSE = replace(RELEASED_RSE, maps=4)
 def released_variables(network: nn.Module) -> dict[str, NDArray]:
     """Return a network's parameters with the names and layouts of the released code."""
     variables, state = {}, network.state_dict()
-    for name, theirs in released_names(network).items():
+    for name, released_name in released_names(network).items():
         array = state[name].numpy()
-        if theirs.endswith("CvK"):
+        if released_name.endswith("CvK"):
             array = np.ascontiguousarray(array.T)
-        elif theirs.endswith("norm_bias/offset"):
+        elif released_name.endswith("norm_bias/offset"):
             array = array[None, None]
-        variables[theirs] = array
+        variables[released_name] = array
     return variables
 
 
@@ -63,7 +63,7 @@ def musicnet() -> dict[str, NDArray]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def import_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Function that imports variables as if from a checkpoint."""
 
     def run(variables: dict[str, NDArray], *options: str) -> Path:
@@ -76,12 +76,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 
 
 @pytest.mark.parametrize(("convolutions", "fourier"), [(0, False), (2, True), (3, False)])
-def test_networks_that_transcribe_run_as_before(
-    run: Callable[..., Path], convolutions: int, fourier: bool
+def test_imported_transcription_networks_predict_the_same(
+    import_variables: Callable[..., Path], convolutions: int, fourier: bool
 ) -> None:
     network = transcriber(convolutions, fourier)
     variables = training_variables(released_variables(network))
-    out = run(variables, *["--fourier"] * fourier)
+    out = import_variables(variables, *["--fourier"] * fourier)
     loaded = load(out, dtype=torch.float32)
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
     assert loaded.config == replace(RELEASED, name="out", front_end=front_end, rse=RSE)
@@ -91,19 +91,19 @@ def test_networks_that_transcribe_run_as_before(
     assert loaded.card["source"]["training_steps"] == 123
     state = loaded.state_dict()
     assert all(torch.equal(v, state[k]) for k, v in network.state_dict().items())
-    if convolutions:  # without, the sequence has 8192 elements
+    if convolutions:  # Without convolutions the sequence has 8192 elements, which is slow.
         windows = 0.1 * torch.randn(2, WINDOW)
         torch.testing.assert_close(loaded.predict(windows), network.predict(windows))
 
 
 @pytest.mark.parametrize("word_features", [0, 6])
 @pytest.mark.parametrize(("classes", "task"), [(3, "lambada"), (4, "algorithmic")])
-def test_networks_over_symbols_run_as_before(
-    run: Callable[..., Path], word_features: int, classes: int, task: str
+def test_imported_symbol_networks_predict_the_same(
+    import_variables: Callable[..., Path], word_features: int, classes: int, task: str
 ) -> None:
     config = SymbolConfig(13, classes, replace(RSE, blocks=1), word_features)
     network = varied(SymbolNetwork(config))
-    out = run(released_variables(network))
+    out = import_variables(released_variables(network))
     loaded = load_symbol_network(out)
     assert loaded.config == config
     assert json.loads(out.with_suffix(".json").read_text())["task"] == task
@@ -146,7 +146,7 @@ FLOATS = np.zeros(3, np.float32)
         ),
     ],
 )
-def test_variables_that_do_not_fit_are_named(
+def test_errors_name_variables_that_do_not_fit(
     monkeypatch: pytest.MonkeyPatch,
     musicnet: dict[str, NDArray],
     change: Callable[[dict[str, NDArray]], None],
@@ -166,7 +166,7 @@ def test_variables_that_do_not_fit_are_named(
         ("tensorflow.ckpt", "out.pt", "should end in .safetensors"),
     ],
 )
-def test_failures_exit_with_a_message_and_leave_what_is_there(
+def test_failures_preserve_the_existing_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str, name: str, message: str
 ) -> None:
     out = tmp_path / name
@@ -177,24 +177,22 @@ def test_failures_exit_with_a_message_and_leave_what_is_there(
 
 
 @pytest.mark.parametrize("folder", sorted(ORACLES.glob("ckpt_*")), ids=lambda p: p.name)
-def test_checkpoints_by_tensorflow_predict_what_they_predicted(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_checkpoints_by_tensorflow_predict_the_same(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.safetensors"
     assert main([str(folder / "varWeights.ckpt"), str(out)]) == 0
     with np.load(ORACLES / f"{folder.name.removeprefix('ckpt_')}.npz") as file:
         if "out/prediction" not in file.files:  # recorded while training
             trained = {k.removeprefix("after12/"): file[k] for k in file.files if "after12" in k}
-            ours = released_variables(load(out, dtype=torch.float32))
-            assert trained.keys() == ours.keys()
-            assert all(np.array_equal(ours[k], v) for k, v in trained.items())
+            imported = released_variables(load(out, dtype=torch.float32))
+            assert trained.keys() == imported.keys()
+            assert all(np.array_equal(imported[k], v) for k, v in trained.items())
             return
         np.save(tmp_path / "x.npy", file["in/x"])
         expected = file["out/prediction"]
     assert predict.main([str(out), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")]) == 0
-    found = np.load(tmp_path / "y.npy")
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+    outputs = np.load(tmp_path / "y.npy")
+    assert outputs.dtype == np.float32
+    np.testing.assert_allclose(outputs, expected, atol=1e-4, rtol=0)
 
 
 def test_the_published_checkpoint_fits(shared_dir: Path) -> None:

@@ -1,10 +1,10 @@
-"""Classes of instruments and General MIDI's programs."""
+"""Tests of the instrument classes and their General MIDI programs."""
 
 from model.config import HEADS, INSTRUMENTS
 from model.instruments import PROGRAMS, UNKNOWN, class_of, distinguished_by
 
 
-def test_every_class_is_that_of_its_own_program() -> None:
+def test_each_program_maps_to_its_class() -> None:
     assert tuple(PROGRAMS) == INSTRUMENTS
     assert [class_of(program) for program in PROGRAMS.values()] == [*range(len(INSTRUMENTS))]
     assert class_of(48) == class_of(127) == UNKNOWN  # a string section, a gunshot

@@ -1,4 +1,4 @@
-"""The networks with the released settings reproduce recorded outputs of the authors' code."""
+"""Tests that the released networks reproduce recorded outputs of the authors' code."""
 
 import json
 from pathlib import Path
@@ -18,10 +18,10 @@ ORACLES = SHARED / "reference" / "oracles"
 FORWARD = sorted(p for p in ORACLES.glob("*_n*_h*.npz") if not p.name.startswith("train_"))
 MUSICNET = sorted(ORACLES.glob("musicnet_w*_h*.npz"))
 
-pytestmark = pytest.mark.skipif(not ORACLES.is_dir(), reason="no reference oracles at hand")
+pytestmark = pytest.mark.skipif(not ORACLES.is_dir(), reason=f"no reference outputs at {ORACLES}")
 
 
-def read(path: Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+def load_oracle(path: Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """Return the recorded network and all recorded arrays."""
     with np.load(path) as file:
         blocks = json.loads(str(file["meta"]))["n_blocks"]
@@ -39,8 +39,8 @@ def read(path: Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("path", FORWARD, ids=lambda p: p.stem)
-def test_symbol_networks_compute_what_the_released_code_computes(path: Path) -> None:
-    network, arrays = read(path)
+def test_symbol_networks_equal_the_released_code(path: Path) -> None:
+    network, arrays = load_oracle(path)
     assert isinstance(network, SymbolNetwork)
     with torch.inference_mode():
         embedded = network.embed(arrays["in/x"].long())
@@ -50,20 +50,21 @@ def test_symbol_networks_compute_what_the_released_code_computes(path: Path) -> 
 
 
 @pytest.mark.parametrize("path", MUSICNET, ids=lambda p: p.stem)
-def test_the_musicnet_network_computes_what_the_released_code_computes(path: Path) -> None:
-    transcriber, arrays = read(path)
+def test_the_musicnet_network_equals_the_released_code(path: Path) -> None:
+    transcriber, arrays = load_oracle(path)
     assert isinstance(transcriber, TranscriptionModel)
     network = transcriber.network
     assert isinstance(network, StridedNetwork)
     x = arrays["in/x"].float()
     with torch.inference_mode():
-        net_in = network.front_end(x)
+        features = network.front_end(x)
         raw = network.raw(x)
         logits = transcriber(x)
         middle = torch.sigmoid(transcriber.calibrate(logits))[:, 0, logits.shape[2] // 2]
-    torch.testing.assert_close(net_in, arrays["out/net_in"], atol=1e-4, rtol=0)
-    torch.testing.assert_close(raw, arrays["out/prediction"], atol=1e-4, rtol=0)
-    torch.testing.assert_close(
-        logits[:, 0], arrays["out/transformed_prediction"], atol=1e-4, rtol=0
-    )
-    torch.testing.assert_close(middle, arrays["out/calibrated_result"], atol=1e-4, rtol=0)
+    for output, name in [
+        (features, "net_in"),
+        (raw, "prediction"),
+        (logits[:, 0], "transformed_prediction"),
+        (middle, "calibrated_result"),
+    ]:
+        torch.testing.assert_close(output, arrays[f"out/{name}"], atol=1e-4, rtol=0)

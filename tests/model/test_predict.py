@@ -1,4 +1,4 @@
-"""Raw outputs of the paper's networks, and what is refused."""
+"""Tests of the command that writes a network's raw outputs."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ STRIDED = ModelConfig(rse=TINY_RSE, heads=("frame", "onset"))
 SYMBOLS = SymbolConfig(7, 3, TINY_RSE)
 
 
-def saved(folder: Path, config: ModelConfig | SymbolConfig) -> tuple[Path, torch.nn.Module]:
+def save_network(folder: Path, config: ModelConfig | SymbolConfig) -> tuple[Path, torch.nn.Module]:
     network: torch.nn.Module
     network = (
         TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
@@ -30,32 +30,32 @@ def saved(folder: Path, config: ModelConfig | SymbolConfig) -> tuple[Path, torch
     return path, network.eval()
 
 
-def run(folder: Path, weights: Path, inputs: NDArray) -> NDArray:
+def predict(folder: Path, weights: Path, inputs: NDArray) -> NDArray:
     np.save(folder / "x.npy", inputs)
     assert main([str(weights), str(folder / "x.npy"), str(folder / "y.out")]) == 0
-    found = np.load(folder / "y.out")  # the very name that was asked for
-    assert found.dtype == np.float32
-    return found
+    outputs = np.load(folder / "y.out")  # numpy.save would append .npy
+    assert outputs.dtype == np.float32
+    return outputs
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_networks_over_symbols_give_their_logits(tmp_path: Path, dtype: type) -> None:
-    weights, network = saved(tmp_path, SYMBOLS)
+def test_symbol_networks_output_logits(tmp_path: Path, dtype: type) -> None:
+    weights, network = save_network(tmp_path, SYMBOLS)
     symbols: NDArray = np.random.default_rng(0).integers(0, 7, (BATCH + 2, 8)).astype(dtype)
-    found = run(tmp_path, weights, symbols)
+    outputs = predict(tmp_path, weights, symbols)
     expected = network(torch.from_numpy(symbols.astype(np.int64)))
-    np.testing.assert_allclose(found, expected.detach(), atol=1e-6)
+    np.testing.assert_allclose(outputs, expected.detach(), atol=1e-6)
 
 
-def test_strided_networks_give_all_positions_and_heads(tmp_path: Path) -> None:
-    weights, network = saved(tmp_path, STRIDED)
+def test_strided_networks_output_all_positions_and_heads(tmp_path: Path) -> None:
+    weights, network = save_network(tmp_path, STRIDED)
     windows = np.random.default_rng(0).normal(size=(3, 512))
-    found = run(tmp_path, weights, windows)
-    assert found.shape == (3, 128, 2 * PITCHES)
+    outputs = predict(tmp_path, weights, windows)
+    assert outputs.shape == (3, 128, 2 * PITCHES)
     assert isinstance(network, TranscriptionModel)
     assert isinstance(network.network, StridedNetwork)
     raw = network.network.raw(torch.from_numpy(windows.astype(np.float32)))
-    np.testing.assert_allclose(found, raw.detach(), atol=1e-6)
+    np.testing.assert_allclose(outputs, raw.detach(), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_strided_networks_give_all_positions_and_heads(tmp_path: Path) -> None:
         (TINY, np.zeros((1, 8192)), "neither a symbol network nor"),
     ],
 )
-def test_unsuitable_inputs_are_refused(
+def test_invalid_inputs_are_rejected(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     config: ModelConfig | SymbolConfig,
     inputs: NDArray | bytes,
     message: str,
 ) -> None:
-    weights, _ = saved(tmp_path, config)
+    weights, _ = save_network(tmp_path, config)
     if isinstance(inputs, bytes):
         (tmp_path / "x.npy").write_bytes(inputs)
     else:

@@ -1,4 +1,4 @@
-"""Residual switch units, the network of Beneš blocks, padding and cropping."""
+"""Tests of residual switch units and Beneš networks."""
 
 import re
 from dataclasses import replace
@@ -18,7 +18,7 @@ from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import REPOSITORY
 
 SMALL = RSEConfig(maps=6, blocks=2)
-FLAVOURS = [
+CONFIGS = [
     SMALL,
     replace(RELEASED_RSE, maps=6),
     replace(SMALL, shuffle="paper", activation="relu", norm="none"),
@@ -26,13 +26,13 @@ FLAVOURS = [
 ]
 
 
-def test_an_empty_sequence_is_refused() -> None:
+def test_an_empty_sequence_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one"):
         ResidualShuffleExchange(SMALL)(torch.zeros(1, 0, 6))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
-def test_calls_without_a_batch_axis_and_traces_are_rejected_with_the_alternative() -> None:
+def test_errors_state_the_alternative_call() -> None:
     network = ResidualShuffleExchange(SMALL).eval()
     x = torch.randn(2, 10, 6)
     with pytest.raises(ValueError, match=r"not \(10, 6\); add a batch axis: x\[None\]"):
@@ -54,7 +54,7 @@ def test_every_output_depends_on_every_input(shuffle: str) -> None:
         assert torch.all(gradient[0].abs().sum(dim=1) > 0)
 
 
-@pytest.mark.parametrize("config", FLAVOURS, ids=["paper", "released", "ablated", "gated"])
+@pytest.mark.parametrize("config", CONFIGS, ids=["paper", "released", "ablated", "gated"])
 @pytest.mark.parametrize(("length", "padding"), [(1, 0), (2, 0), (13, 3), (64, 0)])
 def test_padding_is_zeros_at_the_end(config: RSEConfig, length: int, padding: int) -> None:
     network = ResidualShuffleExchange(config).eval()
@@ -69,11 +69,12 @@ def amplitude(x: torch.Tensor) -> float:
 
 
 @torch.inference_mode()
-def test_by_the_text_units_keep_their_amplitude_through_40_layers() -> None:
-    """Inputs and outputs have 0.25, every update c has 1. Glorot's matrices give 0.75."""
+def test_the_amplitude_stays_constant_through_40_layers() -> None:
+    """By the paper's text, the amplitude of states is 0.25 and that of each update c is 1. With
+    Glorot initialisation, as in the released code, updates have an amplitude of 0.75."""
     config = replace(TEXT_RSE, maps=96)
     x = 0.25 * torch.randn(4, 64, 96)
-    for _ in range(40):  # units of their own, as the paper's derivation assumes
+    for _ in range(40):  # separate weights in each layer, as the paper's derivation assumes
         unit = ResidualSwitchUnit(config)
         update = (unit(x) - 0.9 * x) / unit.update_scale
         assert amplitude(update) == pytest.approx(1, abs=0.03)
@@ -85,26 +86,26 @@ def test_by_the_text_units_keep_their_amplitude_through_40_layers() -> None:
 
 @pytest.mark.parametrize("window", [128, 256, 1024])
 @torch.inference_mode()
-def test_a_smaller_window_is_the_middle_of_a_whole_one(window: int) -> None:
+def test_a_smaller_window_uses_the_middle_of_the_window(window: int) -> None:
     front_end = StridedConfig(window=window)  # type: ignore[arg-type]
     model = TranscriptionModel(replace(PAPER, rse=SMALL, front_end=front_end)).eval()
     network = model.network
     assert isinstance(network, StridedNetwork)
     x = torch.randn(2, WINDOW)
     outside = (WINDOW - window) // 2
-    found = model.predict(x)[:, 0]
+    predictions = model.predict(x)[:, 0]
     frames = max(1, window // 128 - 1)
-    read = slice(31 - frames // 2, 32 + frames // 2)
-    alone = torch.sigmoid(network(x[:, outside : WINDOW - outside]))[:, 0]
-    torch.testing.assert_close(found[:, read], alone)
-    assert alone.shape[1] == frames
-    found[:, read] = 0
-    assert found.max() < 1e-9
+    middle = slice(31 - frames // 2, 32 + frames // 2)
+    expected = torch.sigmoid(network(x[:, outside : WINDOW - outside]))[:, 0]
+    torch.testing.assert_close(predictions[:, middle], expected)
+    assert expected.shape[1] == frames
+    predictions[:, middle] = 0
+    assert predictions.max() < 1e-9
     x[:, :outside] = x[:, WINDOW - outside :] = 0
-    torch.testing.assert_close(model.predict(x)[:, 0, read], alone)
+    torch.testing.assert_close(model.predict(x)[:, 0, middle], expected)
 
 
-def test_windows_of_another_length_are_refused() -> None:
+def test_windows_of_another_length_are_rejected() -> None:
     with pytest.raises(ValueError, match="8192"):
         TranscriptionModel(replace(PAPER, rse=SMALL)).predict(torch.zeros(1, 100))
 
@@ -113,13 +114,16 @@ def test_windows_of_another_length_are_refused() -> None:
 def test_symbol_0_pads_to_a_power_of_two(length: int, padded: int) -> None:
     network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=8))).eval()
     symbols = torch.randint(1, 5, (2, length))
-    longer = torch.cat([symbols, torch.zeros(2, padded - length, dtype=torch.long)], dim=1)
-    torch.testing.assert_close(network(symbols), network(longer)[:, :length])
+    padding = torch.zeros(2, padded - length, dtype=torch.long)
+    padded_symbols = torch.cat([symbols, padding], dim=1)
+    torch.testing.assert_close(network(symbols), network(padded_symbols)[:, :length])
 
 
-def test_the_pages_examples_run_as_written(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (REPOSITORY / "model" / "LAYER.md").read_text()
-    training, exporting = re.findall(r"^ *```python\n(.*?)^ *```$", page, re.DOTALL | re.MULTILINE)
+def test_the_documented_examples_run_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+    document = (REPOSITORY / "model" / "LAYER.md").read_text()
+    training, exporting = re.findall(
+        r"^ *```python\n(.*?)^ *```$", document, re.DOTALL | re.MULTILINE
+    )
     torch.manual_seed(1)
     names: dict[str, Any] = {}
     exec(training, names)
@@ -134,7 +138,7 @@ def test_the_pages_examples_run_as_written(capsys: pytest.CaptureFixture[str]) -
 
 
 @given(st.integers(1, 9))
-def test_shuffles_move_an_element_to_its_rotated_address(bits: int) -> None:
+def test_shuffles_rotate_the_bits_of_addresses(bits: int) -> None:
     n = 2**bits
     addresses = torch.arange(n)[None, :, None]
     right, left = deinterleave(addresses).flatten(), interleave(addresses).flatten()
@@ -143,7 +147,7 @@ def test_shuffles_move_an_element_to_its_rotated_address(bits: int) -> None:
         assert left[((address << 1) & (n - 1)) | (address >> (bits - 1))] == address
 
 
-def test_the_unit_computes_the_formulas_of_the_paper() -> None:
+def test_the_gated_unit_computes_the_paper_formulas() -> None:
     torch.manual_seed(0)
     unit = GatedSwitchUnit(RSEConfig(maps=4, unit="gated")).double()
     x = torch.randn(1, 2, 4, dtype=torch.double)
@@ -157,7 +161,7 @@ def test_the_unit_computes_the_formulas_of_the_paper() -> None:
     torch.testing.assert_close(unit(x).flatten(), expected)
 
 
-def test_skip_connections_join_the_same_layers_of_neighbouring_blocks() -> None:
+def test_skip_connections_join_neighbouring_blocks() -> None:
     network = ResidualShuffleExchange(replace(SMALL, unit="gated", dropout=0.0))
     scales = [name for name, _ in network.named_parameters() if name.endswith("skip_scale")]
     assert scales == ["blocks.1.forward_switch.skip_scale", "blocks.1.reverse_switch.skip_scale"]
@@ -165,12 +169,12 @@ def test_skip_connections_join_the_same_layers_of_neighbouring_blocks() -> None:
     with_skips = network(x)
     for name, parameter in network.named_parameters():
         if name in scales:
-            torch.nn.init.constant_(parameter, -1.0)  # clamped: none
+            torch.nn.init.constant_(parameter, -1.0)  # clamped to 0: no skip connection
     assert not torch.allclose(network(x), with_skips)
     network(x).sum().backward()
 
 
-def test_without_residual_the_unit_puts_out_its_update_alone() -> None:
+def test_residual_scales_weight_the_input() -> None:
     torch.manual_seed(0)
     x = torch.randn(1, 4, 6)
     units = {}

@@ -1,4 +1,4 @@
-"""Weights on disk: round trips and errors."""
+"""Tests of reading and writing weights."""
 
 import json
 from dataclasses import replace
@@ -21,14 +21,14 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path, saved: Path) -> None:
+def test_half_precision_halves_the_file_size(tmp_path: Path, saved: Path) -> None:
     half = tmp_path / "half.safetensors"
     save_weights(load(saved, dtype=torch.float32), {"config": TINY.to_json()}, half, half=True)
     assert half.stat().st_size < 0.6 * saved.stat().st_size
     assert {p.dtype for p in load(half, dtype=torch.float32).parameters()} == {torch.float32}
 
 
-def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
+def test_file_names_of_maximum_length_are_written(tmp_path: Path) -> None:
     file = tmp_path / f"{'n' * 251}.mid"
     for content in (b"one", b"two"):
         write_atomically(file, content)
@@ -42,14 +42,17 @@ def edit_card(path: Path, **changes: Any) -> None:
 
 
 WIDER = replace(TINY, rse=replace(TINY.rse, maps=6))
-OTHERS = [{}, None, 3, SymbolConfig(7, 3).to_json()]
+OTHER_CONFIGS = [{}, None, 3, SymbolConfig(7, 3).to_json()]
 
 
 @pytest.mark.parametrize(
     ("config", "problem"),
-    [(WIDER.to_json(), "does not fit"), *((other, "not a transcription") for other in OTHERS)],
+    [
+        (WIDER.to_json(), "does not fit"),
+        *((other, "not a transcription") for other in OTHER_CONFIGS),
+    ],
 )
-def test_weights_of_another_kind_are_refused(saved: Path, config: Any, problem: str) -> None:
+def test_weights_of_another_kind_are_rejected(saved: Path, config: Any, problem: str) -> None:
     with pytest.raises(WeightsError, match="not the configuration of a symbol network"):
         load_symbol_network(saved)
     edit_card(saved, config=config)
@@ -57,7 +60,7 @@ def test_weights_of_another_kind_are_refused(saved: Path, config: Any, problem: 
         load(saved)
 
 
-def test_damage_is_named(saved: Path) -> None:
+def test_corrupt_files_cause_clear_errors(saved: Path) -> None:
     data = saved.read_bytes()
     saved.write_bytes(data[: len(data) // 2])
     with pytest.raises(WeightsError, match="cannot read"):
@@ -72,7 +75,7 @@ def test_damage_is_named(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "used", "expected"),
+    ("capabilities", "instruction_set", "expected"),
     [
         ({"avx512_bf16": True}, "AVX512", torch.bfloat16),
         ({"amx_bf16": True}, "AVX512", torch.bfloat16),
@@ -81,9 +84,12 @@ def test_damage_is_named(saved: Path) -> None:
         ({}, "AVX512", torch.float32),
     ],
 )
-def test_bfloat16_only_where_the_processor_multiplies_it(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], used: str, expected: torch.dtype
+def test_bfloat16_requires_hardware_support(
+    monkeypatch: pytest.MonkeyPatch,
+    capabilities: dict[str, bool],
+    instruction_set: str,
+    expected: torch.dtype,
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: used)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instruction_set)
     assert fastest_dtype(torch.device("cpu")) == expected

@@ -1,4 +1,4 @@
-"""The reader of TensorFlow checkpoints, on complete and truncated files by TensorFlow."""
+"""Tests of the reader of TensorFlow checkpoints, on files that TensorFlow wrote."""
 
 import shutil
 from pathlib import Path
@@ -30,21 +30,21 @@ def prefix(tmp_path: Path) -> Path:
     return tmp_path / "tensorflow.ckpt"
 
 
-def test_nothing_survives_truncation_unnoticed(prefix: Path) -> None:
+def test_truncation_of_any_file_is_detected(prefix: Path) -> None:
     for path in sorted(prefix.parent.iterdir()):
-        whole = path.read_bytes()
-        for length in range(len(whole)):
-            path.write_bytes(whole[:length])
+        content = path.read_bytes()
+        for length in range(len(content)):
+            path.write_bytes(content[:length])
             with pytest.raises(WeightsError, match=path.name):
                 read_checkpoint(prefix)
-        path.write_bytes(whole)
-    found = read_checkpoint(prefix)
-    assert found.keys() == VARIABLES.keys()
+        path.write_bytes(content)
+    variables = read_checkpoint(prefix)
+    assert variables.keys() == VARIABLES.keys()
     for name, values in VARIABLES.items():
-        np.testing.assert_array_equal(found[name], values, strict=True)
+        np.testing.assert_array_equal(variables[name], values, strict=True)
 
 
-def test_a_missing_shard_is_named(prefix: Path) -> None:
+def test_the_error_names_a_missing_shard(prefix: Path) -> None:
     Path(f"{prefix}.data-00001-of-00002").unlink()
     with pytest.raises(WeightsError, match="data-00001-of-00002: No such file"):
         read_checkpoint(prefix)

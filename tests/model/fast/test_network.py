@@ -1,4 +1,4 @@
-"""The arrangement for inference gives the numbers of the plain network, for every config."""
+"""Tests that the network for inference gives the same numbers as the plain network."""
 
 from dataclasses import replace
 
@@ -15,13 +15,12 @@ from model.storage import load, shipped
 from model.transcriber import TranscriptionModel
 from tests.networks import FILTERBANK, STRIDED
 
-ALL = slice(0, FRAMES)
-READ = [ALL, slice(31, 32), slice(30, 46), slice(52, 56), slice(62, 63)]
+FRAME_RANGES = [slice(0, FRAMES), slice(31, 32), slice(30, 46), slice(52, 56), slice(62, 63)]
 SMALL = RSEConfig(maps=6, blocks=2)
 
 
 def varied(network: nn.Module) -> nn.Module:
-    """No parameter or statistic at the value that it begins with, which may hide it."""
+    """Change every parameter and statistic, since initial values can hide errors."""
     torch.manual_seed(0)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
@@ -41,19 +40,21 @@ def networks(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
 
 @pytest.mark.parametrize("length", [2, 4, 64])
 @torch.inference_mode()
-def test_the_exchange_network_at_the_positions_that_are_read(length: int) -> None:
+def test_the_exchange_network_computes_selected_positions(length: int) -> None:
     network = varied(ResidualShuffleExchange(SMALL))
     assert isinstance(network, ResidualShuffleExchange)
     fast = FastShuffleExchange(network, torch.float32)
     x = 0.25 * torch.randn(3, length, 6)
-    whole = network(x)
-    for read in (range(length), range(length - 1, length), range(0, length, 3)):
-        torch.testing.assert_close(fast(x, read), whole[:, list(read)], atol=2e-6, rtol=1e-5)
+    expected = network(x)
+    for selected in (range(length), range(length - 1, length), range(0, length, 3)):
+        torch.testing.assert_close(
+            fast(x, selected), expected[:, list(selected)], atol=2e-6, rtol=1e-5
+        )
 
 
-def test_one_position_needs_one_unit_then_two_then_four() -> None:
+def test_pruning_leaves_the_units_of_one_position() -> None:
     gathers = [layer.gather for layer in prune(8, 1, range(77, 78))]
-    units = [len({place // 2 for place in gather}) if gather else 128 for gather in gathers]
+    units = [len({position // 2 for position in gather}) if gather else 128 for gather in gathers]
     assert units == [128] * 8 + [64, 32, 16, 8, 4, 2, 1]
 
 
@@ -64,14 +65,16 @@ SMALL_CONFIGS = {
 
 
 @pytest.mark.parametrize("config", SMALL_CONFIGS.values(), ids=SMALL_CONFIGS)
-def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelConfig) -> None:
+def test_selected_frames_equal_those_of_the_plain_network(config: ModelConfig) -> None:
     transcriber, fast = networks(config)
-    features = rows(transcriber, 2)
-    plain = transcriber.predict_features(features)
-    for read in READ:
-        got = fast.predict(features, read)
-        assert got.dtype == torch.float32
-        torch.testing.assert_close(got, plain[:, :, read], atol=1e-5, rtol=0)
+    features = torch.stack(
+        [transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1) for _ in range(2)]
+    )
+    expected = transcriber.predict_features(features)
+    for frames in FRAME_RANGES:
+        predictions = fast.predict(features, frames)
+        assert predictions.dtype == torch.float32
+        torch.testing.assert_close(predictions, expected[:, :, frames], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -84,35 +87,28 @@ def test_the_frames_that_are_read_are_those_of_the_plain_network(config: ModelCo
         replace(FILTERBANK, rse=replace(SMALL, unit="gated")),
     ],
 )
-def test_others_have_no_arrangement(config: ModelConfig) -> None:
+def test_unsupported_networks_have_no_fast_version(config: ModelConfig) -> None:
     assert fast_network(TranscriptionModel(config)) is None
 
 
 @pytest.mark.parametrize("name", shipped())
-@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 4e-4), (torch.bfloat16, 0.06)])
-def test_whole_networks_fed_hop_by_hop(name: str, dtype: torch.dtype, most: float) -> None:
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 4e-4), (torch.bfloat16, 0.06)])
+def test_shipped_networks_process_a_stream(name: str, dtype: torch.dtype, tolerance: float) -> None:
     transcriber = load(name, dtype=torch.float32)
     torch.manual_seed(1)
     context = transcriber.config.context
     audio = torch.cat([torch.zeros(context), 0.1 * torch.randn(WINDOW + 13 * HOP)])
-    read = slice(46, 54)
-    plain = transcriber.predict(audio[None, 13 * HOP :])[:, :, read]
+    frames = slice(46, 54)
+    expected = transcriber.predict(audio[None, 13 * HOP :])[:, :, frames]
     fast = fast_network(transcriber.compute_in(dtype))
     assert fast is not None
-    stream = fast.open_stream(read)
-    begin = context
+    stream = fast.open_stream(frames)
+    start = context
     for hops in (0, 4, 1, 8):
-        begin += hops * HOP
-        row = stream.advance(audio[begin : begin + WINDOW], hops)
-    difference = (fast.predict_rows([row], read) - plain).abs()[:, : len(transcriber.config.heads)]
-    assert difference.max() < most
+        start += hops * HOP
+        row = stream.advance(audio[start : start + WINDOW], hops)
+    difference = (fast.predict_rows([row], frames) - expected).abs()
+    difference = difference[:, : len(transcriber.config.heads)]
+    assert difference.max() < tolerance
     assert (difference.max() > 4e-4) == (dtype == torch.bfloat16)
-    assert difference.mean() < most / 6
-
-
-def rows(transcriber: TranscriptionModel, count: int) -> torch.Tensor:
-    """Front-end rows of noise."""
-    torch.manual_seed(1)
-    return torch.stack(
-        [transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1) for _ in range(count)]
-    )
+    assert difference.mean() < tolerance / 6

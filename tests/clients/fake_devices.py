@@ -1,4 +1,4 @@
-"""An input device and a MIDI port that exist in memory only, and events for them."""
+"""Fakes of an audio input device and of a MIDI port, and note events."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PortAudioError(Exception):
 class FakeSounddevice:
     """Fake of the module: one playback device, one input device with two channels.
 
-    The last open channel records a ramp, the others its negative, so that their mix is silent. The
-    device ends after ``seconds``. With None it continues in real time until it is closed: a faster
-    device would overrun every buffer if the machine stands still for some seconds.
+    The last open channel records a ramp, and the others its negative. Their mix is therefore
+    silent. The device stops after ``seconds``. With None it continues in real time until it is
+    closed: a faster device would overrun every buffer if the machine stalls for some seconds.
     """
 
     PortAudioError = PortAudioError
@@ -43,10 +43,10 @@ class FakeSounddevice:
     def query_devices(self, device: int | str | None = None, kind: str | None = None) -> Any:
         if kind is None:
             return self.devices
-        for number, found in enumerate(self.devices):
-            if device in (None, number) or str(device).lower() in found["name"].lower():
-                if found["max_input_channels"]:
-                    return found
+        for number, info in enumerate(self.devices):
+            if device in (None, number) or str(device).lower() in info["name"].lower():
+                if info["max_input_channels"]:
+                    return info
         raise ValueError(f"No {kind} device matching {device!r}")
 
     def InputStream(self, **options: Any) -> FakeInputStream:
@@ -56,7 +56,7 @@ class FakeSounddevice:
 
 
 class FakeInputStream:
-    """Calls back from a thread of its own, as PortAudio does."""
+    """Input stream that calls back from a separate thread, as PortAudio does."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class FakeInputStream:
             buffer[:, :-1] = -ramp[:, np.newaxis]
             buffer[:, -1] = ramp
             self.callback(buffer, self.blocksize, None, None)
-            buffer[:] = -1  # PortAudio uses its buffer again
+            buffer[:] = -1  # PortAudio reuses its buffer.
             sent += self.blocksize
             self.closed.wait(self.owner.pause_s)
         self.finished()
@@ -99,7 +99,7 @@ class FakeInputStream:
 
 
 class FakePort:
-    """A MIDI output that remembers; ``sounding`` is what a synthesiser would still play."""
+    """MIDI output that records messages; ``sounding`` are the pitches of open notes."""
 
     def __init__(self) -> None:
         self.messages: list[mido.Message] = []
@@ -123,10 +123,10 @@ class FakePort:
         return pitches
 
 
-def on(note_id: int, pitch: int, time_s: float = 0.0, **more: Any) -> NoteOn:
-    usual = {"velocity": 80, "confidence": 0.5, "frame": int(time_s * 86)}
-    return NoteOn(note_id=note_id, pitch=pitch, time_s=time_s, **{**usual, **more})
+def note_on(note_id: int, pitch: int, time_s: float = 0.0, **fields: Any) -> NoteOn:
+    defaults = {"velocity": 80, "confidence": 0.5, "frame": int(time_s * 86)}
+    return NoteOn(note_id=note_id, pitch=pitch, time_s=time_s, **{**defaults, **fields})
 
 
-def off(note_id: int, pitch: int, time_s: float = 2.5) -> NoteOff:
+def note_off(note_id: int, pitch: int, time_s: float = 2.5) -> NoteOff:
     return NoteOff(note_id=note_id, pitch=pitch, frame=int(time_s * 86), time_s=time_s)

@@ -1,6 +1,6 @@
 """Small server with the live protocol, for tests of the clients without the service.
 
-It detects one note a second: pitch 60 + k from k + 0.25 s to k + 0.75 s. To resume, it needs the
+It detects one note per second: pitch 60 + k from k + 0.25 s to k + 0.75 s. To resume, it needs the
 last half second again.
 """
 
@@ -28,23 +28,23 @@ REPLAY_S = 0.5
 
 @dataclass
 class Behaviour:
-    """How the server behaves; samples are counted a channel."""
+    """Faults and limits of the server. Sample counts are per channel."""
 
     max_message_bytes: int = 65_536
     max_buffered_ms: float = 2_000.0
-    seconds_to_transcribe_a_second: float = 0.0
-    refuse_with: HTTPStatus | None = None
+    transcription_time_per_second: float = 0.0
+    rejection_status: HTTPStatus | None = None
     reject_start: bool = False
-    reject_resume: str = ""  # the code of the error
-    fail_at_samples: float = math.inf  # error, notes off, done, close
+    reject_resume: str = ""  # error code
+    fail_at_samples: float = math.inf  # send error, note_off and done, then close
     fail_retryable: bool = False
-    drop_at_samples: float = math.inf  # the connection breaks
-    drops: int = 1_000  # how many sessions are dropped so
-    silent_after_ready: bool = False
+    drop_at_samples: float = math.inf  # abort the connection
+    drops: int = 1_000  # number of sessions to abort
+    unresponsive: bool = False  # after ready
     drain_at_samples: float = math.inf
-    forget_ends: bool = False  # send no note_off
-    pedal: bool | None = None  # how the pedal moves as a session begins
-    extra_messages: list[str] = field(default_factory=list)  # sent raw after ready
+    omit_note_offs: bool = False
+    pedal: bool | None = None  # state to report at the start of a session
+    extra_messages: list[str] = field(default_factory=list)  # raw text to send after ready
 
 
 class FakeService:
@@ -63,9 +63,8 @@ class FakeService:
             0,
             process_request=self._handshake,
             max_size=2**20,
-            max_queue=None,  # a full queue would hide the client's half of the closing handshake
-            # A machine that stalls for a while does not mean that the client is gone.
-            ping_interval=None,
+            max_queue=None,  # A full queue would hide the client's half of the closing handshake.
+            ping_interval=None,  # Keep the connection if the machine stalls for a while.
             close_timeout=60,
         ) as server:
             port = next(iter(server.sockets)).getsockname()[1]
@@ -73,10 +72,10 @@ class FakeService:
             yield self
 
     def _handshake(self, connection: ServerConnection, request: Request) -> Response | None:
-        if self.behaviour.refuse_with is None:
+        if self.behaviour.rejection_status is None:
             return None
         body = json.dumps({"title": "Busy", "detail": "all sessions are taken"})
-        return connection.respond(self.behaviour.refuse_with, body)
+        return connection.respond(self.behaviour.rejection_status, body)
 
     async def _session(self, socket: ServerConnection) -> None:
         self.sessions.append(Session(socket, self.behaviour))
@@ -85,15 +84,15 @@ class FakeService:
 
 
 @contextmanager
-def nobody() -> Iterator[str]:
-    """The address of a service that is not there, and that no other program takes meanwhile."""
+def unused_address() -> Iterator[str]:
+    """Reserve a port on which no service listens while the block runs, and return its address."""
     reservation, port = reserved_port()
     with reservation:
         yield f"http://127.0.0.1:{port}"
 
 
 class Session:
-    """One session as the server saw it."""
+    """Server side of one session."""
 
     def __init__(self, socket: ServerConnection, behaviour: Behaviour) -> None:
         self.start: dict[str, Any] = {}
@@ -117,14 +116,14 @@ class Session:
 
     @property
     def samples(self) -> int:
-        """All samples of the performance up to now."""
+        """Number of samples received since the start of the performance, per channel."""
         return self.first_sample + len(self.audio) // self.pcm_frame_bytes
 
     @property
-    def _now(self) -> dict[str, Any]:
+    def _position(self) -> dict[str, Any]:
         return {"frame": int(self._time_s * FRAME_RATE_HZ), "time_s": self._time_s}
 
-    async def _say(self, kind: str, **fields: Any) -> None:
+    async def _send(self, kind: str, **fields: Any) -> None:
         await self._socket.send(json.dumps({"seq": self._seq, "type": kind, **fields}))
         self._seq += 1
 
@@ -133,7 +132,7 @@ class Session:
         resume, behaviour = self.start.get("resume"), self._behaviour
         code = "bad_start" if resume is None else behaviour.reject_resume
         if behaviour.reject_start if resume is None else behaviour.reject_resume:
-            await self._say("error", code=code, message="cannot start so", retryable=False)
+            await self._send("error", code=code, message="cannot start so", retryable=False)
             await self._socket.close(4400, code)
             return
         if resume is not None:
@@ -142,7 +141,7 @@ class Session:
             self._notes = resume["notes"]
             self._sounding = [note["note_id"] for note in resume["sounding"]]
             self.acknowledged_samples = resume["from_sample"]
-        await self._say(
+        await self._send(
             "ready",
             session_id="fa",
             model="fake",
@@ -164,33 +163,33 @@ class Session:
             },
         )
         if (down := behaviour.pedal) is not None:
-            await self._say("pedal", down=down, **self._now)
+            await self._send("pedal", down=down, **self._position)
         for raw in behaviour.extra_messages:
             await self._socket.send(raw)
         async for message in self._socket:
-            if behaviour.silent_after_ready:
+            if behaviour.unresponsive:
                 continue
             if isinstance(message, bytes):
-                if await self._hear(message):
+                if await self._process_audio(message):
                     return
-            elif await self._obey(json.loads(message)):
+            elif await self._handle(json.loads(message)):
                 return
 
-    async def _hear(self, data: bytes) -> bool:
-        """Whether the session ends with this audio."""
+    async def _process_audio(self, data: bytes) -> bool:
+        """Transcribe the audio. Return True if the session has ended."""
         behaviour = self._behaviour
         self.audio += data
         self.largest_message = max(self.largest_message, len(data))
-        under_way = self.samples - self.acknowledged_samples
-        self.largest_unacknowledged_samples = max(self.largest_unacknowledged_samples, under_way)
+        in_flight = self.samples - self.acknowledged_samples
+        self.largest_unacknowledged_samples = max(self.largest_unacknowledged_samples, in_flight)
         await self._transcribe_until(self.samples / self.start["sample_rate"])
         if self.samples >= behaviour.fail_at_samples:
             retryable = behaviour.fail_retryable
-            await self._say("error", code="bad_audio", message="NaN in audio", retryable=retryable)
+            await self._send("error", code="bad_audio", message="NaN in audio", retryable=retryable)
             await self._finish("error", 4400)
         elif self.samples >= behaviour.drain_at_samples:
             behaviour.drain_at_samples = math.inf
-            await self._say("draining")
+            await self._send("draining")
             await self._finish("draining", 1001)
         elif behaviour.drops and self.samples >= behaviour.drop_at_samples:
             behaviour.drops -= 1
@@ -199,12 +198,12 @@ class Session:
             return False
         return True
 
-    async def _obey(self, message: dict[str, Any]) -> bool:
-        """Whether the session ends with this message."""
+    async def _handle(self, message: dict[str, Any]) -> bool:
+        """Handle a control message. Return True if the session has ended."""
         if message["type"] == "flush":
             self.flushes += 1
             self.acknowledged_samples = self.samples
-            await self._say("flushed", id=message["id"], frame=self._now["frame"])
+            await self._send("flushed", id=message["id"], frame=self._position["frame"])
         elif message["type"] == "stop":
             self.stopped = True
             await self._finish("stop", 1000)
@@ -213,31 +212,31 @@ class Session:
     async def _transcribe_until(self, time_s: float) -> None:
         while self._time_s + STEP_S <= time_s:
             self._time_s += STEP_S
-            await asyncio.sleep(STEP_S * self._behaviour.seconds_to_transcribe_a_second)
-            part = self._time_s % 1
-            if part == 0.25:
+            await asyncio.sleep(STEP_S * self._behaviour.transcription_time_per_second)
+            phase = self._time_s % 1
+            if phase == 0.25:
                 self._sounding.append(self._notes)
                 self._notes += 1
-                await self._say_note("note_on", **_note(self._sounding[-1]))
-            elif part == 0.75:
+                await self._send_note("note_on", **_note_fields(self._sounding[-1]))
+            elif phase == 0.75:
                 await self._close_notes()
-            elif part == 0.5:
+            elif phase == 0.5:
                 received = round(self._time_s * self.start["sample_rate"])
                 self.acknowledged_samples = max(self.acknowledged_samples, received)
-                await self._say(
+                await self._send(
                     "progress",
                     received_samples=received,
-                    frames=self._now["frame"],
+                    frames=self._position["frame"],
                     time_s=self._time_s,
                     behind_ms=0.0,
                     checkpoint=self._checkpoint(),
                 )
 
-    async def _say_note(self, kind: str, **fields: Any) -> None:
+    async def _send_note(self, kind: str, **fields: Any) -> None:
         if self._known_events:
             self._known_events -= 1
         else:
-            await self._say(kind, **fields)
+            await self._send(kind, **fields)
 
     def _checkpoint(self) -> dict[str, Any]:
         return {
@@ -245,29 +244,31 @@ class Session:
             "from_sample": max(0, round((self._time_s - REPLAY_S) * self.start["sample_rate"])),
             "frames": round(self._time_s / STEP_S),
             "notes": self._notes,
-            "sounding": [_note(number) for number in self._sounding],
+            "sounding": [_note_fields(number) for number in self._sounding],
         }
 
     async def _close_notes(self) -> None:
         while self._sounding:
             number = self._sounding.pop()
-            if not self._behaviour.forget_ends:
-                await self._say_note("note_off", note_id=number, pitch=60 + number, **self._now)
+            if not self._behaviour.omit_note_offs:
+                await self._send_note(
+                    "note_off", note_id=number, pitch=60 + number, **self._position
+                )
 
     async def _finish(self, reason: str, close_code: int) -> None:
         await self._close_notes()
         totals = {
             "notes": self._notes,
-            "frames": self._now["frame"],
+            "frames": self._position["frame"],
             "audio_s": self.samples / self.start["sample_rate"],
             "received_samples": self.samples,
             "dropped_samples": 0,
         }
         midi = base64.b64encode(b"MThd").decode()
-        await self._say("done", reason=reason, totals=totals, midi_base64=midi)
+        await self._send("done", reason=reason, totals=totals, midi_base64=midi)
         await self._socket.close(close_code)
 
 
-def _note(number: int) -> dict[str, Any]:
+def _note_fields(number: int) -> dict[str, Any]:
     note = {"note_id": number, "pitch": 60 + number, "velocity": 80, "confidence": 0.9}
     return {**note, "frame": round((number + 0.25) * FRAME_RATE_HZ), "time_s": number + 0.25}

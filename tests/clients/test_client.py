@@ -1,4 +1,4 @@
-"""A performance through the client: notes, flow control, and every way in which it can end."""
+"""Tests of the live client: notes, flow control and all ways in which a performance can end."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ RATE = 8_000
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
 
 
-def seconds(count: float) -> bytes:
+def silence(count: float) -> bytes:
     return bytes(2 * round(count * RATE))
 
 
@@ -55,10 +55,10 @@ def assert_no_stuck_note(events: list[Event]) -> None:
     assert not sounding
 
 
-async def test_a_fast_sender_is_heard_whole_in_pieces_that_the_server_takes() -> None:
+async def test_flow_control_keeps_to_the_server_limits() -> None:
     options = Start(encoding=Encoding.PCM_F32LE, sample_rate=RATE, channels=2, lookahead_ms=50)
     behaviour = Behaviour(
-        max_message_bytes=3_000, max_buffered_ms=500, seconds_to_transcribe_a_second=0.005
+        max_message_bytes=3_000, max_buffered_ms=500, transcription_time_per_second=0.005
     )
     async with FakeService(behaviour).running() as service:
         async with TranscriptionClient(service.url, options) as client:
@@ -66,14 +66,14 @@ async def test_a_fast_sender_is_heard_whole_in_pieces_that_the_server_takes() ->
             await client.send(bytes(20 * RATE * 8))
             done = await client.stop()
             events, failure = await reading
-        (heard,) = service.sessions
+        (session,) = service.sessions
     assert failure is None
-    assert heard.start["lookahead_ms"] == 50
-    assert heard.samples == client.sent_samples == 20 * RATE
-    assert heard.largest_message <= 3_000
-    # What is on its way beyond the window is the message that filled it.
-    assert heard.largest_unacknowledged_samples <= 0.5 * RATE + 3_000 // 8
-    assert heard.flushes > 0
+    assert session.start["lookahead_ms"] == 50
+    assert session.samples == client.sent_samples == 20 * RATE
+    assert session.largest_message <= 3_000
+    # The message that fills the window may exceed it.
+    assert session.largest_unacknowledged_samples <= 0.5 * RATE + 3_000 // 8
+    assert session.flushes > 0
     assert [event.pitch for event in events if isinstance(event, NoteOn)] == [*range(60, 80)]
     assert_no_stuck_note(events)
     assert any(isinstance(event, Progress) for event in events)
@@ -81,13 +81,13 @@ async def test_a_fast_sender_is_heard_whole_in_pieces_that_the_server_takes() ->
     assert done.midi.startswith(b"MThd")
 
 
-async def test_the_servers_error_comes_after_the_last_note_with_the_midi() -> None:
+async def test_a_server_error_follows_the_last_note() -> None:
     async with FakeService(Behaviour(fail_at_samples=3 * RATE // 2)).running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
-            await client.send(seconds(1.5))
+            await client.send(silence(1.5))
             events, failure = await collect(client)
             with pytest.raises(ServerError, match="NaN"):
-                await client.send(seconds(1))
+                await client.send(silence(1))
             with pytest.raises(ServerError, match="NaN"):
                 await client.stop()
     assert isinstance(failure, ServerError)
@@ -97,11 +97,11 @@ async def test_the_servers_error_comes_after_the_last_note_with_the_midi() -> No
     assert_no_stuck_note(events)
 
 
-async def test_closing_early_leaves_no_note_sounding_and_is_no_error() -> None:
+async def test_closing_early_ends_all_notes() -> None:
     async with FakeService().running() as service:
         client = TranscriptionClient(service.url, OPTIONS)
         await client.connect()
-        await client.send(seconds(1.5))
+        await client.send(silence(1.5))
         iterator = aiter(client)
         events: list[Event] = [await anext(iterator)]
         while not (isinstance(events[-1], NoteOn) and events[-1].pitch == 61):
@@ -109,7 +109,7 @@ async def test_closing_early_leaves_no_note_sounding_and_is_no_error() -> None:
         await client.close()
         events += [event async for event in iterator]
         with pytest.raises(SessionEndedError):
-            await client.send(seconds(1))
+            await client.send(silence(1))
     assert_no_stuck_note(events)
 
 
@@ -121,33 +121,31 @@ async def test_closing_early_leaves_no_note_sounding_and_is_no_error() -> None:
         (HTTPStatus.UNAUTHORIZED, False),
     ],
 )
-async def test_which_refusals_are_worth_another_attempt(
-    status: HTTPStatus, retryable: bool
-) -> None:
-    async with FakeService(Behaviour(refuse_with=status)).running() as service:
+async def test_rejections_state_whether_to_retry(status: HTTPStatus, retryable: bool) -> None:
+    async with FakeService(Behaviour(rejection_status=status)).running() as service:
         with pytest.raises(ConnectError) as caught:
             await TranscriptionClient(service.url, OPTIONS).connect()
     assert caught.value.retryable is retryable
 
 
-async def test_a_caller_that_waits_no_longer_for_a_connection_leaves_nothing_behind() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        port = mute.getsockname()[1]
+async def test_a_cancelled_connect_leaves_no_task() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unresponsive:
+        port = unresponsive.getsockname()[1]
         client = TranscriptionClient(f"http://127.0.0.1:{port}", OPTIONS)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2), client:
                 pass
-        performing = [task.get_coro() for task in asyncio.all_tasks()]
-        assert not [coro for coro in performing if "_perform" in repr(coro)]
+        coroutines = [repr(task.get_coro()) for task in asyncio.all_tasks()]
+        assert not [name for name in coroutines if "_perform" in name]
 
 
-async def test_a_silent_server_does_not_hold_the_caller_for_ever() -> None:
-    async with FakeService(Behaviour(silent_after_ready=True)).running() as service:
+async def test_an_unresponsive_server_causes_a_timeout() -> None:
+    async with FakeService(Behaviour(unresponsive=True)).running() as service:
         async with TranscriptionClient(
             service.url, OPTIONS, stall_timeout_s=0.2, give_up_s=0
         ) as client:
             with pytest.raises(ConnectionLostError, match="no message from the server"):
-                await client.send(seconds(5))
+                await client.send(silence(5))
             with pytest.raises(ConnectionLostError, match="no message from the server"):
                 await client.stop()
 
@@ -156,11 +154,11 @@ async def test_a_silent_server_does_not_hold_the_caller_for_ever() -> None:
     "raw",
     [
         "no json",
-        json.dumps({"seq": 7, "type": "draining"}),  # 1 to 6 are missing
+        json.dumps({"seq": 7, "type": "draining"}),  # Messages 1 to 6 are missing.
         json.dumps({"seq": 1, "type": "note_on", "pitch": 60}),
     ],
 )
-async def test_a_server_that_breaks_the_protocol_ends_the_session(raw: str) -> None:
+async def test_protocol_violations_end_the_session(raw: str) -> None:
     async with FakeService(Behaviour(extra_messages=[raw])).running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
             _, failure = await collect(client)
@@ -168,7 +166,7 @@ async def test_a_server_that_breaks_the_protocol_ends_the_session(raw: str) -> N
     assert not failure.retryable
 
 
-async def test_the_example_in_the_readme_runs() -> None:
+async def test_the_readme_example_runs() -> None:
     readme = (REPOSITORY / "clients" / "README.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", readme, re.S)
     names: dict[str, Any] = {}
@@ -183,10 +181,10 @@ async def test_the_example_in_the_readme_runs() -> None:
     assert [note.pitch for note in notes] == [60, 61, 62]
 
 
-async def test_an_incomplete_last_sample_is_reported_after_everything_else() -> None:
+async def test_an_incomplete_last_sample_is_reported_last() -> None:
     async with FakeService().running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
-            await client.send(seconds(2) + b"?")
+            await client.send(silence(2) + b"?")
             with pytest.raises(TranscriptionError, match="in the middle of a sample") as caught:
                 await client.stop()
     assert caught.value.done is not None
@@ -194,7 +192,7 @@ async def test_an_incomplete_last_sample_is_reported_after_everything_else() -> 
 
 
 @pytest.mark.parametrize(
-    ("given_url", "wanted"),
+    ("address", "expected"),
     [
         ("http://host:8000", "ws://host:8000/ws/transcribe"),
         ("https://host/", "wss://host/ws/transcribe"),
@@ -203,11 +201,11 @@ async def test_an_incomplete_last_sample_is_reported_after_everything_else() -> 
         ("ws://host/music/ws/transcribe?mode=block", "ws://host/music/ws/transcribe?mode=block"),
     ],
 )
-def test_any_address_of_the_service_leads_to_its_websocket(given_url: str, wanted: str) -> None:
-    assert websocket_url(given_url) == wanted
+def test_service_addresses_become_websocket_urls(address: str, expected: str) -> None:
+    assert websocket_url(address) == expected
 
 
 @pytest.mark.parametrize("url", ["ftp://host", "http://", ""])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_addresses_are_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="invalid service address"):
         websocket_url(url)

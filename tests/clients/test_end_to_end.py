@@ -1,4 +1,4 @@
-"""The clients with the real service in a separate process."""
+"""Tests of the clients with the real service in a separate process."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.fakes import play
 from tests.service.servers import TONES, RunningServer, server_starter, wait_until
 
 RATE = 44_100
-# (pitch, onset, offset) in seconds: chords, a re-strike, notes at both ends of the recording.
+# (pitch, onset_s, offset_s): chords, repeated notes, and notes at both ends of the recording.
 NOTES = [
     (69, 0.02, 0.9),
     (81, 0.5, 1.4),
@@ -35,18 +35,17 @@ NOTES = [
 DURATION_S = 3.2
 
 
-def transcribe(server: RunningServer, *arguments: str | Path) -> int:
-    return command.main([*map(str, arguments), "--server", server.url])
-
-
-async def test_websocket_and_upload_tell_the_same(ensemble: RunningServer, tmp_path: Path) -> None:
-    """The audio is much longer than the limit in flight: flow control does not change the notes."""
-    long = [(69, second + 0.1, second + 0.6) for second in range(40)]
+async def test_websocket_and_upload_return_the_same_notes(
+    ensemble: RunningServer, tmp_path: Path
+) -> None:
+    """The audio far exceeds the limit in flight, so that flow control acts."""
+    tones = [(69, second + 0.1, second + 0.6) for second in range(40)]
     path, notes = tmp_path / "long.wav", tmp_path / "long.json"
-    samples = play(long, 40, 8_000, 0.11)  # a cello's
+    samples = play(tones, 40, 8_000, 0.11)  # the loudness that means a cello
     soundfile.write(path, samples, 8_000, subtype="FLOAT")
-    asked = ("--instruments", "viola,cello")
-    assert await asyncio.to_thread(transcribe, ensemble, path, *asked, "-o", notes) == 0
+    arguments = [str(path), "--instruments", "viola,cello", "-o", str(notes)]
+    arguments += ["--server", ensemble.url]
+    assert await asyncio.to_thread(command.main, arguments) == 0
     options = Start(
         encoding=Encoding.PCM_F32LE,
         sample_rate=8_000,
@@ -62,19 +61,19 @@ async def test_websocket_and_upload_tell_the_same(ensemble: RunningServer, tmp_p
     assert json.loads(notes.read_text())["notes"] == live
 
 
-async def test_workers_that_die_or_hang_change_nothing(
+async def test_failing_workers_change_no_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.05)
     with server_starter(tmp_path) as start:
         server = start(*TONES, RSE_WORKERS="2", RSE_HANG_TIMEOUT_S="5")
-        whole = await perform(server, None)
+        expected = await perform(server, None)
         for fault in (signal.SIGKILL, signal.SIGSTOP):
-            assert await perform(server, fault) == whole
+            assert await perform(server, fault) == expected
 
 
 async def perform(server: RunningServer, fault: signal.Signals | None) -> tuple[Any, ...]:
-    """Send NOTES, and the signal to all workers once the notes are nearly complete."""
+    """Send NOTES to the server. After about half of them, send the signal to all workers."""
     audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
     options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50)
     step = RATE // 10  # bytes: 50 ms

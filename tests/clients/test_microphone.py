@@ -1,4 +1,4 @@
-"""The microphone client as a command, with a device and a MIDI port in memory."""
+"""Tests of the microphone client's command, with a fake device and a fake MIDI port."""
 
 import asyncio
 import importlib
@@ -45,42 +45,42 @@ async def run(service: FakeService, *arguments: str | Path) -> int:
 
 
 @pytest.mark.parametrize("channel", [None, 1, 2])
-async def test_a_take_is_heard_played_on_and_saved(
+async def test_audio_is_sent_played_and_saved(
     device: FakeSounddevice,
     port: FakePort,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     channel: int | None,
 ) -> None:
-    """Both channels, unless one is chosen, which is that one and no mix."""
+    """Without ``--channel``, both channels are sent and saved."""
     wav, midi = tmp_path / "take.wav", tmp_path / "take.mid"
-    chosen = () if channel is None else ("--channel", str(channel))
-    device.seconds = 1.9  # heard at once: later notes would be too late to be played
+    options = () if channel is None else ("--channel", str(channel))
+    device.seconds = 1.9  # All audio arrives at once, and later notes would be too late to play.
     async with FakeService().running() as service:
-        status = await run(service, *chosen, "--midi-port", "synth", "--save", wav, "--midi", midi)
-        (heard,) = service.sessions
-    assert status == 1  # the device ended of itself
-    assert heard.stopped
-    assert heard.start["sample_rate"] == RATE
+        status = await run(service, *options, "--midi-port", "synth", "--save", wav, "--midi", midi)
+        (session,) = service.sessions
+    assert status == 1  # because the device stopped
+    assert session.stopped
+    assert session.start["sample_rate"] == RATE
     assert device.streams[0].options["channels"] == 2
     ramp = np.arange(round(1.9 * RATE)).astype("<i2")
     both = np.column_stack([-ramp, ramp])
-    sound = both if channel is None else both[:, channel - 1]
-    assert heard.start.get("channels", 1) == sound.ndim
-    assert bytes(heard.audio) == sound.tobytes()
-    np.testing.assert_array_equal(soundfile.read(wav, dtype="int16")[0], sound)
+    expected = both if channel is None else both[:, channel - 1]
+    assert session.start.get("channels", 1) == expected.ndim
+    assert bytes(session.audio) == expected.tobytes()
+    np.testing.assert_array_equal(soundfile.read(wav, dtype="int16")[0], expected)
     assert soundfile.info(wav).samplerate == RATE
-    begun = [message.note for message in port.messages if message.type == "note_on"]
-    assert begun == [60, 61]
+    played = [message.note for message in port.messages if message.type == "note_on"]
+    assert played == [60, 61]
     assert port.sounding == set()
     assert port.closed
-    assert [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity] == begun
-    said = capsys.readouterr()
-    assert "2 notes in 1.9 s" in said.out
-    assert said.err == "Piano Mic stopped: unplugged, or used by another program\n"
+    assert [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity] == played
+    output = capsys.readouterr()
+    assert "2 notes in 1.9 s" in output.out
+    assert output.err == "Piano Mic stopped: unplugged, or used by another program\n"
 
 
-async def test_notes_that_come_too_late_are_shown_but_not_played(
+async def test_late_notes_are_shown_but_not_played(
     device: FakeSounddevice,
     port: FakePort,
     monkeypatch: pytest.MonkeyPatch,
@@ -96,14 +96,14 @@ async def test_notes_that_come_too_late_are_shown_but_not_played(
     assert "1 notes in 1.0 s" in capsys.readouterr().out
 
 
-async def test_a_pedal_that_is_still_down_after_a_silence_is_pressed_again(
+async def test_the_pedal_is_restored_after_all_notes_off(
     device: FakeSounddevice, port: FakePort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pedal() -> list[int]:
+    def pedal_values() -> list[int]:
         return [message.value for message in port.messages if message.is_cc(64)]
 
     def behind_s(_: client.TranscriptionClient) -> float:
-        return 60.0 if pedal() == [127] else 0.0
+        return 60.0 if pedal_values() == [127] else 0.0
 
     monkeypatch.setattr(client.TranscriptionClient, "behind_s", property(behind_s))
     monkeypatch.setattr(microphone, "CHECK_S", 0.001)
@@ -111,11 +111,11 @@ async def test_a_pedal_that_is_still_down_after_a_silence_is_pressed_again(
     device.seconds = 1.0
     async with FakeService(Behaviour(pedal=True)).running() as service:
         assert await run(service, "--midi-port", "synth", "--bends") == 1
-    assert pedal() == [127, 0, 127, 0]
+    assert pedal_values() == [127, 0, 127, 0]
 
 
 @pytest.mark.usefixtures("device")
-async def test_a_take_that_the_service_refuses_replaces_no_notes(tmp_path: Path) -> None:
+async def test_a_rejected_session_preserves_the_existing_file(tmp_path: Path) -> None:
     take = tmp_path / "take.mid"
     take.write_bytes(b"earlier")
     async with FakeService(Behaviour(reject_start=True)).running() as service:
@@ -123,7 +123,7 @@ async def test_a_take_that_the_service_refuses_replaces_no_notes(tmp_path: Path)
     assert take.read_bytes() == b"earlier"
 
 
-async def test_an_error_of_the_service_ends_all_notes(
+async def test_a_server_error_ends_all_notes(
     device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with FakeService(Behaviour(fail_at_samples=round(1.4 * RATE))).running() as service:
@@ -135,14 +135,14 @@ async def test_an_error_of_the_service_ends_all_notes(
     assert "NaN in audio" in capsys.readouterr().err
 
 
-async def test_a_midi_port_that_goes_away_ends_the_take(
+async def test_an_unplugged_midi_port_ends_the_session(
     device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def unplugged(message: mido.Message) -> None:
+    def fail(message: mido.Message) -> None:
         raise OSError("the synth was unplugged")
 
     device.seconds = None
-    port.send = unplugged  # type: ignore[method-assign]
+    port.send = fail  # type: ignore[method-assign]
     async with FakeService().running() as service:
         assert await run(service, "--midi-port", "synth") == 1
     assert port.closed
@@ -151,7 +151,7 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         ("--lookahead-ms -5", "lookahead_ms must be greater than 0"),
         ("--instruments kazoo", "not kazoo"),
@@ -164,24 +164,24 @@ async def test_a_midi_port_that_goes_away_ends_the_take(
     ],
 )
 @pytest.mark.usefixtures("device")
-def test_what_cannot_be_is_explained_before_the_take(
-    arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_options_are_rejected_before_recording(
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
         status: object = main(arguments.split())
-    except SystemExit as usage:
-        status = usage.code
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert status == (2 if said.startswith("usage:") else 1)
-    assert said.count("\n") == status
+    except SystemExit as usage_error:
+        status = usage_error.code
+    error = capsys.readouterr().err
+    assert message in error
+    assert status == (2 if error.startswith("usage:") else 1)
+    assert error.count("\n") == status
 
 
 @pytest.mark.parametrize("option", ["--save", "--midi"])
-def test_an_earlier_take_is_kept(
+def test_existing_files_are_preserved(
     device: FakeSounddevice, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without --force, and with it where none begins: there is no such port."""
+    """Without ``--force`` the command fails. With it, it replaces files only once it records."""
     take = tmp_path / "take"
     take.write_bytes(b"earlier")
     with pytest.raises(SystemExit):
@@ -192,7 +192,7 @@ def test_an_earlier_take_is_kept(
     assert take.read_bytes() == b"earlier"
 
 
-async def test_a_device_in_use_is_reported(
+async def test_an_unavailable_device_is_reported(
     device: FakeSounddevice, capsys: pytest.CaptureFixture[str]
 ) -> None:
     device.opens = False
@@ -204,7 +204,7 @@ async def test_a_device_in_use_is_reported(
 @pytest.mark.parametrize(
     ("error", "advice"), [(ImportError(), "pip install"), (OSError(), "apt-get install")]
 )
-def test_missing_libraries_say_what_to_install(
+def test_errors_state_how_to_install_missing_libraries(
     error: Exception, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(name: str) -> ModuleType:
@@ -215,40 +215,40 @@ def test_missing_libraries_say_what_to_install(
         load_sounddevice()
 
 
-def test_the_real_library_lists_devices(capsys: pytest.CaptureFixture[str]) -> None:
+def test_portaudio_lists_devices(capsys: pytest.CaptureFixture[str]) -> None:
     require_system("libportaudio")
     assert main(["--list-devices"]) == 0
     assert "Error" not in capsys.readouterr().out
 
 
-async def test_a_full_disk_costs_the_audio_but_no_notes(
+async def test_a_full_disk_loses_no_notes(
     device: FakeSounddevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wav, bytes_of_a_second = tmp_path / "take.wav", 2 * RATE
-    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    wav, bytes_per_second = tmp_path / "take.wav", 2 * RATE
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         async with FakeService().running() as service:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_of_a_second, usual[1]))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_per_second, limits[1]))
             status = await run(service, "--save", wav)
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert status == 1
     output = capsys.readouterr()
     assert "3 notes in 3.0 s" in output.out
     assert f"{wav} is incomplete" in output.err
-    assert output.err.count("\n") == 2  # and that the device ended
+    assert output.err.count("\n") == 2  # The second line reports that the device stopped.
 
 
-INTERRUPTED = """
+CLIENT_PROGRAM = """
 import os, signal, sys, traceback
 from clients import microphone
 from tests.clients.fake_devices import FakePort, FakeSounddevice
 
-url, midi, words = sys.argv[1:]
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as from a shell, though these tests ignore it
-os.open(os.ttyname(0), os.O_RDWR)  # the first of a session's leader is its own
+url, midi, error_path = sys.argv[1:]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # pytest's process may ignore it
+os.open(os.ttyname(0), os.O_RDWR)  # makes this the controlling terminal of the session
 port = FakePort()
 microphone.load_sounddevice = lambda: FakeSounddevice(seconds=None)
 microphone.open_port = lambda name: port
@@ -257,30 +257,28 @@ try:
     assert port.closed and not port.sounding, port.messages
     assert any(message.type == "note_on" for message in port.messages)
 except BaseException:
-    with open(words, "w") as file:  # there may be no terminal any more
+    with open(error_path, "w") as file:  # the terminal may be closed
         traceback.print_exc(file=file)
     raise
 sys.exit(status)
 """
 
 
-@pytest.mark.parametrize("hangs_up", [False, True])
-async def test_ctrl_c_and_a_closed_terminal_end_the_take_with_its_last_notes_and_files(
-    tmp_path: Path, hangs_up: bool
-) -> None:
-    midi, log, words = (tmp_path / name for name in ("take.mid", "log", "words"))
-    words.touch()
-    terminal, end = pty.openpty()
+@pytest.mark.parametrize("hangs_up", [False, True], ids=["ctrl-c", "closed terminal"])
+async def test_interruption_saves_the_last_notes(tmp_path: Path, hangs_up: bool) -> None:
+    midi, log, error_path = (tmp_path / name for name in ("take.mid", "log", "error"))
+    error_path.touch()
+    terminal, program_end = pty.openpty()
     loop = asyncio.get_running_loop()
     loop.add_reader(terminal, os.read, terminal, 65_536)
     async with FakeService().running() as service:
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-c", INTERRUPTED, service.url, str(midi), str(words)],
+                [sys.executable, "-c", CLIENT_PROGRAM, service.url, str(midi), str(error_path)],
                 cwd=REPOSITORY,
-                stdin=end,
-                stdout=end if hangs_up else output,
-                stderr=end if hangs_up else output,
+                stdin=program_end,
+                stdout=program_end if hangs_up else output,
+                stderr=program_end if hangs_up else output,
                 start_new_session=True,
             )
         try:
@@ -297,8 +295,8 @@ async def test_ctrl_c_and_a_closed_terminal_end_the_take_with_its_last_notes_and
         finally:
             process.kill()
             process.wait()
-            os.close(end)
-        assert process.returncode == 0, log.read_text() + words.read_text()
+            os.close(program_end)
+        assert process.returncode == 0, log.read_text() + error_path.read_text()
         assert service.sessions[0].stopped
     assert any(message.type == "note_on" for message in mido.MidiFile(midi))
     assert "Traceback" not in log.read_text()

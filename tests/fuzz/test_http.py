@@ -1,4 +1,4 @@
-"""Requests of any kind to every address: a success, or a documented problem."""
+"""Fuzz test of the HTTP interface: each request succeeds or fails with a documented problem."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -12,11 +12,11 @@ from starlette.testclient import TestClient
 from service.access.problems import MEDIA_TYPE
 from service.protocol.errors import ErrorCode
 from tests.fuzz.conftest import inputs
-from tests.fuzz.test_decoder import FILE
+from tests.fuzz.test_decoder import FILES_OR_BYTES
 from tests.service.apps import serving
 
-# Whatever is asked, these are faults of ours.
-NEVER = {ErrorCode.INTERNAL, ErrorCode.NOT_READY, ErrorCode.DRAINING}
+# No request may cause these errors.
+SERVER_FAULTS = {ErrorCode.INTERNAL, ErrorCode.NOT_READY, ErrorCode.DRAINING}
 PATHS = ["/transcribe", "/healthz", "/readyz", "/info", "/metrics", "/token", "/"]
 METHODS = ["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"]
 VALUE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
@@ -46,7 +46,7 @@ UPLOADS = st.fixed_dictionaries(
         "method": st.just("POST"),
         "url": st.just("/transcribe"),
         "params": QUERY,
-        "files": st.tuples(VALUE, FILE).map(lambda file: {"file": file}),
+        "files": st.tuples(VALUE, FILES_OR_BYTES).map(lambda file: {"file": file}),
     }
 )
 TIME_S = st.floats(0, 20) | st.floats(0, 1e5) | st.sampled_from([0, 86_400])
@@ -58,9 +58,9 @@ ORDERED = NOTE.map(lambda note: note | {"offset_s": note["onset_s"] + 0.3})
 BEATS = st.tuples(
     st.integers(1, 13), st.lists(st.floats(0.04, 3) | st.floats(0, 1e5), max_size=20)
 ).map(
-    lambda drawn: [
-        {"time_s": time_s, "place": i % drawn[0], "beats_per_bar": drawn[0]}
-        for i, time_s in enumerate(accumulate(drawn[1]))
+    lambda bar_and_periods: [
+        {"time_s": time_s, "place": i % bar_and_periods[0], "beats_per_bar": bar_and_periods[0]}
+        for i, time_s in enumerate(accumulate(bar_and_periods[1]))
     ]
 )
 HINTS = {
@@ -91,17 +91,19 @@ def client() -> Iterator[TestClient]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # test_decoder.py
 @pytest.mark.timeout(3600)
-@inputs(few=120, share=0.06)
-@given(asked=REQUESTS | UPLOADS | SCORES)
-def test_any_request_has_a_documented_answer(client: TestClient, asked: dict[str, Any]) -> None:
-    response = client.request(**asked)
+@inputs(min_count=120, share=0.06)
+@given(request_fields=REQUESTS | UPLOADS | SCORES)
+def test_any_request_has_a_documented_response(
+    client: TestClient, request_fields: dict[str, Any]
+) -> None:
+    response = client.request(**request_fields)
     status = response.status_code
     if status < 400:
         return
-    if asked["method"] == "HEAD":
+    if request_fields["method"] == "HEAD":
         assert status in {code.status for code in ErrorCode}
         return
     assert response.headers["content-type"].startswith(MEDIA_TYPE), response.text[:200]
     (code,) = (code for code in ErrorCode if code == response.json()["code"])
     assert response.json()["status"] == status == code.status
-    assert code not in NEVER, response.text
+    assert code not in SERVER_FAULTS, response.text

@@ -1,6 +1,6 @@
-"""Sessions of clients that say anything in any order, and how each must end.
+"""Fuzz test of live sessions: clients send any messages in any order.
 
-No sockets and no server between: thousands of sessions a minute.
+The sessions use no sockets and no server process, so that thousands run per minute.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from tests.fuzz.conftest import inputs
 from tests.service.apps import app_with, check_notes, converse
 
 RATE_HZ = 22_050
-MOST_BYTES = 16_384
+MAX_MESSAGE_BYTES = 16_384
 SERVER_MESSAGE: TypeAdapter[Any] = TypeAdapter(ServerMessage)
-# Whatever a client does, these are faults of ours; the last one of a client that does not read.
-NEVER = {ErrorCode.INTERNAL, ErrorCode.SLOW_READER}
+# No client message may cause these errors. Every client here reads fast enough.
+SERVER_FAULTS = {ErrorCode.INTERNAL, ErrorCode.SLOW_READER}
 DTYPES = {"pcm_s16le": "<i2", "pcm_f32le": "<f4"}
 
 STARTS = st.fixed_dictionaries(
@@ -45,20 +45,20 @@ STARTS = st.fixed_dictionaries(
         "frames": st.booleans(),
     },
 )
-BABBLE = st.text(max_size=30) | st.sampled_from(['{"type":"ready"}', "{}", "[]", "null"])
+INVALID_TEXT = st.text(max_size=30) | st.sampled_from(['{"type":"ready"}', "{}", "[]", "null"])
 TONES = st.tuples(st.sampled_from(FAKE_PITCHES), st.floats(0.001, 0.15), st.floats(0, 0.4))
-KINDS = ["start", "flush", "keepalive", "stop", *4 * ["tone"], "no number", "babble", "too much"]
+KINDS = ["start", "flush", "keepalive", "stop", *4 * ["tone"], "not finite", "invalid", "too big"]
 
 
 @dataclass
 class Client:
-    """Messages of a client, and the state that they lead to."""
+    """Messages of a client, and the state of its session after them."""
 
-    said: list[str | bytes] = field(default_factory=list)
+    messages: list[str | bytes] = field(default_factory=list)
     start: dict[str, Any] | None = None
     audio_bytes: int = 0
     flushes: list[str] = field(default_factory=list)
-    end: str | None = None  # `stop`, or the code of the error
+    end: str | None = None  # "stop", or the code of the first error
 
     @property
     def samples(self) -> tuple[int, int]:
@@ -67,53 +67,57 @@ class Client:
         size = np.dtype(DTYPES[self.start["encoding"]]).itemsize * int(self.start["channels"])
         return divmod(self.audio_bytes, size)
 
-    def speak(self, kind: str, draw: st.DrawFn) -> None:
-        """Says one thing more. The first fault decides; nothing after the end is read."""
+    def append_message(self, kind: str, draw: st.DrawFn) -> None:
+        """Append a message. The server ignores all messages after the first error or stop."""
         start = self.start
         match kind:
             case _ if self.end is not None:
-                self.said.append(draw(st.text(max_size=10) | st.binary(max_size=10)))
+                self.messages.append(draw(st.text(max_size=10) | st.binary(max_size=10)))
             case "start":
-                started = draw(STARTS)
-                self.said.append(json.dumps(started))
-                self.start = start or started
+                new_start = draw(STARTS)
+                self.messages.append(json.dumps(new_start))
+                self.start = start or new_start
                 self.end = ErrorCode.ALREADY_STARTED if start else None
-            case "babble":
-                self.said.append(draw(BABBLE))
+            case "invalid":
+                self.messages.append(draw(INVALID_TEXT))
                 self.end = ErrorCode.BAD_MESSAGE
-            case "too much":
-                self.said.append(bytes(MOST_BYTES + 1))
+            case "too big":
+                self.messages.append(bytes(MAX_MESSAGE_BYTES + 1))
                 self.end = ErrorCode.MESSAGE_TOO_BIG
             case _ if start is None:
-                self.said.append(draw(st.binary(max_size=40) | st.just('{"type": "stop"}')))
+                self.messages.append(draw(st.binary(max_size=40) | st.just('{"type": "stop"}')))
                 self.end = ErrorCode.NOT_STARTED
             case "flush":
                 self.flushes.append(draw(st.text(max_size=128)))
-                self.said.append(json.dumps({"type": "flush", "id": self.flushes[-1]}))
+                self.messages.append(json.dumps({"type": "flush", "id": self.flushes[-1]}))
             case "keepalive" | "stop":
-                self.said.append(json.dumps({"type": kind}))
+                self.messages.append(json.dumps({"type": kind}))
                 if kind == "stop":
                     self.end = ErrorCode.ODD_BYTES if self.samples[1] else "stop"
-            case "tone" if not self.samples[1]:  # floats out of step would be any number
+            case "tone" if not self.samples[1]:  # Misaligned floats would have arbitrary values.
                 pitch, length_s, level = draw(TONES)
                 samples = play([(pitch, 0.0, length_s)], length_s, RATE_HZ, level)
                 samples = np.repeat(samples, start["channels"])
                 scale = 32767 if start["encoding"] == "pcm_s16le" else 1
-                data = (samples * scale).astype(DTYPES[start["encoding"]]).tobytes()[:MOST_BYTES]
-                self.said.append(data[: len(data) - draw(st.integers(0, 8))])
-                self.audio_bytes += len(self.said[-1])
-            case "no number" if start["encoding"] == "pcm_f32le" and not self.samples[1]:
+                data = (
+                    (samples * scale)
+                    .astype(DTYPES[start["encoding"]])
+                    .tobytes()[:MAX_MESSAGE_BYTES]
+                )
+                self.messages.append(data[: len(data) - draw(st.integers(0, 8))])
+                self.audio_bytes += len(self.messages[-1])
+            case "not finite" if start["encoding"] == "pcm_f32le" and not self.samples[1]:
                 value = draw(st.sampled_from([np.nan, np.inf, -np.inf, 65.0]))
-                self.said.append(np.full(8, value, "<f4").tobytes())
+                self.messages.append(np.full(8, value, "<f4").tobytes())
                 self.end = ErrorCode.BAD_AUDIO
 
 
 @st.composite
 def clients(draw: st.DrawFn) -> Client:
     client = Client()
-    begin = ["start"] if draw(st.integers(0, 4)) else []
-    for kind in begin + draw(st.lists(st.sampled_from(KINDS), max_size=12)):
-        client.speak(kind, draw)
+    first = ["start"] if draw(st.integers(0, 4)) else []
+    for kind in first + draw(st.lists(st.sampled_from(KINDS), max_size=12)):
+        client.append_message(kind, draw)
     return client
 
 
@@ -123,9 +127,9 @@ def check(client: Client, messages: list[dict[str, Any]], code: int) -> None:
     for message in messages:
         SERVER_MESSAGE.validate_python(message)
     errors = [message["code"] for message in messages if message["type"] == "error"]
-    assert not NEVER & set(errors)
+    assert not SERVER_FAULTS & set(errors)
     if client.end is None:
-        assert (errors, code) == ([], 1006)  # the client has gone
+        assert (errors, code) == ([], 1006)  # The client disconnected.
         return
     assert errors == ([] if client.end == "stop" else [client.end])
     if client.end == "stop":
@@ -146,8 +150,8 @@ def check(client: Client, messages: list[dict[str, Any]], code: int) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_every_session_ends_as_the_protocol_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "MAX_MESSAGE_BYTES", MOST_BYTES)
+def test_every_session_ends_as_the_protocol_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "MAX_MESSAGE_BYTES", MAX_MESSAGE_BYTES)
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
     model = FakeTranscriber()
     settings = Settings(allowed_hosts=("testserver",), max_sessions=10)
@@ -157,14 +161,14 @@ def test_every_session_ends_as_the_protocol_says(monkeypatch: pytest.MonkeyPatch
     with asyncio.Runner() as runner:
         runner.run(load(state))
 
-        @inputs(few=60, share=0.02)
+        @inputs(min_count=60, share=0.02)
         @given(clients())
-        def converses(client: Client) -> None:
-            talk = converse(app, *client.said, leaves=client.end is None)
-            check(client, *runner.run(talk))
+        def run_session(client: Client) -> None:
+            session = converse(app, *client.messages, leaves=client.end is None)
+            check(client, *runner.run(session))
             assert state.sessions.count == 0
 
         try:
-            converses()
+            run_session()
         finally:
             runner.run(state.pool.close())

@@ -1,4 +1,4 @@
-"""Any text or query of a client is parsed, or rejected with a documented error."""
+"""Fuzz tests of the message parser: it parses any text or raises a documented error."""
 
 import json
 from collections.abc import Callable
@@ -30,44 +30,42 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
     max_leaves=8,
 )
-USUAL = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44_100}
-MESSAGES = st.dictionaries(NAMES, JSON, max_size=4).map(USUAL.__or__) | JSON
+VALID_START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44_100}
+MESSAGES = st.dictionaries(NAMES, JSON, max_size=4).map(VALID_START.__or__) | JSON
 TEXTS = st.one_of(
     MESSAGES.map(json.dumps),
-    st.tuples(MESSAGES.map(json.dumps), st.integers(0, 80)).map(lambda cut: cut[0][: cut[1]]),
+    st.tuples(MESSAGES.map(json.dumps), st.integers(0, 80)).map(lambda pair: pair[0][: pair[1]]),
     st.text(),
     st.integers(1, 20_000).map(lambda depth: '{"type":' * depth),
     st.integers(1, 20_000).map(lambda depth: "[" * depth + "]" * depth),
 )
 QUERY = st.lists(st.tuples(NAMES, VALUES.map(str)), max_size=6)
-WHOLE = [("encoding", "pcm_s16le"), ("sample_rate", "44100")]
+VALID_QUERY = [("encoding", "pcm_s16le"), ("sample_rate", "44100")]
 
 
-def read(parse: Callable[[], ClientMessage | None]) -> None:
-    """A message of which audio may follow, nothing, or a complaint."""
+def check(parse: Callable[[], ClientMessage | None]) -> None:
     try:
         message = parse()
+        if isinstance(message, Start):
+            message.audio()
     except ProtocolError as error:
-        check(error)
-        return
-    if isinstance(message, Start):
-        message.audio()
+        check_error(error)
 
 
-def check(error: ProtocolError) -> None:
+def check_error(error: ProtocolError) -> None:
     assert error.code.close_code == 4400
     assert 0 < len(error.message) <= 300
 
 
 @pytest.mark.timeout(3600)
-@inputs(few=150, share=0.28)
+@inputs(min_count=150, share=0.28)
 @given(TEXTS)
-def test_a_text_is_a_message_or_a_complaint(text: str) -> None:
-    read(lambda: parse_message(text))
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
+    check(lambda: parse_message(text))
 
 
 @pytest.mark.timeout(3600)
-@inputs(few=100, share=0.14)
-@given(QUERY | QUERY.map(WHOLE.__add__))
-def test_a_query_is_a_start_or_a_complaint(query: list[tuple[str, str]]) -> None:
-    read(lambda: parse_query(query))
+@inputs(min_count=100, share=0.14)
+@given(QUERY | QUERY.map(VALID_QUERY.__add__))
+def test_any_query_is_parsed_or_rejected(query: list[tuple[str, str]]) -> None:
+    check(lambda: parse_query(query))

@@ -1,4 +1,4 @@
-"""The wheel, and environments that have nothing but it and what it asks for."""
+"""Fixtures that build the wheel and install it with its requirements only."""
 
 import os
 import shutil
@@ -19,20 +19,20 @@ PACKAGES = ("service", "model", "training", "clients")
 
 def run(*command: object, folder: Path | None = None, **environment: str) -> str:
     """Return the output of a program. Fails the test if the program fails."""
-    done = subprocess.run(
+    result = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": "", **environment},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 @pytest.fixture(scope="package")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheel, built without network from a copy, so that no build/ is left in the sources."""
+    """Wheel, built without network. It is built from a copy, because a build writes build/."""
     source = tmp_path_factory.mktemp("source")
 
     def build(folder: Path) -> None:
@@ -48,29 +48,29 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def link_what_is_asked_for(package: metadata.Distribution, extra: str, into: Path) -> None:
-    """Link the requirements of a package from this environment, recursively."""
+def link_requirements(package: metadata.Distribution, extra: str, folder: Path) -> None:
+    """Link the requirements of a package from this environment into a folder, recursively."""
     for line in package.requires or []:
-        wanted = Requirement(line)
-        if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
-            found = metadata.distribution(wanted.name)
-            tops = {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}
-            new = [top for top in tops if not (into / top).exists()]
-            for top in new:
-                (into / top).symlink_to(Path(str(found.locate_file(top))))
-            if new:
-                for more in wanted.extras or {""}:
-                    link_what_is_asked_for(found, more, into)
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            installed = metadata.distribution(requirement.name)
+            names = {file.parts[0] for file in installed.files or []} - {"..", "__pycache__"}
+            missing = [name for name in names if not (folder / name).exists()]
+            for name in missing:
+                (folder / name).symlink_to(Path(str(installed.locate_file(name))))
+            if missing:
+                for requirement_extra in requirement.extras or {""}:
+                    link_requirements(installed, requirement_extra, folder)
 
 
 @pytest.fixture(scope="package")
-def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with the wheel and what it asks for, and nothing else."""
-    folder = tmp_path_factory.mktemp("bare")
+def base_install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of programs of an environment that has only the wheel and its requirements."""
+    folder = tmp_path_factory.mktemp("base")
     venv.create(folder, with_pip=False, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
     run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel)
     (packages,) = folder.glob("lib/*/site-packages")
     (information,) = packages.glob("rse_transcribe-*.dist-info")
-    link_what_is_asked_for(metadata.Distribution.at(information), "", packages)
+    link_requirements(metadata.Distribution.at(information), "", packages)
     return folder / "bin"

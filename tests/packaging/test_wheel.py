@@ -1,4 +1,4 @@
-"""The wheel carries all that a service needs, and the base install asks for no more than that."""
+"""Tests of the wheel's contents and of a base install without extras."""
 
 import re
 import sys
@@ -10,8 +10,7 @@ from pathlib import Path
 from tests.packaging.conftest import PACKAGES, run
 from tests.paths import REPOSITORY
 
-# Beside *.py: (folder, pattern) of what must travel in the wheel.
-DATA = (
+DATA_FILES = (  # (folder, pattern)
     ("model/weights", "*"),
     ("service/static", "**/*"),
     ("service", "*.md"),
@@ -25,29 +24,29 @@ DATA = (
 )
 
 
-def test_wheel_holds_every_module_and_data_file_and_no_tests(wheel: Path) -> None:
+def test_the_wheel_contains_all_modules_and_data_files(wheel: Path) -> None:
     sources = [path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
-    data = [path for folder, pattern in DATA for path in (REPOSITORY / folder).glob(pattern)]
+    data = [path for folder, pattern in DATA_FILES for path in (REPOSITORY / folder).glob(pattern)]
     expected = {
         path.relative_to(REPOSITORY).as_posix().removeprefix("service/library/")
         for path in [*sources, *data]
         if path.is_file()
     }
-    held = set(zipfile.ZipFile(wheel).namelist())
-    assert expected - held == set()
-    top = {name.split("/")[0] for name in held if ".dist-info/" not in name}
-    assert top == {*PACKAGES, "rse_transcribe"}
+    contents = set(zipfile.ZipFile(wheel).namelist())
+    assert expected - contents == set()
+    folders = {name.split("/")[0] for name in contents if ".dist-info/" not in name}
+    assert folders == {*PACKAGES, "rse_transcribe"}
 
 
 def test_every_direct_dependency_is_pinned() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = {
+    requirements = {
         re.split(r"[\[>]", requirement)[0].strip().lower().replace("_", "-")
         for requirement in chain(project["dependencies"], *extras.values())
     }
     pins = (REPOSITORY / "constraints.txt").read_text().lower().replace("_", "-")
-    assert wanted - {"rse-transcribe"} <= set(re.findall(r"^([\w.-]+)==", pins, re.MULTILINE))
+    assert requirements - {"rse-transcribe"} <= set(re.findall(r"^([\w.-]+)==", pins, re.MULTILINE))
 
 
 IMPORT_ALL = """
@@ -56,23 +55,22 @@ import importlib, pkgutil
 for name in ("service", "rse_transcribe", "model"):
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, name + "."):
-        needs_more = "import_tf tf_checkpoint export_onnx cluster".split()  # an extra
-        if module.name.rpartition(".")[2] not in ("__main__", *needs_more):
+        need_extra = "import_tf tf_checkpoint export_onnx cluster".split()
+        if module.name.rpartition(".")[2] not in ("__main__", *need_extra):
             importlib.import_module(module.name)
 try:
     import model.export_onnx
-except SystemExit as end:
-    print(end)
+except SystemExit as error:
+    print(error)
 """
 
 
-def test_every_module_imports_in_a_base_install_or_names_its_extra(
-    bare: Path, tmp_path: Path
-) -> None:
-    said = run(bare / "python", "-c", IMPORT_ALL, folder=tmp_path)
-    assert said == "onnx is missing: pip install 'rse-transcribe[onnx]'\n"
+def test_modules_import_in_a_base_install(base_install: Path, tmp_path: Path) -> None:
+    """The ONNX export names the missing extra instead."""
+    output = run(base_install / "python", "-c", IMPORT_ALL, folder=tmp_path)
+    assert output == "onnx is missing: pip install 'rse-transcribe[onnx]'\n"
 
 
-def test_the_microphone_starts_without_torch() -> None:
+def test_the_microphone_client_does_not_import_torch() -> None:
     code = "import sys, clients.microphone; print(*(sys.modules.keys() & {'torch', 'fastapi'}))"
     assert run(sys.executable, "-c", code, folder=REPOSITORY).split() == []

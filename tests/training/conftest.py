@@ -1,4 +1,4 @@
-"""A tiny bank and corpus in the formats of the real ones, which the tests do not need."""
+"""Fixtures of the training tests: a small bank of notes, a small corpus, tones and weights."""
 
 import json
 import zipfile
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from model.config import SAMPLE_RATE
 from model.storage import read_tensors, save_weights
 from model.transcriber import TranscriptionModel
-from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play
+from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, play, tone_hz
 from tests.networks import TINY
 from training.music.synth.config import SynthConfig
 
-GAP = 256
+GAP_SAMPLES = 256
 PRE_S = 0.004  # silence before the attack of each recorded note
 INSTRUMENTS: tuple[tuple[str, str, str, str, range], ...] = (
     ("piano_one", "piano", "piano", "decaying", range(24, 109, 6)),
@@ -32,20 +32,19 @@ INSTRUMENTS: tuple[tuple[str, str, str, str, range], ...] = (
     ("clarinet_one", "winds", "clarinet", "sustained", range(50, 95, 5)),
     ("clarinet_vsco2", "winds", "clarinet", "sustained", range(50, 95, 5)),
 )
-CENTS = 20  # every recorded note is this sharp
+CENTS = 20  # deviation of every recorded note
 
 
-def tone(midi: float, sustained: bool, seconds: float) -> NDArray[np.float32]:
-    """Return a recorded note: four partials, peak 0.9, silent for PRE_S before its attack."""
-    time = np.arange(int(seconds * SAMPLE_RATE)) / SAMPLE_RATE
-    frequency = 440 * 2 ** ((midi - 69) / 12)
-    sound = np.zeros_like(time)
+def recorded_note(midi: float, sustained: bool, seconds: float) -> NDArray[np.float32]:
+    """Return a note with 4 partials and a peak of 0.9, after PRE_S of silence."""
+    time_s = np.arange(int(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    sound = np.zeros_like(time_s)
     for partial in range(1, 5):
-        if partial * frequency < 0.45 * SAMPLE_RATE:
-            sound += np.cos(2 * np.pi * partial * frequency * time) / partial**2
+        if partial * tone_hz(midi) < 0.45 * SAMPLE_RATE:
+            sound += np.cos(2 * np.pi * partial * tone_hz(midi) * time_s) / partial**2
     if not sustained:
-        sound *= np.exp(-time / 0.35)
-    sound *= np.clip(time / 0.001, 0, 1)
+        sound *= np.exp(-time_s / 0.35)
+    sound *= np.clip(time_s / 0.001, 0, 1)
     silence = np.zeros(round(PRE_S * SAMPLE_RATE))
     return np.concatenate([silence, 0.9 * sound / np.abs(sound).max()]).astype(np.float32)
 
@@ -58,7 +57,7 @@ def write_bank(root: Path) -> None:
         layers = ((0, 40), (1, 100)) if family == "piano" else ((0, 90),)
         for layer, velocity in layers:
             for midi in pitches:
-                sound = tone(midi + CENTS / 100, kind == "sustained", 2.0)
+                sound = recorded_note(midi + CENTS / 100, kind == "sustained", 2.0)
                 loop = None
                 if kind == "sustained":
                     loop = [int(0.45 * len(sound)), int(0.88 * len(sound))]
@@ -75,8 +74,8 @@ def write_bank(root: Path) -> None:
                         "loop": loop,
                     }
                 )
-                chunks += [sound, np.zeros(GAP, np.float32)]
-                position += len(sound) + GAP
+                chunks += [sound, np.zeros(GAP_SAMPLES, np.float32)]
+                position += len(sound) + GAP_SAMPLES
         file = f"bank/{name}.flac"
         soundfile.write(root / file, np.concatenate(chunks), SAMPLE_RATE)
         instruments[name] = {
@@ -100,7 +99,7 @@ def write_midi(
     parts: Sequence[tuple[int, Sequence[Event]]],
     pedal: Sequence[tuple[float, float]] = (),
 ) -> None:
-    """Write a MIDI file with ticks of 1 ms. The pedal is in the first part."""
+    """Write a MIDI file with ticks of 1 ms. The first part contains the pedal."""
     file = pretty_midi.PrettyMIDI(resolution=500)
     for program, events in parts:
         part = pretty_midi.Instrument(program)
@@ -139,13 +138,13 @@ def synth_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ):
                 name = f"open/{split}-{ensemble.replace(' ', '_')}.mid"
                 pedal = [(1.0, 2.0), (3.0, 39.0)] if expressive else []
-                write_midi(root / "one.mid", parts, pedal)
-                bundle.write(root / "one.mid", name)
+                write_midi(root / "piece.mid", parts, pedal)
+                bundle.write(root / "piece.mid", name)
                 pieces.append(
                     {
                         "id": f"{split}-{ensemble}",
                         "file": name,
-                        "source": "made for the tests",
+                        "source": "synthetic",
                         "licence": "MIT",
                         "ensemble": ensemble,
                         "expressive": expressive,
@@ -167,12 +166,12 @@ def synth_config(synth_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 TONES = [(FAKE_PITCHES[i % 4], 0.3 + 0.4 * i, 0.6 + 0.4 * i) for i in range(6)]
-"""(pitch, onset_s, offset_s) of the recording that ``tones`` holds."""
+"""Notes of the recording in ``tones``: (pitch, onset_s, offset_s)."""
 
 
 @pytest.fixture
 def tones(tmp_path: Path) -> Path:
-    """Folder with one recording of pure tones, 3 s, and its labels."""
+    """Folder with a recording of pure tones, 3 s long, and its labels."""
     folder = tmp_path / "tones"
     folder.mkdir()
     soundfile.write(folder / "tones.wav", play(TONES, 3.0, FAKE_RATE_HZ), FAKE_RATE_HZ)
@@ -182,9 +181,11 @@ def tones(tmp_path: Path) -> Path:
 
 
 def same_weights(*runs: Path) -> bool:
-    """Return True if the last weights of two runs are equal bit for bit."""
-    one, other = (read_tensors(run / "last.safetensors") for run in runs)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    """Return True if the last weights of two runs are identical."""
+    first, second = (read_tensors(run / "last.safetensors") for run in runs)
+    return first.keys() == second.keys() and all(
+        torch.equal(tensor, second[name]) for name, tensor in first.items()
+    )
 
 
 @pytest.fixture(scope="session")

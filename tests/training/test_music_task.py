@@ -1,4 +1,4 @@
-"""The transcription task on a tiny corpus: batches, losses, a run, shipping."""
+"""Tests of the transcription task on a small corpus: gradients, a run and shipping."""
 
 import json
 from dataclasses import replace
@@ -27,32 +27,34 @@ def music(synth: SynthConfig, model: ModelConfig = TINY) -> MusicConfig:
 
 
 @pytest.mark.parametrize("model", [TINY, PAPER_TINY], ids=["filterbank", "strided"])
-def test_every_trained_parameter_gets_a_gradient(
+def test_every_trainable_parameter_has_a_gradient(
     synth_config: SynthConfig, model: ModelConfig
 ) -> None:
     task = MusicTask(music(synth_config, model))
     loss, parts = task.loss(next(task.batches(seed=1)))
     loss.backward()
     assert all(torch.isfinite(part) for part in parts.values())
-    silent = [n for n, p in task.network.named_parameters() if p.requires_grad and p.grad is None]
-    assert silent == []
-    frozen = {n.split(".")[1] for n, p in task.network.named_parameters() if not p.requires_grad}
+    parameters = list(task.network.named_parameters())
+    assert [name for name, p in parameters if p.requires_grad and p.grad is None] == []
+    frozen = {name.split(".")[1] for name, p in parameters if not p.requires_grad}
     assert frozen == ({"filterbank"} if model is TINY else set())
 
 
-def test_a_run_starts_from_weights_and_can_be_resumed_and_shipped(
+def test_a_run_can_be_initialised_resumed_and_shipped(
     synth_config: SynthConfig, tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Shipping measures 8 passages of 12 s of each family by default.
-    short = partial(validation_passages, count=1, seconds=1.0)
-    monkeypatch.setattr("training.music_task.validation_passages", lambda synth, _: short(synth))
+    # By default, shipping measures 8 passages of 12 s per family.
+    one_second = partial(validation_passages, count=1, seconds=1.0)
+    monkeypatch.setattr(
+        "training.music_task.validation_passages", lambda synth, _: one_second(synth)
+    )
     preset = MUSIC_PRESETS["live"]
     small = replace(preset, music=music(synth_config), init=str(tiny_weights))
     monkeypatch.setitem(MUSIC_PRESETS, "live", small)
     out = tmp_path / "run"
     arguments = ["musicnet", "--preset", "live", "--out", str(out)]
     assert run.main([*arguments, "--loop.steps", "1", "--loop.learning-rate", "1e-9"]) == 0
-    # Only the statistics of the batch normalisation have moved.
+    # With this learning rate, only the statistics of the batch normalisation change.
     windows = 0.3 * torch.randn(2, WINDOW)
     after, before = (load(p, dtype=torch.float32) for p in (out / "last.safetensors", tiny_weights))
     assert (after.predict(windows) - before.predict(windows)).abs().max() < 0.2
@@ -65,16 +67,11 @@ def test_a_run_starts_from_weights_and_can_be_resumed_and_shipped(
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     monkeypatch.setattr("training.shipping.tune.NAMING_GRID", {"belief_trust": (0.5, 1.0)})
     weights = tmp_path / "weights"
-    folders = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    folders += ["--parts", "tune", "early"]
-    status = ship.main(
-        [str(out), "--name", "small", "--passages", "1", "--seconds", "1", "--out", str(weights)]
-        + folders
-    )
-    assert status == 0
-    again = ["--name", "small", "--passages", "1", "--seconds", "1", "--parts", "tune"]
-    assert ship.main([*again, "--out", str(weights), *folders[:4]]) == 0
-    assert ship.main([*again, "--name", "none", "--out", str(weights), *folders[:4]]) == 1
+    options = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
+    options += ["--passages", "1", "--seconds", "1", "--out", str(weights), "--name", "small"]
+    assert ship.main([str(out), *options, "--parts", "tune", "early"]) == 0
+    assert ship.main([*options, "--parts", "tune"]) == 0
+    assert ship.main([*options, "--parts", "tune", "--name", "none"]) == 1
     shipped = load(weights / "small.safetensors")
     assert shipped.config.name == "small"
     assert shipped.card["tracker"]["min_note_frames"] >= 2

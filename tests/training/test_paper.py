@@ -1,4 +1,4 @@
-"""The commands of training/PAPER.md run as written, with small sizes."""
+"""Test that the commands of training/PAPER.md run as written, with small sizes."""
 
 import importlib
 import re
@@ -35,18 +35,19 @@ MODULES = {"training.run", "training.evaluate", "training.algorithmic.evaluate"}
 
 
 def commands() -> list[list[str]]:
-    """Return the page's commands in order, module first. Loops have two rounds, first and last."""
-    page = (REPOSITORY / "training" / "PAPER.md").read_text()
-    script = "\n".join(re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    """Return the document's commands in order, each as its module and arguments.
+
+    Loops run for their first and last value only.
+    """
+    document = (REPOSITORY / "training" / "PAPER.md").read_text()
+    script = "\n".join(re.findall(r"^```sh\n(.*?)^```$", document, re.DOTALL | re.MULTILINE))
     script = re.sub(r"(for \w+ in \S+) .*?(\S+;)", r"\1 \2", script)
     recorder = 'set -f; python() { printf "%s\\t" "$@"; echo; }\n'
-    said = subprocess.run(
-        ["bash", "-euc", recorder + script], capture_output=True, text=True, check=True
-    )
-    return [line.rstrip("\t").split("\t")[1:] for line in said.stdout.splitlines()]
+    output = subprocess.check_output(["bash", "-euc", recorder + script], text=True)
+    return [line.rstrip("\t").split("\t")[1:] for line in output.splitlines()]
 
 
-def test_the_pages_commands_run_as_written(
+def test_the_documented_commands_run_as_written(
     tmp_path: Path, synth_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,15 +60,15 @@ def test_the_pages_commands_run_as_written(
     vectors = "".join(f"{word} 0.1 -0.2 0.3\n" for word in sorted(set(passages.split())))
     (tmp_path / "TEXT" / "wiki-news-300d-1M.vec").write_text(vectors)
 
-    ran = set()
+    modules_run = set()
     for module, *arguments in commands():
         if module == "training.evaluation.speed":
             continue  # tests/training/evaluation/test_speed.py
-        kind = " ".join([module, *arguments[:1]])
-        small = SMALL.get(kind, SMALL.get(module, "")).split()
-        words = [found for word in arguments for found in sorted(glob(word)) or [word]]
+        task = " ".join([module, *arguments[:1]])
+        small = SMALL.get(task, SMALL.get(module, "")).split()
+        expanded = [path for argument in arguments for path in sorted(glob(argument)) or [argument]]
         main = importlib.import_module(module).main
-        assert main([*words, *small]) == 0, f"{kind} {words}"
-        ran.add(module)
-    assert ran == MODULES
+        assert main([*expanded, *small]) == 0, f"{task} {expanded}"
+        modules_run.add(module)
+    assert modules_run == MODULES
     assert len(list(Path("figures").glob("*/*.png"))) >= 8

@@ -1,4 +1,4 @@
-"""The command line: presets, overrides and error messages."""
+"""Tests of the training command: presets, overrides, resuming and error messages."""
 
 import json
 import re
@@ -22,7 +22,7 @@ TINY = (
 ).split()
 
 
-def test_a_run_from_the_command_line_leaves_a_network(
+def test_a_run_saves_weights_metrics_and_a_card(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*TINY, "--out", str(tmp_path / "a")]) == 0
@@ -46,7 +46,7 @@ def test_a_run_from_the_command_line_leaves_a_network(
         ("addition", " ".join(TINY[1:])),
     ],
 )
-def test_a_task_needs_no_data_and_logs_what_it_trains(
+def test_the_default_preset_needs_no_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, task: str, options: str
 ) -> None:
     caplog.set_level("INFO")
@@ -71,7 +71,7 @@ def test_a_task_needs_no_data_and_logs_what_it_trains(
         ("lambada --preset paper --data-dir {0}", "wiki-news-300d-1M.vec (--lambada.vectors);"),
     ],
 )
-def test_missing_data_are_named_with_their_option(
+def test_errors_name_the_option_of_missing_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, option: str
 ) -> None:
     for name in ("novels.tar.xz", "lambada_development_plain_text.txt"):
@@ -86,7 +86,7 @@ def test_missing_data_are_named_with_their_option(
     ("preset", "network"),
     [("paper", "shuffle='released', init='released'"), ("paper-text", "shuffle='paper', init=")],
 )
-def test_the_papers_presets_differ_by_its_text(preset: str, network: str) -> None:
+def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> None:
     text = preset == "paper-text"
     for task in COMMANDS:
         run = parse([task, "--preset", preset])
@@ -111,24 +111,24 @@ def test_the_papers_presets_differ_by_its_text(preset: str, network: str) -> Non
         ("--loop.learning-rate nan", "learning_rate must be"),
     ],
 )
-def test_what_cannot_be_is_named(
+def test_invalid_options_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
-    with pytest.raises(SystemExit) as stop:
+    with pytest.raises(SystemExit) as exit_info:
         main(["algorithmic", *arguments.split(), "--out", str(tmp_path / "a")])
-    assert stop.value.code == 2
+    assert exit_info.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
 
 
-def test_ctrl_c_during_imports_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop, interruptible_imports("program"):
+def test_ctrl_c_during_imports_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info, interruptible_imports("program"):
         raise KeyboardInterrupt
-    assert stop.value.code == 130
+    assert exit_info.value.code == 130
     assert capsys.readouterr().err == "program: interrupted; nothing is saved\n"
 
 
-def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
+def test_existing_runs_are_never_overwritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--out", str(tmp_path)]
@@ -153,7 +153,7 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_resumed_as_another(
     assert "cannot read" in capsys.readouterr().err
 
 
-def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:
+def test_a_terminated_run_can_be_resumed(tmp_path: Path) -> None:
     arguments = [*TINY, "--loop.steps", "1000000", "--out", str(tmp_path)]
     process = subprocess.Popen(
         [sys.executable, "-m", "training.run", *arguments], stderr=subprocess.DEVNULL
@@ -167,9 +167,9 @@ def test_a_stopped_process_saves_and_can_be_resumed(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    stopped = json.loads((tmp_path / "last.json").read_text())["training"]["steps"]
-    assert 0 < stopped < 1_000_000
-    resumed = ["algorithmic", "--out", str(tmp_path), "--resume", "--loop.max-steps", "3"]
-    assert main(resumed) == 0
+    steps = json.loads((tmp_path / "last.json").read_text())["training"]["steps"]
+    assert 0 < steps < 1_000_000
+    resume = ["algorithmic", "--out", str(tmp_path), "--resume", "--loop.max-steps", "3"]
+    assert main(resume) == 0
     card = json.loads((tmp_path / "last.json").read_text())
-    assert card["training"]["steps"] == stopped + 3
+    assert card["training"]["steps"] == steps + 3

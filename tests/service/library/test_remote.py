@@ -9,7 +9,7 @@ import soundfile
 
 from rse_transcribe import command, remote
 from service.access.keys import hash_key
-from tests.clients.fake_service import nobody
+from tests.clients.fake_service import unused_address
 from tests.fakes import FakeTranscriber
 from tests.service.apps import RATE_HZ, melody
 from tests.service.servers import TONES, server_starter
@@ -59,7 +59,7 @@ def test_a_refusal_and_a_service_that_is_not_there(
     assert command.main([str(song), "--force", "--server", url]) == 1
     said = capsys.readouterr().err
     assert said == f"{song}: no valid API key or token (unauthorized)\n"
-    with nobody() as empty:
+    with unused_address() as empty:
         assert command.main([str(song), "--force", "--server", empty]) == 1
     said = capsys.readouterr().err
     assert "cannot connect" in said

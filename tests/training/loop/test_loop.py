@@ -1,4 +1,4 @@
-"""The training loop on a toy task."""
+"""Tests of the training loop with a linear regression."""
 
 import signal
 from collections.abc import Generator, Mapping
@@ -16,8 +16,8 @@ Batches = Generator[Tensor, None, None]
 QUICK = LoopConfig(steps=400, learning_rate=0.1, average=0.5, log_steps=100, bfloat16=False)
 
 
-class Line:
-    """Learns y = 3x - 1."""
+class LinearTask:
+    """Task of learning y = 3x - 1."""
 
     score = "negative_error"
     windows = 16
@@ -46,12 +46,12 @@ class Line:
 
 
 @pytest.mark.parametrize(
-    ("diverges", "message", "kept"), [(True, "step 3", 2), (False, "no more data", 3)]
+    ("diverges", "message", "saved_step"), [(True, "step 3", 2), (False, "no more data", 3)]
 )
-def test_a_run_that_breaks_off_goes_on_from_what_was_good(
-    tmp_path: Path, diverges: bool, message: str, kept: int
+def test_a_failed_run_resumes_from_the_last_good_step(
+    tmp_path: Path, diverges: bool, message: str, saved_step: int
 ) -> None:
-    class Breaking(Line):
+    class FailingTask(LinearTask):
         def batches(self, seed: int, step: int) -> Batches:
             yield from torch.randn(3, 16, 1)
             if diverges:
@@ -60,55 +60,57 @@ def test_a_run_that_breaks_off_goes_on_from_what_was_good(
 
     error = FloatingPointError if diverges else RuntimeError
     with pytest.raises(error, match=message):
-        Trainer(Breaking(), replace(QUICK, validate_steps=2), tmp_path).run()
-    again = Trainer(Line(), QUICK, tmp_path)
-    again.resume()
-    assert again.step == kept
-    again.run()
+        Trainer(FailingTask(), replace(QUICK, validate_steps=2), tmp_path).run()
+    resumed = resume(tmp_path)
+    assert resumed.step == saved_step
+    resumed.run()
 
 
-def test_a_signal_waits_and_a_second_does_not() -> None:
-    before = signal.getsignal(signal.SIGINT)
+def resume(folder: Path) -> Trainer:
+    trainer = Trainer(LinearTask(), QUICK, folder)
+    trainer.resume()
+    return trainer
+
+
+def test_the_second_signal_interrupts_immediately() -> None:
+    previous = signal.getsignal(signal.SIGINT)
     with deferred_signals() as received:
         signal.raise_signal(signal.SIGTERM)
         assert received == [signal.SIGTERM]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is previous
 
 
 def test_an_interrupted_run_is_saved_without_validation(tmp_path: Path) -> None:
-    class Interrupted(Line):
+    class Interrupted(LinearTask):
         def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
             signal.raise_signal(signal.SIGTERM)
             return super().loss(batch)
 
         def validate(self, network: nn.Module) -> dict[str, float]:
-            raise AssertionError("it takes long")
+            raise AssertionError("an interrupted run must not validate")
 
     assert Trainer(Interrupted(), QUICK, tmp_path).run() == {}
     assert (tmp_path / "last.safetensors").exists()
-    again = Trainer(Line(), QUICK, tmp_path)
-    again.resume()
-    assert again.step == 1
-    assert again.run().keys() == {"negative_error"}
+    resumed = resume(tmp_path)
+    assert resumed.step == 1
+    assert resumed.run().keys() == {"negative_error"}
 
 
 def test_a_run_saves_before_it_validates(tmp_path: Path) -> None:
-    class Killed(Line):
+    class Killed(LinearTask):
         def validate(self, network: nn.Module) -> dict[str, float]:
-            raise KeyboardInterrupt  # the process is killed during a long validation
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         Trainer(Killed(), replace(QUICK, max_steps=7), tmp_path).run()
-    again = Trainer(Line(), QUICK, tmp_path)
-    again.resume()
-    assert again.step == 7
+    assert resume(tmp_path).step == 7
     assert (tmp_path / "last.safetensors").exists()
 
 
-def test_data_that_ends_by_the_same_signal_is_no_failure(tmp_path: Path) -> None:
-    class Killed(Line):
+def test_data_errors_after_a_signal_are_ignored(tmp_path: Path) -> None:
+    class Killed(LinearTask):
         def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
             signal.raise_signal(signal.SIGTERM)
             raise RuntimeError("a worker that loads data was killed")

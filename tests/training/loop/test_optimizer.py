@@ -1,4 +1,4 @@
-"""Optimisers and losses over symbols, checked by hand and against training by the released code."""
+"""Tests of optimisers and symbol losses, also against recorded training by the released code."""
 
 import json
 from dataclasses import replace
@@ -33,24 +33,24 @@ from training.musicnet.objective import FrameTerms, frame_loss
 
 ORACLES = SHARED / "reference" / "oracles"
 TRACES = sorted(ORACLES.glob("train_*.npz"))
-traced = pytest.mark.skipif(not TRACES, reason="no training traces at hand")
-
-
-# --- against recorded training ---------------------------------------------------------------
 
 
 class Trace:
-    """A recorded training run: initial network, batches and results. It is repeated in double
-    precision, because gradients that are zero except for rounding are divided by epsilon, and in
-    single precision their rounding depends on the processor."""
+    """Recorded training run: initial network, batches and results.
+
+    The tests repeat it in double precision. RAdam divides gradients that are zero except for
+    rounding by epsilon, and in single precision the rounding depends on the processor.
+    """
 
     def __init__(self, path: Path) -> None:
         with np.load(path) as file:
             self.meta: dict[str, Any] = json.loads(str(file["meta"]))
             arrays = {k: torch.as_tensor(file[k]) for k in file.files if k != "meta"}
         self.arrays = {k: a.double() if a.is_floating_point() else a for k, a in arrays.items()}
-        found = {k.removeprefix("init/"): v for k, v in self.arrays.items() if k[:5] == "init/"}
-        shapes = {name: tuple(value.shape) for name, value in found.items()}
+        self.initial = {
+            k.removeprefix("init/"): v for k, v in self.arrays.items() if k.startswith("init/")
+        }
+        shapes = {name: tuple(value.shape) for name, value in self.initial.items()}
         config = infer_config(shapes, "trace")
         assert config.rse.blocks == self.meta["n_blocks"]
         config = replace(config, rse=replace(config.rse, dropout=0.0))
@@ -62,32 +62,30 @@ class Trace:
         else:
             self.network = SymbolNetwork(config)
         self.network.double()
-        self.network.load_state_dict(self.ours("init"))
-        frozen = {name for name, p in self.network.named_parameters() if not p.requires_grad}
-        self.trained = {name for name, _ in self.network.named_parameters()} - frozen
+        self.network.load_state_dict(self.state_dict("init"))
+        self.trained = {name for name, p in self.network.named_parameters() if p.requires_grad}
         self.network.train()
 
-    def ours(self, prefix: str, suffix: str = "") -> dict[str, Tensor]:
+    def state_dict(self, prefix: str, suffix: str = "") -> dict[str, Tensor]:
         """Return the recorded variables under a prefix as a state dict of the network. Frozen
         variables have their initial value, because no other was recorded."""
-        first = {k.removeprefix("init/"): v for k, v in self.arrays.items() if k[:5] == "init/"}
-        found = first | {
+        variables = self.initial | {
             k.removeprefix(f"{prefix}/").removesuffix(suffix): v
             for k, v in self.arrays.items()
             if k.startswith(f"{prefix}/") and k.endswith(suffix)
         }
-        return from_released(self.network, found)
+        return from_released(self.network, variables)
 
     def loss(self, step: int) -> tuple[Tensor, Tensor]:
         """Return loss and accuracy over the bins of a step."""
         results = [
-            self.bin(self.arrays[f"batch/{step}/{n}/x"], self.arrays[f"batch/{step}/{n}/y"])
+            self.bin_loss(self.arrays[f"batch/{step}/{n}/x"], self.arrays[f"batch/{step}/{n}/y"])
             for n in self.meta["bins"]
         ]
         losses, accuracies = zip(*results, strict=True)
         return torch.stack(losses).mean(), torch.stack(accuracies).mean()
 
-    def bin(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def bin_loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         smoothing = self.meta["label_smoothing"]
         match self.meta["task"]:
             case "musicnet":
@@ -102,8 +100,8 @@ class Trace:
                 calibrated = transcriber.calibrate(logits.detach()[:, None])[:, 0, middle]
                 terms = FrameTerms(smoothing=smoothing)
                 total, _ = frame_loss(logits, raw, calibrated, frame, terms)
-                right = (logits[:, middle] > 0) == (frame[:, middle] > 0.5)
-                return total, right.float().mean()
+                correct = (logits[:, middle] > 0) == (frame[:, middle] > 0.5)
+                return total, correct.float().mean()
             case "lambada":
                 logits = self.network(x)
                 return lambada_loss(logits, y, smoothing), lambada_accuracy(logits, y)
@@ -118,9 +116,9 @@ def frame_labels(y: Tensor) -> Tensor:
     return (y[:, : frames * PITCHES] - 1).unflatten(1, (frames, PITCHES)).double()
 
 
-@traced
+@pytest.mark.skipif(not TRACES, reason=f"no training traces at {ORACLES}")
 @pytest.mark.parametrize("path", TRACES, ids=lambda p: p.stem)
-def test_training_goes_as_it_went_in_the_released_code(path: Path) -> None:
+def test_training_equals_the_released_code(path: Path) -> None:
     trace = Trace(path)
     meta = trace.meta
     optimizer = ReleasedRAdam(
@@ -137,26 +135,26 @@ def test_training_goes_as_it_went_in_the_released_code(path: Path) -> None:
         loss.backward()
         assert loss.item() == pytest.approx(trace.arrays["loss"][step - 1].item(), abs=1e-4)
         assert accuracy.item() == pytest.approx(trace.arrays["accuracy"][step - 1].item(), abs=1e-6)
-        gradients = trace.ours(f"grad/{step}")
+        gradients = trace.state_dict(f"grad/{step}")
         for name in trace.trained:
             gradient = trace.network.get_parameter(name).grad
             torch.testing.assert_close(gradient, gradients[name], atol=1e-4, rtol=1e-3)
         optimizer.step()
         if step in meta["snapshots"]:
-            expected = trace.ours(f"after{step}")
+            expected = trace.state_dict(f"after{step}")
             for name, value in trace.network.state_dict().items():
                 torch.testing.assert_close(value, expected[name], atol=1e-4, rtol=0)
-    momenta, squares = trace.ours("slot", "/RAdam"), trace.ours("slot", "/RAdam_1")
+    momenta, squares = trace.state_dict("slot", "/RAdam"), trace.state_dict("slot", "/RAdam_1")
     for name in trace.trained:
         state = optimizer.state[trace.network.get_parameter(name)]
-        # The recording has single precision: gradients that are zero except for rounding, divided
-        # by epsilon, differ by this much.
+        # The recording has single precision. Gradients that are zero except for rounding, divided
+        # by epsilon, differ by up to 2e-3.
         torch.testing.assert_close(state["m"], momenta[name], atol=2e-3, rtol=1e-2)
         torch.testing.assert_close(state["v"], squares[name], atol=1e-7, rtol=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(8, 32), (32, 8), (8, 8)])
-def test_a_matrix_moves_as_far_whatever_its_gradient(shape: tuple[int, int]) -> None:
+def test_muon_steps_do_not_depend_on_the_gradient_scale(shape: tuple[int, int]) -> None:
     torch.manual_seed(2)
     matrix = nn.Parameter(torch.zeros(shape))
     group = {"params": [matrix], "orthogonal": True, "weight_decay": 0.0}
@@ -171,24 +169,24 @@ def test_a_matrix_moves_as_far_whatever_its_gradient(shape: tuple[int, int]) -> 
         assert matrix.detach().square().mean().sqrt() == pytest.approx(0.1 * ADAM_SIZE, rel=0.3)
         assert (matrix * gradient).sum() < 0
         values = torch.linalg.svdvals(matrix)
-        assert values.max() < 3.5 * values.min()  # orthogonal, nearly
+        assert values.max() < 3.5 * values.min()  # nearly orthogonal
 
 
-def test_only_matrices_of_shuffle_exchange_networks_are_orthogonal() -> None:
+def test_only_exchange_matrices_are_orthogonalised() -> None:
     network = SymbolNetwork(SymbolConfig(5, 3, RSEConfig(maps=4, blocks=1)))
     names = {id(p): name for name, p in network.named_parameters()}
     groups = parameter_groups(network, 0.01, "muon")
-    inner, other, rest = ({names[id(p)] for p in group["params"]} for group in groups)
-    assert len(inner) == 6
-    assert all(name.startswith("rse.") for name in inner)
+    exchange, other, rest = ({names[id(p)] for p in group["params"]} for group in groups)
+    assert len(exchange) == 6
+    assert all(name.startswith("rse.") for name in exchange)
     assert other == {"embedding.weight", "output.weight"}
-    assert inner | other | rest == set(names.values())
+    assert exchange | other | rest == set(names.values())
 
 
-def test_the_pointer_may_choose_any_place_of_the_answer() -> None:
-    targets = torch.tensor([[0, 1, 2, 1, 2, 1]])
-    scores = torch.tensor([[9.0, 0.0, 1.0, 0.0, 2.0, 1.0]])  # padding, which must not count, first
+def test_the_pointer_loss_sums_over_all_answer_positions() -> None:
+    targets = torch.tensor([[0, 1, 2, 1, 2, 1]])  # 0: padding, which must not count
+    scores = torch.tensor([[9.0, 0.0, 1.0, 0.0, 2.0, 1.0]])
     logits = torch.stack([torch.zeros_like(scores), torch.ones_like(scores), scores], dim=-1)
-    shares = scores[0, 1:].softmax(0)
-    expected = -(shares[1] + shares[3]).log()
+    probabilities = scores[0, 1:].softmax(0)
+    expected = -(probabilities[1] + probabilities[3]).log()
     torch.testing.assert_close(pointer_sum_loss(logits, targets), expected)

@@ -1,4 +1,4 @@
-"""Files in the folder of a run, and initial weights."""
+"""Tests of run folders: initial weights and metrics."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +21,10 @@ CARD = {
 }
 
 
-def saved(config: ModelConfig, path: Path) -> TranscriptionModel:
+def save_network(config: ModelConfig, path: Path) -> TranscriptionModel:
     torch.manual_seed(1)
     network = TranscriptionModel(config).eval()
-    for parameter in network.parameters():  # the biases of heads are initially zero
+    for parameter in network.parameters():  # Biases of heads are initially zero.
         parameter.data += 0.05 * torch.randn_like(parameter)
     save_weights(network, {**CARD, "config": config.to_json()}, path)
     return network
@@ -35,11 +35,11 @@ def grown(config: ModelConfig, blocks: int, heads: tuple[str, ...]) -> ModelConf
 
 
 @pytest.mark.parametrize("small", [TINY, TINY_PAPER], ids=["filterbank", "strided"])
-def test_a_larger_network_begins_as_the_small_one(small: ModelConfig, tmp_path: Path) -> None:
+def test_a_larger_network_starts_with_equal_predictions(small: ModelConfig, tmp_path: Path) -> None:
     path = tmp_path / "small.safetensors"
-    before = saved(small, path)
+    small_network = save_network(small, path)
     windows = 0.3 * torch.randn(2, WINDOW)
-    expected = before.predict(windows)
+    expected = small_network.predict(windows)
     deeper = TranscriptionModel(grown(small, 3, small.heads)).eval()
     stages = warm_start(deeper, path)
     assert torch.equal(deeper.predict(windows), expected)
@@ -49,8 +49,8 @@ def test_a_larger_network_begins_as_the_small_one(small: ModelConfig, tmp_path: 
     wider = TranscriptionModel(grown(small, 2, heads)).eval()
     warm_start(wider, path)
     rows = [heads.index(head) for head in small.heads]
-    found = wider.predict(windows)[:, rows]
-    torch.testing.assert_close(found, expected[:, : len(rows)], atol=1e-5, rtol=0)
+    predictions = wider.predict(windows)[:, rows]
+    torch.testing.assert_close(predictions, expected[:, : len(rows)], atol=1e-5, rtol=0)
 
 
 DEEP = replace(TINY, rse=replace(TINY.rse, blocks=3))
@@ -66,22 +66,22 @@ DEEP = replace(TINY, rse=replace(TINY.rse, blocks=3))
         (TINY, "2 more blocks"),
     ],
 )
-def test_a_network_that_does_not_fit_is_refused(
+def test_incompatible_networks_are_rejected(
     config: ModelConfig, message: str, tmp_path: Path
 ) -> None:
-    saved(DEEP, tmp_path / "deep.safetensors")
+    save_network(DEEP, tmp_path / "deep.safetensors")
     with pytest.raises(WeightsError, match=message):
         warm_start(TranscriptionModel(config), tmp_path / "deep.safetensors")
 
 
-def test_steps_written_twice_count_once_and_half_a_line_is_passed_over(tmp_path: Path) -> None:
+def test_metrics_skip_repeated_steps_and_incomplete_lines(tmp_path: Path) -> None:
     def write(errors: dict[int, float]) -> None:
         for step, error in errors.items():
             write_metrics(tmp_path, "validation", step, 60, {"error": error})
 
     write({1: 0.5, 2: 0.4})
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "validation", "st')  # the disk was full
-    write({0: 1.0, 2: 0.3, 3: 0.2})  # the first line is lost with the incomplete one
-    found = [(line["step"], line["error"]) for line in read_metrics(tmp_path)]
-    assert found == [(1, 0.5), (2, 0.3), (3, 0.2)]
+        file.write('{"kind": "validation", "st')  # as after a full disk
+    write({0: 1.0, 2: 0.3, 3: 0.2})  # The line of step 0 continues the incomplete line.
+    errors = [(line["step"], line["error"]) for line in read_metrics(tmp_path)]
+    assert errors == [(1, 0.5), (2, 0.3), (3, 0.2)]

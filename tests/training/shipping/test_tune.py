@@ -1,4 +1,4 @@
-"""The search for the tracker's settings, its passages, and errors of shipping."""
+"""Tests of the search for tracker settings, of its passages, and of shipping errors."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,52 +42,50 @@ def passage(unknown: list[tuple[float, float, float, float]], notes: list) -> Pa
     return Passage("tones", audio, FAKE_RATE_HZ, labelled, np.array(unknown, float).reshape(-1, 4))
 
 
-def found(*notes: tuple[float, int]) -> Notes:
+def detected(*notes: tuple[float, int]) -> Notes:
+    """Return notes (onset_s, pitch) of 0.3 s."""
     return notes_of_rows(np.array([(onset, onset + 0.3, pitch, 64) for onset, pitch in notes]))
 
 
-def test_what_the_score_leaves_open_is_neither_right_nor_wrong() -> None:
+def test_uncertain_regions_do_not_affect_the_score() -> None:
     truth = truth_of(passage([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES))
-    all_but_the_doubtful = found((1.0, 57), (3.0, 81), (4.0, 57))
-    assert labelled_f1(truth, all_but_the_doubtful) == 1.0
-    assert labelled_f1(truth, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
-    more = found((1.0, 57), (2.3, 69), (3.0, 81), (4.0, 57), (5.5, 40))
-    assert labelled_f1(truth, more) == 1.0
-    assert labelled_f1(truth, found((1.0, 57), (3.0, 81))) == pytest.approx(2 * 2 / (3 + 2))
-    assert labelled_f1(truth, found((1.0, 57), (1.5, 57), (3.0, 81), (4.0, 57))) == (
-        pytest.approx(2 * 3 / (3 + 4))
-    )
-    frames_alone = truth_of(passage([(1.9, 2.6, 69, 1)], TONES))
-    assert labelled_f1(frames_alone, all_but_the_doubtful) < 1
+    certain_notes = (1.0, 57), (3.0, 81), (4.0, 57)
+    for uncertain_notes in ([], [(2.0, 69)], [(2.3, 69), (5.5, 40)]):
+        assert labelled_f1(truth, detected(*certain_notes, *uncertain_notes)) == 1.0
+    assert labelled_f1(truth, detected(*certain_notes[:2])) == pytest.approx(2 * 2 / (3 + 2))
+    extra = detected((1.5, 57), *certain_notes)
+    assert labelled_f1(truth, extra) == pytest.approx(2 * 3 / (3 + 4))
+    uncertain_frames = truth_of(passage([(1.9, 2.6, 69, 1)], TONES))
+    assert labelled_f1(uncertain_frames, detected(*certain_notes)) < 1
 
 
-def test_ends_count_where_onsets_are_known() -> None:
+def test_offsets_count_where_onsets_are_labelled() -> None:
     truth = truth_of(passage([(1.9, 2.6, 69, 2)], TONES))
-    short = found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))  # 0.3 s in place of 0.5
+    short = detected((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))  # 0.3 s instead of 0.5 s
     assert labelled_f1(truth, short) == 1.0
     assert labelled_f1(truth, short, offsets=True) == 0.0
     rows = [(onset, offset, pitch, 64) for pitch, onset, offset in TONES[2:]]
     assert labelled_f1(truth, notes_of_rows(np.array(rows)), offsets=True) == pytest.approx(4 / 5)
 
 
-def test_approximate_labels_are_taken_as_they_are() -> None:
-    everywhere = truth_of(passage([(0.0, 6.0, -1, BOTH)], TONES))
-    assert labelled_f1(everywhere, found((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
-    assert labelled_frame_f1(everywhere, found((5.0, 40))) == 0.0
-    assert not everywhere.exact
+def test_entirely_uncertain_labels_are_scored_as_they_are() -> None:
+    truth = truth_of(passage([(0.0, 6.0, -1, BOTH)], TONES))
+    assert labelled_f1(truth, detected((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))) == 1.0
+    assert labelled_frame_f1(truth, detected((5.0, 40))) == 0.0
+    assert not truth.exact
 
 
-def test_frames_count_where_they_are_known() -> None:
-    late = truth_of(passage([(1.3, 6.0, -1, FRAME_UNKNOWN)], TONES))
-    assert labelled_frame_f1(late, found((1.0, 57), (2.0, 40))) == pytest.approx(1.0, abs=0.04)
-    assert labelled_frame_f1(truth_of(passage([], TONES)), found((1.0, 57))) < 0.5
+def test_only_labelled_frames_count() -> None:
+    truth = truth_of(passage([(1.3, 6.0, -1, FRAME_UNKNOWN)], TONES))
+    assert labelled_frame_f1(truth, detected((1.0, 57), (2.0, 40))) == pytest.approx(1.0, abs=0.04)
+    assert labelled_frame_f1(truth_of(passage([], TONES)), detected((1.0, 57))) < 0.5
 
 
 def test_passages_are_transcribed_and_scored() -> None:
-    right = passage([], TONES)
-    wrong = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
-    silent = Passage("no notes", right.audio, FAKE_RATE_HZ, joined([]), right.unknown)
-    passages = {"tones": [right], "late": [wrong], "no notes": [silent]}
+    correct = passage([], TONES)
+    late = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
+    no_notes = Passage("no notes", correct.audio, FAKE_RATE_HZ, joined([]), correct.unknown)
+    passages = {"tones": [correct], "late": [late], "no notes": [no_notes]}
     pieces = predict_passages(cast(TranscriptionModel, FakeTranscriber()), passages)
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
     assert set(pieces) == {"tones", "late"}
@@ -96,21 +94,22 @@ def test_passages_are_transcribed_and_scored() -> None:
 
     (piece,) = pieces["tones"]
 
-    def late(frames: float) -> list[PredictedPassage]:
+    def detected_late_by(frames: float) -> list[PredictedPassage]:
         notes = piece.detected_notes(settings).shifted(-frames * piece.truth.frame_s)
         return [replace(piece, truth=replace(piece.truth, notes=notes))]
 
-    assert correction_frames({"tones": late(0.3), "others": late(-0.1)}, settings) == -0.1
-    assert correction_frames({"tones": late(3)}, settings) == -MAX_CORRECTION
+    delays = {"tones": detected_late_by(0.3), "others": detected_late_by(-0.1)}
+    assert correction_frames(delays, settings) == -0.1
+    assert correction_frames({"tones": detected_late_by(3)}, settings) == -MAX_CORRECTION
 
 
-def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
-    tried = []
+def test_tuning_finds_the_maximum_of_dependent_settings() -> None:
+    evaluated = []
 
-    def height(s: TrackerSettings, knob: str) -> float:
-        tried.append(s)
-        if knob == "end_biases.brass":  # what else it depends on does not matter here
-            return -abs(value_of(s, knob) - 1.5)
+    def objective(s: TrackerSettings, name: str) -> float:
+        evaluated.append(s)
+        if name == "end_biases.brass":
+            return -abs(value_of(s, name) - 1.5)
         return -(
             abs(s.onset_threshold - 0.15)
             + abs(s.frame_on_threshold - s.onset_threshold - 0.3)
@@ -118,15 +117,15 @@ def test_the_top_is_found_though_settings_lean_on_each_other() -> None:
             + abs(s.min_note_frames - 3) / 20
         )
 
-    found = tune(height, TrackerSettings(), GRID)
-    assert found.onset_threshold == pytest.approx(0.15)
-    assert found.frame_on_threshold == pytest.approx(0.45)
-    assert found.min_note_frames == 3
-    assert value_of(found, "end_biases.brass") == 1.5
-    assert len(tried) < sum(map(len, GRID.values())) * 3
+    best = tune(objective, TrackerSettings(), GRID)
+    assert best.onset_threshold == pytest.approx(0.15)
+    assert best.frame_on_threshold == pytest.approx(0.45)
+    assert best.min_note_frames == 3
+    assert value_of(best, "end_biases.brass") == 1.5
+    assert len(evaluated) < sum(map(len, GRID.values())) * 3
 
 
-def test_shipping_says_what_it_lacks_and_writes_nothing(
+def test_shipping_without_inputs_writes_nothing(
     tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
@@ -142,8 +141,8 @@ def test_shipping_says_what_it_lacks_and_writes_nothing(
     assert not out.exists()
 
 
-class Judged:
-    """Evidence whose scores are linear in the piano's end bias, with a slope for each group."""
+class LinearEvidence:
+    """Evidence with scores that are linear in the piano's end bias, with a slope per group."""
 
     families = ("piano",)
     halves: tuple[dict[str, None], ...] = ({"piano": None}, {"piano": None})
@@ -157,24 +156,24 @@ class Judged:
 
 
 @pytest.mark.parametrize(
-    ("slopes", "moves"),
+    ("slopes", "changes"),  # slopes of rendered passages and of two halves of the recordings
     [
-        ((0.0, 1.0, 1.0), True),  # both halves of the recordings gain, the rendered lose nothing
+        ((0.0, 1.0, 1.0), True),
         ((-0.1, 1.0, 1.0), True),
         ((1.0, 0.0, 0.0), True),
-        ((0.0, 2.0, -1.0), False),  # only one half gains
-        ((-1.0, 1.5, 1.5), False),  # the rendered passages disagree
-        ((0.05, 0.05, 0.05), False),  # too little to count
+        ((0.0, 2.0, -1.0), False),  # One half becomes worse.
+        ((-1.0, 1.5, 1.5), False),  # Rendered passages become worse.
+        ((0.05, 0.05, 0.05), False),  # The gain is too small.
     ],
 )
-def test_settings_change_only_if_all_groups_agree(slopes: tuple[float, ...], moves: bool) -> None:
-    evidence = cast(Evidence, Judged(*slopes))
-    chosen = settings_by_evidence(evidence, TrackerSettings())
-    assert (value_of(chosen, "end_biases.piano") > 1) == moves
-    assert chosen.onset_thresholds == {}
+def test_settings_change_only_if_all_groups_agree(slopes: tuple[float, ...], changes: bool) -> None:
+    evidence = cast(Evidence, LinearEvidence(*slopes))
+    settings = settings_by_evidence(evidence, TrackerSettings())
+    assert (value_of(settings, "end_biases.piano") > 1) == changes
+    assert settings.onset_thresholds == {}
 
 
-def test_recordings_are_read_by_set_and_halved(tmp_path: Path) -> None:
+def test_recordings_of_each_set_are_halved(tmp_path: Path) -> None:
     for name in ("maps", "omaps"):
         for number in range(2):
             folder = tmp_path / name

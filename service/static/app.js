@@ -43,9 +43,9 @@ new ScoreView({ stage, filter, say });
 const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
 const uploadsPanel = new UploadsPanel({ stage, takes, say, choices });
 
-function say(words, trouble = false) {
+function say(message, trouble = false) {
   // In a live region, screen readers would read the same text again.
-  if ($("status").textContent !== words) $("status").textContent = words;
+  if ($("status").textContent !== message) $("status").textContent = message;
   $("status").classList.toggle("trouble", trouble);
 }
 

@@ -4,10 +4,10 @@
  */
 
 const BLOCKS_A_SECOND = 10;
-const JUDGED = 1e-8; // minimum power of the loudest channel for which a block changes the mix
+const MIN_LOUD_POWER = 1e-8; // minimum power of the loudest channel for which a block changes the mix
 const AUDIBLE = 1e-6;
-const DEAD = 1e-5; // power relative to the loudest channel below which a channel is silent
-const ALIVE = 1e-4; // power relative to the loudest channel from which a channel sounds
+const MAX_SILENT = 1e-5; // power relative to the loudest channel below which a channel is silent
+const MIN_SOUNDING = 1e-4; // power relative to the loudest channel from which a channel sounds
 const CANCELLED = 0.06; // power of the sum, relative to all channels, below which they cancel out
 const PRESENT = 0.3;
 
@@ -87,7 +87,7 @@ export class Downmix {
   #next(ofSum, powers) {
     const count = powers.length;
     const loudest = Math.max(...powers);
-    if (loudest < JUDGED) return this.#weights;
+    if (loudest < MIN_LOUD_POWER) return this.#weights;
     const isAlone = this.#weights.includes(0);
     const total = powers.reduce((a, b) => a + b, 0);
     if (ofSum < (isAlone ? PRESENT : CANCELLED) * total) {
@@ -97,8 +97,8 @@ export class Downmix {
       return only(this.alone, count);
     }
     const number = (judge) => powers.filter(judge).length;
-    const least = Math.max(1, number((p) => p >= AUDIBLE && p >= ALIVE * loudest));
-    const most = number((p) => p >= AUDIBLE || p >= DEAD * loudest);
+    const least = Math.max(1, number((p) => p >= AUDIBLE && p >= MIN_SOUNDING * loudest));
+    const most = number((p) => p >= AUDIBLE || p >= MAX_SILENT * loudest);
     const before = isAlone ? count : Math.round(1 / this.#weights[0]);
     const sounding = Math.min(Math.max(before, least), most);
     this.alone = powers.indexOf(loudest);

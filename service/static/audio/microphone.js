@@ -104,8 +104,8 @@ export class Microphone extends EventTarget {
     if (context && context.state !== "closed") await context.close();
   }
 
-  #notice(words) {
-    this.dispatchEvent(new CustomEvent("notice", { detail: words }));
+  #notice(message) {
+    this.dispatchEvent(new CustomEvent("notice", { detail: message }));
   }
 
   async #connect() {

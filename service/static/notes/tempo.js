@@ -7,13 +7,13 @@
 
 export const TICKS_PER_BEAT = 480; // a quarter
 const USUAL_S = 0.5;
-const SOONEST_S = 0.15; // minimum time of the first beat; an earlier one would follow a very short beat
+const MIN_FIRST_BEAT_S = 0.15; // minimum time of the first beat; an earlier one would follow a very short beat
 const FIFTHS = ["Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#"];
 const MINOR = ["Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#", "G#", "D#"];
 
 /** {tickOf: seconds -> ticks, events: [{tick, order, bytes}]}. */
 export function tempoOf(beats, key) {
-  const rows = filled(beats.slice(beats[0]?.time_s < SOONEST_S ? 1 : 0));
+  const rows = filled(beats.slice(beats[0]?.time_s < MIN_FIRST_BEAT_S ? 1 : 0));
   const compound = rows[0]?.subdivision === 3;
   const perBeat = TICKS_PER_BEAT * (compound ? 1.5 : 1);
   const times = rows.length ? rows.map(({ time_s }) => time_s) : [0, USUAL_S];

@@ -38,13 +38,13 @@ export class RequestOptions {
   }
 
   /** Options of any take. */
-  get wishes() {
+  get options() {
     return { instruments: this.instruments, bends: $("bends").checked };
   }
 
   /** Options of a live take. */
-  get options() {
-    return { mode: this.fast && "anytime", lookaheadMs: LOOKAHEAD_MS, ...this.wishes };
+  get liveOptions() {
+    return { mode: this.fast && "anytime", lookaheadMs: LOOKAHEAD_MS, ...this.options };
   }
 
   set enabled(value) {

@@ -83,8 +83,8 @@ export class InputPanel {
     this.#source.channel = Number($("channel").value || -1);
   }
 
-  #say(words) {
-    if ($("input-hint").textContent !== words) $("input-hint").textContent = words;
-    $("input-hint").hidden = !words;
+  #say(message) {
+    if ($("input-hint").textContent !== message) $("input-hint").textContent = message;
+    $("input-hint").hidden = !message;
   }
 }

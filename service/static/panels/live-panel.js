@@ -66,7 +66,7 @@ export class LivePanel extends EventTarget {
     this.#listen(live, take);
     this.#keepScreenOn();
     try {
-      await live.start(this.#choices.options);
+      await live.start(this.#choices.liveOptions);
     } catch (error) {
       if (live !== this.#live) return; // the take was abandoned
       this.#end();
@@ -91,8 +91,8 @@ export class LivePanel extends EventTarget {
   #listen(live, take) {
     const on = (type, handle) => live.addEventListener(type, ({ detail }) => handle(detail));
     on("state", () => this.#changed());
-    on("notice", (words) => {
-      this.#notice = words;
+    on("notice", (message) => {
+      this.#notice = message;
       this.#changed();
     });
     on("ready", ({ delay_ms, median_delay_ms, instruments }) => {
@@ -129,8 +129,8 @@ export class LivePanel extends EventTarget {
   /** Show the text last, so that the change of state does not replace an error. */
   #changed() {
     this.dispatchEvent(new Event("change"));
-    const words = this.#notice || (this.#late && LATE) || this.#silent;
-    if (words && (this.#notice || this.state === "listening")) this.#say(words, true);
+    const message = this.#notice || (this.#late && LATE) || this.#silent;
+    if (message && (this.#notice || this.state === "listening")) this.#say(message, true);
   }
 
   #showTrouble(silent) {

@@ -62,12 +62,12 @@ export class UploadsPanel extends EventTarget {
   #transcribe(files) {
     if (!files.length) return;
     if ($("file").disabled) this.#say("Stop listening first, then drop the recording again.", true);
-    else this.#uploads.add([...files], this.#choices.wishes);
+    else this.#uploads.add([...files], this.#choices.options);
   }
 
   #changed(job) {
     const row = this.#rows.get(job) ?? this.#addRow(job);
-    const { file, take, state, words } = job;
+    const { file, take, state, message } = job;
     if (state === "running" && this.#stage.take !== take) {
       this.#stage.show(take);
       this.#stage.roll.follow(() => take.head, ROLL_S);
@@ -83,7 +83,7 @@ export class UploadsPanel extends EventTarget {
       if (state !== "failed") this.#removeRow(job);
     }
     this.dispatchEvent(new Event("change"));
-    if (words && ["failed", "done"].includes(state)) this.#say(`${file.name}: ${words}`, true);
+    if (message && ["failed", "done"].includes(state)) this.#say(`${file.name}: ${message}`, true);
   }
 
   #addRow(job) {
@@ -137,9 +137,9 @@ class Row {
     this.button.setAttribute("aria-label", `Cancel ${name}`);
   }
 
-  show({ state, fraction, words, take, file }) {
+  show({ state, fraction, message, take, file }) {
     const text = { waiting: "waiting", running: clockText(take.head), failed: "failed" };
-    this.#text.textContent = words || text[state] || "";
+    this.#text.textContent = message || text[state] || "";
     if (fraction === null) this.#bar.removeAttribute("value");
     else this.#bar.value = fraction;
     this.#bar.hidden = state === "failed";

@@ -61,9 +61,9 @@ export class Legend extends TakeView {
       all.disabled = !store.get("editing");
       all.title = all.disabled ? "" : `Select all notes of ${labelOf(name)}`;
     });
-    const button = (kind, words, act) => {
+    const button = (kind, action, act) => {
       const found = item.querySelector(`.${kind}`);
-      found.setAttribute("aria-label", `${words} ${labelOf(name)}`);
+      found.setAttribute("aria-label", `${action} ${labelOf(name)}`);
       found.addEventListener("click", act);
       return found;
     };

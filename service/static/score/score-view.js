@@ -11,9 +11,9 @@ import { fetchScore } from "./score-service.js";
 const PROGRESS_AFTER_S = 1; // waiting time after which a progress bar is shown
 const LIVE_S = 4; // interval between two scores of a growing take
 const SETTLED_S = 0.5; // delay from a change of a take to the request of its score
-const SEEN = 64; // number of newest beats of a growing take in the score
+const MAX_LIVE_BEATS = 64; // number of newest beats of a growing take in the score
 const TENTHS_MM_A_PIXEL = 2.2;
-const NARROWEST = 900; // minimum width in tenths of a mm
+const MIN_WIDTH = 900; // minimum width in tenths of a mm
 
 export class ScoreView {
   #stage;
@@ -23,8 +23,8 @@ export class ScoreView {
   #page = $("score-page");
   #take = null;
   #score = null; // latest response of the service
-  #asked = ""; // state of the take for which the score was requested
-  #asking = null; // AbortController of the request for the score in view
+  #requestedState = ""; // state of the take for which the score was requested
+  #request = null; // AbortController of the request for the score in view
   #requests = new Set(); // AbortControllers of all requests
   #cancelled = false; // true from Cancel until the take or the view changes
   #filterChanges = 0;
@@ -77,7 +77,7 @@ export class ScoreView {
   }
 
   #cancel() {
-    this.#cancelled = this.#asking !== null;
+    this.#cancelled = this.#request !== null;
     for (const controller of this.#requests) controller.abort();
     if (this.#cancelled) this.#tell("Cancelled. To write the score, select its tab again.");
   }
@@ -103,14 +103,14 @@ export class ScoreView {
     cancel(this.#timer);
     const { take } = this.#stage;
     if (take !== this.#take) this.#forget(take);
-    const width = Math.round(Math.max(NARROWEST, this.#page.clientWidth * TENTHS_MM_A_PIXEL));
+    const width = Math.round(Math.max(MIN_WIDTH, this.#page.clientWidth * TENTHS_MM_A_PIXEL));
     const state = `${take.live ? take.notes.length : take.revision} ${width} ${this.#filterChanges} ${take.name}`;
-    const asks = state !== this.#asked && !this.#asking && !this.#cancelled;
-    const notes = asks ? this.#notes() : [];
+    const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled;
+    const notes = mustRequest ? this.#notes() : [];
     if (notes.length) {
-      this.#asking = new AbortController();
+      this.#request = new AbortController();
       try {
-        const score = await this.#fetch(this.#asking, {
+        const score = await this.#fetch(this.#request, {
           notes,
           pedal: this.#pedal(),
           title: titleOf(take),
@@ -121,19 +121,19 @@ export class ScoreView {
         if (take === this.#stage.take) this.#show(score, state);
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#tell(error.message);
-        if (error.final) this.#asked = state;
+        if (error.final) this.#requestedState = state;
       }
-      this.#asking = null;
+      this.#request = null;
     }
     if (this.shown) this.#timer = after(take.live ? LIVE_S : SETTLED_S, () => this.#refresh());
   }
 
   #forget(take) {
-    this.#asking?.abort();
+    this.#request?.abort();
     this.#cancelled = false;
     this.#take = take;
     this.#score = null;
-    this.#asked = "";
+    this.#requestedState = "";
     this.#page.replaceChildren();
     this.#tell(take.notes.length ? "Writing the score…" : "The score appears as notes are heard.");
     this.#enable();
@@ -141,7 +141,7 @@ export class ScoreView {
 
   #show(score, state) {
     this.#score = score;
-    this.#asked = state;
+    this.#requestedState = state;
     this.#bar = this.#now = -1;
     this.#sounding = [];
     // Parsed as an image, never as HTML. Its styles are in score.css, because the content security
@@ -157,8 +157,8 @@ export class ScoreView {
     this.#enable();
   }
 
-  #tell(words) {
-    if ($("score-about").textContent !== words) $("score-about").textContent = words;
+  #tell(message) {
+    if ($("score-about").textContent !== message) $("score-about").textContent = message;
   }
 
   #enable() {
@@ -168,13 +168,13 @@ export class ScoreView {
   /** The newest beats of a growing take, from the start of a bar, so that older bars do not change. */
   #newest() {
     const { beats } = this.#stage.take;
-    const last = beats.length - SEEN;
+    const last = beats.length - MAX_LIVE_BEATS;
     return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
   }
 
   #notes() {
     const take = this.#stage.take;
-    const from = take.live && take.beats.length > SEEN ? this.#newest()[0].time_s - 0.1 : 0;
+    const from = take.live && take.beats.length > MAX_LIVE_BEATS ? this.#newest()[0].time_s - 0.1 : 0;
     const notes = this.#filter.notesOf(take);
     return rowsOf(notes.filter(({ onset, offset }) => offset !== null && onset >= from));
   }

@@ -15,10 +15,10 @@ import { EVENTS, TranscriptionSocket } from "./socket.js";
 const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the displayed clock follows
 const LAG_SMOOTHING = 0.05; // share of a change of the lag that each frame shows
 const JUMP_S = 0.5; // minimum jump of the clock, after an interruption, that is followed immediately
-const LEAST_S = 1; // minimum duration of a recording to keep
+const MIN_DURATION_S = 1; // minimum duration of a recording to keep
 const TOO_LATE_S = 2; // delay from which notes are not sent to MIDI
 const LEAD_S = 1; // maximum lead of the displayed clock over the transcribed audio
-const UNSAID_S = 2; // time to wait for the server before a notice is shown
+const NOTICE_AFTER_S = 2; // time to wait for the server before a notice is shown
 const WAITING = "The server is not ready yet. What you play is kept, and will be transcribed.";
 const DELAYS_KEPT = 15; // number of newest notes in the median delay
 
@@ -54,7 +54,7 @@ export class LiveTake extends EventTarget {
 
   /** True if audio was recorded that no server received. */
   get untranscribed() {
-    return this.#socket.sessions === 0 && this.#captured >= LEAST_S;
+    return this.#socket.sessions === 0 && this.#captured >= MIN_DURATION_S;
   }
 
   /** Median delay of the newest notes in seconds; null if there are none. */
@@ -108,7 +108,7 @@ export class LiveTake extends EventTarget {
     source.addEventListener("notice", ({ detail }) => this.#say(detail));
     socket.open();
     source.start();
-    setTimeout(() => this.state === "connecting" && this.#say(WAITING), 1000 * UNSAID_S);
+    setTimeout(() => this.state === "connecting" && this.#say(WAITING), 1000 * NOTICE_AFTER_S);
   }
 
   stop() {
@@ -171,7 +171,7 @@ export class LiveTake extends EventTarget {
       this.#stall();
       this.#say("The server is not responding. Your audio is buffered.");
     });
-    on("heard", () => {
+    on("reply", () => {
       take.stalled = false;
       this.#say("");
     });
@@ -181,14 +181,14 @@ export class LiveTake extends EventTarget {
       this.#closeAllBut(new Set());
       take.pedalMoved(false, take.head);
     });
-    on("retry", ({ attempt, seconds, words }) => {
+    on("retry", ({ attempt, seconds, message }) => {
       const plays = this.state !== "finishing";
       if (plays) this.#enter("reconnecting");
-      const why = (words || "The connection was lost").replace(/\.$/, "");
+      const why = (message || "The connection was lost").replace(/\.$/, "");
       const kept = plays ? " What you play is kept." : "";
       this.#say(`${why}; trying again in ${Math.ceil(seconds)} s (${attempt}).${kept}`);
     });
-    on("end", ({ done, words }) => this.#finish(done, words));
+    on("end", ({ done, message }) => this.#finish(done, message));
   }
 
   /** Silence MIDI out while the notes come too late. */
@@ -217,7 +217,7 @@ export class LiveTake extends EventTarget {
     }
   }
 
-  async #finish(done, words) {
+  async #finish(done, message) {
     await this.#source.close();
     const take = this.#take;
     take.closeAll();
@@ -226,7 +226,7 @@ export class LiveTake extends EventTarget {
     const whole = done && this.#socket.sessions === 1;
     const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
     take.finish({ length: this.#captured, midi });
-    if (words) this.#say(words);
+    if (message) this.#say(message);
     this.#emit("finish");
   }
 
@@ -235,8 +235,8 @@ export class LiveTake extends EventTarget {
     this.#emit("state");
   }
 
-  #say(words) {
-    this.#emit("notice", words);
+  #say(message) {
+    this.#emit("notice", message);
   }
 
   #emit(type, detail) {

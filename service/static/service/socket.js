@@ -8,9 +8,9 @@
  *
  * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat` and `progress`, whose
  * detail is the message with `time_s` on the clock of the take and a unique `key` of the note; `sounding`
- * (keys of all sounding notes); `quiet` (a reply is late) and `heard` (it arrived); `stall` (disconnected,
- * notes may continue); `lost` (notes do not continue: end all); `retry` {attempt, seconds, words}; and
- * finally `end` {done, words}, once.
+ * (keys of all sounding notes); `quiet` (a reply is late) and `reply` (it arrived); `stall` (disconnected,
+ * notes may continue); `lost` (notes do not continue: end all); `retry` {attempt, seconds, message}; and
+ * finally `end` {done, message}, once.
  */
 
 import { askForKey, authorization, subprotocols } from "./access.js";
@@ -154,7 +154,7 @@ export class TranscriptionSocket extends EventTarget {
   #receive(message) {
     this.#lastMessageAt = this.#backlog.captured;
     this.#mute = false;
-    if (this.#quiet) this.#emit("heard");
+    if (this.#quiet) this.#emit("reply");
     this.#quiet = false;
     this.#wait(SILENCE_TIMEOUT_S);
     const { type } = message;
@@ -222,14 +222,14 @@ export class TranscriptionSocket extends EventTarget {
     this.#wait(SILENCE_TIMEOUT_S);
   }
 
-  #drop(words = "") {
+  #drop(message = "") {
     const socket = this.#socket;
     this.#socket = null; // its late events are ignored
     socket?.close();
-    this.#closed(words);
+    this.#closed(message);
   }
 
-  #closed(words = this.#fault?.message ?? "") {
+  #closed(message = this.#fault?.message ?? "") {
     clearTimeout(this.#timer);
     this.#connection += 1; // so that a connection that is still opening is ignored
     this.#ready = this.#quiet = false;
@@ -251,14 +251,14 @@ export class TranscriptionSocket extends EventTarget {
     } else if (performance.now() - this.#lostAt > 1000 * GIVE_UP_S) {
       this.#end("The server cannot be reached. The notes so far are kept.");
     } else if (this.sessions === 0 && this.#mute) {
-      this.#explain(words);
+      this.#explain(message);
     } else {
-      this.#retry(words);
+      this.#retry(message);
     }
   }
 
   /** Return the response to a rejected handshake, by an HTTP request: browsers hide that of websockets. */
-  async #explain(words) {
+  async #explain(message) {
     const connection = this.#connection;
     const url = String(this.#url).replace(/^ws/, "http");
     const request = { method: "POST", headers: authorization() }; // a GET would not send the origin
@@ -266,28 +266,28 @@ export class TranscriptionSocket extends EventTarget {
     const isRefusal = answer && ![404, 405].includes(answer.status); // these mean that only websockets are served
     const why = isRefusal && (await problemText(answer));
     if (connection !== this.#connection) return;
-    if (!isRefusal) this.#retry(answer ? NO_WEBSOCKET : words || "The server cannot be reached");
+    if (!isRefusal) this.#retry(answer ? NO_WEBSOCKET : message || "The server cannot be reached");
     else if (BUSY.includes(answer.status)) this.#retry(why);
     else this.#end(why);
   }
 
-  #retry(words) {
+  #retry(message) {
     const pause = BACKOFF_S[Math.min(this.#attempt, BACKOFF_S.length - 1)];
     // The random part prevents many pages from reconnecting at the same time.
     const seconds = pause * (0.8 + 0.4 * Math.random());
     this.#attempt += 1;
-    this.#emit("retry", { attempt: this.#attempt, seconds, words });
+    this.#emit("retry", { attempt: this.#attempt, seconds, message });
     const connection = this.#connection;
     pauseUntilFree(seconds).then(() => connection === this.#connection && this.open());
   }
 
-  #end(words) {
+  #end(message) {
     if (this.#ended) return;
     this.#ended = true;
     this.#connection += 1;
     clearTimeout(this.#timer);
     clearTimeout(this.#pumping);
-    this.#emit("end", { done: this.#done, words });
+    this.#emit("end", { done: this.#done, message });
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();

@@ -1,10 +1,10 @@
 /**
  * Sends one recording and reports its notes as the server sends them.
  *
- * `transcribe(file, receive, signal, wishes)` posts the file and calls `receive` with each message. It
+ * `transcribe(file, receive, signal, options)` posts the file and calls `receive` with each message. It
  * resolves with `done`. It throws an Error whose message the page can show, and a BusyError if the
- * server may accept the file later. `wishes`: options of the request: the allowed `instruments` (an
- * empty list allows all) and `bends`.
+ * server may accept the file later. `options`: the allowed `instruments` (an empty list allows all) and
+ * `bends`.
  */
 
 import { request } from "./access.js";

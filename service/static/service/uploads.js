@@ -1,8 +1,8 @@
 /**
  * Queue of recordings. They are transcribed one after the other. Each job results in a take.
  *
- * A job is {file, take, fraction, state, words}. `fraction`: the transcribed part of the recording, null
- * if its duration is unknown. `state`: waiting, running, done, failed or cancelled. `words`: a message
+ * A job is {file, take, fraction, state, message}. `fraction`: the transcribed part of the recording, null
+ * if its duration is unknown. `state`: waiting, running, done, failed or cancelled. `message`: a message
  * for the user.
  * Events: `change` (detail: the job).
  */
@@ -25,12 +25,12 @@ export class Uploads extends EventTarget {
     return this.#running !== null;
   }
 
-  /** `wishes`: see `transcribe`. */
-  add(files, wishes = {}) {
+  /** `options`: see `transcribe`. */
+  add(files, options = {}) {
     for (const file of files) {
       const take = new Take(file.name);
       take.recording = new FileRecording(file);
-      const job = { file, wishes, take, fraction: 0, state: "waiting", words: "" };
+      const job = { file, options, take, fraction: 0, state: "waiting", message: "" };
       this.#waiting.push(job);
       this.#emit(job);
     }
@@ -71,25 +71,25 @@ export class Uploads extends EventTarget {
         take.title = message.title ?? "";
       }
       if (message.type !== "progress") return take.receive(message);
-      job.words = "";
+      job.message = "";
       job.fraction = message.fraction;
       take.advance(message.time_s);
       this.#emit(job);
     };
     try {
-      const done = await this.#whenFree(job, () => transcribe(job.file, receive, signal, job.wishes));
+      const done = await this.#whenFree(job, () => transcribe(job.file, receive, signal, job.options));
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
       job.state = "done";
       const { mix } = done.totals;
       if (ALONE.includes(mix)) {
-        job.words = `its channels cancel each other; only the ${mix} channel was used`;
+        job.message = `its channels cancel each other; only the ${mix} channel was used`;
       }
     } catch (error) {
       take.closeAll();
       // The notes that were received remain and can be saved.
       take.finish({ midi: take.notes.length ? midiFile(take.notes, take) : null });
       job.state = signal.aborted ? "cancelled" : "failed";
-      job.words = signal.aborted ? "cancelled" : error.message;
+      job.message = signal.aborted ? "cancelled" : error.message;
     }
   }
 
@@ -100,7 +100,7 @@ export class Uploads extends EventTarget {
         return await attempt();
       } catch (error) {
         if (!(error instanceof BusyError) || tries === BUSY_TRIES) throw error;
-        job.words = `${error.message}; trying again in ${error.seconds} s`;
+        job.message = `${error.message}; trying again in ${error.seconds} s`;
         this.#emit(job);
         await pauseUntilFree(error.seconds, this.#abort.signal);
       }

@@ -27,7 +27,7 @@ export class Archive extends EventTarget {
   #timers = new Map(); // take -> timer of its next write, or 0 during a write
   #parts = new Map(); // id -> stored parts of the audio
   #bytes = 0; // bytes of stored audio
-  #told = "";
+  #reported = "";
 
   constructor() {
     super();
@@ -199,10 +199,10 @@ export class Archive extends EventTarget {
     }
   }
 
-  #trouble(words) {
-    if (this.#told === words) return;
-    this.#told = words;
-    setTimeout(() => (this.#told = ""), 60_000);
-    this.dispatchEvent(new CustomEvent("trouble", { detail: words }));
+  #trouble(message) {
+    if (this.#reported === message) return;
+    this.#reported = message;
+    setTimeout(() => (this.#reported = ""), 60_000);
+    this.dispatchEvent(new CustomEvent("trouble", { detail: message }));
   }
 }

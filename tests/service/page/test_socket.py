@@ -28,8 +28,8 @@ STAGE = """
   };
   const stream = new TranscriptionSocket('ws://nowhere', { sample_rate: 1000, lookahead_ms: 70 });
   for (const type of ['ready', 'note_on', 'note_off', 'sounding', 'stall', 'lost', 'end']) {
-    stream.addEventListener(type, ({ detail }) => heard.push([type, detail?.key ?? detail?.words ??
-      (detail instanceof Set ? [...detail] : null)]));
+    stream.addEventListener(type, ({ detail }) => heard.push([type,
+      detail?.key ?? detail?.message ?? (detail instanceof Set ? [...detail] : null)]));
   }
   const say = (samples) => stream.send(new ArrayBuffer(2 * samples), samples);
   const point = (from_sample, frames, sounding = []) =>

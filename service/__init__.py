@@ -1,1 +1,1 @@
-"""The transcription service: live audio and recordings to notes."""
+"""The transcription service, which converts live audio and recordings to notes."""

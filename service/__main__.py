@@ -17,8 +17,8 @@ from service.settings import Settings
 
 
 def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
-    """Return the settings from the environment, overridden by the command line. Exit with status 2
-    if they are invalid."""
+    """Return the settings of the environment, overridden by those of the command line. Exit with
+    status 2 if a setting is invalid."""
     parser = argparse.ArgumentParser(
         prog=prog,
         usage="%(prog)s [options]",
@@ -33,25 +33,24 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     try:
         return Settings.model_validate(options)
     except ValidationError as error:
-        errors = error.errors()
-        messages = [f"  {format_error(fault, str(*fault['loc'][:1]))}" for fault in errors]
+        messages = [f"  {format_error(item, str(*item['loc'][:1]))}" for item in error.errors()]
         print("invalid settings (see service/SETTINGS.md):", *messages, sep="\n", file=sys.stderr)
         raise SystemExit(2) from None
 
 
 def address_to_open(host: str, port: int) -> str:
-    """Return the URL of the page for a browser on this machine: the loopback address for a
-    wildcard, because browsers allow the microphone there."""
+    """Return the URL of the page for a browser on this machine. A wildcard host is replaced by the
+    loopback address, where browsers allow the microphone without HTTPS."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m service") -> int:
-    """Run the service until a signal. Return the exit status."""
+    """Run the service until a signal stops it. Return the exit status."""
     if hasattr(signal, "SIGHUP"):  # not on Windows
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server starts and handles it
     settings = read_settings(arguments, prog)
-    if settings.model != "auto":  # shipped weights need no check
+    if settings.model != "auto":  # auto selects shipped weights, which need no check
         from model import storage  # imports torch, which takes a second
 
         try:
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service"
     try:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve())
-    except SystemExit as end:  # uvicorn has logged the reason, such as a port that is in use
+    except SystemExit as end:  # uvicorn has logged the reason, such as a port in use
         return end.code if isinstance(end.code, int) else 1
     return 1 if app.state.service.load_error else 0
 

@@ -1,6 +1,6 @@
 """The ASGI application: endpoints, access control and page. Its lifespan starts the workers.
 
-The page's files are served at / with headers that forbid loading anything from other sites.
+The application sends the page's files with headers that forbid loading content from other sites.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ STATIC = Path(__file__).parent / "static"
 KEYS_POLL_S = 1.0
 
 PAGE_HEADERS = {
-    "Cache-Control": "no-cache",  # cached, but validated by ETag
+    "Cache-Control": "no-cache",  # browsers cache the files, but revalidate them by ETag
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
     "media-src 'self' blob:; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -58,7 +58,7 @@ def create_app(
     """Return the service as an ASGI application. Raises `service.access.keys.KeysError`.
 
     Args:
-        load_model: called in each worker.
+        load_model: function that loads the network in each worker.
         processes: False to use only one worker, in a thread.
     """
     for name in unknown_variables(os.environ):
@@ -113,7 +113,7 @@ def create_app(
 
 
 async def load(state: ServiceState) -> None:
-    """Start the workers, then mark the service as ready."""
+    """Start the workers and mark the service as ready. On failure, set its ``load_error``."""
     settings, pool = state.settings, state.pool
     try:
         await pool.start()
@@ -140,8 +140,8 @@ class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         if isinstance(response, FileResponse):
-            # Read the small file directly. FileResponse would use a thread, and parse requests for
-            # thousands of ranges.
+            # Read the small file directly. FileResponse would read it in a thread, and would serve
+            # requests for thousands of byte ranges.
             del response.headers["accept-ranges"]
             content = Path(response.path).read_bytes()  # noqa: ASYNC240
             response = Response(content, response.status_code, response.headers)
@@ -150,12 +150,12 @@ class PageFiles(StaticFiles):
 
 
 def serve_page(app: FastAPI) -> None:
-    """Serve the page at every path without an endpoint, as the router's fallback. A mount at /
-    would also match requests to endpoints with a wrong method."""
+    """Serve the page's files at all paths without an endpoint. They are the router's fallback,
+    because a mount at / would also handle requests to an endpoint with a wrong method."""
     files = PageFiles(directory=STATIC, html=True)
     not_found = app.router.not_found
 
-    async def page_or_nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    async def fallback(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await files(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -164,4 +164,4 @@ def serve_page(app: FastAPI) -> None:
         else:
             await not_found(scope, receive, send)
 
-    app.router.default = page_or_nothing
+    app.router.default = fallback

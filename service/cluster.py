@@ -16,30 +16,30 @@ from service.ops import logs
 from service.settings import Settings
 from service.state import ServiceState
 
-# Maximum number of requests in progress in a replica: above the service's own limits, whose
-# rejections state a reason.
+# Maximum number of concurrent requests of a replica. The service's own limits are lower, because
+# its rejections state a reason.
 MAX_REQUESTS = 1024
 
-_states: list[ServiceState] = []  # state of this replica, once it is built
+_states: list[ServiceState] = []  # state of this replica's application, once it is built
 
 
 def build() -> ASGIApp:
-    """Return the application with the settings of the environment, in the replica's event loop."""
+    """Return the application with the settings of the environment. Called in the replica."""
     settings = Settings()
     logs.configure(settings.log_format)
     app: Any = create_app(settings)
     _states.append(app.state.service)
-    trusted = ["127.0.0.1", *settings.trusted_proxies]  # 127.0.0.1 is Serve's proxy
+    trusted = ["127.0.0.1", *settings.trusted_proxies]  # 127.0.0.1 is Ray Serve's proxy
     return cast(ASGIApp, ProxyHeadersMiddleware(app, trusted))
 
 
 class Replica:
-    """Health check of a replica. The class is not decorated directly, because Serve would copy it
-    together with its globals."""
+    """Health check of a replica. The class is not decorated directly, because Ray Serve would then
+    copy it together with its globals."""
 
     async def check_health(self) -> None:
-        """Wait until the model is loaded. Raises RuntimeError if that fails or a worker is
-        unresponsive; Serve then replaces the replica."""
+        """Wait until the model is loaded. Raises RuntimeError if loading fails or a worker is
+        unresponsive. Ray Serve then replaces the replica."""
         for state in _states:
             while not (state.loaded or state.load_error):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -49,12 +49,12 @@ class Replica:
 
 Transcription = cast(Any, serve.deployment)(
     name="Transcription",
-    ray_actor_options={"num_cpus": 1},  # also the number of workers
+    ray_actor_options={"num_cpus": 1},  # Ray sets OMP_NUM_THREADS to it, so one worker starts
     max_ongoing_requests=MAX_REQUESTS,
     # A session counts as one request until it ends.
     autoscaling_config={"min_replicas": 1, "max_replicas": 16, "target_ongoing_requests": 6},
     health_check_period_s=5,
-    graceful_shutdown_timeout_s=20,  # afterwards open sessions resume at another replica
+    graceful_shutdown_timeout_s=20,  # sessions that are still open then resume elsewhere
     graceful_shutdown_wait_loop_s=0.5,
 )(serve.ingress(build)(Replica))
 

@@ -27,7 +27,7 @@ def installed_version() -> str:
 
 @router.get("/healthz")
 async def healthz(request: Request) -> dict[str, str]:
-    """Respond with 200, or 503 if a worker is unresponsive and cannot be replaced."""
+    """Respond with 200, or with 503 while a worker is unresponsive."""
     state: ServiceState = request.app.state.service
     if state.pool.is_unresponsive:
         raise ProtocolError(ErrorCode.NOT_READY, "the worker is unresponsive: restart the service")
@@ -36,8 +36,8 @@ async def healthz(request: Request) -> dict[str, str]:
 
 @router.get("/readyz")
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
-    """Respond with 200 once the weights are loaded; 503 before, during shutdown, and while no
-    worker is running."""
+    """Respond with 200 if the model is loaded and a worker is running, else with 503. Also respond
+    with 503 during shutdown."""
     state: ServiceState = request.app.state.service
     state.check_ready()
     response.headers["Cache-Control"] = "no-store"
@@ -47,7 +47,7 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
 
 @router.get("/info")
 async def info(request: Request) -> dict[str, Any]:
-    """Respond with version, model card, effective settings, and capacity in windows per second."""
+    """Respond with the version, the model card, the settings, and the capacity in windows/s."""
     state: ServiceState = request.app.state.service
     sessions, pool, loaded = state.sessions, state.pool, state.loaded
     capacity = None

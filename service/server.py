@@ -2,8 +2,8 @@
 
 uvicorn closes every websocket before it notifies the application, so sessions could not send their
 last notes. This server first sets `draining`: the service rejects new work, and sessions send their
-last notes and `done`. uvicorn shuts down when they have finished, or shortly before
-`drain_timeout_s` has passed. A second signal skips the wait.
+last notes and `done`. uvicorn shuts down when all sessions and uploads have ended, or shortly
+before `drain_timeout_s` has passed. A second signal skips the wait.
 """
 
 import asyncio
@@ -31,19 +31,19 @@ logger = logging.getLogger(__name__)
 UNREAD_MS = 30_000  # time after which the system drops a connection whose client does not read
 RECEIVE_BUFFER_BYTES = 128 * 1024  # small, so that a ping behind the audio is answered within 20 s
 
-# Maximum size of the URL and the headers of a request, and of data after its body. An incomplete
-# head may exceed it by the bytes that one read returns (256 KiB).
+# Maximum size of a request's URL and headers, and of the trailers after its body. An incomplete
+# head is checked after each read, so it may exceed the limit by one read (256 KiB).
 MAX_HEAD_BYTES = 32 * 1024
 HEAD_TOO_LARGE = f"request head too large: at most {MAX_HEAD_BYTES} bytes are accepted"
 MAX_PIPELINED = 16  # maximum number of requests that wait for the response to an earlier request
 PARSED_BYTES = 4096  # bytes of a websocket that are parsed before other connections are served
-# Maximum rate of the websocket frames of a connection, and the time that a burst may exceed it.
+# Maximum rate of websocket frames, and the period whose frames may arrive in one burst.
 MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
 
 
 class HttpConnection(HttpToolsProtocol):
-    """HTTP connection whose heads have at most MAX_HEAD_BYTES and must arrive within the idle
-    timeout. The timeout also ends a body that continues after the response."""
+    """HTTP connection that limits request heads to MAX_HEAD_BYTES and the idle timeout. The timeout
+    also applies to a request body that continues after the response."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -55,7 +55,7 @@ class HttpConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)  # cancels the timeout
-        if self not in self.connections or self.transport.is_closing():  # or upgraded to websocket
+        if self not in self.connections or self.transport.is_closing():  # closed, or a websocket
             return
         if self._head_bytes > MAX_HEAD_BYTES:
             self.send_400_response(HEAD_TOO_LARGE)
@@ -89,8 +89,8 @@ class HttpConnection(HttpToolsProtocol):
         self._running = cycle
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to a malformed request and close. Drop the response to an earlier request, for
-        which the base class would log an error."""
+        """Respond to a malformed request and close the connection. Drop the response to an earlier
+        request, because the base class would log an error for it."""
         super().send_400_response(msg)
         if self._running is not None:
             self._running.disconnected = True
@@ -106,9 +106,9 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """Websocket that parses PARSED_BYTES at a time, and at most MAX_FRAMES_PER_S after a burst. A
-    client that sends endless small frames, such as pings, would otherwise occupy the event loop.
-    Rejected handshakes are not logged as errors."""
+    """Websocket that parses PARSED_BYTES at a time, and after a burst at most MAX_FRAMES_PER_S. A
+    client that sends endless small frames, such as pings, could otherwise block the event loop. The
+    class also prevents uvicorn from logging rejected handshakes as errors."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -123,7 +123,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
     async def receive(self) -> ASGIReceiveEvent:
         message = await super().receive()
         if self._parsing is not None:
-            self.transport.pause_reading()  # the base class may have resumed
+            self.transport.pause_reading()  # the base class may have resumed reading
         return message
 
     def data_received(self, data: bytes) -> None:
@@ -137,7 +137,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
             try:
                 b"".join(self.frames).decode()
             except UnicodeDecodeError:
-                self.conn.fail(1007, "a text that is not UTF-8")
+                self.conn.fail(1007, "a text message is not UTF-8")
                 self.handle_parser_exception()
                 return
         super().send_receive_event_to_app()
@@ -178,10 +178,10 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         # closes the socket with 1009.
         ws_max_size=4 * MAX_MESSAGE_BYTES,
         ws_max_queue=4,
-        # PCM does not compress; deflate would only cost time and memory.
+        # PCM compresses poorly, so deflate would only cost time and memory.
         ws_per_message_deflate=False,
-        # Pings prevent proxies from closing an idle socket. They have no timeout, because the pong
-        # waits behind unread audio; idle_timeout_s and SEND_TIMEOUT_S apply instead.
+        # Pings prevent proxies from closing an idle socket. They have no timeout, because a pong
+        # may follow audio that is not read yet. idle_timeout_s and SEND_TIMEOUT_S apply instead.
         ws_ping_interval=20.0,
         ws_ping_timeout=None,
         timeout_keep_alive=round(settings.idle_timeout_s),
@@ -202,7 +202,7 @@ class DrainingServer(uvicorn.Server):
         self._drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Set the options that accepted sockets inherit, and the handler of SIGHUP."""
+        """Start to listen. Set the handler of SIGHUP, and options that accepted sockets inherit."""
         await super().startup(sockets)
         main_thread = threading.current_thread() is threading.main_thread()
         if main_thread and hasattr(signal, "SIGHUP"):  # not on Windows
@@ -215,17 +215,18 @@ class DrainingServer(uvicorn.Server):
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return True to exit, also if the model cannot be loaded."""
+        """Return True if the server has to exit, which includes a failure to load the model."""
         return await super().on_tick(counter) or self._state.load_error is not None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain without raising the signal again, so that the server exits with status 0."""
+        """Drain at the first signal, and exit at the second. The exit status is 0, because uvicorn
+        does not raise the first signal again."""
         if not self.started or self._state.draining.is_set():
             self.force_exit = self.should_exit
             self.should_exit = True
             return
-        # Use an empty context, because the signal may interrupt a task of a session, whose ID would
-        # otherwise appear in the log lines of the drain.
+        # Use an empty context. The signal may interrupt the task of a session, whose ID would
+        # otherwise appear in the log lines about draining.
         loop = asyncio.get_running_loop()
         loop.call_soon_threadsafe(self._begin_drain, context=Context())
 

@@ -15,14 +15,14 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]
 
 
 def is_loopback(address: str) -> bool:
-    """True if only this machine can reach a server on this address."""
+    """True if only this machine can reach a server that listens on this address."""
     with suppress(ValueError):
         return ipaddress.ip_address(address).is_loopback
     return address.lower() == "localhost"
 
 
 def _host(name: str) -> str:
-    """Return the host name without brackets. Raises ValueError."""
+    """Return a host name, or an IP address without brackets. Raises ValueError if it is neither."""
     with suppress(ValueError):
         return str(ipaddress.ip_address(name.strip("[]")))
     if _HOST.fullmatch(name) is None:
@@ -31,7 +31,7 @@ def _host(name: str) -> str:
 
 
 def _origin(origin: str) -> str:
-    """Return the origin without its scheme's default port. Raises ValueError."""
+    """Return the origin without its scheme's default port. Raises ValueError if it is invalid."""
     if _ORIGIN.fullmatch(origin) is None:
         raise ValueError(f"expected scheme://host[:port], got {origin!r}")
     return origin.removesuffix({"http": ":80", "https": ":443"}.get(origin.partition(":")[0], ""))
@@ -55,7 +55,7 @@ def _each(check: Callable[[str], str]) -> AfterValidator:
 
 Auto = Literal["auto"]
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]  # "a,b" in the environment
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]  # such as RSE_...=a,b
 
 
 class Settings(BaseSettings):
@@ -103,8 +103,8 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """Return the variables `RSE_...` that are not settings. They are not errors, because Kubernetes
-    creates some from the names of Services."""
+    """Return the variables `RSE_...` that are not settings. The service only warns of them, because
+    Kubernetes sets variables whose names derive from its Services."""
     expected = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _CLIENT_VARIABLES
     names = (name for name in environment if name.upper().startswith("RSE_"))
     return sorted(name for name in names if name.upper() not in expected)

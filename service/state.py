@@ -21,8 +21,8 @@ from service.workers.pool import WorkerPool
 
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
-MAX_RENDERED_SCORES = 2  # rendered at once, for different clients
-MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # requests in progress, including those that wait
+MAX_RENDERED_SCORES = 2  # maximum number of scores that are rendered at once
+MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # maximum number of rendered and waiting scores
 
 T = TypeVar("T")
 
@@ -50,15 +50,15 @@ class ServiceState:
         self.sessions = SessionAdmissionControl(settings.max_sessions)
         self.uploads = AdmissionControl(settings.max_uploads)
         self.scores = anyio.CapacityLimiter(MAX_RENDERED_SCORES)
-        # Lock by client, held while one of the client's scores is rendered.
+        # One lock per client, held while one of the client's scores is rendered.
         self.score_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.score_requests = AdmissionControl(MAX_SCORES)
         self.connections: dict[str, LiveConnection] = {}  # by session id
         # Number of sockets accepted without a slot, because they may resume a session that has one.
         self.ghost_sockets = 0
-        # Set once, at the first SIGTERM. Sessions then send their last notes.
+        # Set when the service starts to shut down. Sessions then send their last notes.
         self.draining = asyncio.Event()
-        self.loaded = False  # True once `pool` has a model
+        self.loaded = False  # True once the pool's workers have loaded the model
         self.load_error: str | None = None
         watch, sessions, uploads = metrics.watch, self.sessions, self.uploads
         watch("sessions", "Live sessions open", lambda: sessions.count)
@@ -69,12 +69,12 @@ class ServiceState:
 
     @property
     def running(self) -> bool:
-        """True if the weights are loaded and a worker is running."""
+        """True if the model is loaded and a worker is running."""
         return self.loaded and self.pool.is_ready
 
     async def wait_for(self, work: Awaitable[T], timeout_s: float) -> T:
-        """Wait for an awaitable. Cancel it, and raise ProtocolError, if the service drains. Raises
-        TimeoutError."""
+        """Return the result of an awaitable. If the service starts to drain, or ``timeout_s`` has
+        passed, cancel the awaitable and raise ProtocolError or TimeoutError."""
         task = asyncio.ensure_future(work)
         draining = asyncio.create_task(self.draining.wait())
         try:
@@ -88,12 +88,12 @@ class ServiceState:
             draining.cancel()
 
     def check_draining(self) -> None:
-        """Raise ProtocolError if the service drains."""
+        """Raise ProtocolError if the service is draining."""
         if self.draining.is_set():
             raise ProtocolError(ErrorCode.DRAINING, "the server is shutting down")
 
     def check_ready(self) -> None:
-        """Raise ProtocolError unless new work is accepted."""
+        """Raise ProtocolError if the service is draining, or is not ``running``."""
         self.check_draining()
         if not self.running:
             why = self.load_error or "model not ready: weights are loading or no worker is running"
@@ -106,7 +106,8 @@ class ServiceState:
             raise ProtocolError(ErrorCode.UNKNOWN_MODEL, f"only the model {loaded} is loaded here")
 
     def reserve_session(self, client: str) -> AbstractContextManager[Reservation]:
-        """Reserve a session slot for a client. Raises ProtocolError if none is free."""
+        """Reserve a session slot while the block runs. Raises ProtocolError if the service is not
+        ready, no slot is free, or the client has its maximum."""
         setting = self.settings.max_sessions_per_client
         half = max(1, min(MAX_SESSIONS_PER_CLIENT, self.sessions.limit // 2))
         max_count = self.keys.limit(client, "sessions") or (half if setting == "auto" else setting)
@@ -121,8 +122,8 @@ class ServiceState:
                 connection.fail(ProtocolError(ErrorCode.UNAUTHORIZED, message))
 
     def reserve_upload(self, client: str) -> AbstractContextManager[Reservation]:
-        """Reserve an upload slot while the block runs. Raises ProtocolError if no slot is free, or
-        the client has its maximum."""
+        """Reserve an upload slot while the block runs. Raises ProtocolError if the service is not
+        ready, no slot is free, or the client has its maximum."""
         return self._reserve(self.uploads, client, self._max_uploads(client))
 
     def _max_uploads(self, client: str) -> int:
@@ -131,8 +132,8 @@ class ServiceState:
         return self.keys.limit(client, "uploads") or (half if setting == "auto" else setting)
 
     def reserve_score(self, client: str) -> AbstractContextManager[Reservation]:
-        """Reserve a slot for a score while the block runs. Raises ProtocolError."""
-        # A school class that shares a key may render as many scores as it may upload recordings.
+        """Reserve a score slot while the block runs. Raises the errors of ``reserve_upload``."""
+        # Clients with more uploads, such as a school class that shares a key, have more scores too.
         max_count = max(MAX_SCORES_PER_CLIENT, self._max_uploads(client))
         return self._reserve(self.score_requests, client, max_count)
 

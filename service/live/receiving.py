@@ -8,8 +8,8 @@ from typing import Any, Self
 from service.protocol.errors import ErrorCode, ProtocolError
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
-# Maximum size of the messages of a session that wait to be processed. Reading ahead lets the server
-# answer a ping that follows them.
+# Size of a session's waiting messages above which no more are read. Reading ahead lets the server
+# answer a ping that follows the waiting messages.
 MAX_READ_AHEAD_BYTES = 1024 * 1024
 OVERHEAD_BYTES = 256  # added to the size of each waiting message
 Message = MutableMapping[str, Any]
@@ -37,7 +37,8 @@ class ReadAhead:
         self._task.cancel()
 
     async def next(self) -> Message:
-        """Return the next message. Raises the error of ``receive`` after the last one."""
+        """Wait for the next message and return it. After the last message, raises the error of
+        ``receive``, or else ClientDisconnectedError."""
         while not self._messages:
             if self._task.done():
                 self._task.result()
@@ -72,8 +73,8 @@ def _size(message: Message) -> int:
 
 
 def message_payload(message: Message) -> bytes | str:
-    """Return the payload of a message. Raises ClientDisconnectedError, and ProtocolError if the
-    message is too big."""
+    """Return the payload of a message. Raises ClientDisconnectedError if the message reports a
+    disconnect, and ProtocolError if it is too big."""
     if message["type"] == "websocket.disconnect":
         raise ClientDisconnectedError
     payload: bytes | str | None = message.get("bytes")

@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 class SessionLog:
     """Log and metrics of a session.
 
-    The lateness of an event counts from the time at which its audio would be played: the time of
-    its arrival, but not before the end of earlier audio. If a client sends faster than real time,
-    its events are therefore not late.
+    The lateness of an event is measured as if the audio was played in real time: each chunk when it
+    arrives, or after all earlier audio. Its deadline is a position in this audio. If a client sends
+    faster than real time, its events are therefore not late.
     """
 
     def __init__(self, metrics: Metrics, client: str) -> None:
@@ -31,7 +31,7 @@ class SessionLog:
         self._fields: dict[str, object] = {}
         self._audio_s = metrics.audio_s.labels("live")
         self._arrived_s = 0.0  # end of the received audio, in seconds of the performance
-        self._end_s = monotonic()  # clock time at which this end would be played
+        self._end_s = monotonic()  # clock time at which playback would reach this end
         self.messages = 0  # number of messages sent
 
     def opening(self, name: str, start_s: float, **fields: object) -> None:
@@ -65,7 +65,7 @@ class SessionLog:
             self._totals = output.final_state[2]
 
     def failed(self, error: ProtocolError) -> None:
-        """Record an error. Before the session is open, it is a rejection."""
+        """Record an error. An error before the session is open counts as a rejection."""
         if self._initial_totals is None:
             self._done = True
             record_rejection(self._metrics.refused, error, self._client)
@@ -73,8 +73,8 @@ class SessionLog:
             logger.info("%s: %s", error.code, error.message)
 
     def closed(self, reason: str) -> None:
-        """Record the end of the session. Only the first call after the opening counts. reason:
-        `stop`, `draining`, `vanished` or an error code."""
+        """Record the end of a session that is open. Later calls have no effect. reason: `stop`,
+        `draining`, `vanished`, `cancelled` or an error code."""
         if self._done or self._initial_totals is None:
             return
         self._done = True

@@ -1,8 +1,8 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
-It forwards audio to the session's worker, and the worker's messages to the client. One task reads
-and another writes. The audio before the end of a session is always transcribed, unless its worker
-exits.
+The endpoint forwards audio to the session's worker, and the worker's messages to the client. One
+task reads from the socket, and another writes to it. After `stop`, and when the service drains, the
+worker still transcribes all audio that it has received.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ from service.workers.messages import OpenSession
 logger = logging.getLogger(__name__)
 router = APIRouter()
 
-MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after the first 10 s
-# Minimum rate at which the service reads, so that a ping behind the 4 MB that may be in flight
-# waits for at most 20 s.
+MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after a burst of 10 s
+# The limit of the pace is not lower than this rate, so that a ping waits for at most 20 s behind
+# the 4 MB of audio that may be in flight.
 MIN_READ_BYTES_PER_S = 256_000
-SEND_TIMEOUT_S = 10.0  # maximum time for sending a message that the client does not read
-CLOSE_TIMEOUT_S = 1.0  # maximum time for sending the close frame
-MAX_KEEPALIVE_S = 600.0  # maximum time without audio
+SEND_TIMEOUT_S = 10.0  # maximum time for sending a message to a client that does not read
+CLOSE_TIMEOUT_S = 1.0  # maximum time for sending a last error, and for closing the socket
+MAX_KEEPALIVE_S = 600.0  # maximum time without audio, during which keepalives prevent a timeout
 # A ghost is a dead connection that the server has not noticed yet. It keeps a slot, although its
 # client may be reconnecting to resume the session.
 GHOST_IDLE_S = 1.0  # time without a message after which a connection may be a ghost
@@ -58,7 +58,7 @@ MAX_GHOST_SOCKETS = 8  # maximum number of sockets without a slot
 
 @router.websocket("/ws/transcribe")
 async def transcribe_live(websocket: WebSocket) -> None:
-    """Accept a client, or reject it with a reason."""
+    """Accept a client and run its session, or reject it with a reason."""
     state: ServiceState = websocket.app.state.service
     client = websocket.scope[SCOPE_KEY]
     log = SessionLog(state.metrics, client)
@@ -77,11 +77,11 @@ async def transcribe_live(websocket: WebSocket) -> None:
             await Connection(websocket, state, slots, reservation, log).run()
         finally:
             state.ghost_sockets -= reservation is None
-            log.closed("cancelled")  # no effect after a regular end
+            log.closed("cancelled")  # no effect if `run` has recorded the end
 
 
 def may_resume_ghost(state: ServiceState, rejection: ProtocolError) -> bool:
-    """True if the rejected client may be resuming a session whose slot a ghost still has."""
+    """True if the rejected client may be resuming a session whose slot a ghost still occupies."""
     full = rejection.code in (ErrorCode.TOO_MANY_SESSIONS, ErrorCode.CLIENT_LIMIT)
     has_ghosts = any(other.idle_s > GHOST_IDLE_S for other in state.connections.values())
     return full and has_ghosts and state.ghost_sockets < MAX_GHOST_SOCKETS
@@ -98,8 +98,8 @@ class Connection:
         reservation: Reservation | None,
         log: SessionLog,
     ) -> None:
-        """reservation: the client's slot, or None if the service is full. slots: exit stack to
-        which a slot that is reserved later is added."""
+        """reservation: the client's slot, or None if no slot was free. slots: exit stack that
+        releases a slot reserved later."""
         self._websocket = websocket
         self._slots, self._reservation = slots, reservation
         self._log = log
@@ -132,19 +132,18 @@ class Connection:
             start = await self._receive_start()
             close_code, reason = await self._run_session(start)
         except ProtocolError as error:
-            # Do not send the error to a client that does not read.
             self._log.failed(error)
             close_code, reason = error.code.close_code, error.code
-            if error.code is not ErrorCode.SLOW_READER:
+            if error.code is not ErrorCode.SLOW_READER:  # a slow reader would not read the error
                 await self._send_error(error)
         except ClientDisconnectedError:
             self._log.closed("vanished")
             return
         except Exception:
             logger.exception("the session failed")
-            problem = internal_error()
-            close_code, reason = problem.code.close_code, problem.code
-            await self._send_error(problem)
+            internal = internal_error()
+            close_code, reason = internal.code.close_code, internal.code
+            await self._send_error(internal)
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -182,8 +181,8 @@ class Connection:
         return message_payload(received)
 
     def _open(self, start: Start) -> SessionProxy:
-        """Open the session at a worker, with the slot of its older connection if there is one.
-        Raises ProtocolError if there is no capacity for these options."""
+        """Open the session at a worker. If an older connection has the session, end it and release
+        its slot. Raises ProtocolError if the options conflict or there is no capacity for them."""
         service, settings = self._service, self._settings
         options, resume = start.options(StreamOptions()), start.resume
         session_id = resume.session_id if resume else secrets.token_hex(8)
@@ -225,7 +224,7 @@ class Connection:
     # -- the session ------------------------------------------------------------------------------
 
     async def _run_session(self, start: Start) -> tuple[int, str]:
-        """Run the session from `ready` to `done`. Return the close code and reason."""
+        """Run the session from `ready` to `done`. Return the close code and the reason."""
         session = self._open(start)
         reader = asyncio.create_task(self._read(session, start.audio()))
         draining = asyncio.create_task(self._end_when_draining(session, reader))
@@ -244,7 +243,7 @@ class Connection:
             session.close()
 
     async def _read(self, session: SessionProxy, audio: AudioFormat) -> None:
-        """Forward the client's messages until the last."""
+        """Forward the client's messages until the session ends or the client disconnects."""
         try:
             async with (
                 asyncio.timeout_at(self._end_s),
@@ -271,7 +270,7 @@ class Connection:
             if isinstance(message, bytes):
                 self._audio_s = self._message_s
                 if is_first and (name := file_format(message)):
-                    advice = f"this is {name}, not PCM: decode it first, or upload it as a file"
+                    advice = f"the audio is {name}, not PCM: decode it, or upload it as a file"
                     raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
                 is_first = False
                 duration_s = len(message) / byte_rate
@@ -299,7 +298,7 @@ class Connection:
                     return
                 case Start():
                     raise ProtocolError(
-                        ErrorCode.ALREADY_STARTED, "this session has started; open another socket"
+                        ErrorCode.ALREADY_STARTED, "the session has started; open another socket"
                     )
 
     async def _next_message(self, messages: ReadAhead) -> bytes | str:
@@ -315,7 +314,7 @@ class Connection:
             raise ProtocolError(ErrorCode.IDLE_TIMEOUT, error) from None
 
     async def _pause(self, waiting: Awaitable[None]) -> None:
-        """Wait without reading messages. The client is not idle during this time."""
+        """Wait without processing messages. This time does not count as idle time of the client."""
         started_s, self._is_paused = self._loop.time(), True
         await waiting
         self._message_s, self._is_paused = self._loop.time(), False
@@ -339,5 +338,5 @@ class Connection:
         except TimeoutError:
             message = f"the client has read nothing for {SEND_TIMEOUT_S:g} s"
             raise ProtocolError(ErrorCode.SLOW_READER, message) from None
-        except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed it
+        except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed the socket
             raise ClientDisconnectedError from None

@@ -1,1 +1,1 @@
-"""Operations: metrics, logs and admission control."""
+"""Metrics, logs and admission control."""

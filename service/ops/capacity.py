@@ -1,8 +1,9 @@
 """Admission control of sessions and uploads.
 
-A session requires a number of windows per second. The cost of a window, in seconds of a worker, is
-first estimated from the warm-up. It then follows the times that the workers report, and so adapts
-to other load on the machine. A session is admitted if the predicted load stays below MAX_LOAD.
+The options of a session determine how many windows per second it requires. The cost of a window,
+its computing time in seconds, is first estimated from the warm-up. It is then updated from the
+timings of the workers, and so adapts to other load on the machine. A session is admitted if the
+predicted load stays below MAX_LOAD.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Mode, StreamOptions
 from service.workers.messages import BatchTiming
 
-# Maximum predicted share of the workers' time for all sessions. The rest is for sockets, windows
-# that become pending together, and batches of recordings.
+# Maximum predicted share of the workers' time that all sessions use. The remaining time is for
+# sockets, windows that become pending together, and batches of recordings.
 MAX_LOAD = 0.7
-MAX_LOAD_ONE_SESSION = 0.85  # maximum predicted share of one worker's time for the only session
+MAX_LOAD_ONE_SESSION = 0.85  # maximum predicted share of a worker's time that one session uses
 SESSION_WINDOWS_PER_S = 2.0  # cost of a session's socket and audio in windows per second
 WARM_UP_FACTOR = 1.3  # cost of a live window relative to the warm-up, which tracks no notes
-MEMORY_WINDOWS = 500  # number of windows in the average cost: 23 s of one default session
+MEMORY_WINDOWS = 500  # number of windows in the moving average of the cost: 23 s of one session
 
 _ROUNDING = 1e-6  # tolerance of sums of sizes
 
@@ -45,7 +46,7 @@ class AdmissionControl:
         return self._clients.total()
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
-        """True if this size fits. reserved: size of the caller's reservation."""
+        """True if this size fits. reserved: size of an existing reservation that it replaces."""
         return self.used - reserved + size <= self.total + _ROUNDING
 
     @contextlib.contextmanager
@@ -76,7 +77,7 @@ class AdmissionControl:
 
 
 class Reservation:
-    """A reserved size, until its release."""
+    """A size that a client has reserved, until ``release``."""
 
     def __init__(self, control: AdmissionControl, client: str, size: float) -> None:
         self._control, self._client, self._size = control, client, size
@@ -97,10 +98,10 @@ class Reservation:
 
 
 class SessionAdmissionControl(AdmissionControl):
-    """Limits sessions by their number or by the predicted load.
+    """Limits either the number of sessions or the predicted load.
 
-    With predicted load, sizes are in windows per second. ``window_s`` is the cost of a live window
-    in seconds of a worker; 0 if the number of sessions is limited.
+    If the load is limited, sizes are in windows per second, and ``window_s`` is the cost of a live
+    window in s. If the number of sessions is limited, each size is 1 and ``window_s`` is 0.
     """
 
     def __init__(self, limit: int | Literal["auto"]) -> None:
@@ -118,7 +119,7 @@ class SessionAdmissionControl(AdmissionControl):
             self.workers, self._hops_per_s = workers, sample_rate_hz / HOP
 
     def learn(self, timing: BatchTiming) -> None:
-        """Adapt the cost of a window to the timing of a batch of live sessions."""
+        """Update the cost of a window from the timing of a batch of live sessions."""
         if not self.window_s or timing.way != "live" or not timing.windows:
             return
         weight = min(1.0, timing.windows / MEMORY_WINDOWS)
@@ -127,17 +128,17 @@ class SessionAdmissionControl(AdmissionControl):
 
     def _release(self, client: str, size: float) -> None:
         super()._release(client, size)
-        if not self.count:  # without sessions, a cost measured under other load is not corrected
+        if not self.count:  # without sessions no timings would reduce a cost that is too high
             self.window_s = self._quiet_window_s
 
     @property
     def windows_per_s(self) -> float:
-        """Windows that all workers can compute per second."""
+        """Number of windows that all workers together can compute per second."""
         return self.workers / self.window_s if self.window_s else 0.0
 
     @property
     def max_session_windows_per_s(self) -> float:
-        """Maximum windows per second of one session, which stays with one worker."""
+        """Maximum number of windows per second of one session, which only one worker computes."""
         return MAX_LOAD_ONE_SESSION / self.window_s
 
     @property
@@ -145,7 +146,7 @@ class SessionAdmissionControl(AdmissionControl):
         return MAX_LOAD * self.windows_per_s if self.window_s else self._total
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
-        """True if the session fits. The total does not apply to a session that runs alone."""
+        """True if a session of this size fits. A session that runs alone may exceed the total."""
         if not self.window_s:
             return super().fits(size, reserved)
         is_alone = self.count == (1 if reserved else 0)
@@ -160,7 +161,7 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def load(self) -> float:
-        """Reserved load divided by the admissible load. A session that runs alone may exceed 1."""
+        """Reserved size divided by the total. It may exceed 1 while a session runs alone."""
         return self.used / (self.total or 1)
 
     def size(self, options: StreamOptions) -> float:

@@ -1,7 +1,7 @@
 """Formats logs as text or as one JSON object per line (`RSE_LOG_FORMAT`).
 
-Lines of a session contain its ID. Keys and tokens are never logged. Queries of URLs are not logged
-either, because some clients put keys in them. Line breaks in a client's text are escaped.
+Each line about a session contains the session's ID. Keys, tokens and the queries of URLs, which may
+contain keys, are never logged. Line breaks in a client's text are escaped.
 """
 
 import json
@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from service.protocol.command_line import one_line
 
-# ID of the session of the current task and the tasks that it starts.
+# Session ID of the current task, which the tasks that it starts inherit.
 session_id: ContextVar[str] = ContextVar("session_id", default="")
 
 
 class TextFormatter(logging.Formatter):
-    """Lines of text: time, level, module, message, session, fields of `extra={"fields": ...}`."""
+    """Formats records as text: time, level, logger, message, session ID and extra fields."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line = f"{record.asctime} {record.levelname} {record.name}: {record.message}"
@@ -34,7 +34,8 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """JSON objects: time (RFC 3339, UTC), level, logger, message, session_id, fields, exception."""
+    """Formats records as JSON: time (RFC 3339, UTC), level, logger, message, session_id, exception
+    and extra fields (`extra={"fields": ...}`)."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -51,9 +52,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(log_format: Literal["text", "json"]) -> None:
-    """Log to standard error from INFO on. For the command, not the library."""
+    """Log messages of level INFO and above to standard error. The library does not call this."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # uvicorn logs every handshake with its query. The service logs rejections and sessions itself.
+    # uvicorn would log every handshake with its query. The service logs rejections and sessions.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -30,7 +30,7 @@ class Metrics:
         self.batch_failures = count("batch_failures", "Batches in which the model failed", ["way"])
         self.event_lateness_s = spread(
             "event_lateness_seconds",
-            "Time by which an event was sent after its sound and the stated delay",
+            "Time by which an event was sent later than its guaranteed delay",
             buckets=LATENESS_BUCKETS_S,
         )
         self.behind_s = spread(

@@ -1,2 +1,2 @@
-"""Messages of the live protocol (PROTOCOL.md), errors and MIDI files. Imports no torch and opens no
-sockets."""
+"""Messages of the live protocol (PROTOCOL.md), options, errors and MIDI files. The package neither
+imports torch nor opens sockets."""

@@ -25,7 +25,7 @@ from service.protocol.options import (
     TuningHz,
 )
 
-MAX_ERRORS = 100  # maximum number of validation errors that are examined, because each costs time
+MAX_ERRORS = 100  # maximum number of validation errors to format, because each takes time
 
 
 class _ClientMessage(BaseModel):
@@ -34,11 +34,11 @@ class _ClientMessage(BaseModel):
 
 
 def _split(value: object) -> object:
-    """Split comma-separated names, as in a query."""
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, (list, tuple)) or not all(isinstance(v, str) for v in values):
+    """Split a string, or each string of a list, at commas. Return other values unchanged."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         return value
-    return tuple(name.strip() for v in values for name in v.split(","))
+    return tuple(name.strip() for text in texts for name in text.split(","))
 
 
 _Names = Annotated[
@@ -61,8 +61,9 @@ class RequestOptions(_ClientMessage):
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
-        """Return ``defaults`` with the options that are set. Another mode has its own default of
-        ``block_frames``. Raises ProtocolError if the options conflict."""
+        """Return ``defaults``, overridden by the options that are set. If ``mode`` differs from the
+        default mode, ``block_frames`` has the default of ``mode``. Raises ProtocolError if the
+        options conflict."""
         names = set(StreamOptions.__dataclass_fields__)
         changes = self.model_dump(include=names, exclude_none=True)
         if self.mode not in (None, defaults.mode):
@@ -74,7 +75,7 @@ class RequestOptions(_ClientMessage):
 
 
 class _State(_ClientMessage):
-    # Accept unknown fields: the state may come from a newer server, which has more fields.
+    # Accept unknown fields, because the state of a newer server may have more fields.
     model_config = ConfigDict(extra="allow")
 
 
@@ -92,8 +93,8 @@ class SoundingNote(_State):
 
 
 class Checkpoint(_State):
-    """State from which any server with the same model can resume. Its other fields are for servers
-    only (``service.notes.resume.ResumePoint``)."""
+    """State from which any server with the same model can resume. A checkpoint has further fields,
+    which only servers use (``service.notes.resume.ResumePoint``)."""
 
     session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     from_sample: Count
@@ -170,8 +171,8 @@ def parse_message(text: str) -> ClientMessage:
 
 
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
-    """Parse a `start` in the query of the websocket's URL. Return None if the query is empty.
-    Raises ProtocolError."""
+    """Parse a `start` that the query of the websocket's URL contains. Return None if the query is
+    empty. Raises ProtocolError."""
     fields = dict(parameters)
     if not fields:
         return None
@@ -182,15 +183,14 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
 
 
 def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
-    """Return the client's error for a validation error of pydantic. starting: True if a ``Start``
-    was parsed, not the union ``ClientMessage``."""
+    """Convert a validation error of pydantic to the error that the client receives. starting: True
+    if pydantic validated a ``Start``, False if it validated a ``ClientMessage``."""
     if error.error_count() > MAX_ERRORS:
         code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
         return ProtocolError(code, f"the message has {error.error_count()} errors")
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
-    if not starting:
-        # The discriminated union puts the message's type in front of the field's name.
+    if not starting:  # for a union, the path begins with the type of the message
         starting, path = path[:1] == ["start"], path[1:]
     code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
     if starting and path[:1] == ["resume"]:

@@ -26,7 +26,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def escape_names() -> None:
-    """Make standard output escape the characters of file names that its encoding lacks."""
+    """Let standard output escape the characters that its encoding lacks, as in file names."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -48,15 +48,15 @@ def refuse_existing(files: Iterable[Path], force: bool) -> None:
 
 
 def write_atomically(file: Path, data: bytes) -> None:
-    """Write a file atomically. A symbolic link stays a link. Raises OSError."""
+    """Write a file atomically. If it is a symbolic link, write to its target. Raises OSError."""
     try:
         commands.write_atomically(file.resolve(), data)
-    except OSError as error:  # contains the name of a temporary file, meaningless to the user
+    except OSError as error:  # names a temporary file, which is meaningless to the user
         raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def check_writable(file: Path) -> None:
-    """Raise OSError if the file could not be written."""
+    """Raise OSError if the name is too long, or the folder of the file is not writable."""
     file.exists()  # raises OSError if the name is too long
     folder = file.resolve().parent
     if not os.access(folder, os.W_OK):

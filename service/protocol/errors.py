@@ -27,7 +27,7 @@ class ErrorCode(StrEnum):
     Attributes:
         close_code: close code of the websocket; 0 if the error occurs over HTTP only.
         status: HTTP status; 0 if the error occurs on a websocket only.
-        retryable: True if the same audio may succeed later.
+        retryable: True if the client may send the same audio again later.
     """
 
     close_code: int
@@ -87,7 +87,7 @@ class ErrorCode(StrEnum):
 
 
 class ProtocolError(ValueError):
-    """An error that ends a session or request. ``extra``: members of its HTTP problem document."""
+    """An error that ends a session or request. ``extra`` has more members of the HTTP problem."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
@@ -99,7 +99,7 @@ class ProtocolError(ValueError):
 
 
 def server_error(error: Exception) -> ProtocolError:
-    """Return the error for a client whose request failed with an exception of the server."""
+    """Return the error for a client whose request failed because of an exception in the server."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ProtocolError(ErrorCode.DISK_FULL, "the server's disk is full")
     return internal_error()

@@ -1,5 +1,4 @@
-"""Writes Standard MIDI Files for the service and its clients. The same notes give the same
-bytes."""
+"""Writes Standard MIDI Files for the service and its clients. Equal notes result in equal files."""
 
 from __future__ import annotations
 
@@ -17,24 +16,24 @@ from pretty_midi.pretty_midi import MAX_TICK
 from model.config import HOP, SAMPLE_RATE
 from model.instruments import LABELS
 
-TICKS_PER_BEAT = 480  # 1.04 ms per tick at 120 BPM; fewer in files too long for readers
-PEDAL_INSTRUMENTS = ("piano", "electric piano")
+TICKS_PER_BEAT = 480  # per quarter note, 1.04 ms at 120 BPM; very long files have fewer
+PEDAL_INSTRUMENTS = ("piano", "electric piano")  # instruments with a sustain pedal
 CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is for percussion
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
-FASTEST_BPM = 400.0  # also the limit of the tempo before the first beat
+FASTEST_BPM = 400.0  # also the maximum tempo between 0 s and the first beat
 
 # MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so concurrent notes
-# are spread over the member channels of a zone. The master channel carries messages for all
-# channels, such as the pedal. Synthesisers without MPE play the bends too, because RPN 0 sets the
-# range of each channel.
+# have different member channels of a zone. The master channel carries messages for all channels,
+# such as the pedal. Synthesisers without MPE play the bends too, because RPN 0 sets the bend range
+# of each channel.
 MASTER = 0
 MEMBERS = CHANNELS[1:]
-RANGE_SEMITONES = 48  # the default of MPE
+RANGE_SEMITONES = 48  # maximum bend, the default of MPE
 _UNITS = 8192 / (100 * RANGE_SEMITONES)  # units of pitch bend per cent
-_MIN_CENTS = 1.0  # smaller changes are not written
+_MIN_CENTS = 1.0  # minimum change of a bend that is written
 FRAME_S = HOP / SAMPLE_RATE
-_ENDS, _SETS, _BEGINS = range(3)  # order of messages within a tick
+_ENDS, _SETS, _BEGINS = range(3)  # order within a tick: note ends, settings, note onsets
 
 TimedMessage = tuple[int, int, Any]
 """Tick, order within the tick, and message."""
@@ -60,11 +59,11 @@ class Tempo:
     """Beats, bars and key of a file. The times of the notes do not depend on them.
 
     Attributes:
-        beats_s: times of at least two beats, ascending. The tempo continues after the last.
+        beats_s: times of at least two beats, ascending. After the last beat the tempo is constant.
         quarters: length of a beat in quarter notes: 1, or 1.5 if its subdivision is 3.
-        bars: first beat, numerator and denominator of each bar that changes the time signature;
-            empty if the metre is unknown. Before the first entry, bars with its signature extend
-            back to 0 s, where the first of them may be shorter.
+        bars: first beat, numerator and denominator of each bar that changes the time signature.
+            Empty if the metre is unknown. The first time signature also applies to all earlier
+            bars, the first of which may be shorter, because it starts at 0 s.
         key: name in MIDI, such as "Eb" or "F#m"; None if unknown.
         chords: start in seconds and name of each chord, for markers.
     """
@@ -77,7 +76,7 @@ class Tempo:
 
     @classmethod
     def of_bpm(cls, bpm: float) -> Tempo:
-        """Return beats from 0 s on. Raises ValueError for a tempo out of range."""
+        """Return a constant tempo, with a beat at 0 s. Raises ValueError if it is out of range."""
         if not SLOWEST_BPM <= bpm <= FASTEST_BPM:
             limits = f"from {SLOWEST_BPM:g} to {FASTEST_BPM:g} BPM"
             raise ValueError(f"the tempo must be {limits}, not {bpm!r}")
@@ -91,57 +90,59 @@ DEFAULT_TEMPO = Tempo()
 class TempoMap:
     """Converts times of a performance to ticks.
 
-    Beats are extrapolated back towards 0 s. The time left before the earliest one becomes one beat
-    with its own tempo, so that a sequencer draws all beats at their times. If this tempo would
-    exceed FASTEST_BPM, the earliest beat is omitted.
+    A file starts at 0 s, so earlier beats are added, with the period of the first beat. The time
+    before them becomes a shorter beat with its own tempo, so that a sequencer draws all beats at
+    their times. If this tempo would exceed FASTEST_BPM, that beat is merged with the next.
 
     Attributes:
-        changes: (tick, microseconds per quarter) of the file's tempo events.
-        signatures: (tick, numerator, denominator) of its time signatures.
+        changes: (tick, microseconds per quarter note) of the file's tempo events.
+        signatures: (tick, numerator, denominator) of the file's time signatures.
     """
 
     def __init__(self, tempo: Tempo, ticks_per_beat: int = TICKS_PER_BEAT) -> None:
-        self.ticks_per_beat, self._key = ticks_per_beat, tempo.key
-        self._chords = tempo.chords
-        beats_s, period_s = list(tempo.beats_s), tempo.beats_s[1] - tempo.beats_s[0]
-        early = max(0, math.ceil(beats_s[0] / period_s) - 1)  # number of beats before the first
-        beats_s = [beats_s[0] - period_s * back for back in range(early, 0, -1)] + beats_s
-        beats_s.append(2 * beats_s[-1] - beats_s[-2])  # at least two, if the first is omitted
-        if 0 < beats_s[0] < 60 / FASTEST_BPM * tempo.quarters:
-            early, beats_s = early - 1, beats_s[1:]
+        self.ticks_per_beat, self._key, self._chords = ticks_per_beat, tempo.key, tempo.chords
+        quarters, first_s = tempo.quarters, tempo.beats_s[0]
+        period_s = tempo.beats_s[1] - first_s
+        extra_beats = max(0, math.ceil(first_s / period_s) - 1)  # beats between 0 s and first_s
+        beats_s = [first_s - period_s * back for back in range(extra_beats, 0, -1)]
+        beats_s += [*tempo.beats_s, 2 * tempo.beats_s[-1] - tempo.beats_s[-2]]
+        if 0 < beats_s[0] < 60 / FASTEST_BPM * quarters:
+            del beats_s[0]
         if beats_s[0] > 0:
-            early, beats_s = early + 1, [0.0, *beats_s]
-        self._per_beat = round(ticks_per_beat * tempo.quarters)
-        # Times of the file's beats. The rounding error of a beat is corrected in the next.
+            beats_s.insert(0, 0.0)
+        first_beat = len(beats_s) - 1 - len(tempo.beats_s)  # index of the first beat of the tempo
+        self._ticks = round(ticks_per_beat * quarters)  # ticks of one beat
+        # Times of the beats in the file. A beat corrects the rounding error of the beat before it.
         self._grid_us = [0.0]
         self.changes: list[tuple[int, int]] = []
-        for beat, beat_s in enumerate(beats_s[1:]):
-            us = round((1e6 * beat_s - self._grid_us[-1]) / tempo.quarters)
-            if not self.changes or abs(us - self.changes[-1][1]) > 2:
-                self.changes.append((self._per_beat * beat, us))
-            self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * tempo.quarters)
+        for index, end_s in enumerate(beats_s[1:]):
+            quarter_us = round((1e6 * end_s - self._grid_us[-1]) / quarters)
+            if not self.changes or abs(quarter_us - self.changes[-1][1]) > 2:
+                self.changes.append((self._ticks * index, quarter_us))
+            self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * quarters)
         self.signatures: list[tuple[int, int, int]] = []
-        for beat, numerator, denominator in tempo.bars:
-            if not self.signatures:  # a sequencer counts bars from 0 s, so the first may be short
-                short = (beat + early) % round(4 * numerator / denominator / tempo.quarters)
-                if short:
-                    short_numerator = round(short * tempo.quarters * denominator / 4)
+        for bar_beat, numerator, denominator in tempo.bars:
+            index = first_beat + bar_beat
+            if not self.signatures:  # a sequencer counts bars from 0 s, so the first may be shorter
+                index %= round(4 * numerator / denominator / quarters)
+                if index:
+                    short_numerator = round(index * quarters * denominator / 4)
                     self.signatures.append((0, short_numerator, denominator))
-                beat = short - early
-            self.signatures.append((self._per_beat * (beat + early), numerator, denominator))
+            self.signatures.append((self._ticks * index, numerator, denominator))
 
     def tick(self, time_s: float) -> int:
+        """Return the tick that is nearest to a time."""
         us = 1e6 * time_s
         beat = min(max(bisect_right(self._grid_us, us) - 1, 0), len(self._grid_us) - 2)
         begin, end = self._grid_us[beat : beat + 2]
-        return round(self._per_beat * (beat + (us - begin) / (end - begin)))
+        return round(self._ticks * (beat + (us - begin) / (end - begin)))
 
     def track(self) -> mido.MidiTrack:
         """Return the track of tempo, metre, key and markers."""
         events = [(tick, 0, mido.MetaMessage("set_tempo", tempo=us)) for tick, us in self.changes]
         events += [
-            (tick, 0, mido.MetaMessage("time_signature", numerator=above, denominator=below))
-            for tick, above, below in self.signatures
+            (tick, 0, mido.MetaMessage("time_signature", numerator=upper, denominator=lower))
+            for tick, upper, lower in self.signatures
         ]
         if self._key is not None:
             events.append((0, 0, mido.MetaMessage("key_signature", key=self._key)))
@@ -153,7 +154,7 @@ class TempoMap:
 
 
 class WrittenNote(FileNote, Protocol):
-    """Note to be written with its bends: cents above the pitch, one per frame from the onset on."""
+    """Note to be written with its bends: cents above its pitch for each frame from its onset on."""
 
     @property
     def bends(self) -> Sequence[float] | None: ...
@@ -165,26 +166,27 @@ def midi_file(
     programs: Mapping[str, int],
     tempo: Tempo = DEFAULT_TEMPO,
 ) -> bytes:
-    """Return a file of type 1: a tempo track, then one track per instrument, with its name, its
-    program, a channel (shared from the 16th instrument on), and the pedal if it has one. Notes
-    without an instrument have a track without a name. If notes have bends, each note has a separate
-    channel (MPE). Every note lasts at least a tick, because readers drop shorter notes.
+    """Return a file of type 1, with a tempo track and a named track for each instrument.
+
+    Notes without an instrument have a track without a name. Each track has its own channel up to
+    the 15th, and later tracks share channels. If notes have bends, all tracks use the channels of
+    MPE instead. Every note lasts at least a tick, because readers drop shorter notes.
 
     Args:
-        pedal: changes of the sustain pedal in order: seconds, and True if it goes down. A pedal
-            that stays down is released with the last note.
-        programs: General MIDI programs, from 0, by instrument, in the order of the tracks.
+        pedal: changes of the sustain pedal in order: time in s, and True if the pedal goes down. A
+            pedal that stays down is released with the last note. Only PEDAL_INSTRUMENTS use it.
+        programs: General MIDI program, from 0, of each instrument, in the order of the tracks.
         tempo: beats, bars and key of the file. They do not affect the times of the notes.
     """
     ends_s = [note.offset_s for note in notes if note.offset_s is not None]
     if pedal and pedal[-1][1]:  # the performance ended with the pedal down
         pedal = [*pedal, (max([pedal[-1][0], *ends_s]), False)]
     last_s = max([0.0, *ends_s, *(time_s for time_s, _ in pedal)])
-    ticks = TempoMap(tempo)
-    while ticks.tick(last_s) > MAX_TICK * 0.99:
-        ticks = TempoMap(tempo, ticks.ticks_per_beat // 2)
-    # Minimum duration: slightly more than the longest tick.
-    min_s = 1.001e-6 * max(us for _, us in ticks.changes) / ticks.ticks_per_beat
+    tempo_map = TempoMap(tempo)
+    while tempo_map.tick(last_s) > MAX_TICK * 0.99:
+        tempo_map = TempoMap(tempo, tempo_map.ticks_per_beat // 2)
+    # Minimum duration of a note: slightly more than the longest tick.
+    min_s = 1.001e-6 * max(us for _, us in tempo_map.changes) / tempo_map.ticks_per_beat
     parts = []
     order = {name: index for index, name in enumerate([None, *programs])}
     in_use = {note.instrument for note in notes} or {None}
@@ -200,11 +202,11 @@ def midi_file(
         if name in PEDAL_INSTRUMENTS or names == [None]:
             part.control_changes = _pedal(pedal, min_s)
         parts.append((part, curves))
-    file, memory = mido.MidiFile(ticks_per_beat=ticks.ticks_per_beat), io.BytesIO()
-    file.tracks.append(ticks.track())
+    file, memory = mido.MidiFile(ticks_per_beat=tempo_map.ticks_per_beat), io.BytesIO()
+    file.tracks.append(tempo_map.track())
     if any(note.bends for note in notes):
         file.tracks[0][:0] = mpe_setup()
-        file.tracks += _bent_tracks(parts, ticks.tick)
+        file.tracks += _bent_tracks(parts, tempo_map.tick)
         file.save(file=memory)
     else:
         plain = PrettyMIDI(mido_object=file)
@@ -213,15 +215,15 @@ def midi_file(
         if tempo.chords:  # pretty_midi drops markers
             memory.seek(0)
             file = mido.MidiFile(file=memory)
-            file.tracks[0] = ticks.track()
+            file.tracks[0] = tempo_map.track()
             memory = io.BytesIO()
             file.save(file=memory)
     return memory.getvalue()
 
 
 def _pedal(changes: Iterable[tuple[float, bool]], min_s: float) -> list[ControlChange]:
-    """Return the pedal messages, at least ``min_s`` apart, because readers may reorder messages
-    within a tick."""
+    """Return the messages of the pedal. They are at least ``min_s`` apart, because readers may
+    reorder the messages of a tick."""
     messages: list[ControlChange] = []
     time_s = -min_s
     for change_s, down in changes:
@@ -234,6 +236,7 @@ def _bent_tracks(
     parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
     tick_of: Callable[[float], int],
 ) -> list[mido.MidiTrack]:
+    """Return a track for each part, whose notes are on the member channels of MPE."""
     tracks: list[list[TimedMessage]] = []
     for part, _ in parts:
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
@@ -282,7 +285,7 @@ def _track_of(messages: Iterable[TimedMessage]) -> mido.MidiTrack:
 
 
 def mpe_setup() -> list[mido.Message]:
-    """Return the messages that set up the MPE zone and its bend range."""
+    """Return the messages that set up a zone of MPE and the bend range of its channels."""
     parameters = [(MASTER, 6, 15), *((channel, 0, RANGE_SEMITONES) for channel in MEMBERS)]
     return [
         _control(channel, control, level)

@@ -15,9 +15,9 @@ from service.protocol.errors import ErrorCode, ProtocolError
 
 MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32, to the middle of the window
-_ROUNDING_HOPS = 1e-3  # 12 us
-MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits with any look-ahead
-MAX_ANYTIME_BLOCK_FRAMES = 8  # fits in addition to the repeated frames
+_ROUNDING_HOPS = 1e-3  # tolerance of 12 us
+MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits into a window with any look-ahead
+MAX_ANYTIME_BLOCK_FRAMES = 8  # fits into a window together with the repeated frames
 
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 4_000, 384_000
 MAX_CHANNELS = 2
@@ -25,16 +25,16 @@ MAX_CHANNELS = 2
 LookaheadMs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 BlockFrames = Annotated[int, Field(ge=1, le=MAX_BLOCK_FRAMES)]
 Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
-TuningHz = Annotated[float, Field(ge=380, le=480)]  # historical A4: 392 Hz (France) to 466 Hz
+TuningHz = Annotated[float, Field(ge=380, le=480)]  # historical values of A4: 392 to 466 Hz
 
 _FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3"}
 
 
 class Mode(StrEnum):
-    """Rule by which notes are decided.
+    """Rule for deciding notes.
 
-    ``block`` decides a frame once, from the window that has its look-ahead. ``anytime`` sends a
-    note as soon as its confidence passes a threshold.
+    In ``block`` mode each frame is decided once, when its full look-ahead has arrived. In
+    ``anytime`` mode a note is sent as soon as its confidence passes a threshold.
     """
 
     BLOCK = "block"
@@ -56,8 +56,8 @@ class Encoding(StrEnum):
 
 
 class Mix(StrEnum):
-    """Mix of two channels: their mean, their sum if one of them is silent, or only the louder one
-    if they cancel each other."""
+    """Mix of two channels: their mean, their sum if one channel is silent, or only the louder
+    channel if they cancel each other."""
 
     MEAN = "mean"
     SUM = "sum"
@@ -67,7 +67,7 @@ class Mix(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioFormat:
-    """PCM format of a client. Raises ProtocolError if the sample rate is out of range."""
+    """PCM format of the input. Raises ProtocolError if the sample rate is invalid."""
 
     encoding: Encoding
     sample_rate_hz: int
@@ -119,10 +119,11 @@ class StreamOptions:
     """Transcription options of a stream.
 
     Attributes:
-        lookahead_ms: audio after a frame that the model uses; the maximum in anytime mode.
-            ``lookahead_hops`` rounds it to 4 to 32 hops (46 to 372 ms at 11,025 Hz).
-        block_frames: new frames per window. Larger values need less computing and add delay. None
-            means DEFAULT_BLOCK_FRAMES of the mode.
+        lookahead_ms: time after a frame whose audio is used to predict the frame; the maximum in
+            anytime mode. ``lookahead_hops`` rounds it down, to 4 to 32 hops (46 to 372 ms at
+            11,025 Hz).
+        block_frames: number of new frames per window. Larger blocks need less computing time, but
+            add delay. None means the mode's DEFAULT_BLOCK_FRAMES.
         instruments: instruments to consider. Empty means all that the model distinguishes.
         tuning_hz: frequency of A4. None means to estimate it from the audio.
         bends: True to report the pitch of sounding notes for each frame.
@@ -149,9 +150,9 @@ class StreamOptions:
         return self.block_frames or DEFAULT_BLOCK_FRAMES[self.mode]
 
     def lookahead_hops(self, model_rate_hz: int) -> int:
-        """Return the look-ahead in hops. At 11,025 Hz 50 ms are 4 hops, 100 ms 8, 200 ms 17."""
+        """Return the look-ahead in hops. At 11,025 Hz, 100 ms are 8 hops, and 200 ms are 17."""
         hops = min(MAX_LOOKAHEAD_HOPS, self.lookahead_ms * model_rate_hz / 1000 / HOP)
-        # A resumed `start` has the look-ahead of `ready`, which is rounded to microseconds.
+        # A client may resume with the look-ahead of `ready`, which is rounded to microseconds.
         return max(MIN_LOOKAHEAD_HOPS, math.floor(hops + _ROUNDING_HOPS))
 
     def actual_lookahead_ms(self, model_rate_hz: int) -> float:
@@ -159,4 +160,4 @@ class StreamOptions:
 
 
 FILE_OPTIONS = StreamOptions(lookahead_ms=200.0, block_frames=32)
-"""Default options of recordings, in which delay does not matter."""
+"""Default options of recordings, for which delay does not matter."""

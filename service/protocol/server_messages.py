@@ -76,7 +76,7 @@ class NoteOff(_ServerMessage):
 
 
 class NoteBend(_ServerMessage):
-    """Pitch of a sounding note, in cents above ``pitch``, one per frame from ``frame`` on."""
+    """Pitch of a sounding note, in cents above ``pitch``, for each frame from ``frame`` on."""
 
     type: Literal["note_bend"] = "note_bend"
     note_id: int
@@ -114,7 +114,7 @@ class Progress(_ServerMessage):
 
 
 class Frames(_ServerMessage):
-    """Frame probabilities, if `frames` was requested: bytes [count, pitches], 255 for 1."""
+    """Frame probabilities, if the client requested them: bytes [count, pitches], where 255 is 1."""
 
     type: Literal["frames"] = "frames"
     frame: int
@@ -137,16 +137,15 @@ class Flushed(_ServerMessage):
 
 
 class InputWarning(_ServerMessage):
-    """The audio may not be what its client announced. The session continues."""
+    """The audio may not have the format that the client announced. The session continues."""
 
     type: Literal["warning"] = "warning"
     message: str
 
 
 class Totals(BaseModel):
-    """Counts of a session or recording. Samples are per channel, at the input rate.
-    ``dropped_samples`` is the number of samples of a rejected chunk from the first invalid sample
-    on."""
+    """Counts of a performance or recording. Samples are counted per channel, at the input rate.
+    ``dropped_samples`` counts an invalid sample and the samples after it in the same chunk."""
 
     notes: int
     frames: int

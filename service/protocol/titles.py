@@ -6,7 +6,7 @@ MAX_TITLE = 200  # characters
 
 
 def readable_title(title: str) -> str:
-    """Remove control characters, which XML does not allow, and all after MAX_TITLE characters.
-    Convert surrogates of bytes that are not UTF-8 (PEP 383) to Latin-1."""
+    """Shorten a title to MAX_TITLE characters, and remove control characters, which XML does not
+    allow. Decode surrogates, which represent bytes that are not UTF-8 (PEP 383), as Latin-1."""
     title = re.sub("[\udc80-\udcff]", lambda byte: chr(ord(byte[0]) - 0xDC00), title[:MAX_TITLE])
     return "".join(filter(str.isprintable, title)).strip()

@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 NDJSON = "application/x-ndjson"
 MUSICXML = "application/vnd.recordare.musicxml+xml"
 
-SEND_TIMEOUT_S = 10.0  # maximum time for a part of a response that the client does not read
+SEND_TIMEOUT_S = 10.0  # maximum time for sending a line to a client that does not read
 
 
 @dataclass(frozen=True)
 class UploadMidi:
-    """MIDI file of a result, and its beats and chords as JSON."""
+    """MIDI file of a recording, and its beats and chords as JSON."""
 
     data: bytes
     beats: Sequence[dict[str, float]]
@@ -48,10 +48,10 @@ UploadItem = RecordingItem | UploadMidi
 
 @dataclass
 class UploadLog:
-    """State of an upload for its log line and metrics.
+    """Results of an upload, for its log line, metrics and response.
 
-    ``outcome`` is `done`, an error code, or `vanished` if the client disconnected or does not read.
-    ``received`` counts the bytes of the request body.
+    ``outcome`` is `done`, an error code, or `vanished` if the client disconnected or did not read.
+    ``received`` is the number of bytes of the request body.
     """
 
     outcome: str = "vanished"
@@ -75,8 +75,8 @@ class UploadLog:
 
 @contextmanager
 def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
-    """Count and log an upload when the block ends. Exceptions are raised as ProtocolError, with the
-    notes so far in ``extra``."""
+    """Log an upload and update the metrics when the block ends. Convert an exception to
+    ProtocolError, whose ``extra`` contains the MIDI file if there is one."""
     log, started_s = UploadLog(), monotonic()
     try:
         yield log
@@ -100,10 +100,10 @@ def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
 
 
 class NdjsonResponse(StreamingResponse):
-    """NDJSON response that releases its resources when it ends, even if it never started."""
+    """NDJSON response that closes ``held`` when it ends, even if it has sent no line."""
 
     def __init__(self, lines: AsyncIterator[str], held: AsyncExitStack) -> None:
-        # A proxy that buffers would delay the notes until the end.
+        # A proxy that buffers the response would delay all notes until its end.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(lines, media_type=NDJSON, headers=headers)
         self._held = held
@@ -128,8 +128,8 @@ async def write_lines(
     described: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
-    """Yield the lines of an NDJSON response. The upload's slot is released before the last line,
-    `done`, so that the client can immediately send another recording."""
+    """Yield the lines of an NDJSON response. Close ``held`` before the last lines, which releases
+    the upload's slot, so that the client can send another recording immediately after `done`."""
     step: list[UploadItem] | None = first
     problem: ProtocolError | None = None
     log.record(first)
@@ -163,14 +163,14 @@ async def write_lines(
 
 
 def file_name(uploaded: str | None, ending: str) -> dict[str, str]:
-    """Return the header that suggests the recording's name with another suffix (RFC 6266)."""
+    """Return the header (RFC 6266) that suggests the recording's name with another suffix."""
     stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
     name = quote(f"{stem[:100]}{ending}", safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
 
 
 def as_problem(error: Exception) -> ProtocolError:
-    """Return the error to report to the client. Log the exception if the server caused it."""
+    """Return the error for the client. Log the exception if it is an error of the server."""
     if isinstance(error, ProtocolError) and error.code.status:
         return error
     problem = server_error(error)

@@ -8,11 +8,11 @@ from starlette.types import Message
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
-MIN_BYTES_PER_S = 2000  # about the bit rate of the most compressed audio
+MIN_BYTES_PER_S = 2000  # minimum mean rate of a body: 16 kbit/s, as of strongly compressed audio
 
 
 class LimitedBody:
-    """Request body with limits. ``receive`` is an ASGI callable; ``received`` counts the bytes."""
+    """Request body with limits. ``receive`` is an ASGI callable. ``received`` counts the bytes."""
 
     def __init__(self, request: Request, state: ServiceState, max_bytes: int) -> None:
         """Raises ProtocolError if `Content-Length` exceeds ``max_bytes``."""
@@ -26,7 +26,7 @@ class LimitedBody:
 
     async def receive(self) -> Message:
         """Receive the next ASGI message. Raises ProtocolError if the body is too large or too slow,
-        and when the server drains."""
+        or the service drains."""
         timeout_s = self._idle_timeout_s
         try:
             message = await self._state.wait_for(self._request.receive(), timeout_s)

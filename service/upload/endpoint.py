@@ -1,7 +1,7 @@
 """`POST /transcribe`: transcribe a recording (PROTOCOL.md).
 
-The body is checked against its limits while it arrives, and spooled to disk. It is then decoded and
-transcribed in blocks, so that memory holds only the notes of the complete recording.
+The server checks the limits of the request body while it arrives, and stores the recording on disk.
+It then decodes and transcribes the recording in blocks, and keeps only the notes in memory.
 """
 
 from collections.abc import AsyncGenerator, Generator
@@ -51,10 +51,10 @@ from service.upload.score import render_score
 
 router = APIRouter()
 
-# Limits of the other form fields, which are ignored.
+# Limits of the form's other fields, which the endpoint ignores.
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 16 * 1024
-# Parts of /docs that FastAPI cannot derive from the function.
+# Parts of the API documentation at /docs that FastAPI cannot derive from the function.
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -71,11 +71,11 @@ _BODY: dict[str, Any] = {
 }
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Depending on `answer`: a MIDI file, JSON, JSON lines or MusicXML",
+        "description": "MIDI file, JSON, NDJSON or MusicXML, depending on the parameter `answer`",
         "content": {"audio/midi": {}, "application/json": {}, NDJSON: {}, MUSICXML: {}},
     }
 }
-EXPECTED = "expected a multipart form with the recording in the field file"
+EXPECTED = "expected a multipart form with the recording in its field `file`"
 
 
 class UploadQuery(RequestOptions, BeatHints):
@@ -112,7 +112,7 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
         items = with_midi(recording, query)
         steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
         if query.answer == "ndjson":
-            # Invalid files usually fail at once, while the response can still have an error status.
+            # Most invalid files fail in the first step, before the response has sent its status.
             first = await anext(steps)
             held = stack.pop_all()
             lines = write_lines(first, steps, log, held, described, query.updates)
@@ -140,7 +140,7 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
 async def receive_file(
     request: Request, state: ServiceState, stack: AsyncExitStack, log: UploadLog
 ) -> UploadFile:
-    """Receive the file of the form and spool it to disk. The stack closes the file."""
+    """Receive the form and return its file, which ``stack`` closes. Raises ProtocolError."""
     body = LimitedBody(request, state, state.settings.max_upload_bytes)
     stack.callback(lambda: setattr(log, "received", body.received))
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -163,7 +163,7 @@ async def receive_file(
 def with_midi(
     recording: Generator[RecordingItem, None, None], hints: BeatHints
 ) -> Generator[UploadItem, None, None]:
-    """Yield the items of a recording, and after the result its MIDI file, beats and chords."""
+    """Yield the items of a recording. After the result, also yield its MIDI file."""
     with closing(recording):
         for item in recording:
             yield item
@@ -176,13 +176,13 @@ def with_midi(
 async def iterate_in_thread(
     items: Generator[UploadItem, None, None],
 ) -> AsyncGenerator[list[UploadItem], None]:
-    """Compute the items of a recording in a thread. Yield them in groups that end at a progress."""
+    """Yield the lists of ``group_by_progress``, which are computed in a thread."""
     steps = group_by_progress(items)
     try:
         async for step in iterate_in_threadpool(steps):
             yield step
     finally:
-        # ValueError: a step is still running, because the server stopped waiting for its uploads.
+        # ValueError: a step is still running, because the server's shutdown cancelled this task.
         with anyio.CancelScope(shield=True), suppress(ValueError):
             await run_in_threadpool(steps.close)
 
@@ -190,7 +190,8 @@ async def iterate_in_thread(
 def group_by_progress(
     items: Generator[UploadItem, None, None],
 ) -> Generator[list[UploadItem], None, None]:
-    """Yield groups of items. A group ends at a progress, the last item, or an exception."""
+    """Yield lists of items. A list ends with a FileProgress or the last item. If ``items`` raises
+    an exception, the earlier items are yielded first."""
     step: list[UploadItem] = []
     with closing(items):
         try:

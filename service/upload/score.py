@@ -1,8 +1,8 @@
 """`POST /score`: render notes as a score (PROTOCOL.md).
 
-A score takes seconds to render. It is rendered in a separate process of low priority, one at a time
-for each client, so that live streams and other clients do not wait. The process is killed after
-RENDER_TIMEOUT_S, when its client disconnects, or when the service drains.
+A score takes seconds to render. The service renders scores in separate processes of low priority,
+one at a time for each client, so that live streams and other clients do not wait. It kills the
+process after RENDER_TIMEOUT_S, when the client disconnects, and when the service drains.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ router = APIRouter()
 
 _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
-MAX_BYTES = 4 << 20
+MAX_BYTES = 4 << 20  # maximum size of the request body
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
-MIN_BEAT_S = 0.05  # minimum distance of beats, which bounds the number of beats that fill a gap
-RENDER_TIMEOUT_S = 60.0  # includes the wait for other scores
-RENDER_NICE = 10  # priority below that of live streams
+MIN_BEAT_S = 0.05  # minimum interval of beats, which limits the number of beats that fill a gap
+RENDER_TIMEOUT_S = 60.0  # includes the time that a score waits for other scores
+RENDER_NICE = 10  # nice value of the processes, whose priority is lower than that of live streams
 
 
 def _known_instrument(name: str | None) -> str | None:
@@ -58,7 +58,7 @@ class _Span(BaseModel):
 
 
 class ScoreNote(_Span):
-    """A note, in the format of an upload's JSON. Other fields are ignored."""
+    """A note, in the JSON format of `POST /transcribe`. Other fields are ignored."""
 
     pitch: int = Field(ge=MIN_PITCH, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
@@ -66,7 +66,7 @@ class ScoreNote(_Span):
 
 
 class ScorePress(_Span):
-    """Period in which the sustain pedal is down, in the format of an upload's JSON."""
+    """Period in which the sustain pedal is down, in the JSON format of `POST /transcribe`."""
 
 
 def _in_order(beats: list[LiveBeat]) -> list[LiveBeat]:
@@ -81,7 +81,7 @@ Beats = Annotated[
 
 
 class ScoreRequest(BeatHints):
-    """Notes, pedal presses and the user's beat hints. ``beats``, if any, are used unchanged."""
+    """Notes, pedal presses and beat hints. If ``beats`` are set, the score uses them unchanged."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES, fail_fast=True)
     pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES, fail_fast=True)
@@ -90,7 +90,7 @@ class ScoreRequest(BeatHints):
 
 
 class ScoreQuery(BaseModel):
-    """Query parameters: the output format, and for `svg` the page width in tenths of a mm."""
+    """Query parameters: the output format, and the page width of `svg` in tenths of a mm."""
 
     form: Literal["svg", "musicxml", "pdf"] = "svg"
     width: int = Field(default=2100, ge=500, le=10_000)
@@ -100,7 +100,7 @@ _EXAMPLE = {"notes": [{"pitch": 69, "onset_s": 0.5, "offset_s": 1.0, "velocity":
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"example": _EXAMPLE}}}}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "By `form`: JSON with the engraved pages, MusicXML or PDF",
+        "description": "JSON with an SVG, MusicXML or PDF, depending on the parameter `form`",
         "content": {"application/json": {}, MUSICXML: {}, "application/pdf": {}},
     }
 }
@@ -108,7 +108,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @router.post("/score", openapi_extra=_BODY, responses=_ANSWERS, response_class=Response)
 async def write_score(request: Request, query: Annotated[ScoreQuery, Query()]) -> Response:
-    """Render a score. The response to `svg` is JSON: the engraved score, its beats and its bars."""
+    """Render a score. With `form=svg` the response is JSON with the SVG, beats, bars and chords."""
     state: ServiceState = request.app.state.service
     with state.reserve_score(request.scope[SCOPE_KEY]):
         limited = LimitedBody(request, state, MAX_BYTES)
@@ -133,8 +133,8 @@ async def render_score(
     form: str,
     width: int = 0,
 ) -> bytes | dict[str, Any]:
-    """Render a score in a separate process. Kill the process and raise ProtocolError if it takes
-    too long, the client disconnects, or the service drains."""
+    """Render a score in a separate process. If it takes too long, the client disconnects or the
+    service drains, kill the process and raise ProtocolError."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:
@@ -144,7 +144,7 @@ async def render_score(
             )
 
     rendering = asyncio.create_task(render())
-    disconnected = asyncio.create_task(_disconnected(request))
+    disconnected = asyncio.create_task(_wait_for_disconnect(request))
     try:
         ended = asyncio.wait([rendering, disconnected], return_when="FIRST_COMPLETED")
         await state.wait_for(ended, RENDER_TIMEOUT_S)
@@ -159,10 +159,10 @@ async def render_score(
     finally:
         rendering.cancel()
         disconnected.cancel()
-        await asyncio.wait([rendering])  # until the process has exited
+        await asyncio.wait([rendering])  # wait until the process has exited
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

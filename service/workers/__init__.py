@@ -1,1 +1,1 @@
-"""Workers: processes, or one thread of the service, that own streams and compute their messages."""
+"""Workers own live streams and compute their messages. They are processes, or one thread."""

@@ -1,8 +1,8 @@
 """The service's side of a worker: its process, its connection, and proxies of its live sessions.
 
 Python threads contend for the GIL. One window needs hundreds of small operations, each of which
-releases and re-acquires it. Workers are therefore processes on multi-core CPUs and on GPUs. A
-worker never outlives the service: it exits when its socket is closed.
+releases and re-acquires the GIL. Workers are therefore processes on multi-core CPUs and on GPUs. A
+worker never outlives the service, because it exits when its socket is closed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from service.stream.windows import EngineError, WindowSchedule
 from service.workers import messages
 
 PROCESSES = hasattr(os, "memfd_create")
-"""True if workers can be processes: on Linux."""
-MAX_BUFFERED_S = 2.0  # maximum audio of a session that the worker has not transcribed
+"""True if workers can be processes, which requires Linux."""
+MAX_BUFFERED_S = 2.0  # duration of untranscribed audio above which a session reads no more audio
 MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
-MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats of an unresponsive worker
-_MAX_OUTPUTS = 256  # maximum number of outputs that a slow client has not read
+MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is unresponsive
+_MAX_OUTPUTS = 256  # number of waiting outputs above which a session reads no more audio
 _MAX_FLUSHES = 64  # maximum number of unacknowledged `Flush` messages of a session
-_MAX_THREAD_EXIT_S = 5.0  # maximum time that a worker thread may take to exit
-# A worker ignores signals, which terminals and service managers send to the whole process group.
-# Only the service handles them.
+_MAX_THREAD_EXIT_S = 5.0  # maximum time to wait until a worker thread has exited
+# Terminals and service managers send SIGINT and SIGTERM to the whole process group. Workers ignore
+# these signals, so that only the service handles them.
 _MAIN = """
 from signal import SIG_IGN, SIGINT, SIGTERM, signal
 signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN)
@@ -49,10 +49,10 @@ WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint
 
 
 class SessionProxy:
-    """The service's side of a live session. Used from the event loop.
+    """The service's side of a live session. Used only from the event loop.
 
-    If the worker exits, ``next_output`` raises a retryable error, and the client resumes from its
-    latest checkpoint as after the exit of a server. ``windows_per_s`` is the session's load.
+    If the worker exits, ``next_output`` raises a retryable error. The client then resumes from its
+    latest checkpoint. ``windows_per_s`` is the load of the session in windows per second.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class SessionProxy:
         self._stream = opening.stream
         self._frame_bytes = opening.audio.pcm_frame_bytes
         self._first_sample = opening.resume.from_sample if opening.resume else 0
-        self._windows = 0  # number of windows that the worker's audio completes
-        self._waiting: list[bytes] = []  # audio that is not sent yet: it completes no window
+        self._windows = 0  # number of windows that the audio sent to the worker completes
+        self._waiting: list[bytes] = []  # audio to be sent when it completes a window
         self._worker = worker
         self._max_bytes = int(MAX_BUFFERED_S * opening.audio.byte_rate)
-        self._sent = self._transcribed = 0  # bytes
+        self._received = self._transcribed = 0  # bytes of audio
         self._flushes = self._flushed = 0
         self._ended = False
         self._outputs: deque[messages.SessionOutput] = deque()
@@ -81,9 +81,9 @@ class SessionProxy:
 
     @property
     def is_full(self) -> bool:
-        """True if the worker or the client is too far behind. Do not read from the client then."""
+        """True if the worker or the client is too far behind. Stop reading from the client then."""
         return (
-            self._sent - self._transcribed > self._max_bytes
+            self._received - self._transcribed > self._max_bytes
             or self._flushes - self._flushed >= _MAX_FLUSHES
             or len(self._outputs) > _MAX_OUTPUTS
         )
@@ -94,10 +94,10 @@ class SessionProxy:
             await self._writable.wait()
 
     def send(self, data: bytes) -> None:
-        """Send audio to the worker once it completes a window. Each message has a fixed cost."""
-        self._sent += len(data)
+        """Send audio when it completes a window, because each message has a fixed cost."""
+        self._received += len(data)
         self._waiting.append(data)
-        samples = self._first_sample + self._sent // self._frame_bytes
+        samples = self._first_sample + self._received // self._frame_bytes
         windows = self._schedule.complete(self._ratio.outputs(samples))
         if windows > self._windows:
             self._windows = windows
@@ -114,7 +114,7 @@ class SessionProxy:
         self._worker.send(messages.Flush(self._stream, flush_id))
 
     def end(self, reason: DoneReason, error: ProtocolError | None = None) -> None:
-        """End the audio. Only the first call counts."""
+        """End the audio. Later calls have no effect."""
         if not self._ended:
             self._ended = True
             cause = (error.code, error.message) if error else None
@@ -122,8 +122,8 @@ class SessionProxy:
             self._worker.send(messages.EndAudio(self._stream, reason, cause))
 
     async def next_output(self) -> messages.SessionOutput:
-        """Wait for the next messages to the client. Raises ProtocolError if the session cannot be
-        opened or continued, and the error passed to ``fail``."""
+        """Wait for the worker's next messages to the client. Raises ProtocolError if the worker
+        cannot open or continue the session, or the error that was passed to ``fail``."""
         while not self._outputs:
             if self._error is not None:
                 raise self._error
@@ -139,7 +139,7 @@ class SessionProxy:
         self._writable.set()
 
     def close(self) -> None:
-        """Discard the session. Idempotent."""
+        """Discard the session, also in the worker. Idempotent."""
         if self._worker.sessions.pop(self._stream, None) is not None:
             self._worker.send(messages.CloseSession(self._stream))
 
@@ -155,7 +155,7 @@ class SessionProxy:
 
 
 class WorkerProcess:
-    """A worker in a separate process. ``socket`` is the service's end."""
+    """A worker in a separate process. ``socket`` is the service's end of the connection."""
 
     def __init__(self) -> None:
         self.socket, other = socket.socketpair()
@@ -170,7 +170,7 @@ class WorkerProcess:
         other.close()
 
     def memory(self, size: int) -> mmap.mmap:
-        """Map the shared memory, once the worker has loaded the model."""
+        """Map the shared memory, whose size the worker sets when it has loaded the model."""
         return mmap.mmap(self._memory.fileno(), size)
 
     def kill(self) -> None:
@@ -183,7 +183,7 @@ class WorkerProcess:
 
 
 class WorkerThread:
-    """A worker in a thread, for a single core or a system without memory files."""
+    """A worker in a thread, for a single core or a system without ``os.memfd_create``."""
 
     def __init__(self) -> None:
         self.socket, other = socket.socketpair()
@@ -203,7 +203,7 @@ class WorkerThread:
         return self._shared
 
     def kill(self) -> None:
-        """Do nothing: a thread exits after its step if its socket is closed."""
+        """Do nothing, because the thread exits by itself once its socket is closed."""
 
     def wait(self) -> None:
         self._thread.join(_MAX_THREAD_EXIT_S)
@@ -218,11 +218,11 @@ class State(Enum):
 
 
 class WorkerConnection:
-    """A worker's socket, process, memory and live sessions. Used from the event loop.
+    """A worker's socket, process, memory and live sessions. Used only from the event loop.
 
     Attributes:
-        samples, probabilities: shared memory (see ``slots``).
-        sessions: live sessions by number.
+        samples, probabilities: views of the shared memory (``service.workers.messages.slots``).
+        sessions: live sessions by their number (``OpenSession.stream``).
     """
 
     def __init__(
@@ -231,7 +231,8 @@ class WorkerConnection:
         on_result: Callable[[WorkerConnection, messages.Result], None],
         on_exit: Callable[[WorkerConnection], None],
     ) -> None:
-        """on_exit: called once if the worker exits after it was ready."""
+        """on_result: called with the result of a segment or the timing of a batch. on_exit: called
+        once if the worker exits after it was ready."""
         self.own_process = own_process
         self.sessions: dict[int, SessionProxy] = {}
         self._process = WorkerProcess() if own_process else WorkerThread()
@@ -243,14 +244,14 @@ class WorkerConnection:
         self._writer: asyncio.StreamWriter
 
     async def start(self, config: messages.WorkerConfig) -> messages.ModelLoaded:
-        """Wait until the worker has loaded the model. Raises EngineError if it cannot."""
+        """Wait until the worker has loaded the model. Raises EngineError if that fails."""
         reader, self._writer = await asyncio.open_connection(sock=self._process.socket)
         self.send(config)
         try:
             async with asyncio.timeout(MAX_LOAD_S):
                 reply = await _receive(reader)
         except TimeoutError:
-            raise EngineError(f"worker did not load the model in {MAX_LOAD_S:.0f} s") from None
+            raise EngineError(f"worker did not load the model within {MAX_LOAD_S:.0f} s") from None
         except (asyncio.IncompleteReadError, OSError):
             raise EngineError("worker exited while it loaded the model") from None
         if isinstance(reply, messages.ModelLoadFailed):
@@ -278,7 +279,7 @@ class WorkerConnection:
 
     @property
     def windows_per_s(self) -> float:
-        """Load of all sessions of the worker."""
+        """Number of windows per second that the worker's sessions require."""
         return sum(session.windows_per_s for session in self.sessions.values())
 
     def send(self, message: object) -> None:
@@ -286,8 +287,8 @@ class WorkerConnection:
             self._writer.write(messages.packet(message))
 
     def send_heartbeat(self, max_missed: int) -> None:
-        """Ping the worker; call this at regular intervals. The worker is unresponsive after
-        ``max_missed`` calls without a reply."""
+        """Ping the worker unless a reply is pending. Call this at regular intervals. The worker is
+        unresponsive after ``max_missed`` calls without a reply."""
         self._max_missed_pings = max_missed
         if self.is_ready:
             if not self._missed_pings:
@@ -295,7 +296,7 @@ class WorkerConnection:
             self._missed_pings += 1
 
     def kill(self) -> None:
-        """Stop the worker at once. ``on_exit`` follows if it was ready."""
+        """Stop the worker immediately. Its ``on_exit`` is then called if it was ready."""
         self._process.kill()
         if self._state is not State.CLOSED and hasattr(self, "_writer"):
             self._writer.transport.abort()

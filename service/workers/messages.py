@@ -1,5 +1,5 @@
-"""Messages between the service and its workers: pickled, and framed as
-``multiprocessing.connection.Connection`` frames them."""
+"""Messages between the service and its workers. They are pickled, and have the framing of
+``multiprocessing.connection.Connection``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from service.stream.windows import SEGMENT_FRAMES, PendingWindows
 LENGTH = struct.Struct("!i")  # header of a packet: the number of bytes that follow
 
 LoadModel = Callable[[str, str], Any]
-"""Function of a model and a device that loads the weights. The model is a name or a path, and both
-may be `auto`. The function must be importable by name, because workers are processes."""
+"""Function that loads a model (name or path) on a device. Both arguments may be `auto`. It must be
+possible to pickle the function, because workers may be processes."""
 
-SLOTS = 2  # segments in a worker's shared memory: one being computed, and one waiting
+SLOTS = 2  # number of segments in a worker's shared memory: one is computed, and one waits
 
 
 def packet(message: object) -> bytes:
@@ -37,8 +37,8 @@ def packet(message: object) -> bytes:
 def slots(
     config: ModelConfig, memory: Callable[[int], mmap.mmap]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return views of the memory that a worker shares with the service: samples and probabilities
-    of segments, each [SLOTS, values]. memory: function that maps a number of bytes."""
+    """Map the memory that a worker shares with the service. Return views of its samples and its
+    probabilities, each [SLOTS, values]. memory: function that maps this number of bytes."""
     samples = WINDOW + (SEGMENT_FRAMES + config.preroll_hops + FRAMES) * HOP
     probabilities = len(config.outputs) * SEGMENT_FRAMES * PITCHES
     shared = memory(4 * SLOTS * (samples + probabilities))
@@ -50,7 +50,7 @@ def slots(
 
 
 class WorkerConfig(NamedTuple):
-    """First message: the model and the device, by name or `auto`."""
+    """First message to a worker. ``model`` and ``device`` are the arguments of ``load``."""
 
     load: LoadModel
     model: str
@@ -64,7 +64,7 @@ class OpenSession:
     Attributes:
         session_id: ID of the performance in the client's checkpoints.
         stream: number of the session, used only between the service and the worker.
-        updates, frames, beats: True if the client requested them.
+        updates, frames, beats: True if the client requested these messages.
     """
 
     session_id: str
@@ -79,7 +79,7 @@ class OpenSession:
 
 
 class Audio(NamedTuple):
-    """The next PCM bytes of a session."""
+    """Process the next PCM bytes of a session."""
 
     stream: int
     data: bytes
@@ -107,11 +107,11 @@ class CloseSession(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Compute windows of a recording, whose samples are in a slot."""
+    """Compute a segment of a recording, whose samples are in a slot of the shared memory."""
 
     slot: int
-    samples: int  # number of samples
-    due: PendingWindows  # without its samples
+    samples: int  # number of samples in the slot
+    due: PendingWindows  # its own ``samples`` are empty
 
 
 class Ping(NamedTuple):
@@ -122,7 +122,7 @@ class Ping(NamedTuple):
 
 
 class ModelLoaded(NamedTuple):
-    """The worker is ready. ``window_s`` is the computing time of one window in the warm-up."""
+    """The worker is ready. ``window_s`` is the time that one window took in the warm-up."""
 
     config: ModelConfig
     card: Mapping[str, Any]
@@ -131,23 +131,23 @@ class ModelLoaded(NamedTuple):
 
 
 class ModelLoadFailed(NamedTuple):
-    """The worker cannot load the model, and exits."""
+    """The worker cannot load the model. It exits."""
 
     error: str
 
 
 @dataclass(slots=True)
 class SessionOutput:
-    """Messages for a client.
+    """Messages for a client, and the state of its session.
 
     Attributes:
         messages: JSON texts in order.
         transcribed_bytes: bytes of the session's audio transcribed so far.
-        flushed: number of acknowledged `Flush` messages so far.
+        flushed: number of `Flush` messages acknowledged so far.
         note_ons: number of `note_on` messages in ``messages``.
-        event_deadlines_s: for each event in ``messages``, the audio time that decides it.
-        behind_s: seconds of audio received but not transcribed.
-        initial_totals: totals of the sessions before this one, if `ready` is among the messages.
+        event_deadlines_s: time of each note and pedal event plus its guaranteed maximum delay.
+        behind_s: seconds of received audio that are not transcribed (``Stream.behind_ms``).
+        initial_totals: totals of the performance's earlier sessions, in the output with `ready`.
         final_state: reason or error code, close code, and totals, in the last output.
     """
 
@@ -171,7 +171,7 @@ class SessionFailed(NamedTuple):
 
 
 class SegmentResult(NamedTuple):
-    """A segment was computed, and its slot has probabilities of this shape, or it failed."""
+    """Result of a segment. Its slot has probabilities of this shape, unless ``error`` is set."""
 
     slot: int
     shape: tuple[int, ...]
@@ -181,8 +181,8 @@ class SegmentResult(NamedTuple):
 class BatchTiming(NamedTuple):
     """Computing time of a batch.
 
-    ``model_s`` is the time of the model alone; ``total_s`` includes note tracking and messages.
-    ``way`` is `live` or `file`. ``windows`` is 0 if the batch failed.
+    ``model_s`` is the time of the network. In live batches ``total_s`` also includes note tracking
+    and messages. ``way`` is `live` or `file`. ``windows`` is 0 if the batch failed.
     """
 
     way: str

@@ -1,4 +1,4 @@
-"""Starts and replaces the workers, and distributes live sessions and segments over them."""
+"""Starts and replaces the workers, and distributes live sessions and segments among them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 
 MAX_WORKERS = 8
 CORES_PER_GPU_WORKER = 4
-"""Number of cores for each worker that uses a GPU. The thread of a worker can resample and track
-125 to 200 streams, and a GPU can compute several times as many. Each of these workers needs 2 to
-3 GB of memory."""
+"""Number of cores for each worker that uses a GPU. One worker can resample and track 125 to 200
+streams, and a GPU can compute several times as many. Each worker that uses a GPU needs 2 to 3 GB of
+memory."""
 MAX_PING_INTERVAL_S = 2.0
-# Devices of GPUs that PyTorch calls "cuda": NVIDIA's driver, WSL, and AMD's driver.
+# Device files of the GPUs that PyTorch calls "cuda": NVIDIA's driver, WSL, and AMD's driver.
 GPU_DEVICES = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
-MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # pause after a worker has failed to start
+MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # limits of the pause after a worker has failed to start
 
 
 class Observer(Protocol):
@@ -49,9 +49,9 @@ class Observer(Protocol):
 class WorkerPool:
     """Workers, each with a copy of the model; also an ``InferenceEngine`` for recordings.
 
-    Use it from the event loop that ``start`` runs in, except ``submit``. ``start`` sets ``config``
-    and ``card`` of the model, ``device``, ``workers`` (their number) and ``window_s`` (computing
-    time of a window in the warm-up).
+    Use a pool only in the event loop of ``start``, except ``submit``, which is thread-safe.
+    ``start`` sets the model's ``config`` and ``card``, ``device``, ``workers`` (the number of
+    workers) and ``window_s`` (the time in s that one window took in the warm-up).
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class WorkerPool:
         """Create a pool without workers; ``start`` starts them.
 
         Args:
-            workers: number of workers. None: one per core of a CPU, or with a GPU one per
-                CORES_PER_GPU_WORKER cores, at most MAX_WORKERS.
-            hang_timeout_s: time without a heartbeat after which a worker is replaced.
+            workers: number of workers. None means one per core, or with a GPU one per
+                CORES_PER_GPU_WORKER cores, and at most MAX_WORKERS.
+            hang_timeout_s: time without a reply to a heartbeat after which a worker is replaced.
             processes: False to use only one worker, in a thread.
         """
         self._setup, self._cores, self._requested_workers = setup, cores, workers
@@ -84,7 +84,7 @@ class WorkerPool:
     # -- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Wait until all workers have loaded the model. Raises EngineError if one cannot."""
+        """Start all workers and wait until they are ready. Raises EngineError if one fails."""
         self._loop = asyncio.get_running_loop()
         device = self._setup.device
         has_gpu = any(path.exists() for path in GPU_DEVICES)
@@ -113,7 +113,7 @@ class WorkerPool:
         return self._requested_workers or default
 
     async def _launch_all(self, count: int, own_process: bool) -> ModelLoaded:
-        """Start workers. If one fails, stop all of them and raise EngineError."""
+        """Start workers. If one fails, stop all workers and raise its error."""
         try:
             return (await asyncio.gather(*(self._launch(own_process) for _ in range(count))))[0]
         except BaseException:
@@ -136,7 +136,7 @@ class WorkerPool:
 
     @property
     def is_unresponsive(self) -> bool:
-        """True if a worker is unresponsive. Processes are replaced soon, but threads cannot be."""
+        """True if a worker is unresponsive. The pool soon replaces a process, but not a thread."""
         return any(worker.is_unresponsive for worker in self._workers)
 
     # -- live sessions and recordings -------------------------------------------------------------
@@ -176,7 +176,7 @@ class WorkerPool:
             self.observer.on_batch(result)
 
     def _on_exit(self, worker: WorkerConnection) -> None:
-        """Submit the worker's segments to other workers and start a replacement."""
+        """Queue the worker's segments again, and start another worker."""
         if worker not in self._workers or not self._running:
             return
         self._workers.remove(worker)
@@ -194,7 +194,7 @@ class WorkerPool:
         return task
 
     async def _replace(self, worker: WorkerConnection, closed: asyncio.Task[None]) -> None:
-        """Start another worker after ``closed``, with longer pauses after each failure."""
+        """Start another worker once ``closed`` is done. Retry after pauses of increasing length."""
         await asyncio.shield(closed)
         pause_s = MIN_PAUSE_S
         while True:
@@ -202,7 +202,7 @@ class WorkerPool:
                 await self._launch(worker.own_process)
                 break
             except (EngineError, OSError) as error:
-                logger.error("cannot start a worker: %s; retry in %.0f s", error, pause_s)
+                logger.error("cannot start a worker: %s; retrying in %.0f s", error, pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
         self._segments.dispatch()
@@ -234,7 +234,7 @@ class BackgroundPool:
     """Runs a pool in the event loop of a separate thread, for programs without an event loop."""
 
     def __init__(self, pool: WorkerPool) -> None:
-        """Wait until the workers have loaded the model. Raises EngineError if one cannot."""
+        """Start the pool and wait until it is ready. Raises EngineError if a worker fails."""
         self.pool = pool
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="workers", daemon=True)

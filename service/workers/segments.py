@@ -1,8 +1,8 @@
-"""Distributes the segments of recordings over the workers.
+"""Distributes the segments of recordings among the workers.
 
 The first half of the network computes the windows of a stream one after the other, so a single
-stream would use only one core. The state of a stream depends only on its last
-``ModelConfig.preroll_hops`` hops. A segment therefore starts with a pre-roll: earlier windows,
+stream would use only one core. However, the streaming state depends only on the last
+``ModelConfig.preroll_hops`` hops. Each segment therefore starts with a pre-roll: earlier windows,
 whose results are dropped. All other results equal those of a single pass, bit for bit::
 
     windows    0 .............. 63 | 64 ............ 127 | 128 ...
@@ -26,11 +26,11 @@ from service.workers.connection import WorkerConnection
 from service.workers.messages import SLOTS, Segment, SegmentResult
 
 SERVICE_STOPPED = "the service has stopped"
-_NO_SAMPLES = np.zeros(0, np.float32)  # they are in shared memory
+_NO_SAMPLES = np.zeros(0, np.float32)  # replaces the samples that are in shared memory
 
 
 class SegmentJob:
-    """A segment and the future of its probabilities; may be created in any thread."""
+    """A segment and the future of its probabilities. May be created in any thread."""
 
     def __init__(self, segment: PendingWindows) -> None:
         self.segment = segment
@@ -47,10 +47,10 @@ class SegmentJob:
 
 
 class SegmentQueue:
-    """Waiting and running segments. Used from the event loop."""
+    """Waiting and running segments. Used only from the event loop."""
 
     def __init__(self, workers: Sequence[WorkerConnection]) -> None:
-        """workers: list of the current workers, which the pool updates."""
+        """workers: the pool's list of current workers, which the pool updates."""
         self._workers = workers
         self._waiting: deque[SegmentJob] = deque()
         self._computing: dict[tuple[WorkerConnection, int], SegmentJob] = {}  # by slot
@@ -66,23 +66,23 @@ class SegmentQueue:
     def dispatch(self) -> None:
         """Send waiting segments to the workers with the most free slots."""
         while self._waiting:
-            free = [
-                [(worker, slot) for slot in range(SLOTS) if (worker, slot) not in self._computing]
-                for worker in self._workers
-                if worker.is_ready
-            ]
-            slots = max(free, key=len, default=[])
-            if not slots:
+            ready = [worker for worker in self._workers if worker.is_ready]
+            free_slots = max(map(self._free_slots, ready), key=len, default=[])
+            if not free_slots:
                 return
             job = self._waiting.popleft()
             if not job.start():
                 continue
-            worker, slot = slots[0]
+            worker, slot = free_slots[0]
             self._computing[worker, slot] = job
             samples = job.segment.samples
             worker.samples[slot, : len(samples)] = samples
             due = replace(job.segment, samples=_NO_SAMPLES)
             worker.send(Segment(slot, len(samples), due))
+
+    def _free_slots(self, worker: WorkerConnection) -> list[tuple[WorkerConnection, int]]:
+        slots = [(worker, slot) for slot in range(SLOTS)]
+        return [slot for slot in slots if slot not in self._computing]
 
     def on_result(self, worker: WorkerConnection, result: SegmentResult) -> None:
         job = self._computing.pop((worker, result.slot))

@@ -46,16 +46,16 @@ PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that f
 
 
 class LiveSession:
-    """Turns the events of a stream into messages of the protocol.
+    """Converts the events of a stream to messages of the protocol.
 
-    A `progress` immediately follows the notes of each step. Its checkpoint covers exactly the
+    A `progress` immediately follows the events of each step. Its checkpoint covers exactly the
     events sent before it. After the end of the audio there is no `progress`, because all remaining
     messages are sent at once.
 
     Attributes:
         number: number of the session, used only between the service and the worker.
-        features: streaming state of the network. Set by the worker.
-        is_queued: True if the session is in the worker's queue. Set by the worker.
+        features: streaming state of the network. The worker sets it.
+        is_queued: True if the session is in the worker's queue. The worker sets it.
     """
 
     features: FeatureStream
@@ -85,12 +85,12 @@ class LiveSession:
         self._skip_events = resume.known_events if resume else 0
         self._seq = 0
         self._fed_bytes = self._reported_bytes = self._flushed = self._windows = 0
-        # For each `flush`: number of windows to process before it is acknowledged, and the fields
-        # `frame` and `id` of the acknowledgement.
+        # For each unacknowledged `flush`: the number of windows to process before `flushed`, and
+        # the fields `frame` and `id` of `flushed`.
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
-        self._reported: tuple[int, int] | None = None  # value of `_progress` in the last message
+        self._reported: tuple[int, int] | None = None  # `_progress` at the latest message
         self._reported_at_s = monotonic()
         self._pending = SessionOutput(self.number, initial_totals=self.stream.totals)
         self._queue(self._ready(config))
@@ -146,13 +146,13 @@ class LiveSession:
         return self._end is not None
 
     def collect_output(self, now_s: float) -> SessionOutput | None:
-        """Return the pending output, if any. Call it after every step and at each poll."""
+        """Return new output, or None if there is none. Call this after each step and at polls."""
         if self._end is None:
             self._maybe_report_progress(now_s)
         elif not self._finished:
             if self.stream.pending_windows:
                 return None
-            self._finish_regularly()
+            self._finish_normally()
         output, byte_rate = self._pending, self._opening.audio.byte_rate
         windows = self.stream.pending_windows
         pending_s = windows * self._opening.options.frames_per_window * self.stream.frame_s
@@ -183,7 +183,7 @@ class LiveSession:
         )
 
     def _send_events(self, events: list[Event]) -> None:
-        """Queue events and, until the audio has ended, a `progress` with their checkpoint."""
+        """Queue frame probabilities, events and, until the audio has ended, a `progress`."""
         if self._frames is not None and (frames := self._frames.pop()) is not None:
             self._queue(frames)
         delay = self.stream.delay
@@ -227,11 +227,11 @@ class LiveSession:
             _, frame, flush_id = self._flushes.popleft()
             self._queue(Flushed(id=flush_id, frame=frame))
 
-    def _finish_regularly(self) -> None:
+    def _finish_normally(self) -> None:
         assert self._end is not None
         reason, error = self._end
         events = self.stream.finish()
-        # Only after `stop` is an incomplete sample an error. Other ends may cut off a chunk.
+        # An incomplete sample is an error only after `stop`. Otherwise the audio may end anywhere.
         incomplete = self.stream.incomplete if reason == "stop" else None
         audio_error = self.stream.error or incomplete
         if error is None and audio_error is not None:
@@ -253,7 +253,7 @@ class LiveSession:
             self._pending.final_state = error.code, error.code.close_code, totals
 
     def _last_beats(self) -> Tempo:
-        """Queue the last beats. Return the tempo of the MIDI file."""
+        """Queue the last beats. Return the tempo for the MIDI file."""
         if self._beats is None:
             return DEFAULT_TEMPO
         notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
@@ -272,7 +272,7 @@ class LiveSession:
 
     @property
     def _progress(self) -> tuple[int, int]:
-        """Number of received samples and of processed frames."""
+        """Number of received samples, and number of processed frames."""
         return self.stream.totals.received_samples, self.stream.frames
 
     @property
@@ -281,24 +281,24 @@ class LiveSession:
 
     @property
     def _decided_s(self) -> float:
-        """Time in s before which all onsets and offsets have been sent."""
+        """Time in s before which all onsets and offsets are decided."""
         delay = self.stream.delay
         return self._processed_s - max(delay.note_on_ms, delay.note_off_ms) / 1000
 
 
 class _FrameBuffer:
-    """Buffers frame probabilities until they are sent, which is after every step."""
+    """Buffers the frame probabilities of a step until they are sent."""
 
     def __init__(self) -> None:
         self.next_frame = self._first_frame = 0
         self._blocks: list[NDArray[np.uint8]] = []
 
     def start_at(self, first_frame: int) -> None:
-        """Skip all earlier frames, because the client already has them."""
+        """Skip the frames before ``first_frame``, because the client already has them."""
         self.next_frame = self._first_frame = first_frame
 
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
-        """Add the next frames, shape [heads, n, 128]; only the first head is used."""
+        """Add frame probabilities, shape [heads, n, 128], of which only the first head is used."""
         skipped = max(0, self._first_frame - first_frame)
         pitches = probabilities[0, skipped:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
         if len(pitches):

@@ -1,9 +1,9 @@
-"""A worker: live sessions and segments of recordings, computed in one thread.
+"""A worker: computes live sessions and segments of recordings in one thread.
 
     handle the messages that have arrived -> compute one step -> send the output -> repeat
 
 A step is one batch of pending windows. Live sessions have priority over segments, so a live window
-waits for at most one step.
+waits for at most one step of a segment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POLL_INTERVAL_S = 0.25  # interval at which all sessions are polled for output
 
 
 def main() -> None:
-    """Entry point of a worker process; arguments: the inherited socket and memory file."""
+    """Run a worker process. Its arguments are the descriptors of its socket and shared memory."""
     socket_fd, memory_fd = map(int, sys.argv[1:])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -55,7 +55,8 @@ def main() -> None:
 
 
 def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bool = False) -> None:
-    """Serve until the service closes the connection. memory: allocates the shared memory."""
+    """Load the model, and handle messages until the service closes the connection. memory: function
+    that maps shared memory of a given size in bytes."""
     try:
         config = service.recv()
         assert isinstance(config, messages.WorkerConfig)
@@ -68,7 +69,7 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
             service.send(messages.ModelLoadFailed(f"{type(error).__name__}: {error}"))
             return
         if own_process:
-            gc.freeze()  # garbage collection of torch's objects would take 0.1 s
+            gc.freeze()  # each garbage collection would take 0.1 s for torch's objects
         service.send(worker.loaded)
         # Connection.poll would create a selector for each call.
         with selectors.DefaultSelector() as selector:
@@ -98,7 +99,7 @@ class _Job:
 
 
 class Worker:
-    """Sessions and segments of a worker."""
+    """Live sessions and segments of one worker."""
 
     def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
         self.config, self.runner = model.config, make_runner(model)
@@ -123,7 +124,7 @@ class Worker:
 
     @property
     def poll_timeout_s(self) -> float | None:
-        """Seconds to wait for a message; None: until one arrives."""
+        """Maximum time to wait for a message in s. None means to wait until one arrives."""
         if self._queue or self._jobs:
             return 0
         return POLL_INTERVAL_S if self._sessions else None
@@ -196,8 +197,8 @@ class Worker:
             self._collect_output(session)
 
     def _step_live(self) -> None:
-        """Compute one batch of windows that are read at the same positions. Sessions that have
-        waited longest come first."""
+        """Compute one batch of windows, which must all be read at the same positions. Start with
+        the sessions that have waited longest."""
         started_s = time.monotonic()
         batch: list[tuple[LiveSession, int]] = []
         rows = []
@@ -211,10 +212,10 @@ class Worker:
             self._queue.popleft()
             session.is_queued = False
             try:
-                # Without other sessions in the queue, a session that is behind may fill the batch.
+                # If no other session waits, compute several windows of a session that is behind.
                 count = 1 if self._queue else min(free, MAX_WINDOWS_PER_BATCH)
                 due = stream.next_windows(count)
-                assert due is not None  # otherwise it would not be queued
+                assert due is not None  # a queued session has pending windows
                 rows += self.runner.rows(session.features, due)
             except Exception:
                 logger.exception("the front-end failed on a session")
@@ -246,7 +247,7 @@ class Worker:
         self._replies.append(messages.BatchTiming("live", len(rows), model_s, total_s))
 
     def _fail(self, session: LiveSession) -> None:
-        """End a session after an internal error. Its sounding notes still get their note_off."""
+        """End a session after an internal error, with a note_off for each sounding note."""
         try:
             session.fail()
         except Exception:
@@ -268,7 +269,7 @@ class Worker:
                 self._close(output.stream)
 
     def _abort_session(self, stream: int, event: str) -> None:
-        """Discard a session that cannot even report that it failed."""
+        """Discard a session that cannot send its own error. Log the exception with ``event``."""
         logger.exception(event)
         error = internal_error()
         self._replies.append(messages.SessionFailed(stream, error.code, error.message))
@@ -302,10 +303,10 @@ class Worker:
         elapsed_s = time.monotonic() - started_s
         self._replies.append(messages.BatchTiming("file", count, elapsed_s, elapsed_s))
         if len(probabilities):
-            first = max(0, job.done - job.due.preroll)
-            slot = self._probabilities[job.slot]
-            slot[first * probabilities[0].size :][: probabilities.size] = probabilities.ravel()
-            job.shape = (first + len(probabilities), *probabilities.shape[1:])
+            first_window = max(0, job.done - job.due.preroll)
+            values, begin = probabilities.ravel(), first_window * probabilities[0].size
+            self._probabilities[job.slot, begin : begin + len(values)] = values
+            job.shape = (first_window + len(probabilities), *probabilities.shape[1:])
         job.done += count
         if job.done == job.due.preroll + job.due.windows:
             self._jobs.popleft()

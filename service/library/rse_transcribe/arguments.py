@@ -15,9 +15,9 @@ from service.engine.runners import EngineModel
 from service.protocol.options import AudioFormat, Encoding
 
 Rate = float | np.number  # sample rate in Hz
-Model = str | os.PathLike[str] | EngineModel  # name, path of a .safetensors file, or loaded
+Model = str | os.PathLike[str] | EngineModel  # name, path of .safetensors weights, or network
 
-MAX_CHANNELS = 32  # an array with more probably has its axes swapped
+MAX_CHANNELS = 32  # an array with more channels probably has swapped axes
 
 _owner: int | None = None  # ID of the process that uses torch's threads
 
@@ -75,7 +75,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
     """Load a network, a ``torch.nn.Module`` in evaluation mode. Pass it as ``model=``.
 
     Args:
-        model: one of ``available_models()``, or the path of a .safetensors file with its card.
+        model: one of ``available_models()``, or the path of a .safetensors file with a model card.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto`` (CUDA if available).
 
     Raises:
@@ -91,7 +91,7 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """Load a name or path. Raises the errors of ``load`` and ``check_not_forked``."""
+    """Load a model by name or path. Raises the errors of ``load`` and ``check_not_forked``."""
     check_not_forked()
     if isinstance(model, str | os.PathLike):
         return load(model, device)
@@ -107,7 +107,7 @@ def check_not_forked() -> None:
     global _owner
     if _owner not in (None, os.getpid()):
         raise RuntimeError(
-            "this process was forked after its parent transcribed: start processes by spawn "
+            "this process was forked after its parent transcribed: start processes with spawn "
             '(multiprocessing.get_context("spawn"))'
         )
     _owner = os.getpid()

@@ -47,19 +47,19 @@ Transcribes recordings and videos to MIDI.
 
   rse-transcribe song.m4a -o song.mid    or .json, .csv, .pdf, .musicxml, .mxl
   rse-transcribe album/ take.wav -o scores/ --format pdf   folders and files
-  rse-transcribe serve, live               the service; a microphone with it
-  rse-transcribe keys, train, evaluate     API keys, training, accuracy
+  rse-transcribe serve, live             start a service; transcribe live audio
+  rse-transcribe keys, train, evaluate   create API keys; train; test a model
 """
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Exit with a message of one line, without the usage."""
+        """Exit with a one-line message, without the usage."""
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    from service.score.analysis import add_beat_options  # loads numpy, not needed by all programs
+    from service.score.analysis import add_beat_options  # imports numpy, which `_run` avoids
 
     parser = _Parser(
         prog="rse-transcribe",
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(*args) if args and args[0] in PROGRAMS else _transcribe(args)
         finally:
-            sys.stdout.flush()  # raises BrokenPipeError here, and not while Python exits
+            sys.stdout.flush()  # raises BrokenPipeError here, not while Python exits
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has exited: discard the buffer
@@ -138,8 +138,8 @@ def _transcribe(arguments: list[str]) -> int:
         _check_libraries({target.suffix.lower() for target in work.values()})
     except (ValueError, ImportError) as error:
         parser.error(str(error))
-    # Report these errors before torch is imported, which takes seconds.
-    first = {target: path for path, target in reversed(work.items())}
+    # Report the following errors before the import of torch, which takes seconds.
+    first = {target: path for path, target in reversed(work.items())}  # first input per target
     ready: dict[Path, Path] = {}
     for path, target in work.items():
         if first[target] != path:
@@ -159,7 +159,7 @@ def _transcribe(arguments: list[str]) -> int:
 
 
 def _check_libraries(endings: set[str]) -> None:
-    """Raise ScoreExtraMissing, before any work, if a library for these formats is missing."""
+    """Raise ScoreExtraMissing if a library for these formats is missing."""
     if ".pdf" in endings:
         from service.score.sheet import load
 
@@ -191,7 +191,7 @@ def _message(path: Path, error: Exception) -> str:
 def _transcribing(
     parser: argparse.ArgumentParser, args: argparse.Namespace, options: dict[str, Any], many: bool
 ) -> Iterator[Transcribe]:
-    """Yield a function that transcribes a recording, with a service or a Transcriber."""
+    """Yield a function that transcribes a recording with a service or a Transcriber."""
     from rse_transcribe import remote
     from rse_transcribe.recordings import Transcriber
     from service.stream.windows import EngineError
@@ -201,13 +201,13 @@ def _transcribing(
         query = {"model": args.model, **options}
         yield lambda recording, report: remote.transcribe(recording, args.server, query, report)
         return
-    # Processes take seconds to start, as long as one piece takes to transcribe.
+    # Processes take seconds to start, which is too long for a single recording.
     processes, model = MAX_WORKERS if many else 0, args.model or "auto"
     try:
         transcriber = Transcriber(model=model, device=args.device, worker_processes=processes)
     except ValueError as error:
         parser.error(str(error))
-    except (EngineError, OSError) as error:  # a worker that does not start
+    except (EngineError, OSError) as error:  # a worker has failed to start
         parser.exit(EXIT_INCOMPLETE, f"{parser.prog}: {one_line(error)}\n")
     with transcriber:
         yield lambda recording, _: transcriber.transcribe(recording, **options)

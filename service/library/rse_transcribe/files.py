@@ -1,4 +1,4 @@
-"""Finds the input files of the command line, and names the files of their results."""
+"""Finds the recordings of the command line, and chooses the names of the output files."""
 
 import os
 import re
@@ -21,16 +21,19 @@ SUFFIXES = frozenset(
 MIDI = (".mid", ".midi")
 RESULTS = (*MIDI, ".json", ".csv", *SCORES)
 FORMATS = ("mid", "json", "csv", "musicxml", "mxl", "pdf")
-_SAME = {".midi": ".mid", ".xml": ".musicxml"}
+_SAME = {".midi": ".mid", ".xml": ".musicxml"}  # suffixes with the same format
 STDIO = Path("-")  # standard input or output
 
-_ENDING = re.compile(r"\.\w+")  # a suffix, unlike the end of "No. 5 in C"
+_ENDING = re.compile(r"\.\w+")  # matches ".wav", but not ". 5 in C" of "No. 5 in C"
 
 
 @dataclass
 class Inputs:
-    """Recordings with their paths relative to the folder argument, other files in the folders, and
-    messages about missing or unreadable inputs."""
+    """Input files of the command, and messages about inputs that are missing or unreadable.
+
+    ``recordings`` maps the path of each recording to its path relative to the folder argument.
+    ``skipped`` has the files in folders that are neither recordings nor results.
+    """
 
     recordings: dict[Path, Path] = field(default_factory=dict)
     skipped: list[Path] = field(default_factory=list)
@@ -38,8 +41,8 @@ class Inputs:
 
 
 def find_recordings(arguments: Iterable[str]) -> Inputs:
-    """Return the input files of the arguments: files, folders and "-". Folders, including links to
-    folders, are searched recursively. Each folder is searched once."""
+    """Return the input files for arguments that are files, folders or "-". Folders, including links
+    to folders, are searched recursively. Each folder is searched once."""
     inputs = Inputs()
     for argument in arguments:
         path = Path(argument)
@@ -90,12 +93,12 @@ def targets(
     """Return the output file of each recording.
 
     Args:
-        output: file with a suffix of ``RESULTS``; folder, in which the folders of the recordings
-            are created; "-"; or None for files next to the recordings.
-        kind: one of ``FORMATS``; None for MIDI files, or for the suffix of ``output``.
+        output: a file with a suffix in ``RESULTS``; a folder, in which the subfolders of the
+            recordings are created; "-"; or None for files next to the recordings.
+        kind: one of ``FORMATS``. None means the suffix of ``output`` if it is a file, else MIDI.
 
     Raises:
-        ValueError: invalid output.
+        ValueError: the output is invalid, or conflicts with ``kind`` or the number of recordings.
     """
     suffix = f".{kind or FORMATS[0]}"
     if output is None:
@@ -103,13 +106,14 @@ def targets(
     target = Path(output)
     is_folder = os.path.isdir(target) or output.endswith(os.sep)
     is_file = target == STDIO or target.suffix.lower() in RESULTS
-    if is_folder or not (is_file or (len(inputs) == 1 and _ENDING.fullmatch(target.suffix))):
+    is_misnamed_file = not is_file and len(inputs) == 1 and _ENDING.fullmatch(target.suffix)
+    if is_folder or not (is_file or is_misnamed_file):
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{output} cannot be a folder: {error.strerror}") from None
         return _named({path: target / name for path, name in inputs.items()}, suffix)
-    if not is_file:
+    if is_misnamed_file:
         raise ValueError(f"{output} should end in {', '.join(RESULTS)}, or in / for a folder")
     ending = ".csv" if target == STDIO else target.suffix.lower()
     if kind is not None and suffix not in (ending, _SAME.get(ending)):
@@ -122,7 +126,7 @@ def targets(
 
 
 def _named(paths: Mapping[Path, Path], suffix: str) -> dict[Path, Path]:
-    """Name results: song.wav -> song.mid, or song.wav.mid if there is also a song.mp3."""
+    """Name the results: song.mid for song.wav, but song.wav.mid if there is also a song.mp3."""
 
     def short(path: Path) -> Path:
         is_ending = path.suffix.lower() in SUFFIXES

@@ -55,7 +55,7 @@ class IncompleteError(ValueError):
         self.transcription = transcription
 
     def __str__(self) -> str:
-        return f"{self.args[0]}; incomplete: {len(self.transcription.notes)} notes"
+        return f"{self.args[0]}; incomplete result: {len(self.transcription.notes)} notes"
 
 
 class Transcriber:
@@ -65,13 +65,14 @@ class Transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Threads may share a transcriber. Processes must be started by ``spawn`` and create their own.
+    Threads may share a transcriber. A process needs its own, and must be started with ``spawn``.
     """
 
     def __init__(
         self, *, model: Model = "auto", device: str = "auto", worker_processes: int = 0
     ) -> None:
-        """Raises ValueError if the weights or the device do not exist.
+        """Raises ValueError if the weights or the device do not exist, and EngineError or OSError
+        if a process fails to start.
 
         worker_processes: maximum number of processes that compute, on Linux and a CPU with several
             cores. They are faster than threads, but take seconds to start and need 0.2 GB each.
@@ -102,8 +103,8 @@ class Transcriber:
         bends: bool = False,
         progress: bool = True,
     ) -> Transcription:
-        """Transcribe a recording like the function ``transcribe``. Raises RuntimeError as well if
-        the transcriber is closed, or this process was forked."""
+        """Transcribe a recording like the function ``transcribe``. Also raises RuntimeError if the
+        transcriber is closed or this process was forked."""
         options = replace(
             FILE_OPTIONS,
             lookahead_ms=lookahead_ms,
@@ -180,13 +181,13 @@ def transcribe(
         recording: path, binary file or bytes of an audio or video file; or samples of shape [n] or
             [n, channels]: an array or tensor of floats (full scale 1), int16, int32 or uint8 (128
             is silence), or a list of floats.
-        sample_rate: sample rate of samples, an integer from 4,000 to 384,000 Hz.
+        sample_rate: integer sample rate of an array, 4,000 to 384,000 Hz. Ignored for files.
         model: name in ``available_models()``, path of a .safetensors file, or result of ``load``.
             ``auto`` means ``live``.
-        lookahead_ms: duration of the audio after each frame that the model may use, 46 to 372 ms.
+        lookahead_ms: time after each frame whose audio is used to predict the frame, 46 to 372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
-        instruments: names of ``model.config.INSTRUMENTS`` to assign notes to, as a sequence or a
-            comma-separated string. None or empty means all.
+        instruments: names in ``model.config.INSTRUMENTS`` to which notes are assigned, as a
+            sequence or a comma-separated string. None or empty means all.
         tuning_hz: frequency of A4, 380 to 480 Hz. None means to estimate it from the audio.
         bends: True to track the pitch within notes, for ``Note.bends``, MIDI and JSON.
         progress: True to show a progress bar in a terminal or a notebook after a second.
@@ -194,8 +195,9 @@ def transcribe(
     Raises:
         OSError: the file cannot be opened.
         IncompleteError: a ValueError; part of the audio is corrupt.
-        ValueError: there is no audio, samples have another type or shape, a file is open as text,
-            weights, device or an instrument are unknown, or a number is out of range.
+        ValueError: there is no audio, samples have another type or shape, a file is in text mode,
+            the weights, the device or an instrument do not exist, or a number is out of range.
+        RuntimeError: the model failed, or this process was forked after its parent transcribed.
     """
     with Transcriber(model=model, device=device) as transcriber:
         return transcriber.transcribe(
@@ -210,8 +212,8 @@ def transcribe(
 
 
 def progress_bar(recording: BinaryIO | SampleArray, enabled: bool = True) -> Any:
-    """Return the progress bar of a recording. It is visible only in a terminal or a notebook."""
-    name = getattr(recording, "name", None)  # a number or missing if the file has no path
+    """Return the progress bar of a recording, which is visible only in a terminal or notebook."""
+    name = getattr(recording, "name", None)  # a number, or missing, if the file has no path
     terminal = sys.stderr is not None and sys.stderr.isatty()  # None in a windowed program
     shown = enabled and (terminal or "ipykernel" in sys.modules)
     return tqdm(
@@ -254,7 +256,7 @@ def open_file(recording: Any) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _seekable(file: Any) -> Iterator[BinaryIO]:
-    """Yield the file, or a copy of a pipe, because a pipe cannot be read twice."""
+    """Yield the file, or a copy if it is a pipe, which cannot be read twice."""
     if isinstance(file.read(0), str):
         raise ValueError("the file is in text mode: use open(..., 'rb'), or sys.stdin.buffer")
     if hasattr(file, "seekable") and file.seekable():
@@ -263,4 +265,4 @@ def _seekable(file: Any) -> Iterator[BinaryIO]:
     with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
         shutil.copyfileobj(file, spool)
         spool.seek(0)
-        yield spool  # type: ignore[misc]  # it has all methods that are used
+        yield spool  # type: ignore[misc]  # it has all the methods that are used

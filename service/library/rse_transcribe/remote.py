@@ -1,4 +1,4 @@
-"""Transcribes a recording with a service, by ``POST /transcribe`` (PROTOCOL.md)."""
+"""Transcribes a recording with a service through ``POST /transcribe`` (PROTOCOL.md)."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from service.protocol.server_messages import Totals
 from service.stream.recording import TranscriptionResult
 
 PATH = "/transcribe"
-# Maximum time without data. Live streams have priority, so a recording may wait for a long time.
+# Maximum time without data. Live sessions have priority, so a recording may wait for a long time.
 SILENCE_TIMEOUT_S = 600.0
 MAX_ATTEMPTS = 20
 _CHUNK_BYTES = 1 << 16
@@ -44,17 +44,17 @@ def transcribe(
     options: Mapping[str, Any],
     on_wait: Callable[[str], None],
 ) -> Transcription:
-    """Send a recording to a service, with the API key in ``$RSE_KEY``. Return its notes, without
-    frame probabilities. If the service is busy, send the recording again after `Retry-After`.
+    """Send a recording to a service, with the API key in ``$RSE_KEY``. Return the transcription,
+    without frame probabilities. If the service is busy, try again after `Retry-After`.
 
     Args:
-        options: parameters of the request. The service uses its default for None and False.
-        on_wait: called once with the reason if the recording has to wait.
+        options: parameters of the request. Those that are None or False are not sent.
+        on_wait: called once with the reason if the service is busy.
 
     Raises:
         ServiceError: the service returned no result.
-        IncompleteError: the recording is corrupt.
-        ValueError: invalid address.
+        IncompleteError: part of the recording is corrupt.
+        ValueError: the address of the service is invalid.
     """
     rejections = 0
     with open_file(recording) as file, progress_bar(file) as bar:
@@ -74,8 +74,9 @@ def transcribe(
 def _collect(
     messages: Iterator[dict[str, Any]], on_progress: Callable[[float], None]
 ) -> Transcription:
-    """Collect the messages of the response. Raises the errors of ``transcribe``."""
-    collector, started, problem = NoteCollector(), dict[str, Any](), None
+    """Return the transcription from the messages of a response. Raises ServiceError and
+    IncompleteError."""
+    collector, started, error = NoteCollector(), dict[str, Any](), None
     for message in messages:
         match message.pop("type"):
             case "started":
@@ -92,22 +93,19 @@ def _collect(
             case "progress":
                 on_progress(message["fraction"] or 0.0)
             case "error":
-                problem = f"{message['message']} ({message['code']})"
+                error = f"{message['message']} ({message['code']})"
             case "done":
                 collector.settle_instruments()
-                totals = Totals(**message["totals"])
+                totals, title = Totals(**message["totals"]), started.pop("title", "")
                 result = TranscriptionResult(
-                    notes=collector.notes,
-                    pedal=collector.pedal,
-                    totals=totals,
-                    title=started.pop("title", ""),
+                    notes=collector.notes, pedal=collector.pedal, totals=totals, title=title
                 )
                 no_frames = np.zeros((0, PITCHES), np.float32)
                 transcription = Transcription(result, no_frames, 0.0, started)
-                if problem is not None:
-                    raise IncompleteError(problem, transcription)
+                if error is not None:
+                    raise IncompleteError(error, transcription)
                 return transcription
-    raise ServiceError(problem or "the service closed the connection")
+    raise ServiceError(error or "the service closed the connection")
 
 
 def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

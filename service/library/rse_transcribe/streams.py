@@ -27,7 +27,7 @@ _DEFAULTS = StreamOptions()
 
 
 class Stream:
-    """Transcribes live audio. Returns the same events as the websocket.
+    """Transcribes live audio, with the same events as the websocket.
 
         with Stream(sample_rate=48_000) as stream:
             for block in microphone:
@@ -36,7 +36,7 @@ class Stream:
             last = stream.finish()
 
     The events do not depend on the lengths of the blocks. Use a stream from one thread at a time.
-    Call ``gc.freeze()`` after opening it to avoid pauses of 0.1 s in a live program.
+    To avoid garbage collections of 0.1 s, call ``gc.freeze()`` after you have opened the stream.
     """
 
     def __init__(
@@ -57,15 +57,17 @@ class Stream:
         Args:
             sample_rate: sample rate of the blocks, an integer from 4,000 to 384,000 Hz.
             model, device, instruments, tuning_hz: as in ``transcribe``.
-            lookahead_ms: audio after each frame that the model uses, 46 to 372 ms.
-                ``note_on_delay_ms`` is the total delay.
-            block_frames: frames computed at once, 1 to 32. Larger blocks need less computing and
-                add delay.
-            bends: True to return the pitch of sounding notes per frame as ``BendEvent``.
+            lookahead_ms: time after each frame whose audio is used to predict the frame, 46 to
+                372 ms. ``note_on_delay_ms`` is the total delay.
+            block_frames: number of new frames per window, 1 to 32. Larger blocks need less
+                computing time, but add delay.
+            bends: True to return the pitch of sounding notes for each frame, as ``BendEvent``.
             updates: True to return pedal events and corrected instruments.
 
         Raises:
-            ValueError: unknown weights or instruments, or a number out of range.
+            ValueError: the weights, the device or an instrument do not exist, or a number is out of
+                range.
+            RuntimeError: this process was forked after its parent transcribed.
         """
         transcriber = as_model(model, device)
         audio = float_format(sample_rate)
@@ -87,7 +89,7 @@ class Stream:
 
     @property
     def note_on_delay_ms(self) -> float:
-        """Maximum delay in ms from a sound to its event, without computing time."""
+        """Maximum delay in ms from an onset to its ``note_on``, without computing time."""
         return self._stream.delay.note_on_ms
 
     @property
@@ -96,17 +98,17 @@ class Stream:
         return self._stream.collector.notes
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
-        """Return the events decided by the next samples, [n] or [n, channels], of the types that
-        ``transcribe`` accepts.
+        """Process the next samples, [n] or [n, channels], and return the events that are decided.
+        The types of samples are those of ``transcribe``.
 
         Raises:
-            ValueError: the block is not an array of samples, or has an invalid sample (NaN,
-                infinite, far above full scale). Afterwards the stream can only be finished.
+            ValueError: the block is not an array of samples, or a sample is NaN, infinite or far
+                above full scale. After an invalid sample, only ``finish`` and ``close`` work.
             RuntimeError: the stream was finished or closed, or this process was forked.
         """
         self._check("push")
         samples = as_float(block)
-        self._state = "failed"  # unless the next lines succeed
+        self._state = "failed"  # until the block has been processed
         self._stream.feed_samples(samples if samples.ndim == 1 else self._downmix(samples))
         events = self._process_pending()
         self._state = "open"

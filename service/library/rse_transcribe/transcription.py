@@ -1,4 +1,4 @@
-"""``Transcription``: notes of a recording, which can be saved as MIDI, CSV, JSON or a score."""
+"""``Transcription``: the notes of a recording. It can be saved as MIDI, CSV, JSON or a score."""
 
 import csv
 import io
@@ -39,7 +39,7 @@ class Transcription:
         performance: notes, pedal and totals, as in the service.
         frame_probabilities: float32 [frames, 128], the probability that each pitch sounds.
         frame_rate_hz: frames per second. Frame f is at ``f / frame_rate_hz`` seconds.
-        description: model, effective options, possible instruments.
+        description: model, effective options, and the instruments that notes may have.
     """
 
     performance: TranscriptionResult
@@ -63,8 +63,8 @@ class Transcription:
     def midi(self, tempo: float | Tempo | None = None) -> bytes:
         """Return a Standard MIDI File.
 
-        tempo: 20 to 400 beats per minute, else ValueError. None means to estimate beats, bars and
-            key from the notes. The times of the notes do not depend on the tempo.
+        tempo: beats per minute, from 20 to 400, else ValueError; or beats, bars and key. None means
+            to estimate these from the notes. The times of the notes do not depend on the tempo.
         """
         if tempo is None:
             tempo = analyse(self.notes).tempo
@@ -73,14 +73,15 @@ class Transcription:
         return self.performance.midi(tempo)
 
     def score(self, title: str = "", hints: BeatHints = NO_BEAT_HINTS) -> ScoreDocument:
-        """Return the score. Its ``save`` writes MusicXML, or PDF with the extra "score"."""
+        """Return the score. Its ``save`` writes MusicXML, or PDF, which needs the extra "score"."""
         title = title or self.performance.title
         return ScoreDocument(self.notes, hints, title, pedal=self.performance.pedal)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
-        """Write a file: ``.mid``, with ``tempo`` as in ``midi``; ``.json``, as the response of
-        ``POST /transcribe``; ``.csv``; or a score: ``.musicxml``, ``.xml``, ``.mxl`` or ``.pdf``.
-        Raises ValueError for any other suffix or a tempo out of range, and OSError."""
+        """Write a file. Its suffix determines the format: ``.mid``, ``.json`` like the response of
+        ``POST /transcribe``, ``.csv``, or a score (``.musicxml``, ``.xml``, ``.mxl``, ``.pdf``).
+        Only MIDI files use ``tempo`` (see ``midi``). Raises ValueError if the suffix is unknown or
+        the tempo is out of range, and OSError."""
         path = Path(path)
         match path.suffix.lower():
             case ".mid" | ".midi":
@@ -97,7 +98,7 @@ class Transcription:
                 self.score(self.performance.title or path.stem).save(path)
             case ending:
                 supported = f".mid, .json, .csv, {', '.join(SCORES)}"
-                raise ValueError(f"cannot save to {ending or 'no suffix'}: use {supported}")
+                raise ValueError(f"the suffix must be one of {supported}, not {ending!r}")
 
     def to_pretty_midi(self) -> PrettyMIDI:
         """Return the MIDI file as a ``pretty_midi.PrettyMIDI``."""

@@ -130,7 +130,7 @@ def test_a_forked_process_is_refused_and_does_not_wait_for_threads_of_its_parent
         forked.kill()
         for _ in range(2):
             assert not refusals.empty()
-            assert "start processes by spawn" in refusals.get()
+            assert "start processes with spawn" in refusals.get()
         assert pitches(transcriber.transcribe(song)) == PITCHES
 
 
@@ -138,7 +138,7 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     data = song.read_bytes()
     torn = data[: len(data) * 2 // 3] + bytes(1000) + data[-200:]
     with pytest.raises(
-        IncompleteError, match="the file is corrupt after 1.1 s: .*; incomplete: 3 notes"
+        IncompleteError, match="the file is corrupt after 1.1 s: .*; incomplete result: 3 notes"
     ) as caught:
         transcribe(io.BytesIO(torn))
     assert pitches(caught.value.transcription)[:2] == PITCHES[:2]

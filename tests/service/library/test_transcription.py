@@ -33,7 +33,7 @@ def test_midi_files(transcription: rse_transcribe.Transcription, tmp_path: Path)
     for wrong in (0, 401, float("nan")):
         with pytest.raises(ValueError, match="the tempo must be from 20 to 400 BPM, not"):
             transcription.midi(wrong)
-    with pytest.raises(ValueError, match=r"use \.mid, \.json, \.csv, \.musicxml"):
+    with pytest.raises(ValueError, match=r"one of \.mid, \.json, \.csv, \.musicxml"):
         transcription.save(tmp_path / "song.wav")
 
 

@@ -1,1 +1,1 @@
-"""Clients of the transcription service. They communicate with it only by its wire protocol."""
+"""Clients of the transcription service. They use only its wire protocol."""

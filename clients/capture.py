@@ -1,4 +1,4 @@
-"""Records audio from an input device of this computer, through PortAudio."""
+"""Records audio from an input device of this computer through PortAudio."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ BLOCK_S = 0.01
 
 
 class DeviceError(Exception):
-    """An input device is missing, or cannot be opened as requested."""
+    """A device, channel or required library is missing, or the device cannot be opened."""
 
 
 def load_sounddevice() -> ModuleType:
-    """Return the module sounddevice. Raises DeviceError, which states what to install, if the
-    module or the PortAudio library is missing."""
+    """Return the module ``sounddevice``. If the module or the PortAudio library is missing, raise
+    a DeviceError that states what to install."""
     try:
         return importlib.import_module("sounddevice")
     except ImportError:
@@ -37,10 +37,11 @@ class Microphone:
     def __init__(
         self, sounddevice: ModuleType, device: int | str | None, channel: int | None
     ) -> None:
-        """Raises DeviceError if there is no such device or channel.
+        """Raises DeviceError if the device or channel does not exist.
 
-        device: number or part of the name; None for the system's default.
-        channel: the only channel to record, from 1; None for the first two, interleaved.
+        device: number of the device, or part of its name. None means the system's default.
+        channel: the only channel to record, counted from 1. None means the first two channels,
+            interleaved, or the only channel of the device.
         """
         self._sounddevice = sounddevice
         self._device = device
@@ -57,36 +58,36 @@ class Microphone:
                 f"channel {channel} does not exist: {self.name} has {available} input channels"
             )
             raise DeviceError(message)
-        # If a device is opened with one channel, sound systems mix all of its channels.
-        self._opened = min(available, max(2, channel or 0))
-        self._recorded = slice(0, 2) if channel is None else slice(channel - 1, channel)
+        # Sound systems mix all channels of a device that is opened with one channel.
+        self._opened_channels = min(available, max(2, channel or 0))
+        self._recorded_channels = slice(0, 2) if channel is None else slice(channel - 1, channel)
         self.channels = min(2, available) if channel is None else 1
         self._stream: Any = None
         self._closing = False
-        self.stopped = False  # True if the device stopped without being closed
+        self.stopped = False  # True if the device stopped before `close` was called
         self.overflows = 0
         self._peak = 0
 
     @property
     def level_db(self) -> float:
-        """Peak since the last access, in dB relative to full scale."""
+        """Peak level since the last access, in dB relative to full scale."""
         peak, self._peak = self._peak, 0
         return 20 * math.log10(max(peak, 1) / FULL_SCALE)
 
     def open(self, put: Callable[[bytes], None], finish: Callable[[], None]) -> None:
-        """Start to record. Raises DeviceError. Both callbacks run in the event loop: ``put`` with
-        each block of PCM, and ``finish`` after the last block, even if the device stops."""
+        """Start recording. Raises DeviceError. The event loop calls ``put`` with each block of PCM,
+        and ``finish`` after the last block, even if the device stops by itself."""
         loop = asyncio.get_running_loop()
 
         def callback(samples: Any, frames: int, moment: Any, status: Any) -> None:
-            # Runs in PortAudio's thread, which reuses the buffer: copy and return.
+            # Runs in PortAudio's thread. PortAudio reuses the buffer, so copy the samples.
             if status:
                 self.overflows += 1
-            recorded = np.ascontiguousarray(samples[:, self._recorded], dtype="<i2")
+            recorded = np.ascontiguousarray(samples[:, self._recorded_channels], dtype="<i2")
             self._peak = max(self._peak, int(np.abs(recorded.astype(np.int32)).max(initial=0)))
             _call_in_loop(loop, put, recorded.tobytes())
 
-        def finished() -> None:  # also called by `close`
+        def finished() -> None:  # PortAudio also calls this function after `close`
             if not self._closing:
                 self.stopped = True
             _call_in_loop(loop, finish)
@@ -94,7 +95,7 @@ class Microphone:
         try:
             self._stream = self._sounddevice.InputStream(
                 device=self._device,
-                channels=self._opened,
+                channels=self._opened_channels,
                 samplerate=self.sample_rate,
                 blocksize=round(BLOCK_S * self.sample_rate),
                 dtype="int16",
@@ -114,5 +115,5 @@ class Microphone:
 
 
 def _call_in_loop(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed, but the device still calls
+    with contextlib.suppress(RuntimeError):  # the loop is already closed
         loop.call_soon_threadsafe(function, *arguments)

@@ -1,6 +1,7 @@
 """Client that transcribes live audio with the service (clients/README.md has an example).
 
-If the connection breaks, it reconnects to the same server or another, without gaps in the notes.
+If the connection breaks, the client reconnects and resumes the transcription, even on another
+server. No notes are missing unless the client had to drop audio.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from clients.session import Session, websocket_url
 from service.protocol.client_messages import Start
 from service.protocol.server_messages import Done, Ready
 
-SEND_AHEAD_S = 2.0  # maximum audio that ``send`` accepts before the service has received it
-# Maximum audio buffered while disconnected, including the audio that a resumed session needs again
-# (``ready.replay_ms``). ``put`` drops older audio, which is reported as a ``Gap``.
+SEND_AHEAD_S = 2.0  # ``send`` waits while more audio than this is unsent
+# Maximum duration of the buffered audio. The buffer includes the audio that a resumed session needs
+# again (``ready.replay_ms``). ``put`` drops older audio, and the client then emits a ``Gap``.
 MAX_BUFFERED_S = 60.0
-NOT_RESUMABLE = ("bad_resume", "unknown_model")  # the service may have loaded another model
-# The delay before the next attempt doubles. Its jitter spreads the clients of a failed server.
+# Error codes of a service that cannot resume the session, for example after a change of its model.
+NOT_RESUMABLE = ("bad_resume", "unknown_model")
+# The delay doubles after each failed attempt. It is randomised, so that the clients of a failed
+# server do not all reconnect at the same time.
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 15.0
-MAX_ATTEMPTS_WITHOUT_PROGRESS = 5  # consecutive sessions without a new frame
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 5  # maximum number of consecutive sessions without a new frame
 
 
 class TranscriptionClient:
@@ -33,14 +36,14 @@ class TranscriptionClient:
     requires an API key, set ``$RSE_KEY``.
 
     An instance belongs to one event loop. Call ``send`` and ``stop`` from one task at a time.
-    Another task may iterate over the events. ``notes`` has the notes so far.
+    Another task may iterate over the events. ``notes`` contains the notes received so far.
 
     Args:
         options: audio format and transcription options. The client requests corrected instruments
-            and the pedal unless ``updates`` is set to False.
-        give_up_s: time without a connection after which the client stops retrying. With None it
-            retries as long as audio arrives.
-        stall_timeout_s: maximum time without a message while one is expected.
+            and pedal events unless the caller sets ``updates`` to False.
+        give_up_s: time without a connection after which the client stops retrying. With None, the
+            client retries until the audio ends.
+        stall_timeout_s: maximum time to wait for a message that the server must send.
     """
 
     def __init__(
@@ -61,11 +64,11 @@ class TranscriptionClient:
         self._notifier = self._audio.notifier
         self.performance = ResumablePerformance(options, self._audio)
         self.notes = self.performance.notes
-        self._carry = b""  # start of an incomplete sample
+        self._carry = b""  # first bytes of an incomplete sample
         self._give_up_s = give_up_s
         self._stall_timeout_s = stall_timeout_s
         self._performing: asyncio.Task[Done] | None = None
-        self._retry_first = True  # True if the first session may take several attempts
+        self._retry_first = True  # True if the client retries the first connection
 
     @property
     def ready(self) -> Ready | None:
@@ -77,8 +80,8 @@ class TranscriptionClient:
         return (self._audio.end - self.performance.decided) / self.options.sample_rate
 
     async def connect(self) -> Ready:
-        """Open the first session. Raises ConnectError if the service is unreachable or busy, and
-        ServerError if it rejects the options."""
+        """Open the first session, without retries. Raises ConnectError if the connection fails or
+        is rejected, and ServerError if the service rejects the options."""
         self._retry_first = False
         self.start()
         await self._notifier.until(lambda: self.ready is not None or self._over)
@@ -88,12 +91,12 @@ class TranscriptionClient:
         return self.ready
 
     def start(self) -> None:
-        """Open the first session in the background, and retry if that fails."""
+        """Open the first session in the background, with retries."""
         self._performing = asyncio.create_task(self._perform())
         self._performing.add_done_callback(lambda _: self._notifier.notify())
 
     async def close(self) -> None:
-        """Close the session, in any state. Sounding notes get their ``NoteOff``."""
+        """Close the session immediately, if there is one. Emit ``NoteOff`` for sounding notes."""
         if self._performing is not None:
             self._performing.cancel()
             await asyncio.gather(self._performing, return_exceptions=True)
@@ -111,18 +114,18 @@ class TranscriptionClient:
 
     @property
     def sent_samples(self) -> int:
-        """Complete samples per channel passed to ``send`` or ``put``."""
+        """Number of complete samples per channel that the caller passed to ``send`` or ``put``."""
         return self._audio.end
 
     def put(self, pcm: bytes) -> None:
-        """Add PCM of any length without waiting, for audio devices."""
+        """Add PCM of any length without waiting, as an audio device requires."""
         data = self._carry + pcm
         complete = len(data) - len(data) % self.options.pcm_frame_bytes
         self._carry = data[complete:]
         self._audio.put(data[:complete])
 
     async def send(self, pcm: bytes | memoryview) -> None:
-        """Add PCM of any length, and wait while the service is behind. Raises a subclass of
+        """Add PCM of any length. Wait while more than SEND_AHEAD_S of audio is unsent. Raises
         TranscriptionError if the transcription has ended."""
         data = memoryview(pcm).cast("B")
         step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self.options.pcm_frame_bytes
@@ -136,13 +139,13 @@ class TranscriptionClient:
         self._audio.finish()
 
     async def stop(self) -> Done:
-        """End the audio and wait for the last notes, the totals and the MIDI file. Raises
-        TranscriptionError if the service failed or stayed unreachable, or the audio ends in the
-        middle of a sample. Its ``done`` has the notes so far, if the service sent it."""
+        """End the audio, and wait for the last notes, the totals and the MIDI file. Raises
+        TranscriptionError if the service fails or remains unreachable, or if the audio ends in the
+        middle of a sample. The error's ``done`` has the notes so far, if the service sent them."""
         self.finish()
         await asyncio.wait([self._task])
         if self._task.cancelled():
-            raise SessionEndedError("the session was closed before it was done")
+            raise SessionEndedError("the client was closed before the transcription was complete")
         done = self._task.result()
         if self._carry:
             size = self.options.pcm_frame_bytes
@@ -174,8 +177,8 @@ class TranscriptionClient:
             self._task.result()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events as they arrive. Raises TranscriptionError after the last event if the
-        transcription failed."""
+        """Yield events as they arrive. If the transcription failed, raise TranscriptionError after
+        the last event."""
         events = self.performance.events
         while True:
             await self._notifier.until(lambda: bool(events) or self._over)
@@ -185,8 +188,10 @@ class TranscriptionClient:
         self._raise_failure()
 
     async def _perform(self) -> Done:
-        """Run sessions until all notes have been received."""
-        performance, attempts, without_progress = self.performance, 0, 0
+        """Run sessions until one is complete. Return its ``done`` with the totals and notes of all
+        sessions. Raises TranscriptionError if the client stops retrying."""
+        performance = self.performance
+        attempts = without_progress = 0
         lost_at: float | None = None
         try:
             while True:
@@ -196,11 +201,11 @@ class TranscriptionClient:
                     return performance.merge_done(await session.run())
                 except TranscriptionError as error:
                     failure = error
-                rejected = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
                 may_retry = failure.retryable and (self._retry_first or performance.sessions > 0)
-                if rejected and performance.is_resumable:
-                    performance.end_part()
-                    may_retry = True  # without resuming
+                not_resumable = isinstance(failure, ServerError) and failure.code in NOT_RESUMABLE
+                if not_resumable and performance.is_resumable:
+                    performance.end_part()  # the next session starts without resuming
+                    may_retry = True
                 connected = performance.sessions > sessions
                 if connected or lost_at is None:
                     lost_at = time.monotonic()

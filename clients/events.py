@@ -1,4 +1,4 @@
-"""Events that the client adds to those of the service, and exceptions of the client."""
+"""Events that the client emits in addition to the service's events, and its exceptions."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,8 @@ from service.protocol.server_messages import Done, Error, Ready, SessionEvent
 
 
 class TranscriptionError(Exception):
-    """A session failed. ``done`` has the notes up to the failure, if the server sent it."""
+    """The transcription failed. ``done`` contains the notes up to the failure, or is None if the
+    server did not send them. If ``retryable`` is True, another session may succeed."""
 
     def __init__(self, message: str, *, retryable: bool = False, done: Done | None = None) -> None:
         super().__init__(message)
@@ -15,15 +16,15 @@ class TranscriptionError(Exception):
 
 
 class ConnectError(TranscriptionError):
-    """The service is unreachable or busy."""
+    """The service is unreachable, or it rejected the connection."""
 
 
 class ConnectionLostError(TranscriptionError):
-    """The connection broke, or the server became unresponsive, before ``done``."""
+    """The connection broke or was too slow, or the server became unresponsive, before ``done``."""
 
 
 class ServerError(TranscriptionError):
-    """The server ended the session. ``code`` is an error code of PROTOCOL.md."""
+    """The server ended the session with an error. ``code`` is one of the codes in PROTOCOL.md."""
 
     def __init__(self, error: Error, done: Done | None = None) -> None:
         super().__init__(f"{error.message} ({error.code})", retryable=error.retryable, done=done)
@@ -31,7 +32,7 @@ class ServerError(TranscriptionError):
 
 
 class SessionEndedError(TranscriptionError):
-    """The session accepts no audio and has no result, because it has ended."""
+    """The session has ended, the client was closed, or the service is shutting down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disconnected:
-    """A session was lost or rejected. The client retries after ``retry_s``."""
+    """A session failed or could not be opened. The client retries after ``retry_s`` seconds."""
 
     error: TranscriptionError
     retry_s: float
@@ -52,7 +53,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Audio was dropped: ``lost_samples`` samples before ``time_s`` seconds of the performance."""
+    """The client dropped ``lost_samples`` samples per channel. The gap ends at ``time_s``."""
 
     lost_samples: int
     time_s: float

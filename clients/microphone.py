@@ -1,7 +1,7 @@
-"""Transcribe an input device live: ``python -m clients.microphone``.
+"""Transcribes live audio from an input device: ``python -m clients.microphone``.
 
-Shows the notes in the terminal and, with ``--midi-port``, sends them to a MIDI port. Ctrl-C stops.
-If the service requires an API key, set $RSE_KEY.
+Shows the notes in the terminal and, with ``--midi-port``, sends them to a MIDI port. Ctrl-C stops
+the recording. If the service requires an API key, set $RSE_KEY.
 """
 
 import argparse
@@ -36,9 +36,10 @@ except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 LOOKAHEAD_MS = {"block": 100.0, "anytime": 200.0}
-# The server replies after at most 2 s of audio, so a stalled connection is detected within 5 s.
+# The server must reply once 2 s of audio are in flight (``session.MAX_UNACKNOWLEDGED_S``), so the
+# client detects a stalled connection within 5 s.
 STALL_TIMEOUT_S = 1.5
-CHECK_S = 0.25
+CHECK_S = 0.25  # interval between checks of the delay
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.microphone") -> int:
@@ -108,7 +109,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)
     terminal = Terminal(Console(), microphone, client)
     with ExitStack() as stack:
-        # The stack closes these in reverse order: the device before the port, which ends all notes.
+        # The stack closes in reverse order: first the device, then the port, which ends all notes.
         if args.midi is not None:
             stack.callback(_save_midi, client, args.midi, beat_hints_from(args))
         midi_out = None
@@ -120,17 +121,17 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
             file = stack.enter_context(_sound_file(args.save, microphone))
         stack.enter_context(terminal)
         stack.callback(microphone.close)
-        incomplete: Exception | None = None  # error that ended the file of the audio
+        write_error: Exception | None = None  # first error in writing the audio file
 
         def put(pcm: bytes) -> None:
-            nonlocal incomplete
+            nonlocal write_error
             client.put(pcm)
-            if file is None or incomplete is not None:
+            if file is None or write_error is not None:
                 return
             try:
                 file.buffer_write(pcm, dtype="int16")
             except (soundfile.LibsndfileError, AssertionError) as error:  # the disk may be full
-                incomplete = error
+                write_error = error
 
         microphone.open(put, client.finish)
 
@@ -152,7 +153,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 if client.behind_s > TOO_LATE_S:
                     midi_out.silence()
                 else:
-                    midi_out.pedal(client.notes.pedal_down)  # `silence` has released the pedal
+                    midi_out.pedal(client.notes.pedal_down)  # presses it again after `silence`
 
         task = asyncio.current_task()
         assert task is not None
@@ -163,9 +164,9 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         try:
             try:
                 await follow()
-            except asyncio.CancelledError:  # Ctrl-C: wait for the last notes, until a second Ctrl-C
+            except asyncio.CancelledError:  # Ctrl-C: wait for the last notes; a second one aborts
                 microphone.close()
-                await asyncio.sleep(0)  # receives the blocks that the device has delivered
+                await asyncio.sleep(0)  # lets the loop pass the device's last blocks to `put`
                 client.finish()
                 await follow()
         finally:
@@ -173,13 +174,13 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     print(f"{terminal.notes} notes in {client.sent_samples / microphone.sample_rate:.1f} s")
     if client.performance.lost_samples or microphone.overflows:
         lost_s = client.performance.lost_samples / microphone.sample_rate
-        lost = f"{lost_s:.1f} s without connection, {microphone.overflows} overflows of the device"
+        lost = f"{lost_s:.1f} s while disconnected, {microphone.overflows} device overflows"
         print(f"lost audio: {lost}", file=sys.stderr)
     if microphone.stopped:
         print(f"{microphone.name} stopped: unplugged, or used by another program", file=sys.stderr)
-    if incomplete is not None:
-        print(f"{args.save} is incomplete: {incomplete}", file=sys.stderr)
-    return 1 if microphone.stopped or incomplete is not None else 0
+    if write_error is not None:
+        print(f"{args.save} is incomplete: {write_error}", file=sys.stderr)
+    return 1 if microphone.stopped or write_error is not None else 0
 
 
 def _end_on_signals(task: asyncio.Task[Any]) -> None:
@@ -189,13 +190,13 @@ def _end_on_signals(task: asyncio.Task[Any]) -> None:
 
     def hang_up() -> None:
         devnull = os.open(os.devnull, os.O_WRONLY)
-        for stream in terminals:  # writing to a closed terminal would fail before files are saved
+        for stream in terminals:  # output to a closed terminal would fail before files are saved
             os.dup2(devnull, stream.fileno())
         task.cancel()
 
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # on Windows, or in a thread
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # unless started with nohup
             loop.add_signal_handler(signal.SIGHUP, hang_up)
 
 
@@ -209,7 +210,7 @@ def _sound_file(path: Path, microphone: Microphone) -> soundfile.SoundFile:
 
 def _save_midi(client: TranscriptionClient, path: Path, hints: BeatHints) -> None:
     if not client.performance.sessions:
-        return  # no session has started: preserve an existing file
+        return  # without a session, preserve an existing file
     notes = client.notes
     write_atomically(path, notes.midi(analyse(notes.notes, hints).tempo))
     print(f"{path}: {len(notes.notes)} notes")

@@ -1,4 +1,4 @@
-"""Converts received notes to MIDI: collects them for a file, or sends them to a port at once."""
+"""Converts received notes to MIDI: to a file at the end, or to a port as they arrive."""
 
 import contextlib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ BACKEND = "mido.backends.rtmidi"  # ALSA, CoreMIDI, Windows MM
 
 @dataclass(slots=True)
 class Note:
-    """A received note. ``offset_s`` is None while it sounds."""
+    """A received note. ``offset_s`` is None while the note sounds."""
 
     note_id: int
     pitch: int
@@ -31,11 +31,11 @@ class Note:
     instrument: str | None = None
     instrument_probability: float | None = None
     bends: list[float] | None = None
-    """Cents above the pitch, one per frame from ``onset_frame`` on, if bends were requested."""
+    """Deviation from ``pitch`` in cents, one value per frame from ``onset_frame`` on."""
 
 
 class ReceivedNotes:
-    """Collects notes, in the order of their onsets, and pedal events."""
+    """Collects notes, in the order of their ``NoteOn`` events, and pedal events."""
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
@@ -52,7 +52,7 @@ class ReceivedNotes:
         return bool(self.pedal) and self.pedal[-1].down
 
     def event(self, event: object) -> None:
-        """Record an event of a note or the pedal. Other events are ignored."""
+        """Record a note or pedal event. Ignore other events."""
         match event:
             case NoteOn():
                 fields = event.model_dump(exclude={"seq", "type", "time_s", "frame"})
@@ -86,8 +86,8 @@ class MidiPortError(Exception):
 
 
 def open_port(name: str) -> Any:
-    """Open an output port by part of its name, or create a port if the name is ``virtual``. Raises
-    MidiPortError."""
+    """Open the output port with this name, or with a name that contains it. If ``name`` is
+    ``virtual``, create a port. Raises MidiPortError."""
     try:
         backend = mido.Backend(BACKEND, load=True)
         if name == VIRTUAL:
@@ -102,7 +102,7 @@ def open_port(name: str) -> Any:
             "python-rtmidi is missing: pip install mido python-rtmidi "
             "(for Python 3.13 also a C++ compiler and libasound2-dev)"
         ) from None
-    # rtmidi raises these if the system's MIDI is not running or has no virtual ports.
+    # rtmidi raises these errors if the system's MIDI is not running or has no virtual ports.
     except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
         raise MidiPortError(f"MIDI port {name}: {error}") from None
     available = ", ".join(names) or "none"
@@ -110,19 +110,19 @@ def open_port(name: str) -> Any:
 
 
 class MidiOut:
-    """Sends events to an output port of mido. Instruments get channels in the order of their first
-    notes. From the 16th instrument on, channels are shared."""
+    """Sends events to a mido output port. Each instrument gets a channel at its first note. If more
+    than 15 instruments play, some share a channel."""
 
     def __init__(self, port: Any) -> None:
         self._port = port
-        # Channel and pitch by note_id. Several notes may share them, which MIDI cannot distinguish.
+        # Channel and pitch by note_id. MIDI cannot distinguish notes with equal channel and pitch.
         self._sounding: dict[int, tuple[int, int]] = {}
         self._programs: Mapping[str, int] = {}
         self._channels: dict[str | None, int] = {}  # by instrument; None: unknown
         self._pedal_down = False
 
     def event(self, event: object) -> None:
-        """Send an event of a note or the pedal to the port. Other events are ignored."""
+        """Send a note or pedal event to the port. Ignore other events."""
         match event:
             case Connected():
                 self._programs = event.ready.instruments or {}
@@ -139,14 +139,14 @@ class MidiOut:
                 self.pedal(event.down)
 
     def pedal(self, down: bool) -> None:
-        """Press or release the pedal. Idempotent."""
+        """Press or release the pedal, unless it already is in this state."""
         if down != self._pedal_down:
             self._pedal_down = down
             for channel in self._pedalled:
                 self._send("control_change", channel, control=midi_file.SUSTAIN, value=127 * down)
 
     def _channel(self, instrument: str | None) -> int:
-        """Return the channel of an instrument, after setting its program."""
+        """Return the channel of an instrument. Before its first note, set its program and pedal."""
         channel = self._channels.get(instrument)
         if channel is None:
             channel = midi_file.CHANNELS[len(self._channels) % len(midi_file.CHANNELS)]
@@ -188,7 +188,7 @@ class MpeOut(MidiOut):
 
     def __init__(self, port: Any) -> None:
         super().__init__(port)
-        self._members = list(midi_file.MEMBERS)  # the least recently used first
+        self._members = list(midi_file.MEMBERS)  # the least recently used channel first
         self._instruments: dict[int, str | None] = {}  # by channel
         for message in midi_file.mpe_setup():
             port.send(message)

@@ -1,5 +1,5 @@
-"""Joins several sessions to one performance: buffers audio that may be needed again, and ensures
-that every note starts and ends exactly once."""
+"""Joins several sessions into one performance. Buffers audio that a new session may need again, and
+ensures that every note starts and ends exactly once."""
 
 import asyncio
 import base64
@@ -23,13 +23,13 @@ from service.protocol.server_messages import (
 
 
 class Notifier:
-    """Condition that can be notified without ``await``, unlike ``asyncio.Condition``."""
+    """Condition variable. Unlike ``asyncio.Condition``, it can be notified without ``await``."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake all waiting tasks, which check their conditions again."""
+        """Wake all waiting tasks, so that they check their conditions again."""
         self._changed.set()
         self._changed.clear()
 
@@ -44,8 +44,9 @@ class AudioBuffer:
     start of the performance.
 
     Attributes:
-        start, position, end: oldest sample, next sample to read, and index after the last.
-        max_samples: maximum number of samples. Older samples are dropped.
+        start: index of the oldest sample.
+        position: index of the next sample to read.
+        max_samples: maximum number of samples. ``put`` drops older samples.
         ended: True if no more audio follows.
     """
 
@@ -59,6 +60,7 @@ class AudioBuffer:
 
     @property
     def end(self) -> int:
+        """Index after the newest sample."""
         return self.start + len(self._pcm) // self.pcm_frame_bytes
 
     def put(self, pcm: bytes) -> None:
@@ -72,14 +74,14 @@ class AudioBuffer:
         self.notifier.notify()
 
     def release(self, before: int) -> None:
-        """Drop the audio before a sample."""
+        """Drop the samples before this index."""
         dropped = max(0, before - self.start)
         del self._pcm[: dropped * self.pcm_frame_bytes]
         self.start += dropped
 
     async def read(self, max_samples: int) -> bytes | None:
-        """Wait for the next audio, and return it or None at the end. Raises ConnectionLostError if
-        it was dropped."""
+        """Wait for the next samples and return at most ``max_samples``, or None at the end of the
+        audio. Raises ConnectionLostError if the next sample was dropped."""
         await self.notifier.until(lambda: self.position < self.end or self.ended)
         if self.position >= self.end:
             return None
@@ -94,17 +96,17 @@ class AudioBuffer:
 
 
 class ResumablePerformance:
-    """Performance of one or more sessions: its events, and the point at which it can be resumed.
+    """State of a performance: its events, and the point from which a new session can resume it.
 
-    Sessions that resume one another form a part. Times of the server count from the start of a
-    part. Dropped audio starts a new part. Each ``NoteOn`` is followed by exactly one ``NoteOff``,
-    and each press of the pedal by its release.
+    Sessions that resume one another form a part. The server's times count from the start of a part.
+    After dropped audio a new part starts. Exactly one ``NoteOff`` follows each ``NoteOn``, and each
+    press of the pedal is released.
 
     Attributes:
         events: events that the caller has not read.
         lost_samples: number of dropped samples per channel.
-        decided: index of the sample before which all events have been received.
-        acknowledged: number of samples that the service has received.
+        decided: number of samples for which the client has received all events.
+        acknowledged: number of samples that the service has reported as received.
     """
 
     def __init__(self, options: Start, audio: AudioBuffer) -> None:
@@ -118,10 +120,10 @@ class ResumablePerformance:
         self.decided = 0
         self.acknowledged = 0
         # State of the current part.
-        self._checkpoint: Checkpoint | None = None  # None: there is no part to resume
+        self._checkpoint: Checkpoint | None = None  # None if there is no part to resume
         self._known_events = 0  # number of events after the checkpoint
-        self._origin = 0  # first sample of the part in the performance
-        self._offsets: dict[str, float] = {}  # added to the fields of its messages
+        self._origin = 0  # index of the part's first sample in the performance
+        self._offsets: dict[str, float] = {}  # added to message fields, by field name
         self._samples_per_frame = 0.0
         self._frame, self._time_s = 0, 0.0  # position of the latest event
 
@@ -131,13 +133,13 @@ class ResumablePerformance:
 
     @property
     def next_sample(self) -> int:
-        """First sample to send to a new session."""
+        """Index of the first sample that a new session needs."""
         assert self._checkpoint is not None
         return self._origin + self._checkpoint.from_sample
 
     def start(self) -> Start:
-        """Return the ``start`` of the next session. It resumes the current part, if there is one,
-        with its effective options."""
+        """Return the ``start`` message of the next session. If there is a current part, the session
+        resumes it with the effective options."""
         if self._checkpoint is not None and self.next_sample < self.audio.start:
             self.end_part()  # audio was dropped, so the part cannot be resumed
         if self._checkpoint is None or self.ready is None:
@@ -186,7 +188,8 @@ class ResumablePerformance:
         self.ready = ready
         self.notes.programs = ready.instruments or {}
         self.sessions += 1
-        if not (resumed := self.is_resumable):
+        resumed = self.is_resumable
+        if not resumed:
             self._start_part(ready)
         self.acknowledged = self.next_sample
         self.emit(Connected(ready=ready, resumed=resumed))
@@ -211,8 +214,8 @@ class ResumablePerformance:
             self.emit(Gap(lost_samples=lost, time_s=shift_s))
 
     def end_part(self) -> None:
-        """End the current part, which no session will resume. Its notes and its pedal press end at
-        the time of the latest event."""
+        """End the current part, so that no session resumes it. Its notes end, and the pedal is
+        released, at the time of the latest event."""
         self._checkpoint = None
         self._end_notes()
         if self.notes.pedal_down:
@@ -226,7 +229,7 @@ class ResumablePerformance:
                 self.emit(off)
 
     def merge_done(self, done: Done) -> Done:
-        """Return ``done`` of the last session, with the totals and notes of the performance."""
+        """Return the last session's ``done`` with the totals and notes of the performance."""
         if self.sessions == 1:
             return done
         samples = self.audio.end

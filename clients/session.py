@@ -29,24 +29,24 @@ from service.protocol.server_messages import (
 )
 
 WEBSOCKET_PATH = "/ws/transcribe"
-# An environment variable, because other users of the machine can see arguments.
+# Not an argument, because other users of the machine can see the arguments of a command.
 KEY_VARIABLE = "RSE_KEY"
 OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
 CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
-# ``done`` has the MIDI file of the session: a note needs about 12 bytes of base64.
+# Maximum size of a message. ``done`` contains the MIDI file: about 12 bytes of base64 per note.
 MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
-# The service is full or shutting down, or a proxy reaches no server (502, 504).
+# Statuses if the service is full or shutting down, or a proxy cannot reach a server (502, 504).
 RETRYABLE = (429, 502, 503, 504)
-KEEPALIVE_S = 5.0
+KEEPALIVE_S = 5.0  # interval of keepalive messages while no audio arrives
 MAX_UNACKNOWLEDGED_S = 2.0  # maximum audio in flight, unless the server's limit is smaller
 
 
 def websocket_url(url: str) -> str:
-    """Return the address of the live endpoint for an address of the service.
+    """Return the websocket address of the live endpoint of a service.
 
-    ``http://host:8000``, ``ws://host:8000/`` and ``host:8000`` all mean
-    ``ws://host:8000/ws/transcribe``; ``https://host/music/`` is a service below a path. Raises
-    ValueError if the host is missing, or the scheme is not ws, wss, http or https.
+    ``http://host:8000``, ``ws://host:8000/`` and ``host:8000`` all become
+    ``ws://host:8000/ws/transcribe``. The address may have a path. Raises ValueError if the host is
+    missing, or the scheme is not ws, wss, http or https.
     """
     parts = urlsplit(url if "://" in url else f"ws://{url}")
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
@@ -57,7 +57,7 @@ def websocket_url(url: str) -> str:
 
 
 async def open_socket(url: str, start: str) -> ClientConnection:
-    """Connect with the API key of the environment and send ``start``. Raises ConnectError."""
+    """Connect, with the API key in ``$RSE_KEY``, and send ``start``. Raises ConnectError."""
     key = os.environ.get(KEY_VARIABLE)
     try:
         socket = await connect(
@@ -84,10 +84,11 @@ async def open_socket(url: str, start: str) -> ClientConnection:
 
 
 class Session:
-    """A session of a performance, from ``start`` to the end of its socket.
+    """One session of a performance: sends its audio and processes the server's messages.
 
-    Live audio is acknowledged in time by ``progress``. Audio that is sent faster is acknowledged by
-    ``flushed``, once the audio before a ``flush`` is transcribed.
+    The session limits the audio in flight, which the server acknowledges. For live audio,
+    ``progress`` messages suffice. If audio is sent faster, the session also sends ``flush``. The
+    server replies ``flushed`` once it has transcribed the earlier audio.
     """
 
     def __init__(self, url: str, performance: ResumablePerformance, stall_timeout_s: float) -> None:
@@ -101,7 +102,7 @@ class Session:
 
     async def run(self) -> Done:
         """Run the session and return its ``done``. Raises TranscriptionError if the session fails.
-        The error is raised without waiting for ``done`` if the session can be resumed."""
+        If the server's error is retryable, the method does not wait for ``done``."""
         socket = await open_socket(self._url, to_json(self._performance.start()))
         receiving = asyncio.create_task(self._receive(socket))
         sending = asyncio.create_task(self._send(socket))
@@ -121,16 +122,16 @@ class Session:
         return self._audio.position - self._performance.acknowledged
 
     async def _send(self, socket: ClientConnection) -> None:
-        """Send all audio. ``_receive`` reports a broken connection."""
-        audio, changes = self._audio, self._audio.notifier
-        await changes.until(lambda: self._ready is not None)
+        """Send all audio. Return if the connection breaks: ``_receive`` raises the error."""
+        audio, notifier = self._audio, self._audio.notifier
+        await notifier.until(lambda: self._ready is not None)
         assert self._ready is not None
         limits, rate = self._ready.limits, self._performance.options.sample_rate
         window_s = min(MAX_UNACKNOWLEDGED_S, limits.max_buffered_ms / 1000)
         self._window = max(1, round(window_s * rate))
         max_samples = limits.max_message_bytes // audio.pcm_frame_bytes
         max_samples = max(1, min(self._window // 8, max_samples))
-        flushed = audio.position = self._performance.next_sample
+        audio.position = flushed = self._performance.next_sample
         try:
             while True:
                 try:
@@ -146,7 +147,7 @@ class Session:
                 if self._in_flight > self._window // 2 and sent - flushed > self._window // 4:
                     flushed = sent
                     await socket.send(to_json(Flush(id=str(flushed))))
-                await changes.until(lambda: self._in_flight <= self._window)
+                await notifier.until(lambda: self._in_flight <= self._window)
             self._stopping = True
             await socket.send(to_json(Stop()))
         except ConnectionClosed:
@@ -192,10 +193,10 @@ class Session:
             raise TranscriptionError(f"the server sent an invalid message: {invalid}") from invalid
 
     async def _next(self, socket: ClientConnection) -> str | bytes:
-        """Return the next message. Raises ConnectionLostError if an expected message does not
-        arrive in time."""
+        """Return the next message. Raises ConnectError if ``ready`` does not arrive in time, and
+        ConnectionLostError if another expected message does not."""
         while True:
-            reply_expected = self._reply_expected
+            expected_before = self._reply_expected
             timeout_s = OPEN_TIMEOUT_S if self._ready is None else self._stall_timeout_s
             try:
                 async with asyncio.timeout(timeout_s):
@@ -204,11 +205,11 @@ class Session:
                 if self._ready is None:
                     detail = f"no response from {self._url}"
                     raise ConnectError(detail, retryable=True) from None
-                if reply_expected and self._reply_expected:
+                if expected_before and self._reply_expected:
                     detail = f"no message from the server for {timeout_s:g} s"
                     raise ConnectionLostError(detail, retryable=True) from None
 
     @property
     def _reply_expected(self) -> bool:
-        """True if the server must reply, to ``stop`` or to audio that exceeds the window."""
+        """True if the server must send ``done``, or must acknowledge audio: the window is full."""
         return self._stopping or self._in_flight > self._window

@@ -1,4 +1,4 @@
-"""Shows live notes in a terminal: state of the connection, sounding notes, and a line per note."""
+"""Shows the connection, the input level and the notes of a live transcription in a terminal."""
 
 from pretty_midi import note_number_to_name
 from rich.console import Console, Group, RenderableType
@@ -18,7 +18,7 @@ TOO_LATE_S = 2.0  # above this delay, notes are not played, and the display show
 
 
 class Terminal(Live):
-    """Display of a live transcription. A pipe or a file only gets lines of text."""
+    """Display of a live transcription. To a pipe or file, it writes only lines of text."""
 
     def __init__(
         self, console: Console, microphone: Microphone, client: TranscriptionClient
@@ -60,8 +60,8 @@ class Terminal(Live):
             self.console.print(self._status, soft_wrap=True)
 
     def get_renderable(self) -> RenderableType:
-        """Return the display below the lines. It copies the state, because a thread calls it while
-        events arrive."""
+        """Return the display below the lines of text. A thread calls this method while events
+        arrive, so it copies the state."""
         if not self.console.is_terminal:
             return ""
         status = self._status.copy()
@@ -73,7 +73,7 @@ class Terminal(Live):
 
 
 def _meter(level_db: float) -> Text:
-    """Return a bar that shows the level, from METER_FLOOR_DB to full scale."""
+    """Return a bar that shows a level between METER_FLOOR_DB and full scale."""
     filled = round(METER_CELLS * max(0.0, 1 - level_db / METER_FLOOR_DB))
     style = "red" if level_db > CLIPPING_DB else "green"
     text = Text("▮" * filled, style=style)

@@ -1,4 +1,4 @@
-"""Functions for all command lines: help texts, Ctrl-C during imports, atomic file writes."""
+"""Functions that the command lines share: help texts, Ctrl-C during imports, atomic writes."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ INTERRUPTED = 130  # exit status that shells report after Ctrl-C
 
 
 def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """Return a parser that shows ``about``, usually a module's docstring, unchanged in its help."""
+    """Return a parser whose help shows ``about``, usually a module's docstring, unchanged."""
     return argparse.ArgumentParser(
         prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -21,24 +21,24 @@ def documented_parser(program: str, about: str | None) -> argparse.ArgumentParse
 
 @contextmanager
 def interruptible_imports(program: str) -> Iterator[None]:
-    """Print one line and exit if Ctrl-C interrupts imports. Importing torch takes seconds."""
+    """Print one line and exit if Ctrl-C interrupts the imports, which take seconds with torch."""
     try:
         yield
     except KeyboardInterrupt:
-        sys.stderr.write(f"{program}: interrupted; nothing is saved\n")
+        sys.stderr.write(f"{program}: interrupted; nothing was saved\n")
         sys.exit(INTERRUPTED)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the content of a file atomically."""
+    """Write a file atomically, and replace it if it exists."""
     replace_file(path, lambda file: file.write(data))
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace a file atomically with the output of ``write``. Several processes may do so at once.
-    Readers get either the old or the new content, complete."""
+    """Call ``write`` with a temporary file, then replace the file at ``path`` with it atomically.
+    Several processes may replace a file at once. Readers always get a complete old or new file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The file's name may have the maximum length, so the temporary name does not contain it.
+    # The temporary name does not contain the file's name, which may have the maximum length.
     temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.partial")
     try:
         with temporary.open("wb") as file:

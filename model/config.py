@@ -1,8 +1,8 @@
 """Configurations of the networks, as frozen dataclasses that are stored with the weights.
 
 The *paper* (Draguns et al., AAAI 2021) normalises over features, uses the erf GELU and describes
-one shuffle direction; the authors' *released* code normalises over the sequence, uses the sigmoid
-GELU and shuffles the other way. Each choice is a separate field, so both and any mixture can be
+one shuffle direction. The authors' *released* code normalises over the sequence, uses the sigmoid
+GELU and shuffles in the other direction. Each choice is a separate field, so any combination can be
 trained and loaded.
 """
 
@@ -36,13 +36,13 @@ SAMPLE_RATE = 11_025  # Hz, of the shipped networks; 86.13 frames per second
 NOTE_HEADS = ("frame", "onset", "velocity", "offset")
 HEADS = (*NOTE_HEADS, "pedal", *INSTRUMENT_HEADS)
 CENTS = "cents"
-"""The output row after the heads of a network with a filterbank: 0.5 + c / SCALE_CENTS if the sound
-is c cents from the pitch, 0 if there is no sound (``SpectralPeaks``)."""
-RANGE_CENTS = 50.0  # a peak further away belongs to another pitch
+"""Name of the last output row of a network with a filterbank. Its values are 0.5 + c / SCALE_CENTS
+if the sound is c cents above the pitch, or 0 if there is no sound (``SpectralPeaks``)."""
+RANGE_CENTS = 50.0  # maximum distance of a sound from its pitch: half a semitone
 SCALE_CENTS = 4 * RANGE_CENTS
-STEM_REACH = 2  # columns that the first convolution uses on either side
+STEM_REACH = 2  # number of columns on either side that the first convolution uses
 MAX_CACHED_HOPS = 32  # maximum age, in hops, of cached results that a stream reuses
-LOGIT_OFFSET = -4.0  # released code: makes notes improbable at first, since most pitches are silent
+LOGIT_OFFSET = -4.0  # added to all logits (released code): at first, notes are improbable
 
 _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 
@@ -54,36 +54,36 @@ class RSEConfig:
     maps: Count = 192  # m, features per position
     blocks: Count = 2  # Beneš blocks; the final switch layer comes on top
     norm: Literal["feature", "sequence", "none"] = "feature"
-    """Normalisation in each switch unit: over features (paper's LayerNorm) or over the sequence
-    (released code)."""
+    """Normalisation in each switch unit: over features (paper's LayerNorm), over the sequence
+    (released code), or none (an ablation)."""
     activation: Literal["gelu", "sigmoid_gelu", "relu"] = "gelu"
     """The paper's GELU, the released code's x sigma(1.702 x), or ReLU (an ablation)."""
     hidden_factor: Count = 2
     """Width of the hidden layer divided by the width of the unit's input (2m)."""
     residual: Annotated[float, Field(gt=0, lt=1)] = 0.9
-    """r: initial residual scale sigma(S); also fixes h = sqrt(1 - r^2) / 4."""
+    """Initial residual scale r = sigma(S). It also determines h = sqrt(1 - r^2) / 4."""
     residual_speed: Positive = 1.0
-    """Factor of the stored S inside the sigmoid (released code: 2)."""
+    """Factor by which S is multiplied before the sigmoid (released code: 2)."""
     shuffle: Literal["released", "paper"] = "released"
-    """"released" pairs neighbours, then elements 2, 4, ... apart; "paper" follows its text."""
+    """Order of the shuffles, as in the released code or in the paper's text (``model.switch``)."""
     init: Literal["released", "paper"] = "released"
-    """Initialisation of W. "released": Glorot, with which the update c has an amplitude of 0.75.
-    "paper": amplitude 1, so that units preserve an amplitude of 0.25
+    """Initialisation of W. "released": Glorot, which gives the update c an amplitude of 0.75.
+    "paper": c has an amplitude of 1, so that units preserve an input amplitude of 0.25
     (:func:`model.switch.keep_amplitude`)."""
     dropout: Fraction = 0.1
-    """Dropout rate after every switch layer. It is divided by log2 of the sequence length."""
+    """Dropout rate after every switch layer, before its division by log2 of the sequence length."""
     unit: Literal["residual", "gated"] = "residual"
-    """The paper's unit, or the gated unit of the original Shuffle-Exchange network, which uses only
-    maps, blocks, shuffle and dropout."""
+    """The paper's unit, or the gated unit of the original Shuffle-Exchange network. With gated
+    units, only maps, blocks, shuffle and dropout have an effect."""
     residual_scale: Literal["learned", "one", "none"] = "learned"
-    """"learned": sigma(S). Ablations of the paper: o = i + h c ("one") and o = c ("none")."""
+    """"learned": sigma(S). Ablations in the paper: o = i + h c ("one") and o = c ("none")."""
 
 
 RELEASED_RSE = RSEConfig(norm="sequence", activation="sigmoid_gelu", residual_speed=2.0)
 """The switch units of the authors' released code."""
 
 TEXT_RSE = RSEConfig(shuffle="paper", init="paper", dropout=0.0)
-"""The network of the paper's text, which mentions no dropout."""
+"""The shuffle-exchange network that the paper's text describes, which has no dropout."""
 
 
 @validated_dataclass()
@@ -95,8 +95,8 @@ class StridedConfig:
     input_noise: NotNegative = 0.001
     """Standard deviation of the noise added to the waveform in training (released code)."""
     window: _Window = 8192
-    """Number of samples that the network uses, in the middle of its input. It predicts the frames
-    inside them; with 128 samples, only the middle frame."""
+    """Number of samples, in the middle of the input, that the network uses. It predicts only the
+    frames inside these samples. If there are 128, this is the middle frame."""
     fourier: Flag = False
     """True if the input is the interleaved complex spectrum of the window instead of its samples,
     as for the published MusicNet weights."""
@@ -107,24 +107,24 @@ class FilterbankConfig:
     """Learnable constant-Q filterbank, harmonic stack and small convolutions."""
 
     lookahead: Annotated[int, Field(ge=0, lt=1024, multiple_of=HOP)] = 512
-    """Number of samples of each kernel after the moment that its frame describes."""
+    """Number of samples that each kernel covers after the moment that its frame describes."""
     channels: Count = 32  # output channels of every convolution
-    convolutions: FromZero = 3  # 3 x 3 convolutions over pitch and time after the first convolution
+    convolutions: FromZero = 3  # number of 3 x 3 convolutions after the first convolution
 
     # Constants of all networks.
     lowest_pitch: ClassVar = 21  # MIDI note of the lowest filter (A0)
-    semitones: ClassVar = 91  # pitches with filters; the highest are just below 5.5 kHz
-    bins_per_semitone: ClassVar = 3  # filters of each pitch, evenly spaced
+    semitones: ClassVar = 91  # number of pitches with filters; the highest is 4978 Hz
+    bins_per_semitone: ClassVar = 3  # number of filters per pitch, evenly spaced
     kernel_lengths: ClassVar = (1024, 2048, 4096)
     """Lengths in samples. Each filter uses the shortest kernel that resolves its semitone."""
-    quality: ClassVar = 40.0  # periods in a filter's window, if the kernel length allows
+    quality: ClassVar = 40.0  # number of periods in a filter's window, if the kernel is long enough
     floor_db: ClassVar = -90.0
-    """Power, relative to a full-scale sine, below which the logarithm flattens."""
+    """Level of silence: a power, relative to a full-scale sine, added before the logarithm."""
     harmonics: ClassVar = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
-    """Multiples of a pitch's frequency. The filters at these multiples become its channels."""
+    """Multiples of a pitch's frequency whose filters become the channels of the pitch."""
     octaves: ClassVar = 8
-    """Number of patches of 12 pitches in a column, each a position of the network's sequence."""
-    frames_per_patch: ClassVar = 2  # adjacent frames that share a position
+    """Number of octaves of 12 pitches. Each is a separate position of the network's sequence."""
+    frames_per_patch: ClassVar = 2  # number of adjacent frames that share a position
 
     @property
     def halo(self) -> int:
@@ -133,13 +133,13 @@ class FilterbankConfig:
 
     @property
     def edge(self) -> int:
-        """Number of columns at the window's end whose kernels reach beyond it."""
+        """Number of columns at the window's end whose kernels extend beyond it."""
         return self.lookahead // HOP
 
     @property
     def context(self) -> int:
-        """Number of samples before the window on which its columns depend. With this context a
-        column is the same in every window that contains it, so it can be cached."""
+        """Number of samples before the window on which its columns depend. With this context, a
+        column is the same in every window that contains it, so a stream can cache it."""
         return max(self.kernel_lengths) - self.lookahead + HOP * (self.halo - 1)
 
 
@@ -148,19 +148,19 @@ class ModelConfig:
     """A transcription network: front-end, shuffle-exchange network, heads."""
 
     name: Annotated[str, Field(min_length=1)] = "paper"  # shown in cards and by the service
-    sample_rate: Count = 11_000  # Hz of the audio in the window
+    sample_rate: Count = 11_000  # sample rate of the input in Hz
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
     heads: Annotated[tuple[str, ...], Field(min_length=1)] = ("frame",)
     """Predictions: "frame" first, then any others of :data:`HEADS`."""
     calibration: Flag = True
-    """Per-note scale and offset of the frame logits, trained with the network (released code)."""
+    """True if each note's frame logits have a trained scale and offset (released code)."""
 
     def __post_init__(self) -> None:
         heads, are_valid = self.heads, set(self.heads) <= set(HEADS)
         if heads[0] != "frame" or not are_valid or len(set(heads)) < len(heads):
             raise ValueError(
-                f"heads must be 'frame', then any others of {HEADS}, without repeats: {heads}"
+                f"heads must be 'frame', then any others of {HEADS}, without repeats, not {heads}"
             )
         halved = isinstance(self.front_end, StridedConfig) and self.front_end.convolutions > 1
         if halved and self.rse.maps < 2:  # the first convolution has maps // 2 channels
@@ -178,14 +178,15 @@ class ModelConfig:
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Number of hops from the newest frame that a window can predict to the window's end."""
+        """Minimum look-ahead in hops: from the newest frame that a window predicts to its end."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
     @property
     def preroll_hops(self) -> int:
-        """Number of hops after which a front-end that started in mid-stream returns the same bits
-        as one that started with the stream. All columns and cached results are then newer."""
+        """Number of hops after which a front-end that starts in mid-stream returns the same bits as
+        one that started with the stream. By then, it has replaced all columns and cached
+        results."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP
@@ -201,17 +202,19 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ModelConfig:
-        """Return the configuration in a card. Raises ValueError for unknown fields or kinds."""
+        """Return the configuration in a card. Raises ValueError for unknown or invalid fields."""
         front = dict(data["front_end"])
         kinds = {"strided": StridedConfig, "filterbank": FilterbankConfig}
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        if kind == "filterbank":  # older cards also contain the constants of all networks
+        if kind == "filterbank":  # older cards contain constants, which are now no fields
             constants = vars(FilterbankConfig) | {"history": True}
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
-            names = {item.name for item in dataclasses.fields(FilterbankConfig)}
-            front = {k: v for k, v in values.items() if k in names or constants.get(k) != v}
+            fields = {item.name for item in dataclasses.fields(FilterbankConfig)}
+            for name, value in list(front.items()):
+                constant = tuple(value) if isinstance(value, list) else value
+                if name not in fields and constants.get(name) == constant:
+                    del front[name]
         return cls(**data | {"front_end": kinds[kind](**front)})
 
 
@@ -222,10 +225,10 @@ _WITHOUT_NOISE = StridedConfig(input_noise=0.0)
 PAPER_TEXT = replace(
     PAPER, name="paper-text", front_end=_WITHOUT_NOISE, rse=TEXT_RSE, calibration=False
 )
-"""The paper's network as the text alone describes it."""
+"""The paper's network as described by the text alone."""
 
 RELEASED = ModelConfig(name="released", rse=RELEASED_RSE)
-"""The paper's network as the authors' released code computes it."""
+"""The paper's network as computed by the authors' released code."""
 
 LIVE = ModelConfig(
     name="live",
@@ -252,4 +255,4 @@ LIGHT = replace(
     rse=replace(LIVE.rse, hidden_factor=1),
 )
 """For CPUs without bfloat16: needs half as much computation as `live`. Its filters have a shorter
-look-ahead, so notes can be decided one hop sooner."""
+look-ahead, so its minimum delay is one hop shorter."""

@@ -8,10 +8,10 @@ The graph is one step of a stream, for hosts without torch. The batch axis is dy
   complete, and ``next_NAME`` for each state NAME.
 
 Step j, counted from 0, returns the frames from ``block_frames * j + first_frame`` on. Frame f
-describes sample 128 * f of the stream. Frames with negative numbers lie before the stream.
+describes sample 128 * f of the stream. Frames with negative numbers precede the stream.
 
 The file's metadata contains the sample rate, heads, note tracker settings, shapes of the state and
-other constants. ``live.onnx.json`` has the same contents for hosts that cannot read metadata.
+other constants. ``live.onnx.json`` contains the same data, for hosts that cannot read metadata.
 """
 
 import json
@@ -40,7 +40,7 @@ except ImportError as missing:
 OPSET = 20
 LOOKAHEAD_HOPS = 9
 BLOCK_FRAMES = 4
-_UNLIMITED = 1 << 40  # maximum number of elements of a folded tensor
+_UNLIMITED = 1 << 40  # maximum number of elements of a folded constant: no limit in effect
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,16 +70,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class StepGraph(nn.Module):
-    """One step of a stream: maps its next hops to probabilities of the same number of frames.
+    """One step of a stream: maps its next hops to the probabilities of as many frames.
 
     The inputs are the samples of the next hops and the state after the previous step. The outputs
-    are the frames whose look-ahead is complete and the next state, so the host needs no ring
-    buffer. Only the new constant-Q columns are computed. The state consists of the older samples
-    that the kernels need, and of the older columns minus the value of silence. The initial state,
-    zeros, therefore means silence.
+    are the probabilities of the frames whose look-ahead is complete, and the next state. The host
+    therefore needs no ring buffer. Each step computes only its new constant-Q columns. The state
+    consists of the older samples that the kernels need, and of the older columns minus the value of
+    silence. The initial state, zeros, therefore means silence.
 
     Attributes:
-        inputs: an example of each input, by name.
+        inputs: an example of each input tensor, by name.
         about: metadata for hosts.
     """
 
@@ -101,7 +101,7 @@ class StepGraph(nn.Module):
                 f"fit into a window of {FRAMES} frames"
             )
         if not isinstance(transcriber.network, FilterbankNetwork):
-            raise ValueError("only networks with a filterbank are exported")
+            raise ValueError("only networks with a filterbank can be exported")
         self.transcriber = transcriber
         self.network = transcriber.network
         self.bank = transcriber.network.filterbank
@@ -140,7 +140,7 @@ def onnx_metadata(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def export(graph: StepGraph) -> onnx.ModelProto:
-    """Return the graph with the metadata that a host needs."""
+    """Export the graph. The result has the metadata that a host needs."""
     config = graph.transcriber.config
     about = {
         "model": config.name,
@@ -152,7 +152,7 @@ def export(graph: StepGraph) -> onnx.ModelProto:
     names = list(graph.inputs)
     batch = torch.export.Dim("batch")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch and its exporter warn about their own names
+        warnings.simplefilter("ignore")  # torch and its exporter warn about their own code
         program = torch.onnx.export(
             graph.eval(),
             tuple(graph.inputs.values()),
@@ -166,7 +166,7 @@ def export(graph: StepGraph) -> onnx.ModelProto:
             verbose=False,
         )
     assert program is not None
-    # Merge duplicates that come from shared weights, then fold all that depends on weights alone.
+    # Merge duplicates that come from shared weights, then fold everything that is constant.
     passes.CommonSubexpressionEliminationPass()(program.model)
     sizes = {"input_size_limit": _UNLIMITED, "output_size_limit": _UNLIMITED}
     onnxscript.optimizer.fold_constants(program.model, **sizes)

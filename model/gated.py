@@ -9,7 +9,7 @@ networks")::
     [o1, o2] = u * swapHalf(s1, s2) + (1 - u) * [c1, c2]
 
 swapHalf keeps the first half of each element's features and takes the second half from its
-neighbour, so an idle unit (u = 1) still mixes. Unlike the residual unit, this one needs skip
+neighbour, so a unit with u = 1 still mixes. Unlike the residual unit, this one needs skip
 connections: after the first Beneš block, gates and candidates use s + D * p, where p is the output
 of the same layer in the previous block and D is a learned vector.
 """
@@ -45,7 +45,7 @@ class GatedSwitchUnit(nn.Module):
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
         """Map x, (batch, n, m) with even n, to the same shape. before: output of the same layer in
-        the previous block, which only units with `skip` use."""
+        the previous block, which only units with ``skip`` use."""
         batch, n, maps = x.shape
         inputs = x
         if self.skip_scale is not None and before is not None:
@@ -58,7 +58,7 @@ class GatedSwitchUnit(nn.Module):
 
 
 def swap_half(x: Tensor) -> Tensor:
-    """Map (batch, n, m) to pairs, (batch, n/2, 2m), whose second feature halves are swapped."""
+    """Map (batch, n, m) to pairs, (batch, n/2, 2m), with the second halves of features swapped."""
     batch, n, maps = x.shape
     pairs = x.reshape(batch, n // 2, 2, maps)
     own, swapped = pairs.split([maps // 2, maps - maps // 2], dim=-1)
@@ -66,7 +66,7 @@ def swap_half(x: Tensor) -> Tensor:
 
 
 class GatedBenesBlock(nn.Module):
-    """A Beneš block of gated units that also returns its layers' outputs, for the next block."""
+    """A Beneš block of gated units. It also returns its layers' outputs, for the next block."""
 
     def __init__(self, config: RSEConfig, first: bool) -> None:
         super().__init__()

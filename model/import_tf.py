@@ -5,9 +5,9 @@ its data, infers the network from the names and shapes of the variables, and wri
 and its card, OUT.json. Every name and shape is verified. Transcription networks keep their
 calibration and run in the service. Symbol networks run in ``python -m model.predict``.
 
-The input of the checkpoint that the authors published is the spectrum of the window: import it with
---fourier. The input of networks trained as in the paper is the waveform. The names and shapes are
-the same in both cases.
+The checkpoint that the authors published requires --fourier, because its input is the spectrum of
+the window. The input of networks trained as in the paper is the waveform. Names and shapes do not
+show the difference.
 """
 
 import re
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.out.suffix != ".safetensors":
-            raise WeightsError(f"{options.out} should end in .safetensors")
+            raise WeightsError(f"{options.out} must end in .safetensors")
         prefix = options.prefix.removesuffix(".index")
         network, card = import_checkpoint(prefix, options.out.stem, options.fourier)
         save_weights(network, card, options.out)
@@ -68,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
 def import_checkpoint(
     prefix: str | Path, name: str, fourier: bool = False
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
-    """Return the network in a checkpoint of the released code, and its card. fourier: see
-    ``StridedConfig``. Raises WeightsError for missing or corrupt files, and if variables are
-    unknown or missing, have an unexpected shape, or are not finite."""
+    """Return the network in a checkpoint of the released code, and its card. Raises WeightsError if
+    a file is missing or corrupt, or if a variable is unknown, missing, of an unexpected shape, or
+    not finite. fourier: see ``StridedConfig``."""
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
@@ -98,8 +98,8 @@ def import_checkpoint(
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> TranscriptionModel | SymbolNetwork:
-    """Return the network with variables of these names and shapes, without values. If some do not
-    fit, raises a WeightsError that lists them all."""
+    """Return the network whose variables have these names and shapes, on the meta device. Raises a
+    WeightsError that lists all variables that do not fit."""
     config = infer_config(shapes, name, fourier)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
@@ -119,8 +119,8 @@ def build(
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Return the variables of the network. The names of counters, rates and states of the training
-    do not start with ROOT, or end in one of SLOTS."""
+    """Return only the network's variables. The other variables belong to the training: their names
+    lack the prefix ROOT or end in one of SLOTS."""
     return {
         name: shape
         for name, shape in shapes.items()
@@ -131,7 +131,7 @@ def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 def infer_config(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> ModelConfig | SymbolConfig:
-    """Return the configuration that names and shapes imply."""
+    """Return the configuration that names and shapes imply. Raises WeightsError."""
     maps, classes = _matrix(shapes, f"{ROOT}output/CvK")
     steps = f"{ROOT}steps_recursive/"
     blocks = sum(bool(re.fullmatch(rf"{steps}\d+_forward/residual", key)) for key in shapes)
@@ -167,9 +167,8 @@ def _matrix(shapes: Mapping[str, Shape], name: str) -> tuple[int, int]:
 
 
 def released_names(network: nn.Module) -> dict[str, str]:
-    """Return the name of the released variable that corresponds to each parameter of a
-    ``SymbolNetwork`` or of a ``TranscriptionModel`` with a strided front-end. Raises KeyError for
-    parameters that the released code lacks."""
+    """Map each parameter name of a ``SymbolNetwork``, or of a ``TranscriptionModel`` with a strided
+    front-end, to its name in the released code. Raises KeyError if there is none."""
     names = list(network.state_dict())
     convolutions = sum(".convolutions." in name for name in names)
     return {name: ROOT + _released_name(name, convolutions) for name in names}
@@ -205,29 +204,29 @@ def from_released(
     """Return a state dict for `network` from the variables of the released code, which have the
     shapes of :func:`released_shapes`. Raises KeyError for a missing variable."""
     state = {}
-    for name, theirs in released_names(network).items():
-        value = torch.as_tensor(variables[theirs])
-        if theirs.endswith("CvK"):  # (in, out) or (width, in, out); ours are the reverse
+    for name, released in released_names(network).items():
+        value = torch.as_tensor(variables[released])
+        if released.endswith("CvK"):  # (in, out) or (width, in, out); torch reverses the axes
             value = value.permute(*reversed(range(value.ndim))).contiguous()
-        state[name] = value.flatten() if theirs.endswith("norm_bias/offset") else value
+        state[name] = value.flatten() if released.endswith("norm_bias/offset") else value
     return state
 
 
 def released_shapes(network: nn.Module) -> dict[str, Shape]:
-    """Return names and shapes of the released variables of a network's parameters."""
-    shapes, ours = {}, network.state_dict()
-    for name, theirs in released_names(network).items():
-        shape = tuple(ours[name].shape)
-        if theirs.endswith("CvK"):
+    """Return the released code's name and shape for each parameter of a network."""
+    shapes, state = {}, network.state_dict()
+    for name, released in released_names(network).items():
+        shape = tuple(state[name].shape)
+        if released.endswith("CvK"):
             shape = shape[::-1]
-        elif theirs.endswith("norm_bias/offset"):
+        elif released.endswith("norm_bias/offset"):
             shape = (1, 1, *shape)
-        shapes[theirs] = shape
+        shapes[released] = shape
     return shapes
 
 
 def as_tensor(name: str, value: NDArray) -> torch.Tensor:
-    """Return a variable as float32. Raises WeightsError if it is not a finite float."""
+    """Return a variable as float32. Raises WeightsError unless all values are finite floats."""
     if value.dtype.kind != "f":
         raise WeightsError(f"{name} has type {value.dtype}, expected a floating-point type")
     if not np.isfinite(value).all():

@@ -1,4 +1,4 @@
-"""Classes of instruments and the programs of General MIDI (level 1, counted from 0)."""
+"""Instrument classes and their General MIDI programs (level 1, counted from 0)."""
 
 from collections.abc import Mapping
 
@@ -25,14 +25,14 @@ PROGRAMS: Mapping[str, int] = {
 """Program of each instrument class in MIDI files."""
 
 LABELS: Mapping[str, str] = {"plucked": "guitar"}
-"""Label that users see, for instrument classes whose name is not the usual word."""
+"""Label for the user, if the name of an instrument class is not the usual word."""
 
 LABELS_TO_INSTRUMENTS: Mapping[str, str] = {label: name for name, label in LABELS.items()}
 
 INSTRUMENTS = tuple(PROGRAMS)  # instrument classes; the index is the class number
 INSTRUMENT_HEADS = tuple(f"instrument:{name}" for name in INSTRUMENTS)
 
-UNKNOWN = -1  # class number of notes of unknown instruments
+UNKNOWN = -1  # class number of an unknown instrument
 
 _CLASSES: tuple[tuple[range, str], ...] = (
     (range(0, 2), "piano"),
@@ -68,12 +68,12 @@ _CLASS_OF = {
 
 
 def class_of(program: int) -> int:
-    """Return the class number of a program; UNKNOWN for sections, synthesisers and noise."""
+    """Return the class number of a MIDI program: UNKNOWN for sections, synthesisers and noise."""
     return _CLASS_OF.get(program, UNKNOWN)
 
 
 def distinguished_by(heads: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the instrument classes that a network with these heads predicts, by class number."""
+    """Return the instrument classes that these heads predict, ordered by class number."""
     return tuple(
         name for name, head in zip(INSTRUMENTS, INSTRUMENT_HEADS, strict=True) if head in heads
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def kaiser(rejection_db: float, transition: float) -> tuple[int, float]:
-    """Return the number of taps and the window's beta (J. F. Kaiser, 1974).
+    """Return a filter's number of taps and its window's beta (J. F. Kaiser, 1974).
 
     Args:
         rejection_db: rejection of the stop band, above 50 dB.

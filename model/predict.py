@@ -22,7 +22,7 @@ from model.storage import WeightsError, load, read_card, replace_file, resolve
 from model.symbols import KIND, SymbolNetwork, load_symbol_network
 from model.transcriber import StridedNetwork
 
-BATCH = 16  # inputs computed at once, to limit the memory
+BATCH = 16  # maximum number of inputs computed at once, to limit memory use
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,13 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
     """Load a symbol network or a network on the waveform, in float32. Raises WeightsError for
-    other networks and as :func:`load`."""
+    other networks, and if the weights cannot be loaded."""
     config = read_card(resolve(name_or_path))["config"]
     if isinstance(config, dict) and config.get("kind") == KIND:
         return load_symbol_network(name_or_path)
     network = load(name_or_path, dtype=torch.float32).network
     if not isinstance(network, StridedNetwork):
-        raise WeightsError(f"{name_or_path} is neither a symbol network nor one on the waveform")
+        message = f"{name_or_path} is neither a symbol network nor a network on the waveform"
+        raise WeightsError(message)
     return network
 
 
@@ -62,8 +63,10 @@ def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
 def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
     """Map inputs, (batch, length), to raw outputs, (batch, positions, classes). Raises ValueError
     for inputs of the wrong shape or type, and for symbols outside the vocabulary."""
-    if inputs.ndim != 2 or not inputs.size or not np.isfinite(inputs).all():
-        raise ValueError(f"expected finite numbers (batch, length), got shape {inputs.shape}")
+    is_real = inputs.dtype.kind in "biuf"
+    if inputs.ndim != 2 or not inputs.size or not is_real or not np.isfinite(inputs).all():
+        found = f"{inputs.dtype} of shape {inputs.shape}"
+        raise ValueError(f"expected finite numbers (batch, length), got {found}")
     if isinstance(network, SymbolNetwork):
         batch, last = torch.from_numpy(inputs.astype(np.int64)), network.config.vocabulary - 1
         if not np.array_equal(batch, inputs) or batch.min() < 0 or batch.max() > last:

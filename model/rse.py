@@ -1,10 +1,10 @@
 """The Residual Shuffle-Exchange network: Beneš blocks of switch and shuffle layers.
 
 A Beneš block on n = 2^b elements is (b - 1) x [switch, shuffle], then (b - 1) x [switch, inverse
-shuffle]; each half shares one set of weights (paper, figure 2). One more switch layer follows the
-last block: 2 * blocks * (b - 1) + 1 switch layers in all, O(n log n) work.
+shuffle]. The layers of each half share one set of weights (paper, figure 2). One more switch layer
+follows the last block. In total there are 2 * blocks * (b - 1) + 1 switch layers: O(n log n) work.
 
-With gated units this is the original Shuffle-Exchange network.
+With gated units, this is the original Shuffle-Exchange network.
 """
 
 import torch
@@ -17,7 +17,7 @@ from model.switch import ResidualSwitchUnit, depth_scaled, shuffles
 
 
 class BenesBlock(nn.Module):
-    """One Beneš block; its output has the order of its input."""
+    """One Beneš block. Its output is in the order of its input."""
 
     def __init__(self, config: RSEConfig) -> None:
         super().__init__()
@@ -43,8 +43,8 @@ class BenesBlock(nn.Module):
 
 
 def padded_length(length: int) -> int:
-    """Return the power of two to which a sequence of this length is padded. Raises ValueError for
-    an empty sequence."""
+    """Return the power of two, at least 2, to which a sequence of this length is padded. Raises
+    ValueError for an empty sequence."""
     if length == 0:
         raise ValueError("a shuffle-exchange network needs at least one element")
     return 1 << max(1, (length - 1).bit_length())
@@ -67,8 +67,8 @@ class ResidualShuffleExchange(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (batch, length, m) to the same shape. Raises ValueError for an empty sequence or
-        another number of axes."""
+        """Map (batch, length, m) to the same shape. Raises ValueError for an empty sequence, for
+        another number of axes, and in ``torch.jit.trace``."""
         if x.ndim != 3:
             shape = tuple(x.shape)
             raise ValueError(f"expected (batch, length, m), not {shape}; add a batch axis: x[None]")

@@ -1,7 +1,7 @@
 """Weights on disk: tensors in ``NAME.safetensors``, and a card in ``NAME.json`` next to them.
 
-The card has the configuration under "config", and records of the training: data, licences, metrics,
-note tracker settings. Nothing is unpickled. Files are replaced atomically.
+The card contains the configuration under "config", and facts about the training: data, licences,
+metrics, note tracker settings. Nothing is unpickled. Files are replaced atomically.
 """
 
 import json
@@ -34,7 +34,8 @@ def shipped() -> list[str]:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """Return the .safetensors file of a shipped name or a path. Raises WeightsError."""
+    """Return the .safetensors file of a shipped name or path. Raises WeightsError if it is
+    missing."""
     path = Path(name_or_path)
     if path.suffix != ".safetensors":
         path = WEIGHTS / f"{name_or_path}.safetensors"
@@ -85,9 +86,9 @@ def load(
     """Load a transcription network in evaluation mode. Raises WeightsError.
 
     dtype: type of matrices, kernels and their products, independent of the type in the file
-    (shipped weights: float16). None means the fastest type of the device: bfloat16 if its hardware
-    multiplies bfloat16, else float32. Filters, norms and probabilities are always float32. Use
-    float32 to train the network or to save it again.
+    (shipped weights: float16). None means bfloat16 if the device supports it natively, else
+    float32. Filters, norms and probabilities are always float32. Use float32 to train the network
+    or to save it again.
     """
     path = resolve(name_or_path)
     card = read_card(path)
@@ -115,8 +116,8 @@ def save_weights(
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 if the hardware multiplies it, else float32. Emulated bfloat16 is slower than
-    float32. ``ATEN_CPU_CAPABILITY`` can limit torch to instructions that only emulate it."""
+    """Return bfloat16 if the device supports it natively, else float32. Emulated bfloat16 is slower
+    than float32. ``ATEN_CPU_CAPABILITY`` can limit torch to instructions without bfloat16."""
     match device.type:
         case "cuda":
             native = torch.cuda.is_bf16_supported(including_emulation=False)

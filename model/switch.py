@@ -7,16 +7,16 @@ i = [i1, i2] (2m features)::
 
 The paper's ablations (section "Ablation study") drop the norm, the residual or its scale.
 
-With b = log2(n) address bits, ``deinterleave`` rotates each element's address right by one bit and
-``interleave`` rotates it left; they are inverses::
+With b = log2(n) address bits, ``deinterleave`` rotates each element's address right by one bit.
+``interleave``, the inverse, rotates it left::
 
     x             0 1 2 3 4 5 6 7
     deinterleave  0 2 4 6 1 3 5 7
     interleave    0 4 1 5 2 6 3 7
 
 The released code shuffles with ``deinterleave`` in the first half of a Beneš block, so its switch
-layers pair neighbours first, then elements 2, 4, ..., n/4 apart; the paper's text (101 to 011)
-describes ``interleave``. Both restore the original order.
+layers pair neighbours first, then elements 2, 4, ..., n/4 apart. The paper's text (101 to 011)
+describes ``interleave``. In both cases, the second half uses the inverse and restores the order.
 """
 
 import math
@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from model.config import RSEConfig
 
 SATURATED = 18.0  # a logit whose sigmoid is 1 in float32
-NORM_EPSILON = 1e-10  # released code; small, for inputs of amplitude 0.25
+NORM_EPSILON = 1e-10  # released code; small enough for inputs of amplitude 0.25
 FEATURE_NORM_EPSILON = 1e-6
 
 
@@ -81,7 +81,7 @@ def activate(kind: str, x: Tensor) -> Tensor:
 
 
 def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
-    """Initialise a linear map whose inputs are activated features, as ``RSEConfig.init`` says."""
+    """Initialise a linear map after an activation, by the method ``RSEConfig.init``."""
     if config.init == "paper":
         keep_amplitude(linear, config.activation)
     else:
@@ -135,7 +135,7 @@ class ResidualSwitchUnit(nn.Module):
     @torch.no_grad()
     def make_identity(self) -> None:
         """Make the unit return its input exactly, until it is trained. With
-        ``residual_scale="none"`` it returns zeros instead."""
+        ``residual_scale="none"``, make it return zeros."""
         self.w.weight.zero_()
         self.w.bias.zero_()
         if self.residual_scale == "learned":
@@ -177,8 +177,7 @@ def interleave(x: Tensor) -> Tensor:
 
 
 def shuffles(config: RSEConfig) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """Return the shuffle after each switch layer of the first half of a Beneš block, and that of
-    the second half."""
+    """Return the shuffles in the first and in the second half of a Beneš block."""
     return (
         (deinterleave, interleave) if config.shuffle == "released" else (interleave, deinterleave)
     )

@@ -1,6 +1,6 @@
 """Symbol networks, for the algorithmic tasks and LAMBADA (paper, section "Evaluation").
 
-They consist of an embedding, the shuffle-exchange network and a linear output at every position.
+Each network has an embedding, a shuffle-exchange network and a linear output at every position.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from model.switch import initialise
 from model.validation import Count, FromZero, validated_dataclass
 
 KIND = "symbols"  # marks these configurations in cards
-EMBEDDING = "embedding.weight"  # the tensor in a separate file with a frozen embedding
+EMBEDDING = "embedding.weight"  # name of the tensor in a file that contains only a frozen embedding
 EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
 
 
 @validated_dataclass()
 class SymbolConfig:
-    """A network from symbols to classes."""
+    """A network that maps symbols to classes."""
 
-    vocabulary: Count  # input symbols; 0 is padding
-    classes: Count  # output classes at each position
+    vocabulary: Count  # number of input symbols; symbol 0 is padding
+    classes: Count  # number of output classes at each position
     rse: RSEConfig = field(default_factory=RSEConfig)
     word_features: FromZero = 0
     """Width of a frozen pre-trained embedding, which a linear layer maps to m features. 0 means a
@@ -40,8 +40,8 @@ class SymbolConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SymbolConfig:
-        """Return the configuration of a card. Raises ValueError for unknown fields or another
-        kind of configuration."""
+        """Return the configuration in a card. Raises ValueError for invalid fields, or if the card
+        is not that of a symbol network."""
         if data.get("kind") != KIND:
             raise ValueError("not the configuration of a symbol network")
         return cls(**{name: value for name, value in data.items() if name != "kind"})
@@ -81,8 +81,8 @@ class SymbolNetwork(nn.Module):
 
 
 def load_symbol_network(path: str | Path) -> SymbolNetwork:
-    """Load a symbol network in evaluation mode. "vectors" in the card may name a file next to it
-    that contains the frozen embedding. Several weights can share this file. Raises WeightsError."""
+    """Load a symbol network in evaluation mode. Raises WeightsError. If the card has "vectors", it
+    names a file in the same folder with the frozen embedding, which several networks can share."""
     path = resolve(path)
     card = read_card(path)
     try:

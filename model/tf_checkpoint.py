@@ -27,10 +27,10 @@ from model.storage import WeightsError
 MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 19: "<f2"}
-"""numpy's names of the supported values of ``DataType``."""
+"""numpy type of each supported value of the enumeration ``DataType``."""
 
 Message = dict[int, Any]
-"""The fields of a protocol buffer, by number: integers, or lists of bytes for records."""
+"""Fields of a protocol buffer, by number. Numbers are integers, and records are lists of bytes."""
 
 
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
@@ -59,7 +59,7 @@ def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
     if struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise ValueError("the magic number is missing")
     footer = data[-FOOTER_BYTES:]
-    _, position = _handle(footer, 0)  # handle of the empty filter block
+    _, position = _handle(footer, 0)  # skips the filter block's handle
     index, _ = _handle(footer, position)
     for _, handle in _block_entries(data, *index):
         for key, record in _block_entries(data, *_handle(handle, 0)[0]):
@@ -101,7 +101,7 @@ def _block_entries(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes,
 
 
 def _message(message: bytes) -> Message:
-    """Return the fields of a protocol buffer: numbers, and records as lists of bytes."""
+    """Parse a protocol buffer."""
     fields: Message = {}
     position = 0
     while position < len(message):

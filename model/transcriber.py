@@ -1,4 +1,4 @@
-"""The transcription network: a front-end, a shuffle-exchange network and heads of 128 notes.
+"""The transcription network: a front-end, a shuffle-exchange network and heads of 128 pitches.
 
 Logits have the shape (batch, heads, FRAMES, PITCHES). Frame i of a window describes sample
 HOP * (i + 1) of the window. The heads are:
@@ -40,17 +40,15 @@ MASKED_LOGIT = -30.0  # logit of notes outside a network's range
 
 
 class FeatureStream(Protocol):
-    """Streaming state of one stream of audio. Used by one thread. Silence precedes the first
-    window."""
+    """State of one audio stream. Only one thread may use it. Silence precedes the first window."""
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """Return the row of a window for ``predict_features``, or for ``predict_rows`` of a
-        ``FastNetwork``.
+        """Return a window's row, for ``predict_features`` or for ``FastNetwork.predict_rows``.
 
         Args:
             window: WINDOW samples.
             new_hops: hops by which the window moved since the last call.
-            shift: number of bins by which the filters of the new hops are higher.
+            shift: number of bins by which the filters of the new hops are shifted upwards.
         """
 
 
@@ -72,7 +70,7 @@ class StridedNetwork(nn.Module):
         return out
 
     def frames(self, raw: Tensor) -> Tensor:
-        """Return logits, (batch, heads, frames, PITCHES): every (HOP / stride)-th position of
+        """Return logits, (batch, heads, frames, PITCHES), from every (HOP / stride)-th position of
         ``raw``.
 
         Position p belongs to sample p * stride. As in the released code, however, frame i predicts
@@ -84,7 +82,7 @@ class StridedNetwork(nn.Module):
         return pool_pedal(out.unflatten(2, (-1, PITCHES)).transpose(1, 2), self.heads)
 
     def crop(self, window: Tensor) -> Tensor:
-        """Crop (batch, samples) to the middle, which a network with a smaller window uses."""
+        """Crop windows, (batch, samples), to the samples in the middle that the network uses."""
         outside = max(0, window.shape[1] - self.window) // 2
         return window if self.window == WINDOW else window[:, outside : outside + self.window]
 
@@ -135,9 +133,9 @@ class FilterbankNetwork(nn.Module):
         routed = self.patches.join(self.unembed(self.rse(sequence)))
         logits = (self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET).transpose(2, 3)
         logits = pool_pedal(logits[:, :, :FRAMES], self.heads)
-        kept = min(logits.shape[-1], PITCHES - self.lowest_pitch)
+        count = min(logits.shape[-1], PITCHES - self.lowest_pitch)
         out = logits.new_full((*logits.shape[:-1], PITCHES), MASKED_LOGIT, dtype=torch.float32)
-        out[..., self.lowest_pitch : self.lowest_pitch + kept] = logits[..., :kept]
+        out[..., self.lowest_pitch : self.lowest_pitch + count] = logits[..., :count]
         return out
 
     def by_head(self) -> list[Tensor]:
@@ -157,15 +155,15 @@ def pool_pedal(logits: Tensor, heads: tuple[str, ...]) -> Tensor:
 
 
 class WindowStream:
-    """State of a stream whose windows are computed in full: the audio before the next window. The
-    last number of a row is the shift, which applies to the complete window."""
+    """State of a stream whose windows are computed in full: the latest audio. The last number of a
+    row is the shift, which applies to the complete window."""
 
     def __init__(self, context: int) -> None:
         self._context = context
         self._audio = torch.zeros(context + WINDOW)
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """Map (WINDOW,) to (context + WINDOW + 1,), with zeros before the first window."""
+        """Map (WINDOW,) to (context + WINDOW + 1,). Zeros precede the first window."""
         new = min(new_hops * HOP, WINDOW)
         before = self._audio[new : new + self._context]
         self._audio = torch.cat([before.to(window.device), window])
@@ -173,7 +171,7 @@ class WindowStream:
 
 
 def windows_of(rows: Tensor, context: int) -> tuple[Tensor, Tensor]:
-    """Split rows of a ``WindowStream`` into windows and shifts, which are 0 if missing."""
+    """Split rows of a ``WindowStream`` into windows and shifts. Missing shifts are 0."""
     if rows.shape[1] > context + WINDOW:
         return rows[:, :-1], rows[:, -1]
     return rows, rows.new_zeros(len(rows))
@@ -201,15 +199,15 @@ class TranscriptionModel(nn.Module):
         return self.network(window)
 
     def calibrate(self, logits: Tensor) -> Tensor:
-        """Scale and shift the frame logits of each note (released code: undoes smoothing)."""
+        """Scale and shift each note's frame logits (released code: undoes label smoothing)."""
         if not self.config.calibration:
             return logits
         frame = logits[:, :1] * self.scale + self.offset
         return torch.cat([frame, logits[:, 1:]], dim=1)
 
     def compute_in(self, dtype: torch.dtype) -> TranscriptionModel:
-        """Convert the network after the front-end to this type, in place, for inference.
-        Matrices and kernels are converted. Filters, norms and probabilities stay float32."""
+        """Convert matrices and kernels to this type, in place, for inference. Filters, norms and
+        probabilities stay float32."""
         self.compute_dtype = dtype
         for name, module in self.network.named_modules():
             if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and "filterbank" not in name:
@@ -218,8 +216,10 @@ class TranscriptionModel(nn.Module):
 
     @torch.inference_mode()
     def predict(self, windows: Tensor) -> Tensor:
-        """Map windows of (batch, WINDOW) samples, with up to ``config.context`` samples before
-        them, to probabilities, (batch, outputs, FRAMES, PITCHES) float32."""
+        """Map (batch, WINDOW) samples, with up to ``config.context`` samples before them, to
+        probabilities, (batch, outputs, FRAMES, PITCHES) float32. Raises ValueError for other
+        shapes.
+        """
         longest = WINDOW + self.config.context
         if windows.ndim != 2 or not WINDOW <= windows.shape[1] <= longest:
             samples = str(WINDOW) if longest == WINDOW else f"{WINDOW} to {longest}"
@@ -233,7 +233,7 @@ class TranscriptionModel(nn.Module):
     @torch.inference_mode()
     def predict_features(self, features: Tensor) -> Tensor:
         """Map rows of a stream, or windows with their context, to probabilities of the same shape
-        as those of :meth:`predict`."""
+        as :meth:`predict`."""
         windows, shift = windows_of(features, self.config.context)
         run: Callable[[Tensor], Tensor] = self.network
         features, bank = windows, None

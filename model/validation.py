@@ -22,9 +22,9 @@ _Kind = TypeVar("_Kind", bound=type)
 
 @dataclass_transform(frozen_default=True)
 def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
-    """Decorate a frozen dataclass so that its constructor validates the annotated fields. The
-    ValueError states the first invalid field, its value and the constraint. options: arguments of
-    ``dataclasses.dataclass``."""
+    """Return a decorator that makes a frozen dataclass, whose constructor validates its fields. The
+    constructor raises a ValueError with the first invalid field, its value and the constraint.
+    options: further arguments of ``dataclasses.dataclass``."""
 
     def decorate(kind: _Kind) -> _Kind:
         validated: Any = dataclass(kind, frozen=True, config=_CONFIG, **options)
@@ -48,8 +48,8 @@ def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
 def format_error(error: Mapping[str, Any], name: str | None = None) -> str:
     """Return a one-line message for a pydantic error.
 
-    The message contains the invalid value if the error has an ``input``. A message of our own
-    validators is returned as it is if it starts with the field's name, or if ``name`` is None.
+    The message contains the invalid value if the error has an ``input``. A validator's message
+    is returned unchanged if it starts with the field's name, or if ``name`` is None.
 
     Args:
         error: one of ``ValidationError.errors()``.

@@ -1,1 +1,1 @@
-"""The network arranged for inference: folded, pruned and streaming. Nothing here is trained."""
+"""Fast inference: folds batch norms, skips unused switch units, and reuses results of streams."""

@@ -1,9 +1,10 @@
 """Filterbank and convolutions of a stream, computed only for new and changed columns.
 
-A column is the same in every window that contains it, except the newest columns, whose right
-neighbours are missing. When a window moves by k hops, the first convolution gets k new columns.
-Each convolution also changes one or two columns before them. For k = 2 and three convolutions after
-the first (``.`` cached, ``#`` computed, ``-`` silent because the kernel ends after the window)::
+A column is the same in every window that contains it, except for the newest columns, which lack
+right neighbours. When the window moves by k hops, the filterbank computes k new columns. The first
+convolution also changes two columns before them, and each later convolution changes one more.
+Example for k = 2 and three later convolutions (``.`` cached, ``#`` computed, ``-`` silent, because
+the kernel ends after the window)::
 
     filterbank     . . . . . . . . . . . # # - -
     convolution 1  . . . . . . . . . # # # # # #
@@ -25,14 +26,14 @@ from model.transcriber import FilterbankNetwork
 
 
 class ColumnNetwork:
-    """Filterbank, harmonic stack and convolutions. Weights are copied. Thread-safe."""
+    """Filterbank, harmonic stack and convolutions. Copies the weights. Thread-safe."""
 
     def __init__(
         self, network: FilterbankNetwork, convolutions: list[nn.Conv2d], dtype: torch.dtype
     ) -> None:
         """Args:
-        convolutions: convolutions that contain the batch norms.
-        dtype: type of their products.
+        convolutions: the network's convolutions, with folded batch norms.
+        dtype: type in which the convolutions are computed.
         """
         bank, stack = network.filterbank, network.stack
         self.dtype = dtype
@@ -49,21 +50,21 @@ class ColumnNetwork:
         self._harmonics = len(stack.shifts)
         self._frames = NewestFrames(bank)
         self._stack = stack
-        self._rows: dict[int, Tensor] = {}  # by shift
+        self._rows: dict[int, Tensor] = {}  # by shift: index of each row's and harmonic's feature
         self._peaks = SpectralPeaks(bank.config, bank.order)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
             silent = self._silent_columns()
         reaches = [weight.shape[2] // 2 for weight, _, _ in self._layers]
-        # Input of each convolution before the stream: its input for silence. After the window:
-        # zeros, and for the first convolution the silent columns before these zeros.
-        self._silent = [_columns(x, 2 * reach) for x, reach in zip(silent, reaches, strict=True)]
-        self._after = [_columns(0 * x, reach) for x, reach in zip(silent, reaches, strict=True)]
-        self._after[0] = torch.cat([_columns(silent[0], self.edge), self._after[0]], dim=1)
+        # Input columns of each convolution before the stream (its input for silence) and after the
+        # window (zeros). The first convolution also has silent columns before these zeros.
+        self._silent = [_repeat(x, 2 * reach) for x, reach in zip(silent, reaches, strict=True)]
+        self._after = [_repeat(0 * x, reach) for x, reach in zip(silent, reaches, strict=True)]
+        self._after[0] = torch.cat([_repeat(silent[0], self.edge), self._after[0]], dim=1)
 
     def open(self) -> list[Tensor]:
-        """Return the state of a new stream, which silence precedes: for each convolution, the input
-        columns before the next column that changes, (1, columns, pitches, channels)."""
+        """Return the state of a new stream, which silence precedes: the input of each convolution
+        before the next column that changes, (1, columns, pitches, channels)."""
         return list(self._silent)
 
     def advance(
@@ -74,17 +75,17 @@ class ColumnNetwork:
         windows: int = 1,
         shift: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """Return the columns that change with each window, (windows, columns, pitches, channels),
-        newest last, and the peaks in its newest complete frames, (windows, new_hops, PITCHES).
+        """Return the new and changed columns of each window, (windows, columns, pitches, channels),
+        oldest first, and the peaks of its new frames, (windows, new_hops, PITCHES).
 
-        The number of changed columns is ``new_hops`` + :attr:`reach`. Updates ``state`` in place.
+        The number of these columns is ``new_hops`` + :attr:`reach`. Updates ``state`` in place.
 
         Args:
             audio: samples from the start of the first window to the end of the last.
             new_hops: number of hops between windows, at most ``longest_slide``. For the first
                 window of a stream it is ``first``; for several windows, at least :attr:`reach`.
             windows: number of windows.
-            shift: number of bins by which the filters of the new frames are higher.
+            shift: number of bins by which the filters of the new frames are shifted upwards.
         """
         x, peaks = self._stacked(audio, new_hops, windows, shift)
         for number, (weight, bias, padding) in enumerate(self._layers):
@@ -101,14 +102,14 @@ class ColumnNetwork:
 
     @property
     def reach(self) -> int:
-        """Number of columns before the new ones that change with them."""
+        """Number of older columns that change when new columns arrive."""
         return self.edge + STEM_REACH + len(self._layers) - 1
 
     def _stacked(
         self, audio: Tensor, frames: int, windows: int, shift: int
     ) -> tuple[Tensor, Tensor]:
-        """Return each window's newest complete frames as input of the first convolution, (windows,
-        frames, rows, harmonics), and their peaks, (windows, frames, PITCHES)."""
+        """Return each window's new frames as input of the first convolution, (windows, frames,
+        rows, harmonics), and the peaks of these frames, (windows, frames, PITCHES)."""
         features = self._bank.compress(self._frames.power(audio, windows * frames))
         rows = self._rows.get(shift)
         if rows is None:
@@ -119,7 +120,7 @@ class ColumnNetwork:
         return stacked.view(windows, frames, -1, self._harmonics), peaks
 
     def _silent_columns(self) -> list[Tensor]:
-        """Return each convolution's input for a column of silence, (1, 1, pitches, channels)."""
+        """Return one column of each convolution's input in silence, (1, 1, pitches, channels)."""
         silent = []
         x = torch.full((1, 1, self._stack.rows, self._harmonics), self._silence)
         x = x.to(self.dtype)
@@ -131,17 +132,17 @@ class ColumnNetwork:
         return silent
 
 
-def _columns(column: Tensor, count: int) -> Tensor:
+def _repeat(column: Tensor, count: int) -> Tensor:
     """Repeat a column ``count`` times."""
     return column.repeat(1, count, 1, 1)
 
 
 def _convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
-    """Return the convolution of (windows, columns, pitches, channels). Stride and padding apply to
-    pitches; time has none."""
+    """Map (windows, columns, pitches, channels) to the output of a convolution. Only the pitch axis
+    has stride and padding."""
     x = x.permute(0, 3, 1, 2)  # channels last in memory
     if x.dtype is torch.float32 and torch.backends.mkldnn.is_available():
-        # conv2d also calls this function, but uses a slower method for small inputs.
+        # `conv2d` would use a slower method for small inputs.
         x = torch.mkldnn_convolution(x, weight, bias, (0, padding), (1, stride), (1, 1), 1)
     else:
         x = F.conv2d(x, weight, bias, (1, stride), (0, padding))

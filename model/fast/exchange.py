@@ -1,12 +1,14 @@
 """Streaming Beneš network: computes only the activations that a moving window changes.
 
-In the first half of a Beneš block, layer i pairs the positions whose addresses differ in bit i. The
-lowest bits of an address are the octave. The bits above it are the patch, in order of time. Moving
-the window by s patches moves every position by s patches. If s is a multiple of the number of
-patches that a layer's pairs span, pairs stay pairs, and the layer's outputs remain valid unless
-they depend on a new position. Each layer therefore reuses its outputs of the latest window at such
-a distance. Example: 8 octaves and 32 patches. The window moves by one patch (two columns), which
-also changes the five columns left of the new ones (``#`` computed, ``.`` reused)::
+Layer i of the first half of a Beneš block pairs positions whose addresses differ in bit i. The
+lowest bits of an address are the octave. The higher bits are the patch, a pair of adjacent columns.
+
+If the window moves by s patches, so does every position. A layer's pairs span p patches. If s is a
+multiple of p, two positions that were a pair are still a pair, and the layer's output for them
+stays the same unless it depends on a changed column. Each layer therefore reuses outputs of the
+latest window that is a multiple of p patches older. Example: 8 octaves and 32 patches. The window
+moves by one patch, which also changes the five columns before the new ones (``#`` computed, ``.``
+reused)::
 
                                       window        outputs by patch, oldest first
     bit 0, 1, 2  octaves of a patch   previous      ...........................#####
@@ -15,8 +17,8 @@ also changes the five columns left of the new ones (``#`` computed, ``.`` reused
     bit 5        patches 4 apart      8 windows ago ................################
     bit 6        patches 8 apart      none          ################################
 
-In the middle of the block every output depends on all positions, so the middle is computed in full.
-The second half is computed only for the positions that are used (``model.fast.pruning``).
+The last of these layers is computed in full, because its pairs span half of the window. Later
+layers are computed only for the positions that are used (``model.fast.pruning``).
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +33,14 @@ from model.front_end.filterbank import GRID
 from model.front_end.patches import OctavePatches
 
 LayerCache = dict[int, tuple[int, Tensor]]
-"""Outputs of a layer, (positions, m), for the latest windows of a stream, each with the hop at
-which its window ends. The key is the remainder of this hop on division by the span of the layer's
-pairs in hops. A window can reuse the outputs of a window with the same remainder."""
+"""Outputs of a layer for the latest windows of a stream. A value is the hop at which a window ends,
+and the outputs, (positions, m). The key is this hop modulo the span of the layer's pairs in hops. A
+window can reuse the outputs of an earlier window with the same key."""
 
 
 class FirstHalf:
-    """The first half of a network's first Beneš block, for a stream of windows. A layer stores its
-    outputs in the order of its pairs. The next layer gathers its own pairs from them."""
+    """The first half of a network's first Beneš block, for streams. Each layer stores its outputs
+    in the order of its pairs. The next layer gathers its own pairs from these outputs."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class FirstHalf:
         embed: Callable[[Tensor], Tensor],
     ) -> None:
         """Args:
-        reach: number of columns before the new ones that change with them.
+        reach: number of older columns that change when new columns arrive.
         embed: function that maps the columns of complete patches, (windows, columns, pitches,
             channels), to positions, (windows, positions, m) float32.
         """
@@ -60,13 +62,13 @@ class FirstHalf:
         self._reach = reach
         layers = patches.positions.bit_length() - 2  # positions are a power of two
         orders = [_pair_order(patches.positions, bit) for bit in range(-1, layers)]
+        # By layer and first patch: indexes of the pairs among the layer's inputs.
         self._gathers = [
             [before.argsort()[order][first:] for first in range(0, len(order), self._octaves)]
             for before, order in pairwise(orders)
-        ]  # by layer and first patch: indexes of the pairs among the layer's inputs
-        self._spans = [
-            max(1, (2 << bit if bit >= 0 else 1) // self._octaves) for bit in range(-1, layers - 1)
-        ]  # number of patches that pairs span: 1 for the input, then of each layer but the last
+        ]
+        # Number of patches that pairs span: 1 for the input, then for each layer except the last.
+        self._spans = [1, *(max(1, (2 << bit) // self._octaves) for bit in range(layers - 1))]
         self._output_order = orders[-1].argsort()[
             torch.arange(patches.positions).view(2, -1).t().flatten()
         ]
@@ -76,8 +78,8 @@ class FirstHalf:
         return [{} for _ in self._spans]
 
     def can_batch(self, new_hops: int) -> bool:
-        """Return True if :meth:`advance` accepts several windows that move by ``new_hops`` hops.
-        Each window then reuses only outputs of the previous window."""
+        """True if :meth:`advance` accepts several windows that are ``new_hops`` hops apart. Every
+        layer must then be able to reuse outputs of the previous window."""
         return all(
             new_hops % (span * self._frames) == 0
             and self._reusable(span, new_hops)
@@ -91,17 +93,17 @@ class FirstHalf:
 
         Args:
             caches: state of the stream, which is updated.
-            hops: hop at which each window ends.
+            hops: hop at which each window ends, counted from the start of the stream.
             grid: columns of the windows, (windows, GRID, pitches, channels).
         """
         x = grid
         for layer, (span, cache) in enumerate(zip(self._spans, caches, strict=True)):
             remainder = hops[0] % (span * self._frames)
             cached_hop, before = cache.get(remainder, (None, None))
-            first = moved = 0
+            first = moved = 0  # first changed patch, and number of positions by which outputs move
             if cached_hop is not None and self._reusable(span, hops[0] - cached_hop):
-                first = self._first(span, hops[0] - cached_hop)
-                moved = (hops[0] - cached_hop) // self._frames * self._octaves
+                age = hops[0] - cached_hop
+                first, moved = self._first(span, age), age // self._frames * self._octaves
             if layer:
                 new = self._layer(x, layer - 1, first)
             else:
@@ -112,11 +114,11 @@ class FirstHalf:
         return out.index_select(1, self._output_order)
 
     def _reusable(self, span: int, age: int) -> bool:
-        """Return True if some of a layer's outputs are still valid after ``age`` hops."""
+        """True if some outputs of a layer are still valid after ``age`` hops."""
         return age <= min(GRID - self._reach - span * self._frames, MAX_CACHED_HOPS)
 
     def _first(self, span: int, age: int) -> int:
-        """Return the first patch of a layer's outputs that has changed in ``age`` hops."""
+        """Return the first patch whose outputs have changed after ``age`` hops."""
         return (GRID - self._reach - age) // self._frames // span * span
 
     def _layer(self, x: Tensor, layer: int, first: int) -> Tensor:
@@ -127,13 +129,13 @@ class FirstHalf:
 
 
 def merge_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> Tensor:
-    """Return complete windows, (windows, rows, ...), in order of time. Each window is ``moved``
+    """Return complete windows, (windows, rows, ...), oldest first. Each window starts ``moved``
     rows after the previous one.
 
     Args:
-        before: the window before the first, (rows, ...).
-        new: the newest rows of each window, which change, (windows, new rows, ...). The other rows
-            come from the previous window.
+        before: the window before the first, (rows, ...). None if ``new`` has all rows.
+        new: the last rows of each window, (windows, new rows, ...). The other rows come from the
+            previous window.
     """
     reused = rows - new.shape[1]
     if not reused:
@@ -148,7 +150,7 @@ def merge_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> 
 
 
 def _pair_order(positions: int, bit: int) -> Tensor:
-    """Return the positions in the order of pairs whose addresses differ in this bit. Bit -1 means
-    the order of time."""
+    """Return the positions in an order in which addresses that differ in ``bit`` are adjacent. Bit
+    -1 means the order of time."""
     order = torch.arange(positions)
     return order if bit < 0 else order.view(-1, 2, 1 << bit).transpose(1, 2).flatten()

@@ -7,10 +7,10 @@ Let k be a filter, h a low-pass filter, and z the low-passed audio at every four
     sum over t of k[t] x[t]  =  sum over n of c[n] z[n]  +  sum over the newest hop of r[t] x[t],
     c[n] = 4 sum over t of k[t] h[t - 4n],    r[t] = k[t] - sum over n of c[n] h[t - 4n]
 
-h is symmetric and would reach beyond the end of the filter, so r makes the newest hop exact. For
-older samples the right side lacks the response of k above a few hundred hertz. In trained filters
-this response is noise, below the filter by at least ``ERROR_DB``. Filters with more of it are not
-decimated.
+h is symmetric and would extend beyond the end of the filter, so r makes the newest hop exact. For
+older samples, the right side lacks the response of k above a few hundred hertz. In trained filters,
+this response is noise with at most ``ERROR_DB`` of the filter's energy. If a filter has more noise,
+all filters of its length use the original audio.
 
 The frames depend only on the window, not on the stream's history.
 """
@@ -26,13 +26,14 @@ from model.low_pass import low_pass
 DECIMATION = 4
 REACH = 24  # number of samples of h on either side of its middle
 KAISER = 10.06  # beta of h's window: 100 dB of rejection
-ERROR_DB = -70.0  # maximum energy of the error of a decimated filter, relative to the filter
+ERROR_DB = -70.0  # maximum energy of a decimated filter's error, relative to the filter's energy
 FEW_FRAMES = 2  # maximum number of frames for which row-major filters are faster
-_UNREAD = REACH // DECIMATION  # number of newest samples of z that need audio after the window
+# Number of the newest samples of z, which are not used because they need audio after the window.
+_UNREAD = REACH // DECIMATION
 
 
 class NewestFrames:
-    """Computes the newest complete frames of a filterbank. Weights are copied, with the real and
+    """Computes the newest complete frames of a filterbank. Copies the weights, with the real and
     the imaginary part of each filter in adjacent rows. Thread-safe."""
 
     def __init__(self, bank: Filterbank) -> None:
@@ -52,8 +53,8 @@ class NewestFrames:
             self._groups.append((reduced is not None, int(size), few, many))
 
     def power(self, audio: Tensor, frames: int) -> Tensor:
-        """Map audio, (samples,), to squared magnitudes of its newest frames, (frames, bins + 1),
-        in the order of the filterbank's kernels. The last bin is 0. Silence precedes the audio."""
+        """Map audio, (samples,), to squared magnitudes of its newest frames, (frames, bins + 1), in
+        the order of the filterbank's kernels. The last bin is 0. Silence precedes short audio."""
         span = REACH + self._longest + (frames - 1) * HOP
         audio = audio[max(0, len(audio) - span) :]
         audio = F.pad(audio, (span - len(audio), REACH))
@@ -69,7 +70,7 @@ class NewestFrames:
         return torch.cat(waves, dim=1).square_().view(frames, -1, 2).sum(2)
 
     def _low(self, audio: Tensor, frames: int) -> Tensor:
-        """Return the input of the decimated filters, (frames, samples of z and the newest hop)."""
+        """Return the input of the decimated filters, (frames, samples of z + HOP)."""
         length = self._longest // DECIMATION - _UNREAD
         z = torch.mm(audio.unfold(0, HOP + 2 * REACH, HOP), self._blocks).flatten()
         newest = audio[REACH + self._longest - HOP : -REACH].view(frames, HOP)
@@ -82,11 +83,11 @@ def decimator() -> Tensor:
 
 
 def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
-    """Return filters for decimated audio, (filters, samples of z and of the newest hop), that
-    replace ``filters``, (filters, samples). Return None if an error would exceed ``ERROR_DB``."""
-    target = F.pad(filters, (REACH, 0))[:, None]  # h extends to before the filter
+    """Map filters, (filters, samples), to filters of decimated audio, (filters, samples of z +
+    HOP). Return None if the error of a filter would exceed ``ERROR_DB``."""
+    target = F.pad(filters, (REACH, 0))[:, None]  # the first h starts before the filter
     h = taps.view(1, 1, -1)
-    # The middle of the first h lies in the middle of a filter's first DECIMATION samples.
+    # The middle of the first h is the middle of the filter's first DECIMATION samples.
     first = DECIMATION // 2
     coefficients = DECIMATION * F.conv1d(target[..., first:], h, stride=DECIMATION)
     computed = F.conv_transpose1d(coefficients, h, stride=DECIMATION)
@@ -99,7 +100,7 @@ def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:
 
 
 def _blocks(taps: Tensor) -> Tensor:
-    """Return the matrix that maps a hop, with REACH samples on either side, to samples of z."""
+    """Return the matrix that maps a hop, and REACH samples on either side, to samples of z."""
     columns = [
         F.pad(taps, (begin, HOP - 1 - begin)) for begin in range(DECIMATION // 2, HOP, DECIMATION)
     ]

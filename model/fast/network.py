@@ -1,7 +1,7 @@
-"""A filterbank network arranged for inference: the results of ``TranscriptionModel``, faster.
+"""Fast inference with a filterbank network, with the same results as ``TranscriptionModel``.
 
-Batch norms are folded into the convolutions before them, convolutions have channels last in memory,
-and the shuffle-exchange network is computed only for the frames that are read
+Batch norms are folded into the preceding convolutions, which use the memory format "channels last".
+The shuffle-exchange network is computed only for the frames that are used
 (``model.fast.shuffle_exchange``).
 """
 
@@ -34,8 +34,8 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
 def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
-    """Return the fast network of a transcriber. Return None for networks without a filterbank, and
-    for networks whose switch units or shuffles differ from those of the shipped weights."""
+    """Return a fast version of a model. Return None if the network has no filterbank, or if its
+    switch units or shuffles differ from those of the shipped weights."""
     network, rse = transcriber.network, transcriber.config.rse
     if not isinstance(network, FilterbankNetwork):
         return None
@@ -45,8 +45,8 @@ def fast_network(transcriber: TranscriptionModel) -> "FastNetwork | None":
 
 
 class FastNetwork:
-    """Fast replacement of ``TranscriptionModel.predict``. Weights and ``compute_dtype`` are those
-    at construction. The result for a window does not depend on the batch. Thread-safe."""
+    """Fast replacement for ``TranscriptionModel.predict``. Copies most weights, so do not change
+    the weights or ``compute_dtype`` of the model afterwards. Thread-safe."""
 
     def __init__(self, transcriber: TranscriptionModel, network: FilterbankNetwork) -> None:
         dtype = transcriber.compute_dtype
@@ -108,7 +108,7 @@ class FastNetwork:
         return self._with_peaks(out, selected, frames, peaks)
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the state of a new stream. Pass its rows to :meth:`predict_rows`. On a CPU the
+        """Return the state of a new stream. Pass its rows to :meth:`predict_rows`. On a CPU, the
         state contains results that later windows reuse."""
         if self._streamed is None:
             return self._transcriber.open_stream()
@@ -116,14 +116,14 @@ class FastNetwork:
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
-        """Map rows of this network's streams to probabilities, as :meth:`predict`. The streams
-        must have been opened with the same positions."""
+        """Map rows of this network's streams to probabilities, (rows, outputs, frames, PITCHES).
+        The streams must have been opened with these positions."""
         if self._streamed is None:
             return self.predict(torch.stack(list(rows)), positions)
         frames = range(FRAMES)[positions]
         stacked = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
-        sizes = [self._octave.numel(), -len(frames) * PITCHES]
-        middle, columns, peaks = stacked.tensor_split(sizes, dim=1)
+        borders = [self._octave.numel(), -len(frames) * PITCHES]
+        middle, columns, peaks = stacked.tensor_split(borders, dim=1)
         middle = middle.view(-1, *self._octave.shape).contiguous()
         out = self._rse.finish(middle, self._positions_of(frames))
         pitches = self._patches.octaves * SEMITONES
@@ -131,7 +131,7 @@ class FastNetwork:
         return self._with_peaks(out, x, frames, peaks.view(len(rows), -1, PITCHES))
 
     def _embed_columns(self, columns: Tensor) -> Tensor:
-        """Map the columns of the newest complete patches, (windows, columns, pitches, channels), to
+        """Map the columns of the newest patches, (windows, columns, pitches, channels), to
         positions, (windows, positions, m) float32."""
         octaves = self._patches.octaves
         cells = columns.unflatten(2, (octaves, -1)).unflatten(1, (-1, self._patches.frames))
@@ -139,15 +139,15 @@ class FastNetwork:
         return self._embed(cells) + self._octave[-cells.shape[1] :]
 
     def _with_peaks(self, out: Tensor, x: Tensor, frames: range, peaks: Tensor) -> Tensor:
-        """Return probabilities of the heads, followed by the peaks, (batch, frames, PITCHES)."""
+        """Return the probabilities of the heads and, as the last output, the peaks."""
         logits = self._read_out(out, x, frames).float()
         outputs = torch.sigmoid(self._transcriber.calibrate(logits))
         outputs[:, -1] = peaks
         return outputs
 
     def _read_out(self, out: Tensor, x: Tensor, frames: range) -> Tensor:
-        """Return the logits of the heads and a row for the peaks, (batch, rows, frames, PITCHES).
-        out: (batch, positions, m); x: (batch, frames, pitches, channels)."""
+        """Return the heads' logits and a row for the peaks, (batch, heads + 1, frames, PITCHES),
+        from out, (batch, positions, m), and x, (batch, frames, pitches, channels)."""
         patches, heads, lowest = self._patches, len(self._heads), self._lowest_pitch
         cells = self._unembed(out.to(self._dtype))
         cells = cells.view(len(out), -1, patches.octaves, patches.frames, heads, SEMITONES)
@@ -170,7 +170,7 @@ class FastNetwork:
         return range(frames[0] // per * octaves, (frames[-1] // per + 1) * octaves)
 
     def _convolve(self, features: Tensor) -> Tensor:
-        """Compute harmonic stack and convolutions, channels last (see ``PitchConvolutions``)."""
+        """Apply the harmonic stack and the convolutions, as in ``PitchConvolutions``."""
         x = self._stack(features.to(self._dtype), self._silence)
         x = x.contiguous(memory_format=torch.channels_last)
         stem, *layers = self._layers
@@ -181,14 +181,15 @@ class FastNetwork:
 
 
 class NetworkStream:
-    """Streaming state on a CPU (a ``model.transcriber.FeatureStream``), 1 to 4 MB. It consists of
-    the columns of the latest window and, for a few windows, the layers of the first half of the
-    first Beneš block. Used by one thread.
+    """State of a stream on a CPU (a ``model.transcriber.FeatureStream``), 1 to 4 MB. It contains
+    the columns of the latest window, and outputs of the first half of the first Beneš block for a
+    few windows. Only one thread may use it.
 
-    Silence precedes the first window, and any window that moves farther than ``longest_slide``."""
+    Silence precedes the first window. After a move by more than ``longest_slide``, the stream
+    restarts from silence."""
 
     def __init__(self, columns: ColumnNetwork, first_half: FirstHalf, frames: range) -> None:
-        """frames: the frames to return of each window."""
+        """frames: frames of each window whose columns and peaks the rows contain."""
         self._network = columns
         self._first_half = first_half
         self._frames = frames
@@ -199,13 +200,13 @@ class NetworkStream:
         self._hop = 0  # end of the latest window, in hops from the start of the stream
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        """Map a window, (WINDOW,), to a flat float32 row: the middle of the first Beneš block,
-        (positions, m) in the order of ``FastShuffleExchange.finish``, then the columns, (frames,
-        pitches, channels), and the peaks, (frames, PITCHES), of the frames to read."""
+        """Map a window, (WINDOW,), to a flat float32 row: the input of
+        ``FastShuffleExchange.finish``, (positions, m), then the columns, (frames, pitches,
+        channels), and the peaks, (frames, PITCHES), of the stream's frames."""
         return self.advance_batch([window], new_hops, shift)[0]
 
     def can_batch(self, new_hops: int) -> bool:
-        """Return True if :meth:`advance_batch` accepts several windows ``new_hops`` apart."""
+        """True if :meth:`advance_batch` accepts several windows that are ``new_hops`` apart."""
         if self._state is None or new_hops > self._network.longest_slide:
             return False
         changed = new_hops + self._network.reach
@@ -215,7 +216,7 @@ class NetworkStream:
     def advance_batch(
         self, windows: Sequence[Tensor], new_hops: int, shift: int = 0
     ) -> list[Tensor]:
-        """Return the rows of :meth:`advance` for the stream's next windows."""
+        """Return a row, as :meth:`advance` does, for each of the stream's next windows."""
         audio, new, count = windows[0], new_hops, len(windows)
         if self._state is None or not 0 < new_hops <= self._network.longest_slide:
             self._state, self._caches = self._network.open(), self._first_half.open()
@@ -237,13 +238,13 @@ class NetworkStream:
 
 
 def _copy(layer: LayerT, dtype: torch.dtype) -> LayerT:
-    """Return a copy of a layer with this type, without gradients."""
+    """Return a copy of a layer, converted to this type, without gradients."""
     return deepcopy(layer).to(dtype).requires_grad_(False)
 
 
 def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
-    """Reorder the outputs of the layer from (semitones, frames, heads) to (frames, heads,
-    semitones), in place, so that pitches are adjacent."""
+    """Reorder the layer's outputs from (semitones, frames, heads) to (frames, heads, semitones), in
+    place, so that the pitches of a head are adjacent."""
     for values in (unembed.weight, unembed.bias):
         by_cell = values.data.unflatten(0, (SEMITONES, -1, heads)).movedim(0, 2)
         values.data = by_cell.flatten(0, 2).contiguous()
@@ -251,11 +252,11 @@ def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
 
 
 def _fold_norm(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
-    """Fold a batch norm into the convolution without bias before it. Return the result."""
+    """Return a copy of a convolution without bias, with the batch norm after it folded in."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
-    folded = deepcopy(convolution)  # a new one would draw random weights
+    folded = deepcopy(convolution)  # a new layer would draw random weights
     with torch.no_grad():
         weight = convolution.weight.float() * scale[:, None, None, None]
         folded.weight = nn.Parameter(weight, requires_grad=False)

@@ -1,7 +1,7 @@
-"""Selects the switch units of a shuffle-exchange network that affect the positions to be read.
+"""Selects the switch units of a shuffle-exchange network that affect the requested positions.
 
 An output position depends on one unit of the last switch layer, on two units of the layer before,
-on four of the layer before that, and so on, until all n/2 units of a layer are needed. Skipping the
+on four units of the layer before that, and so on, up to all n/2 units of a layer. Skipping the
 other units does not change the output at this position.
 """
 
@@ -17,7 +17,7 @@ Direction = Literal["deinterleave", "interleave", "none"]
 
 @dataclass(frozen=True)
 class Layer:
-    """One switch layer and how its outputs reach the inputs of the next."""
+    """A switch layer, and how its outputs become the inputs of the next layer."""
 
     block: int | None  # number of its Beneš block; None for the last layer
     reverse: bool  # True in the second half of the block
@@ -29,7 +29,7 @@ class Layer:
 
 
 def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
-    """Return block, half and subsequent permutation of every switch layer of a network."""
+    """Return the block, the half (True: second) and the next shuffle of every switch layer."""
     out: list[tuple[int | None, bool, Direction]] = []
     for block in range(blocks):
         out += [(block, False, "deinterleave")] * (bits - 1)
@@ -38,11 +38,12 @@ def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
 
 
 def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
-    """Return the layers of a network on 2^bits elements whose output is used only at these
-    positions. The first half of the first block is complete: every output needs all inputs."""
+    """Return the layers of a network on 2^bits elements, with only the units that affect these
+    output positions. The first half of the first block keeps all units: each output needs all
+    inputs."""
     everything = list(range(1 << bits))
     addresses = torch.arange(1 << bits)[None, :, None]
-    sources = {  # the address from which each address is filled
+    sources = {  # for each address, the address of the element that the permutation moves there
         "deinterleave": deinterleave(addresses).flatten().tolist(),
         "interleave": interleave(addresses).flatten().tolist(),
         "none": everything,
@@ -55,8 +56,8 @@ def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
             continue
         outputs = [sources[direction][address] for address in needed]
         units = sorted({address // 2 for address in outputs})
-        index = {unit: row for row, unit in enumerate(units)}
-        gather = [2 * index[address // 2] + address % 2 for address in outputs]
+        row_of = {unit: row for row, unit in enumerate(units)}
+        gather = [2 * row_of[address // 2] + address % 2 for address in outputs]
         pruned.append(Layer(block, reverse, direction, gather))
         needed = [address for unit in units for address in (2 * unit, 2 * unit + 1)]
     return pruned[::-1]

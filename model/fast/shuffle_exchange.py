@@ -1,13 +1,12 @@
-"""The Residual Shuffle-Exchange network arranged for inference: the same results, faster.
+"""Fast inference with a Residual Shuffle-Exchange network.
 
 * Switch units whose outputs are not used are skipped (``model.fast.pruning``).
-* Matrix products use the processor's fastest number format. The residual stream stays float32.
-* h is folded into W. Residual, scale and permutation are one pass, which writes every element to
-  the position from which the next layer reads it.
+* Matrix products can use bfloat16. The residual stream stays float32.
+* The scale h is folded into W. A single pass over memory adds the scaled residual and moves each
+  element to its position in the next layer.
 
-There are no gradients. Weights are copied, so later changes to the network have no effect. The
-length of a sequence must be a power of two. Only the paper's units and the released shuffle are
-supported. Thread-safe.
+Weights are copied, so later changes to the network have no effect. The length of a sequence must be
+a power of two. Only the paper's units and the released shuffle are supported. Thread-safe.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from model.switch import FEATURE_NORM_EPSILON, ResidualSwitchUnit
 
 
 class FastSwitch:
-    """A residual switch unit with its weights ready for use."""
+    """A residual switch unit for inference."""
 
     def __init__(self, unit: ResidualSwitchUnit, dtype: torch.dtype) -> None:
         """dtype: type of the matrix products."""
@@ -35,16 +34,16 @@ class FastSwitch:
         self._z_by_input, self._w_by_input = self.z.t(), self.w.t()
         self.b = (unit.w.bias.detach().float() * unit.update_scale).to(dtype)
         self.residual = torch.sigmoid(unit.residual_speed * unit.s.detach().float())  # (2m,)
-        self._computed: slice | None = None  # which of the 2m outputs; None means all
+        self._computed: slice | None = None  # computed part of the 2m outputs; None means all
 
     def __call__(self, x: Tensor, direction: Direction) -> Tensor:
-        """Map (batch, n, m) float32, contiguous, to the same shape, permuted."""
+        """Map contiguous float32 (batch, n, m) to the permuted outputs, of the same shape."""
         batch, n, maps = x.shape
         if direction == "none":
             return self.units(x.view(-1, 2 * maps)).view(batch, -1, maps)
         out = torch.empty_like(x)
-        # View of the output in the order of the input: deinterleaving moves element 2p + q to
-        # q * n/2 + p, interleaving moves element 2s + q of half h to 2 * (2s + q) + h.
+        # View of the output in the order of the input. Deinterleaving moves element 2p + q to
+        # q * n/2 + p. Interleaving moves element 2s + q of half h to 2 * (2s + q) + h.
         if direction == "deinterleave":
             target = out.view(batch, 1, 2, n // 2, maps).transpose(2, 3)
         else:
@@ -82,7 +81,7 @@ class FastSwitch:
         return F.linear(hidden.to(self.dtype), self.w, self.b)
 
     def _activated(self, hidden: Tensor) -> Tensor:
-        # Functions instead of modules, because there are hundreds of small products.
+        # Functions have less overhead than modules, and there are hundreds of small products.
         return F.gelu(torch.layer_norm(hidden, hidden.shape[-1:], eps=FEATURE_NORM_EPSILON))
 
 
@@ -97,7 +96,7 @@ Plan = list[tuple[FastSwitch, Direction, Tensor | None]]
 
 
 class FastShuffleExchange:
-    """Beneš blocks and the final switch layer, computed for the positions that are read."""
+    """Beneš blocks and the final switch layer, computed only for the requested positions."""
 
     def __init__(self, network: ResidualShuffleExchange, dtype: torch.dtype) -> None:
         """dtype: type of the matrix products."""
@@ -120,12 +119,12 @@ class FastShuffleExchange:
         return self._run(x.float().contiguous(), self._plans(x.shape[1], positions, x.device))
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
-        """Compute the layers after the first half of the first block, and return the output of the
-        network at ``positions``. x: (batch, n, m) float32, the output of that half in the order
-        that its shuffles produce."""
+        """Map the output of the first half of the first block to the output of the network at
+        ``positions``. x: (batch, n, m) float32, in the order that the half block's shuffles
+        produce."""
         length = x.shape[1]
-        first_half = length.bit_length() - 2  # layers
-        return self._run(x, self._plans(length, positions, x.device)[first_half:])
+        layers_in_half = length.bit_length() - 2
+        return self._run(x, self._plans(length, positions, x.device)[layers_in_half:])
 
     def _run(self, x: Tensor, plan: Plan) -> Tensor:
         for unit, direction, gather in plan:

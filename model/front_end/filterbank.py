@@ -1,8 +1,8 @@
 """Learnable constant-Q filterbank whose frames stay valid while the window slides.
 
-Frame i of a window describes sample HOP * (i + 1). Each filter's kernel ends `lookahead` samples
-after that moment and starts as early as its pitch requires. It rises slowly and falls quickly, so
-low and high filters peak at the same time::
+Frame i of a window describes sample HOP * (i + 1). Each kernel ends `lookahead` samples after this
+sample, and starts as early as its pitch requires. Kernels rise slowly and fall quickly, so low and
+high filters respond at the same time::
 
                         frame time
                             |
@@ -12,7 +12,7 @@ low and high filters peak at the same time::
                             |<-->| lookahead
 
 If a performance is not tuned to A4 = 440 Hz, the network uses filters that are a few bins higher or
-lower (``shift``), so that its input is at most half a bin out of tune.
+lower (``shift``). Its features are then at most half a bin out of tune.
 
 Kernels may start before the window. The convolutions also need `halo` columns before the window.
 Columns whose kernels end after the window are silent.
@@ -26,19 +26,19 @@ from torch.nn import functional as F
 
 from model.config import HOP, PITCHES, RANGE_CENTS, SCALE_CENTS, WINDOW, FilterbankConfig
 
-GRID = WINDOW // HOP  # 64 columns of the feature grid; the last describes the window's end
+GRID = WINDOW // HOP  # 64 columns in the feature grid; the last describes the window's end
 DB_SCALE = 20.0  # decibels per feature unit
 HARMONICS = (1, 2, 3, 4)
-_WEAK_DB = 30.0  # maximum distance below the strongest filter; lower levels are raised to it
-_FLAT = 0.02  # minimum curvature of a peak, in units of features: 0.4 dB
+_WEAK_DB = 30.0  # levels further below the strongest filter are raised to this distance
+_FLAT = 0.02  # minimum curvature of a peak, in feature units (0.4 dB)
 _SILENT_DB = 6.0  # minimum level of a sound above the filterbank's floor
-NEAR = 2  # number of filters on either side of a pitch that are used
+NEAR = 2  # number of filters used on either side of a pitch
 
 
 class Filterbank(nn.Module):
     """Maps samples to log-magnitude constant-Q frames, (batch, bins, frames)."""
 
-    order: Tensor
+    order: Tensor  # for each bin, its index among the outputs of all kernels
 
     def __init__(self, config: FilterbankConfig, sample_rate: int) -> None:
         super().__init__()
@@ -49,30 +49,26 @@ class Filterbank(nn.Module):
             minimum = f"{2 * frequencies[-1]:.0f} Hz, twice the highest filter's frequency"
             raise ValueError(f"sample_rate must be above {minimum}, not {sample_rate}")
         lengths = [self._window_length(f, sample_rate) for f in frequencies]
-        groups = [
-            min(k for k in sorted(config.kernel_lengths) if k >= length) for length in lengths
-        ]
+        sizes = [min(k for k in config.kernel_lengths if k >= length) for length in lengths]
         self.bins = len(frequencies)
         self.kernels = nn.ParameterDict()
-        for size in sorted(set(groups)):
+        for size in sorted(set(sizes)):
             waves = [
-                constant_q_kernel(f, n, size, config.lookahead, sample_rate)
-                for f, n, g in zip(frequencies, lengths, groups, strict=True)
-                if g == size
+                constant_q_kernel(frequencies[b], lengths[b], size, config.lookahead, sample_rate)
+                for b in range(self.bins)
+                if sizes[b] == size
             ]
             # (2 * bins, HOP, size / HOP): a convolution over blocks of HOP samples
             kernel = torch.cat([w.real for w in waves] + [w.imag for w in waves])
             kernel = kernel.view(2 * len(waves), size // HOP, HOP).transpose(1, 2)
             self.kernels[str(size)] = nn.Parameter(kernel.contiguous())
-        by_group = [
-            b for size in sorted(set(groups)) for b in range(self.bins) if groups[b] == size
-        ]
-        self.register_buffer("order", torch.tensor(by_group).argsort(), persistent=False)
+        by_size = sorted(range(self.bins), key=sizes.__getitem__)
+        self.register_buffer("order", torch.tensor(by_size).argsort(), persistent=False)
 
     def _window_length(self, frequency: float, sample_rate: int) -> int:
         shortest, longest = min(self.config.kernel_lengths), max(self.config.kernel_lengths)
-        wanted = round(self.config.quality * sample_rate / frequency)
-        return min(max(wanted, shortest // 2), longest)
+        ideal = round(self.config.quality * sample_rate / frequency)
+        return min(max(ideal, shortest // 2), longest)
 
     @property
     def longest(self) -> int:
@@ -103,8 +99,8 @@ class Filterbank(nn.Module):
         return (decibels - self.config.floor_db / 2) / DB_SCALE
 
     def forward(self, window: Tensor) -> Tensor:
-        """Map windows, (batch, samples), to (batch, bins, columns). The last WINDOW samples are the
-        window, the others its context or zeros. The last ``edge`` columns are silent."""
+        """Map windows, (batch, samples), to (batch, bins, columns). Context precedes the last
+        WINDOW samples. Zeros replace missing context. The last ``edge`` columns are silent."""
         first = HOP * (1 - self.config.halo)  # the sample that the first column describes
         before = self.longest - self.config.lookahead - first - (window.shape[1] - WINDOW)
         features = self.compress(self.power(F.pad(window, (before, 0))))
@@ -112,8 +108,8 @@ class Filterbank(nn.Module):
         return torch.cat([features, silence.expand(*features.shape[:2], self.config.edge)], dim=2)
 
     def retuned(self, features: Tensor, shift: Tensor) -> Tensor:
-        """Return features, (batch, bins, columns), as if all filters were ``shift``, (batch,),
-        bins higher. Bins beyond the highest and the lowest filter are silent."""
+        """Return features, (batch, bins, columns), as if all filters were shifted upwards by
+        ``shift`` bins, (batch,). Bins above the highest or below the lowest filter are silent."""
         bins = torch.arange(self.bins, device=features.device) + shift.long()[:, None]
         index = bins.clamp(0, self.bins - 1)[..., None].expand_as(features)
         silence = self.compress(features.new_zeros(()))
@@ -121,14 +117,14 @@ class Filterbank(nn.Module):
 
     @property
     def longest_slide(self) -> int:
-        """Maximum number of hops by which a window may move so that it still contains the kernels
-        of all new frames."""
+        """Maximum number of hops by which a window may move and still contain the kernels of all
+        new frames."""
         return (WINDOW - self.longest) // HOP + 1
 
 
 def bin_frequencies(config: FilterbankConfig) -> list[float]:
-    """Return the frequency of each filter in Hz: `bins_per_semitone` per pitch, the middle one in
-    tune."""
+    """Return the frequency of each filter in Hz. Each pitch has `bins_per_semitone` filters, of
+    which the middle one is in tune."""
     per = config.bins_per_semitone
     return [
         440.0 * 2 ** ((config.lowest_pitch - 69 + (b - per // 2) / per) / 12)
@@ -137,8 +133,9 @@ def bin_frequencies(config: FilterbankConfig) -> list[float]:
 
 
 def feature_indexes(filters: Tensor, shift: int, order: Tensor) -> Tensor:
-    """Return the index, among features in this order, of the filter ``shift`` bins above each of
-    ``filters``. Filters that do not exist have the index of silence, which follows the last bin."""
+    """Shift filters upwards by ``shift`` bins, and return their indexes among features that are in
+    this order. If a filter does not exist before or after the shift, its index is that of silence,
+    which follows the last bin."""
     bins = len(order)
     exists = (filters >= 0) & (filters < bins)
     shifted = filters + shift
@@ -150,7 +147,7 @@ def constant_q_kernel(
     frequency: float, length: int, size: int, lookahead: int, sample_rate: int
 ) -> Tensor:
     """Return a complex kernel of `size` samples: a sine under an asymmetric Hann window of `length`
-    samples, which peaks `lookahead` samples before the end. A full-scale sine in tune gives 1."""
+    samples that peaks `lookahead` samples before the end. Its gain for a sine in tune is 1."""
     fall = min(length // 2, lookahead)
     rise = length - fall
     time = torch.arange(size, dtype=torch.float64) - (size - lookahead)  # 0 at the frame time
@@ -161,13 +158,13 @@ def constant_q_kernel(
 
 
 class SpectralPeaks:
-    """Computes the row CENTS: the distance of the sound from each pitch.
+    """Computes the output row CENTS: the deviation of the sound from each pitch.
 
-    The response of a filter in decibels is nearly a parabola around its own frequency. The vertex
+    In decibels, the response of a filter is nearly a parabola around its own frequency. The vertex
     of the parabola through a peak and its two neighbours is therefore the frequency of the tone,
-    to about one cent. The filters around the first few harmonics are averaged first, because the
+    to about one cent. The levels around the first few harmonics are summed first, because the
     filters of a low fundamental are slow and would smooth vibrato. If partials are not harmonic
-    (bells), or if other notes sound, the peak is that of the mixture. Nothing is trained.
+    (bells), or if other notes sound, the result is the peak of the mixture. Nothing is trained.
     """
 
     def __init__(self, config: FilterbankConfig, order: Tensor) -> None:
@@ -176,19 +173,19 @@ class SpectralPeaks:
         self._bin_cents = 100.0 / per
         self._weak = _WEAK_DB / DB_SCALE
         self._silence = config.floor_db / 2 / DB_SCALE
-        own = per * (torch.arange(PITCHES) - config.lowest_pitch) + per // 2
-        harmonic = torch.tensor([round(12 * per * math.log2(h)) for h in HARMONICS])
+        in_tune = per * (torch.arange(PITCHES) - config.lowest_pitch) + per // 2
+        harmonics = torch.tensor([round(12 * per * math.log2(h)) for h in HARMONICS])
         near = torch.arange(-NEAR, NEAR + 1)
         # (PITCHES, harmonics, filters)
-        filters = own[:, None, None] + harmonic[:, None] + near
-        outside = (own < 0) | (own >= bins)
+        filters = in_tune[:, None, None] + harmonics[:, None] + near
+        outside = (in_tune < 0) | (in_tune >= bins)
         self._filters = filters.masked_fill(outside[:, None, None], -1).flatten()
         self._order = order
         self._index: dict[int, Tensor] = {}  # by shift
 
     def __call__(self, features: Tensor, shift: int = 0) -> Tensor:
-        """Map (frames, bins + 1) features of ``Filterbank.compress``, of which the last is
-        silence, to (frames, PITCHES). shift: number of bins by which the filters are higher."""
+        """Map features of ``Filterbank.compress``, (frames, bins + 1), to (frames, PITCHES). The
+        last feature is silence. shift: number of bins by which the filters are shifted upwards."""
         index = self._index.get(shift)
         if index is None:
             index = feature_indexes(self._filters, shift, self._order.cpu())
@@ -209,7 +206,8 @@ class SpectralPeaks:
         return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
 
     def of_windows(self, features: Tensor, frames: range) -> Tensor:
-        """Return the row CENTS of frames, (batch, frames, PITCHES), from (batch, bins, GRID)."""
+        """Return the row CENTS of frames, (batch, frames, PITCHES). features: (batch, bins,
+        GRID)."""
         selected = features[..., frames.start : frames.stop].float().transpose(1, 2)
         peaks = self(F.pad(selected, (0, 1), value=self._silence).flatten(0, 1))
         return peaks.view(len(features), len(frames), PITCHES)

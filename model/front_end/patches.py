@@ -1,8 +1,8 @@
 """Turns constant-Q features into the positions of the shuffle-exchange network.
 
-The features are stacked harmonically (the channels of each pitch are its sub-octave and overtones)
-and pass through a few small convolutions over pitch and time. Each octave of a few adjacent frames
-then becomes one position. All octaves share the same weights.
+The features are stacked harmonically: the channels of each pitch are its sub-octave and overtones.
+A few small convolutions over pitch and time follow. Each octave of a few adjacent frames then
+becomes one position. All octaves share the same weights.
 """
 
 import math
@@ -41,7 +41,7 @@ class HarmonicStack(nn.Module):
 class PitchConvolutions(nn.Module):
     """Maps the harmonic stack to features of every pitch and frame.
 
-    The stride of the first convolution is the number of bins per semitone. The others are residual.
+    The stride of the first convolution is the number of bins per semitone. Later ones are residual.
     The columns before the window (``FilterbankConfig.halo``) are dropped only at the end, so the
     remaining columns have all their left neighbours. Zeros pad the end of the window.
     """
@@ -71,15 +71,15 @@ class PitchConvolutions(nn.Module):
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = x + F.relu(norm(layer(x)))
         if x.requires_grad and x.is_contiguous(memory_format=torch.channels_last):
-            # The gradient of the slice has another layout, which all layers before would inherit.
+            # The slice's gradient has another layout, which all earlier layers would inherit.
             x.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))
         return x[..., self.halo :]
 
 
 class OctavePatches(nn.Module):
-    """Cuts (batch, channels, octaves * 12, GRID) into positions, and joins them again. A position
-    holds one octave of `frames_per_patch` frames. Octaves vary fastest, so the first switch layers
-    combine the octaves of a moment, and later layers combine moments."""
+    """Cuts (batch, channels, octaves * 12, GRID) into positions, and joins positions again. Each
+    position is one octave of `frames_per_patch` frames. Octaves vary fastest, so the first switch
+    layers combine the octaves of a moment, and later layers combine moments."""
 
     def __init__(self, config: FilterbankConfig) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The paper's front-end: stride-2 convolutions on the raw waveform.
 
-Each convolution halves the length and is followed by a norm and a GELU. A linear map to m features
+Each convolution halves the length. A norm and an activation follow it. A linear map to m features
 comes last (paper, section "Prepending convolutions", appendix C). Two convolutions turn a window of
 8192 samples into the 2048 positions of the shuffle-exchange network.
 """

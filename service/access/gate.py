@@ -1,9 +1,9 @@
-"""Access control before every endpoint: `Host`, `Origin`, and a key or token.
+"""Access control before every endpoint. Checks `Host`, `Origin`, and the API key or token.
 
-Any web page may open a websocket to any address, and a site whose name resolves to 127.0.0.1 (DNS
-rebinding) even has the same origin as a service there. A service on loopback without keys therefore
-accepts only known host names, and every service rejects sockets and uploads from pages of other
-sites. Headers that cannot be parsed are rejected. The page's files need no key.
+Any web page can open a websocket to any address. If the site's name resolves to 127.0.0.1 (DNS
+rebinding), the page even has the same origin as a service on that address. A service on loopback
+without keys therefore accepts only allowed host names. Every service rejects websockets and uploads
+from pages of other sites, or with an `Origin` that cannot be parsed. The page's files need no key.
 
 This is plain ASGI, because the framework's middleware skips websockets.
 """
@@ -31,16 +31,16 @@ from service.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
 
-# Machines poll these under any host name. The responses contain no private data.
+# Load balancers poll these paths with any host name. The responses contain no private data.
 PROBES = frozenset({"/healthz", "/readyz"})
 DESCRIPTIONS = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
-# Any page can make a browser send these requests, but cannot read the responses.
+# A page of any site can make a browser send these requests, but cannot read the responses.
 _HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 TOKEN_SUBPROTOCOL = "rse.token."
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# RFC 3986, section 3.2, without user names and escapes, which neither header may have.
+# Host and port (RFC 3986, section 3.2). Neither header may contain user names or escapes.
 _AUTHORITY = re.compile(
     r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:(?P<port>[0-9]{1,5}))?", re.IGNORECASE
 )
@@ -48,8 +48,8 @@ _AUTHORITY = re.compile(
 
 @dataclass
 class Gate:
-    """ASGI application that forwards a request or rejects it. ``routes`` distinguishes endpoints
-    from the page's files; ``refused`` counts rejections by error code."""
+    """ASGI application that forwards a request or rejects it. ``routes`` contains the endpoints.
+    All other paths belong to the page. ``refused`` counts rejections by error code."""
 
     app: ASGIApp
     routes: Router
@@ -69,7 +69,7 @@ class Gate:
             logger.warning("no API keys: anyone who can reach %s may use the service", host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A proxy may serve the application below a path, which is then part of the request's path.
+        # If a proxy serves the application below a path, the request's path starts with that path.
         path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
         if scope["type"] not in ("http", "websocket") or path in PROBES:
             await self.app(scope, receive, send)
@@ -90,7 +90,7 @@ class Gate:
 
     def _check_host_and_origin(self, scope: Scope, headers: Headers) -> ProtocolError | None:
         host = headers.get("host")
-        if len(headers.getlist("host")) > 1:  # a proxy may have checked the other one
+        if len(headers.getlist("host")) > 1:  # a proxy may have checked a different one
             return ProtocolError(ErrorCode.HOST_NOT_ALLOWED, "the request has several Host headers")
         if not host_allowed(host, self._hosts):
             return ProtocolError(
@@ -104,15 +104,14 @@ class Gate:
         return None
 
     def _authenticate(self, scope: Scope, path: str, headers: Headers) -> ProtocolError | None:
-        """Set the client's name if the path requires a key or token. Return an error if the key or
-        token is missing or invalid."""
+        """If the path requires a key or token, store the name of its client in the scope. Return an
+        error if the key or token is missing or invalid."""
         # Every path that matches no route belongs to the page.
         is_open = path in DESCRIPTIONS or all(
             route.matches(scope)[0] is Match.NONE for route in self.routes.routes
         )
         if is_open or not self.keys:
             return None
-        client = None
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             client = self.keys.client(secret.strip())
@@ -128,26 +127,26 @@ class Gate:
 
 
 def client_name_for(peer: Sequence[Any] | None) -> str:
-    """Return the name of the client at an address. A /64 network of IPv6 usually has one owner, so
-    it counts as one client."""
+    """Return a name for the client at an address. All addresses of an IPv6 /64 network have the
+    same name, because such a network usually has one owner."""
     address = peer[0] if peer else "unknown"
     with suppress(ValueError):
-        mapped = ipaddress.IPv6Address(address).ipv4_mapped  # a dual-stack socket maps IPv4
+        mapped = ipaddress.IPv6Address(address).ipv4_mapped  # IPv4 on a dual-stack socket
         address = mapped or ipaddress.IPv6Network((address, 64), strict=False)
     return f"address {address}"
 
 
 def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
-    """True if a `Host` header, with any port, is allowed. `*.example.org` matches subdomains. An
-    empty list allows every name."""
+    """True if the name in a `Host` header is allowed, with any port. `*.example.org` matches
+    subdomains. If ``allowed`` is empty, every name is allowed."""
     name, _ = _split(host)
     return not allowed or any(fnmatchcase(name, entry) for entry in allowed)
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
-    """True if a request comes from a program, which sends no `Origin`, from the service's page,
-    whose origin is the `Host`, or from an allowed page. Schemes are not compared, because a proxy
-    may terminate TLS."""
+    """True if a request comes from a program (no `Origin`), from the service's own page (`Origin`
+    is the `Host`), or from an allowed origin. The scheme of the page's origin is not checked,
+    because a proxy may terminate TLS."""
     if origin is None or origin in allowed:
         return True
     scheme, _, authority = origin.partition("://")
@@ -158,8 +157,8 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str
 
 
 def _split(authority: str | None) -> tuple[str, int]:
-    """Return the host name in lower case without brackets, or "" if it cannot be parsed, and the
-    port or 0."""
+    """Return the host name, in lower case without brackets, and the port, which is 0 if missing.
+    Return ("", 0) if the authority cannot be parsed."""
     match = _AUTHORITY.fullmatch(authority or "")
     port = int(match["port"] or 0) if match else 0
     if match is None or port > 65535:

@@ -1,8 +1,8 @@
 """Reads API keys and creates new ones.
 
-`rse-transcribe keys new NAME` creates a key. The server stores only hashes. A line of the keys file
-and an entry of `RSE_KEYS` have the form `NAME:SHA256`. Limits may follow, which replace the limits
-in the settings for this client:
+`rse-transcribe keys new NAME` creates a key. The server stores only hashes. Each line of the keys
+file and each entry of `RSE_KEYS` has the form `NAME:SHA256`. Optional limits after the hash replace
+the general limits for this client:
 
     alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
     school:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08:sessions=30:uploads=8
@@ -22,7 +22,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "rse_"  # so that scanners recognise leaked keys
+PREFIX = "rse_"  # lets secret scanners recognise leaked keys
 SCOPE_KEY = "rse.client"  # key of the client's name in the ASGI scope; set by the gate
 
 _ENTRY = re.compile(
@@ -31,7 +31,7 @@ _ENTRY = re.compile(
 
 
 class KeysError(ValueError):
-    """The keys file or setting is invalid. The message names the line or entry, never a key."""
+    """The keys or the token secret are invalid or unreadable. The message contains no key."""
 
 
 def hash_key(secret: str) -> bytes:
@@ -39,30 +39,28 @@ def hash_key(secret: str) -> bytes:
 
 
 class Keys:
-    """API keys, stored as the client of each SHA-256 hash. False if there are no keys."""
+    """Maps the SHA-256 hash of each API key to its client. False if there are no keys."""
 
     def __init__(self, text: str = "", path: str = "") -> None:
-        """Read the keys of a setting (separated by spaces) and of a file (one per line, with `#`
-        comments). Raises KeysError if the file is unreadable or an entry is malformed."""
+        """Read keys from a setting (separated by spaces) and a file (one per line, with `#`
+        comments). Either may be empty. Raises KeysError if the file is unreadable, if an entry is
+        invalid, or if ``text`` or ``path`` is set but there are no keys."""
         self._text, self._path = text, path
         self._version = self._file_version()
-        self._use(_read_keys(text, path))
-
-    def _use(self, keys: tuple[dict[bytes, str], dict[str, dict[str, int]]]) -> None:
-        self._clients, self._limits = keys
+        self._clients, self._limits = _read_keys(text, path)
 
     def __bool__(self) -> bool:
         return bool(self._clients)
 
     def client(self, secret: str) -> str | None:
-        """Return the name of the client with this key."""
+        """Return the name of the client with this key, or None if the key is unknown."""
         return self._clients.get(hash_key(secret))
 
     def has_client(self, name: str) -> bool:
         return name in self._limits
 
     def limit(self, name: str, kind: str) -> int | None:
-        """Return the limit of a client, or None if its entry does not set this limit."""
+        """Return a client's limit of ``sessions`` or ``uploads``, or None if its entry has none."""
         return self._limits.get(name, {}).get(kind)
 
     def reload_if_changed(self) -> None:
@@ -73,7 +71,7 @@ class Keys:
         """Read the keys again. Preserve the current keys if the new ones are invalid."""
         self._version = self._file_version()
         try:
-            self._use(_read_keys(self._text, self._path))
+            self._clients, self._limits = _read_keys(self._text, self._path)
         except KeysError as error:
             logger.error("API keys not reloaded: %s", error)
         else:
@@ -88,7 +86,7 @@ class Keys:
 
 
 def _read_keys(text: str, path: str) -> tuple[dict[bytes, str], dict[str, dict[str, int]]]:
-    """Return the client of each hash, and the limits of each client."""
+    """Return two dictionaries: client name by key hash, and limits by client name."""
     entries = [(f"entry {n}", entry) for n, entry in enumerate(text.split(), 1)]
     if path:
         try:
@@ -103,7 +101,7 @@ def _read_keys(text: str, path: str) -> tuple[dict[bytes, str], dict[str, dict[s
         match = _ENTRY.fullmatch(entry)
         if match is None:
             raise KeysError(
-                f"{where} is not NAME:SHA256, as `rse-transcribe keys new` prints it, "
+                f"{where} must be NAME:SHA256, as printed by `rse-transcribe keys new`, "
                 "optionally with :sessions=N and :uploads=N"
             )
         name = f"key {match[1]}"

@@ -1,4 +1,4 @@
-"""Turns errors into problem details over HTTP (RFC 9457, `application/problem+json`), and rejects
+"""Turns errors into HTTP problem documents (RFC 9457, `application/problem+json`), and rejects
 websockets."""
 
 import contextlib
@@ -29,7 +29,7 @@ _FRAMEWORK_CODES = (ErrorCode.BAD_UPLOAD, ErrorCode.NOT_FOUND, ErrorCode.METHOD_
 
 
 def problem_response(error: ProtocolError, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem document, with `Retry-After` if the error is retryable."""
+    """Return the problem document of an error, with `Retry-After` if the error is retryable."""
     code, fields = error.code, dict(headers or {})
     if code.retryable:
         fields["Retry-After"] = str(RETRY_AFTER_S)
@@ -60,7 +60,7 @@ async def handle_exception(request: Request, error: Exception) -> Response:
                 format_error({**e, "loc": e["loc"][1:]}) for e in error.errors()[:MAX_ERRORS]
             ]
             return problem_response(ProtocolError(ErrorCode.BAD_PARAMETER, "; ".join(messages)))
-        case _:  # the message is not sent, because it may contain names of files and settings
+        case _:  # not sent: the exception's message may contain names of files or settings
             return problem_response(server_error(error))
 
 
@@ -76,9 +76,11 @@ def record_rejection(refused: Counter, error: ProtocolError, client: str) -> Non
 
 
 async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
-    """Reject a websocket with an HTTP response. Browsers, which send `Origin`, hide this response
-    from the page. They therefore get the error on an accepted socket, unless the page's origin is
-    not allowed or a proxy can try another server (docker/nginx.conf)."""
+    """Reject a websocket with an HTTP response, or accept it and send the error as a message.
+
+    Browsers, which send `Origin`, hide the HTTP response from the page, so they get the message,
+    unless the host or origin is not allowed or a proxy can try another server (docker/nginx.conf).
+    """
     code, headers = error.code, websocket.headers
     is_foreign = code.close_code == CloseCode.FORBIDDEN
     is_full = code.status == HTTPStatus.SERVICE_UNAVAILABLE
@@ -93,6 +95,6 @@ async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
 
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:
-    """Return the subprotocol to accept, or None. Browsers that offer subprotocols require that the
-    server accepts one. The token, which is also offered as a subprotocol, is never accepted."""
+    """Return the subprotocol to accept, or None. A browser that offers subprotocols requires that
+    the server accepts one. The server never accepts the token, which is also offered as one."""
     return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None

@@ -1,8 +1,8 @@
 """Short-lived tokens that let pages open websockets.
 
-A page cannot set headers of a websocket's handshake, and URLs end up in logs. It therefore sends
-its key to `POST /token` and offers the token as a subprotocol. Tokens are signed with a random
-secret, and every process with the same secret accepts them.
+A page cannot set the headers of a websocket handshake, and a key in the URL would end up in logs.
+The page therefore sends its key to `POST /token`, which returns a signed token, and offers the
+token as a websocket subprotocol. Every process with the same secret accepts the token.
 """
 
 import logging
@@ -24,9 +24,10 @@ MIN_SECRET_CHARACTERS = 32
 
 
 def read_secret(setting: str, keys_file: str) -> str:
-    """Return the secret that signs tokens. Without the setting, the secret is in the file
-    KEYS_FILE.secret, which is created with mode 600. Without that file, return a random secret for
-    this process. Raises KeysError if the secret is too short or the file is unreadable."""
+    """Return the secret that signs tokens: the setting or, if it is empty, the content of the file
+    KEYS_FILE.secret. If this file is missing, create it with mode 600. Without a keys file, or if
+    the file cannot be created, return a random secret for this process. Raises KeysError if the
+    secret is too short or the file is unreadable."""
     secret, path = setting, Path(f"{keys_file}.secret")
     if not secret:
         if keys_file:
@@ -38,21 +39,21 @@ def read_secret(setting: str, keys_file: str) -> str:
         try:
             secret = path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise KeysError(f"cannot read the secret of tokens: {error}") from None
+            raise KeysError(f"cannot read the token secret: {error}") from None
     if len(secret) < MIN_SECRET_CHARACTERS:
-        raise KeysError(f"the secret of tokens has fewer than {MIN_SECRET_CHARACTERS} characters")
+        raise KeysError(f"the token secret has fewer than {MIN_SECRET_CHARACTERS} characters")
     return secret
 
 
 def _make_secret(path: Path) -> None:
-    """Create the file atomically, unless it exists. Raises OSError."""
+    """Write a random secret to the file atomically, unless the file exists. Raises OSError."""
     if path.exists():
         return
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # with mode 600
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(secrets.token_hex() + "\n")
-        os.link(name, path)  # fails if it exists
+        os.link(name, path)  # fails if the file exists
     finally:
         os.unlink(name)
 
@@ -68,7 +69,7 @@ class Tokens:
         return str(self._signer.dumps(client))
 
     def owner(self, token: str) -> str | None:
-        """Return the client of a token, or None if the token is forged or expired."""
+        """Return the client that owns a token, or None if the token is invalid or expired."""
         try:
             return str(self._signer.loads(token, max_age=TOKEN_LIFETIME_S))
         except (BadData, UnicodeError):

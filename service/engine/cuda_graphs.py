@@ -1,11 +1,13 @@
 """Runs batches on a GPU, with the complete network recorded as a CUDA graph.
 
-The network consists of hundreds of small kernels, which a CPU launches more slowly than the GPU
-runs them. A graph launches all of them at once. Its shapes are fixed, so there is a graph for each
-bucket, which holds a power of two of windows, and each set of positions. Unused rows of a bucket
-hold windows of earlier batches. Complete windows are copied from pinned memory, and all frames of
-the filterbank are computed again, which costs a GPU less than storing the state of every stream.
-A runner is not thread-safe.
+The network consists of hundreds of small kernels. The GPU runs them faster than the CPU can launch
+them, so a CUDA graph launches all of them together. The shapes in a graph are fixed. Each range of
+positions therefore has several graphs, one for each batch size that is a power of two. A bucket is
+such a graph with its buffers. If a batch is smaller than its bucket, the remaining rows of the
+buffer keep windows of earlier batches, and their results are ignored.
+
+Each window is copied in full, and all its filterbank frames are computed again. On a GPU this is
+cheaper than storing the state of every stream. A runner is not thread-safe.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from model.transcriber import FeatureStream, WindowStream
 from service.stream.windows import PendingWindows, Probabilities
 
 MAX_BATCH_WINDOWS = 128
-MAX_STEP_MS = 25.0  # maximum duration of a worker's step, for which a live window may wait
+MAX_STEP_MS = 25.0  # maximum duration of a worker's step; new windows wait until it ends
 _MAX_GRAPHS = 64
-_MIN_WINDOWS = 1 << 3  # size of the smallest bucket; smaller ones are not faster
+_MIN_WINDOWS = 1 << 3  # batch size of the smallest bucket; smaller buckets are not faster
 
 Repeat = Callable[[], None]
 # Records the work of a function on the device, and returns a function that repeats it.
@@ -34,21 +36,21 @@ Capture = Callable[[Callable[[], None]], Repeat]
 
 
 def capture_cuda_graph(work: Callable[[], None]) -> Repeat:
-    """Record ``work`` as a CUDA graph. Its tensors must stay at their addresses."""
+    """Record ``work`` as a CUDA graph. The tensors that ``work`` uses must keep their addresses."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(3):  # kernels are compiled and workspaces allocated outside of the graph
+        for _ in range(3):  # compile kernels and allocate workspaces before recording
             work()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # allows other threads
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use CUDA
         work()
     return graph.replay
 
 
 class _Bucket:
-    """Buffers and graph for one number of windows and one set of positions."""
+    """Buffers and graph for one batch size and one range of positions."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class _Bucket:
 
 
 class GraphRunner:
-    """A network on a GPU (see ``service.engine.runners.Runner``)."""
+    """A ``service.engine.runners.Runner`` of a network on a GPU."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class GraphRunner:
         common: Sequence[slice],
         capture: Capture = capture_cuda_graph,
     ) -> None:
-        """common: sets of positions whose graphs are recorded at the start."""
+        """common: ranges of positions whose graphs ``warm_up`` records."""
         self._fast = fast
         self._device = device
         self._common = common
@@ -107,11 +109,12 @@ class GraphRunner:
         torch.stack(list(rows), out=bucket.inputs[: len(rows)])
         bucket.replay()
         if self._device.type == "cuda":
-            torch.cuda.current_stream().synchronize()  # each worker thread has its own stream
+            torch.cuda.current_stream().synchronize()  # until the outputs are copied
         return bucket.outputs[: len(rows)].numpy().copy()
 
     def warm_up(self) -> None:
-        """Record the common graphs, and measure the largest batch within MAX_STEP_MS."""
+        """Record the graphs of the common positions. Set ``batch_windows`` to the largest batch
+        size that takes at most MAX_STEP_MS, or to the smallest bucket's size."""
         size = _MIN_WINDOWS
         while size <= MAX_BATCH_WINDOWS:
             rows = [torch.zeros(self._fast.context + WINDOW + 1)] * size
@@ -121,11 +124,12 @@ class GraphRunner:
             )
             if 1000 * took_s > MAX_STEP_MS and size > _MIN_WINDOWS:
                 break
-            self.batch_windows, size = size, 2 * size
+            self.batch_windows = size
+            size *= 2
 
     def _bucket(self, windows: int, positions: slice) -> _Bucket:
-        """Return the smallest bucket with enough windows. Drop the least recently used bucket if
-        there are too many."""
+        """Return the smallest bucket with at least this number of windows. If there would be more
+        than _MAX_GRAPHS buckets, drop the least recently used one."""
         size = max(_MIN_WINDOWS, 1 << (windows - 1).bit_length())
         key = (size, positions.start, positions.stop)
         bucket = self._buckets.pop(key, None)

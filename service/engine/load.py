@@ -1,6 +1,6 @@
 """Counts the available cores, and loads weights on a device.
 
-The functions import torch only when they need it, because the import takes a second and 0.2 GB.
+The functions import torch only when they need it: the import takes a second and 0.2 GB of memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def available_cores() -> int:
 
 
 def _quota() -> float:
-    """Return the CPU quota of the container's control group (version 2) in cores."""
+    """Return the CPU quota of this process's control group (version 2) in cores, or infinity."""
     try:
         group = _OWN_GROUP.read_text().rpartition("::")[2].strip()
         limit, period = Path(f"{_GROUPS}{group}", "cpu.max").read_text().split()
@@ -39,7 +39,7 @@ def _quota() -> float:
 
 
 def load_network(model: str, device: str) -> EngineModel:
-    """Load weights by name or path. model and device may be `auto`. Raises
+    """Load weights by name or path. ``model`` and ``device`` may be `auto`. Raises
     `model.storage.WeightsError`, or a torch error if the device does not exist."""
     from model import storage
 
@@ -48,7 +48,7 @@ def load_network(model: str, device: str) -> EngineModel:
 
 
 def pick_device(device: str) -> str:
-    """Resolve `auto`: CUDA if available, else the CPU."""
+    """Resolve `auto` to CUDA if it is available, else to the CPU. Return other names unchanged."""
     import torch
 
     if device != "auto":
@@ -57,8 +57,8 @@ def pick_device(device: str) -> str:
 
 
 def pick_model(model: str, device: str) -> str:
-    """Resolve `auto`: `live` if the device multiplies bfloat16, else `light`, which needs half as
-    much computing."""
+    """Resolve `auto` to `live` if the device supports bfloat16 natively, else to `light`, which
+    needs half as much computation. Return other names unchanged."""
     import torch
 
     from model.storage import fastest_dtype
@@ -69,6 +69,7 @@ def pick_model(model: str, device: str) -> str:
 
 
 def return_network(network: EngineModel, model: str, device: str) -> EngineModel:
-    """Return ``network`` if ``model`` is its name, else load the weights. With ``network`` bound by
-    `functools.partial`, this replaces `load_network`."""
+    """Return ``network`` if it has the name ``model``, else load the weights. With
+    `functools.partial` and a network that is already loaded, this function replaces
+    `load_network`."""
     return network if model == network.config.name else load_network(model, device)

@@ -22,7 +22,7 @@ from service.stream.windows import MAX_WINDOWS_PER_BATCH, EngineError, PendingWi
 
 
 class LocalEngine:
-    """``InferenceEngine`` in this process: a thread for each core of a CPU, or one for a GPU."""
+    """``InferenceEngine`` in this process, with a thread for each CPU core, or one for a GPU."""
 
     def __init__(self, transcriber: EngineModel, workers: int | None = None) -> None:
         self.config: ModelConfig = transcriber.config
@@ -34,12 +34,12 @@ class LocalEngine:
 
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         try:
-            return self._pool.submit(self._segment, segment)
+            return self._pool.submit(self._compute_segment, segment)
         except RuntimeError as error:
             raise EngineError("the engine is closed") from error
 
     def close(self) -> None:
-        """Stop the threads and cancel queued segments."""
+        """Cancel queued segments, wait for running ones, and stop the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> Self:
@@ -49,11 +49,11 @@ class LocalEngine:
         self.close()
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the state of a live stream for ``compute``."""
+        """Return the state of a new live stream, for ``compute``."""
         return self._runner.open_stream(positions)
 
     def compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
-        """Return the probabilities of a live stream's windows. Raises EngineError."""
+        """Return the probabilities of a live stream's next windows. Raises EngineError."""
         return self._pool.submit(self._compute, stream, due).result()
 
     def _compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
@@ -62,7 +62,7 @@ class LocalEngine:
         except Exception as error:
             raise EngineError(f"the model failed: {error}") from error
 
-    def _segment(self, segment: PendingWindows) -> Probabilities:
+    def _compute_segment(self, segment: PendingWindows) -> Probabilities:
         stream = self._runner.open_stream(segment.positions)
         starts = range(0, segment.preroll + segment.windows, MAX_WINDOWS_PER_BATCH)
         parts = [

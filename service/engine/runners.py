@@ -1,8 +1,7 @@
 """Runners compute the windows of many streams with a model on one device.
 
-On a CPU a runner uses one core. One runner per core is faster than splitting each small matrix
-product over all cores. The result of a window does not depend on the other windows of its batch,
-bit for bit.
+On a CPU, a runner uses one core, and a window's result has the same bits in every batch. One runner
+per core is faster than splitting each small matrix product over all cores.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _thread_setting_lock = threading.Lock()
 
 
 class EngineModel(Protocol):
-    """Part of ``model.transcriber.TranscriptionModel`` that runners use."""
+    """The part of ``model.transcriber.TranscriptionModel`` that runners use."""
 
     @property
     def config(self) -> ModelConfig: ...
@@ -48,26 +47,26 @@ class EngineModel(Protocol):
 
 
 class Runner(Protocol):
-    """A model on its device. Throughput hardly increases above ``batch_windows`` per batch."""
+    """A model on its device. ``batch_windows``: recommended maximum number of windows per batch."""
 
     @property
     def batch_windows(self) -> int: ...
 
     def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the front-end state of a stream whose windows are read at these positions."""
+        """Return the state of a new stream. positions: frames to predict from each window."""
         ...
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        """Return the rows for ``predict`` of the stream's next windows, including the pre-roll."""
+        """Return a row for each of the stream's next windows, including the pre-roll."""
         ...
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Return float32 probabilities [rows, heads, positions, PITCHES]."""
+        """Return the probabilities of rows, float32 [rows, heads, positions, PITCHES]."""
         ...
 
 
 class PlainRunner:
-    """Runner of any transcriber. Computes each row alone."""
+    """Runner for any model. Computes each row separately."""
 
     batch_windows = 1
 
@@ -85,28 +84,29 @@ class PlainRunner:
         return [stream.advance(window, due.new_hops, shift) for window, shift in windows]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        alone = [self._transcriber.predict_features(row[None]) for row in rows]
-        return torch.cat(alone)[:, :, positions].cpu().numpy()
+        separate = [self._transcriber.predict_features(row[None]) for row in rows]
+        return torch.cat(separate)[:, :, positions].cpu().numpy()
 
 
 class CpuRunner:
-    """Runner of a network that is optimised for inference, on one core of a CPU."""
+    """Runner for a ``FastNetwork`` on one CPU core."""
 
     batch_windows = MAX_WINDOWS_PER_BATCH
 
     def __init__(self, fast: FastNetwork) -> None:
         self._fast = fast
-        # True if a batch has the same bits as each row alone, by number of rows and positions.
-        self._exact: dict[tuple[int, int, int], bool] = {}
-        # True if the front-end computes the same bits for windows together as for each alone, by
-        # number of windows and the hops between them.
+        # By number of rows and range of positions: True if a batch gives the same bits as its rows
+        # one by one.
+        self._exact_batches: dict[tuple[int, int, int], bool] = {}
+        # By number of windows and hops between them: True if the front-end computes the same bits
+        # for these windows together as one by one.
         self._exact_windows: dict[tuple[int, int], bool] = {}
 
     def open_stream(self, positions: slice) -> FeatureStream:
         return self._fast.open_stream(positions)
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        """Compute windows together only if each has the same bits as alone."""
+        """Compute windows together only if this gives the same bits as one by one."""
         rows: list[Tensor] = []
         for shift, group in groupby(due.iter_windows(), key=itemgetter(1)):
             windows = [torch.from_numpy(view) for view, _ in group]
@@ -114,59 +114,59 @@ class CpuRunner:
         return rows
 
     def _rows(
-        self, stream: FeatureStream, rest: list[Tensor], due: PendingWindows, shift: int
+        self, stream: FeatureStream, windows: list[Tensor], due: PendingWindows, shift: int
     ) -> list[Tensor]:
         rows: list[Tensor] = []
-        while len(rest) > 1 and isinstance(stream, NetworkStream):
-            if stream.can_batch(due.new_hops) and self._is_exact(len(rest), due.new_hops):
-                return rows + stream.advance_batch(rest, due.new_hops, shift)
-            rows.append(stream.advance(rest.pop(0), due.new_hops, shift))
-        return rows + [stream.advance(window, due.new_hops, shift) for window in rest]
+        while len(windows) > 1 and isinstance(stream, NetworkStream):
+            if stream.can_batch(due.new_hops) and self._is_exact(len(windows), due.new_hops):
+                return rows + stream.advance_batch(windows, due.new_hops, shift)
+            rows.append(stream.advance(windows.pop(0), due.new_hops, shift))
+        return rows + [stream.advance(window, due.new_hops, shift) for window in windows]
 
     def _is_exact(self, windows: int, new_hops: int) -> bool:
-        """True if this number of windows has the same bits together as alone (tested on noise)."""
+        """True if computing this number of windows together gives the same bits as one by one."""
         key = (windows, new_hops)
         if key not in self._exact_windows:
-            generator = torch.Generator().manual_seed(0)
+            generator = torch.Generator().manual_seed(0)  # compares once, with noise
             noise = 0.1 * torch.randn(WINDOW + windows * new_hops * HOP, generator=generator)
             first, *others = noise.unfold(0, WINDOW, new_hops * HOP)
-            alone = self._fast.open_stream(_TYPICAL_POSITIONS)
-            together = self._fast.open_stream(_TYPICAL_POSITIONS)
-            assert isinstance(together, NetworkStream)
-            for stream in (alone, together):
+            single = self._fast.open_stream(_TYPICAL_POSITIONS)
+            batched = self._fast.open_stream(_TYPICAL_POSITIONS)
+            assert isinstance(batched, NetworkStream)
+            for stream in (single, batched):
                 stream.advance(first, new_hops)
-            expected = [alone.advance(window, new_hops) for window in others]
-            rows = together.advance_batch(others, new_hops)
+            expected = [single.advance(window, new_hops) for window in others]
+            rows = batched.advance_batch(others, new_hops)
             self._exact_windows[key] = all(map(torch.equal, rows, expected))
         return self._exact_windows[key]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Batch rows only if the CPU's kernels compute the same bits as for each row alone. This
-        depends on the shapes, so it is tested on the first rows of each shape."""
+        """Compute rows together only if this gives the same bits as one by one. It depends on the
+        CPU's kernels for the shape, so the first batch of each shape is computed both ways."""
         shape = (len(rows), positions.start, positions.stop)
-        exact = self._exact.get(shape)
-        if len(rows) == 1 or exact is False:
-            return self._alone(rows, positions).numpy()
-        together = self._fast.predict_rows(rows, positions)
-        if exact is None:
-            alone = self._alone(rows, positions)
-            self._exact[shape] = torch.equal(together, alone)
-            return alone.numpy()
-        return together.numpy()
+        is_exact = self._exact_batches.get(shape)
+        if len(rows) == 1 or is_exact is False:
+            return self._one_by_one(rows, positions).numpy()
+        batch = self._fast.predict_rows(rows, positions)
+        if is_exact is None:
+            expected = self._one_by_one(rows, positions)
+            self._exact_batches[shape] = torch.equal(batch, expected)
+            return expected.numpy()
+        return batch.numpy()
 
-    def _alone(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
+    def _one_by_one(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
         return torch.cat([self._fast.predict_rows([row], positions) for row in rows])
 
 
 def device_of(transcriber: EngineModel) -> torch.device:
-    """Return the device of a transcriber's weights."""
+    """Return the device of a model's weights."""
     if isinstance(transcriber, torch.nn.Module):
         return next(transcriber.parameters(), torch.empty(0)).device
     return torch.device("cpu")
 
 
 def make_runner(transcriber: EngineModel) -> Runner:
-    """Return the fastest runner for a transcriber on the device of its weights."""
+    """Return the fastest runner for a model on the device of its weights."""
     if isinstance(transcriber, Network):
         device = device_of(transcriber)
         fast = fast_network(transcriber)
@@ -190,8 +190,8 @@ def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Proba
 def window_ms(
     runner: Runner, clock: Callable[[], float], positions: slice = _TYPICAL_POSITIONS
 ) -> float:
-    """Return the computing time of a window in ms, by ``clock`` (s). This is the minimum of several
-    runs, because other programs may be running."""
+    """Return the time to compute a window, in ms: the minimum of several runs, because other
+    programs may slow down some runs. clock: returns the time in s."""
     stream, hops = runner.open_stream(positions), positions.stop - positions.start
     due = PendingWindows(np.zeros(WINDOW, np.float32), 1, hops, positions)
     runs = timeit.repeat(
@@ -201,14 +201,14 @@ def window_ms(
 
 
 def configure_torch_thread() -> None:
-    """Configure torch in the calling thread: one core, and denormal numbers rounded to zero. Audio
-    that fades out below 1e-38 would make the front-end 50 times slower, because x86 handles
-    denormal numbers in microcode."""
+    """Limit torch to one core in the calling thread, and make it round denormal numbers to zero.
+    Otherwise, audio that fades out below 1e-38 would make the front-end 50 times slower, because
+    x86 CPUs process denormal numbers in microcode."""
     torch.set_flush_denormal(True)  # affects this thread only
-    torch.get_num_threads()  # initialises the default, which would later replace the count
+    torch.get_num_threads()  # initialises the default, which would replace the count later
     with _thread_setting_lock, ThreadPoolExecutor(1) as other_thread:
-        # torch also changes the default of threads that start later. The other thread restores it,
-        # because it is the caller's setting.
+        # `set_num_threads` also changes the default for threads that start later. Another thread
+        # restores this default, which belongs to the caller, without a change to this thread.
         default = other_thread.submit(torch.get_num_threads).result()
         torch.set_num_threads(1)
         other_thread.submit(torch.set_num_threads, default).result()

@@ -163,7 +163,7 @@ def test_errors_name_variables_that_do_not_fit(
     [
         ("nowhere.ckpt", "out.safetensors", "nowhere.ckpt.index: No such file"),
         ("tensorflow.ckpt", "out.safetensors", "var_lengths/output/CvK is missing"),
-        ("tensorflow.ckpt", "out.pt", "should end in .safetensors"),
+        ("tensorflow.ckpt", "out.pt", "must end in .safetensors"),
     ],
 )
 def test_failures_preserve_the_existing_file(

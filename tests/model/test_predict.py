@@ -63,6 +63,7 @@ def test_strided_networks_output_all_positions_and_heads(tmp_path: Path) -> None
     [
         (SYMBOLS, np.zeros(8, int).tobytes(), "magic string"),
         (SYMBOLS, np.zeros(8, int), r"expected finite numbers \(batch, length\)"),
+        (SYMBOLS, np.array([["1", "2"]]), "expected finite numbers"),
         (SYMBOLS, np.full((1, 8), 7), "expected symbols 0 ... 6"),
         (SYMBOLS, np.full((1, 8), 0.5), "expected symbols"),
         (STRIDED, np.zeros((1, 510)), "multiple of 4"),

@@ -125,7 +125,7 @@ def test_ctrl_c_during_imports_prints_one_line(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as exit_info, interruptible_imports("program"):
         raise KeyboardInterrupt
     assert exit_info.value.code == 130
-    assert capsys.readouterr().err == "program: interrupted; nothing is saved\n"
+    assert capsys.readouterr().err == "program: interrupted; nothing was saved\n"
 
 
 def test_existing_runs_are_never_overwritten(

@@ -164,7 +164,7 @@ def test_every_session_ends_as_the_protocol_states(monkeypatch: pytest.MonkeyPat
         @inputs(min_count=60, share=0.02)
         @given(clients())
         def run_session(client: Client) -> None:
-            session = converse(app, *client.messages, leaves=client.end is None)
+            session = converse(app, *client.messages, disconnects=client.end is None)
             check(client, *runner.run(session))
             assert state.sessions.count == 0
 

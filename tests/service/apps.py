@@ -32,8 +32,8 @@ DURATION_S = 1.6
 PITCHES = [pitch for pitch, _, _ in MELODY]
 SAMPLES = round(DURATION_S * RATE_HZ)
 ADDRESS = "/ws/transcribe"
-READY_S = 100.0  # long, so that tests pass on a busy machine
-STANDSTILL_S = 600.0  # long, because the machine may pause
+READY_TIMEOUT_S = 100.0  # long, so that tests pass on a busy machine
+LONG_TIMEOUT_S = 600.0  # for clients and workers, because the machine may pause
 
 
 def melody() -> NDArray[np.float32]:
@@ -61,7 +61,7 @@ def chunks(data: bytes, size: int = 4000) -> list[bytes]:
     return [data[i : i + size] for i in range(0, len(data), size)]
 
 
-class Here:
+class InProcessLoader:
     """Loader that calls a function of the test, for workers that are threads."""
 
     def __init__(self, load: Callable[[str, str], Any]) -> None:
@@ -77,12 +77,14 @@ _LOADERS: list[Callable[[str, str], Any]] = []
 
 def app_with(load: Callable[[str, str], Any], settings: Settings, **options: Any) -> FastAPI:
     """Return an application whose only worker is a thread. ``load`` returns its model."""
-    return create_app(settings, load_model=Here(load), **({"processes": False} | options))
+    return create_app(
+        settings, load_model=InProcessLoader(load), **({"processes": False} | options)
+    )
 
 
-class LetSocketsEnd:
-    """Application in which a client that closes a socket waits until the application has handled
-    this. TestClient alone would cancel the application, which no server does."""
+class FinishWebsockets:
+    """Middleware that lets a websocket's handler run to its end after the client has disconnected.
+    TestClient alone would cancel the handler, which no server does."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -93,7 +95,7 @@ class LetSocketsEnd:
 
 
 def client_for(app: FastAPI, **options: Any) -> TestClient:
-    app.add_middleware(LetSocketsEnd)
+    app.add_middleware(FinishWebsockets)
     return TestClient(app, **options)
 
 
@@ -106,7 +108,7 @@ def serving(
     settings.setdefault("allowed_hosts", ("testserver",))  # the client's name for the server
     settings.setdefault("max_sessions_per_client", 100)  # all sessions come from one client
     for name in ("idle_timeout_s", "hang_timeout_s"):
-        settings.setdefault(name, STANDSTILL_S)
+        settings.setdefault(name, LONG_TIMEOUT_S)
     app = app_with(lambda name, device: model, Settings(**settings))
     with client_for(app, raise_server_exceptions=False) as client:
         wait_for(client, "/readyz", 200)
@@ -115,9 +117,9 @@ def serving(
 
 def wait_for(client: TestClient, path: str, status: int) -> None:
     """Wait until the path responds with this status."""
-    deadline = time.monotonic() + READY_S
-    while (answer := client.get(path)).status_code != status:
-        assert time.monotonic() < deadline, answer.text
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while (response := client.get(path)).status_code != status:
+        assert time.monotonic() < deadline, response.text
         time.sleep(0.01)
 
 
@@ -143,7 +145,7 @@ def post(client: TestClient, data: bytes, answer: str = "midi", **query: Any) ->
     return client.post("/transcribe", files=files, params={**query, "answer": answer})
 
 
-def begin(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]:
+def start_session(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]:
     """Start a session and return its `ready` message."""
     socket.send_json({**START, **fields})
     ready: dict[str, Any] = socket.receive_json()
@@ -167,8 +169,8 @@ def receive_all(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int
         messages.append(json.loads(event["text"]))
 
 
-def refusal(client: TestClient, **fields: Any) -> tuple[dict[str, Any], int]:
-    """Start a session that is rejected. Return the error, the only message, and the close code."""
+def rejected_start(client: TestClient, **fields: Any) -> tuple[dict[str, Any], int]:
+    """Start a session that is rejected. Return the error message and the close code."""
     with client.websocket_connect(ADDRESS) as socket:
         socket.send_json({**START, **fields})
         (error,), code = receive_all(socket)
@@ -183,32 +185,32 @@ def stop(socket: WebSocketTestSession) -> tuple[list[dict[str, Any]], int]:
 
 
 async def converse(
-    app: ASGIApp, *said: str | bytes, leaves: bool = True
+    app: ASGIApp, *payloads: str | bytes, disconnects: bool = True
 ) -> tuple[list[dict[str, Any]], int]:
-    """Send all messages at once. Return the messages of the server and the close code. Then the
-    client disconnects (close code 1006), or stays connected and idle."""
-    coming: list[Message] = [{"type": "websocket.connect"}]
-    for content in said:
-        kind = "text" if isinstance(content, str) else "bytes"
-        coming.append({"type": "websocket.receive", kind: content})
-    if leaves:
-        coming.append({"type": "websocket.disconnect", "code": 1006})
-    heard: list[dict[str, Any]] = []
+    """Send all payloads at once. Then the client disconnects (close code 1006), or stays connected
+    and idle. Return the messages of the server and the close code."""
+    incoming: list[Message] = [{"type": "websocket.connect"}]
+    for payload in payloads:
+        kind = "text" if isinstance(payload, str) else "bytes"
+        incoming.append({"type": "websocket.receive", kind: payload})
+    if disconnects:
+        incoming.append({"type": "websocket.disconnect", "code": 1006})
+    messages: list[dict[str, Any]] = []
     code = 1006
 
     async def receive() -> Message:
-        return coming.pop(0) if coming else await asyncio.Future()
+        return incoming.pop(0) if incoming else await asyncio.Future()
 
     async def send(message: Message) -> None:
         nonlocal code
         if message["type"] == "websocket.send":
-            heard.append(json.loads(message["text"]))
+            messages.append(json.loads(message["text"]))
         elif message["type"] == "websocket.close":
             code = message["code"]
 
     async with asyncio.timeout(60):
         await app(scope("websocket", ADDRESS), receive, send)
-    return heard, code
+    return messages, code
 
 
 def scope(kind: str, path: str, *headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
@@ -248,7 +250,7 @@ def check_notes(messages: list[dict[str, Any]]) -> list[int]:
             on = sounding.pop(message["note_id"])
             assert message["pitch"] == on["pitch"]
             assert message["time_s"] >= on["time_s"]
-    assert not sounding, "notes without an end"
+    assert not sounding, "notes without note_off"
     return pitches
 
 
@@ -267,14 +269,14 @@ def perform(
     """Send PCM, or the melody, in a session that ends normally. Return `ready` and all other
     messages."""
     with client.websocket_connect(ADDRESS) as socket:
-        ready = begin(socket, **fields)
+        ready = start_session(socket, **fields)
         send(socket, pcm)
         messages, code = stop(socket)
     assert code == CloseCode.NORMAL
     return ready, messages
 
 
-def transcribe(client: TestClient) -> list[dict[str, Any]]:
+def transcribe_melody(client: TestClient) -> list[dict[str, Any]]:
     """Return the note messages of the melody, with ``seq`` 0, because ``seq`` also counts progress
     messages, which depend on the time."""
     _, messages = perform(client)

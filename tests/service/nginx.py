@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import require_system
-from tests.service.servers import reserved_port, wait_for_answer
+from tests.service.servers import reserved_port, wait_for_response
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def nginx(
     with reservation, log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            wait_for_answer(f"{url}{ready}", process, log)
+            wait_for_response(f"{url}{ready}", process, log)
             yield url
         finally:
             process.terminate()

@@ -19,15 +19,15 @@ from pathlib import Path
 import httpx
 
 from tests.paths import REPOSITORY
-from tests.service.apps import STANDSTILL_S
+from tests.service.apps import LONG_TIMEOUT_S
 
 FAKE = "tests.service.serve_fake"
 TONES = (FAKE, "{port}")  # arguments of a server that needs no weights
 START_S = 240.0  # a server starts within seconds, but needs longer on a busy machine
 STOP_S = 60.0
-# The machine may pause. Clients must not count as idle then, nor workers as hanging.
-PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{STANDSTILL_S:g}" for name in ("IDLE", "HANG")}
-ONE_CLIENT = {"RSE_MAX_SESSIONS_PER_CLIENT": "100"}  # may use all slots
+# The machine may pause. Clients must not count as idle then, nor workers as unresponsive.
+PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{LONG_TIMEOUT_S:g}" for name in ("IDLE", "HANG")}
+ONE_CLIENT = {"RSE_MAX_SESSIONS_PER_CLIENT": "100"}  # one client may use all slots
 
 
 def reserved_port() -> tuple[socket.socket, int]:
@@ -39,7 +39,7 @@ def reserved_port() -> tuple[socket.socket, int]:
     return reservation, reservation.getsockname()[1]
 
 
-def answers(url: str) -> bool:
+def responds(url: str) -> bool:
     """Return True if an address responds with status 200."""
     try:
         # Certificates take 70 ms of CPU time to load, and this address needs none.
@@ -89,18 +89,18 @@ def _serve_fake(arguments: list[str], log: Path, environment: dict[str, str]) ->
 ServerProcess = subprocess.Popen[bytes] | ForkedServer
 
 
-def wait_for_answer(url: str, process: ServerProcess, log: Path) -> None:
+def wait_for_response(url: str, process: ServerProcess, log: Path) -> None:
     """Wait until the address responds. Fail if the process exits or needs too long."""
     deadline = time.monotonic() + START_S
-    while not answers(url):
-        said = log.read_text(encoding="utf-8", errors="replace")
-        assert process.poll() is None, f"the server has ended:\n{said}"
-        assert time.monotonic() < deadline, f"the server was not ready in {START_S} s:\n{said}"
+    while not responds(url):
+        output = log.read_text(encoding="utf-8", errors="replace")
+        assert process.poll() is None, f"the server has exited:\n{output}"
+        assert time.monotonic() < deadline, f"not ready after {START_S} s:\n{output}"
         time.sleep(0.05)
 
 
 class RunningServer:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
         self._reservation, self.port = reserved_port()
@@ -129,7 +129,7 @@ class RunningServer:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait_until_ready(self) -> None:
-        wait_for_answer(f"{self.url}/readyz", self.process, self._log)
+        wait_for_response(f"{self.url}/readyz", self.process, self._log)
 
     def terminate(self) -> int:
         """Stop the server as a supervisor would, and return its exit code."""
@@ -172,12 +172,12 @@ def server_starter(folder: Path) -> Iterator[StartServer]:
 
 
 async def wait_until(
-    holds: Callable[[], bool],
-    what: Callable[[], object] = lambda: "it never came",
-    patience_s: float = STOP_S,
+    condition: Callable[[], bool],
+    describe: Callable[[], object] = lambda: "timed out",
+    timeout_s: float = STOP_S,
 ) -> None:
-    """Poll until `holds` returns true. On failure, report the result of `what`."""
-    deadline = time.monotonic() + patience_s
-    while not await asyncio.to_thread(holds):
-        assert time.monotonic() < deadline, what()
+    """Poll until `condition` returns true. On a timeout, report the result of `describe`."""
+    deadline = time.monotonic() + timeout_s
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < deadline, describe()
         await asyncio.sleep(0.02)

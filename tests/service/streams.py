@@ -34,7 +34,7 @@ OPTIONS = [
 MELODY = [(69, 0.1, 0.4), (81, 0.25, 0.6), (69, 0.5, 0.8), (93, 0.9, 1.2), (57, 0.9, 1.2)]
 
 
-def pcm(
+def audio_format(
     rate_hz: int = 44_100, encoding: Encoding = Encoding.PCM_F32LE, channels: int = 1
 ) -> AudioFormat:
     return AudioFormat(encoding=encoding, sample_rate_hz=rate_hz, channels=channels)
@@ -47,8 +47,8 @@ def to_bytes(samples: NDArray[np.float32], audio: AudioFormat) -> bytes:
     return wide.astype("<f4").tobytes()
 
 
-def performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.float32]:
-    """Random notes of all lengths, some held over several seconds, in some noise."""
+def random_performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.float32]:
+    """Return random notes of all lengths, some held for several seconds, with faint noise."""
     rng = np.random.default_rng(seed)
     notes = []
     for pitch in FAKE_PITCHES:
@@ -62,16 +62,17 @@ def performance(rate_hz: int, seed: int, duration_s: float = 4.0) -> NDArray[np.
     return samples + 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
 
 
-def listen(
+def transcribe_stream(
     engine: LocalEngine,
     data: bytes,
     audio: AudioFormat,
     options: StreamOptions | None = None,
     sizes: Sequence[int] = (),
-    most: int = MAX_WINDOWS_PER_BATCH,
+    max_windows: int = MAX_WINDOWS_PER_BATCH,
 ) -> tuple[list[Event], NDArray[np.float32]]:
-    """The events and the frames [outputs, n, 128] of a stream that is given ``data`` at once, or in
-    pieces of ``sizes``, taken in turn, with at most this many windows at a time."""
+    """Return the events and the frames [outputs, n, 128] of a stream. ``data`` arrives in chunks
+    whose sizes cycle through ``sizes``, or at once without sizes. Each batch has at most
+    ``max_windows`` windows."""
     frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
     stream = open_stream(engine, audio, options, lambda _, block: frames.append(block.copy()))
     features = engine.open_stream(stream.positions)
@@ -80,10 +81,10 @@ def listen(
     while start < len(data):
         size = sizes[turn % len(sizes)] if sizes else len(data)
         stream.feed(data[start : start + size])
-        events += heard(engine, stream, features, most)
+        events += compute_pending(engine, stream, features, max_windows)
         start, turn = start + size, turn + 1
     stream.end()
-    events += heard(engine, stream, features, most) + stream.finish()
+    events += compute_pending(engine, stream, features, max_windows) + stream.finish()
     return events, np.concatenate(frames, axis=1)
 
 
@@ -105,21 +106,22 @@ def open_stream(
     )
 
 
-def heard(
+def compute_pending(
     engine: LocalEngine,
     stream: Stream,
     features: FeatureStream,
-    most: int = MAX_WINDOWS_PER_BATCH,
+    max_windows: int = MAX_WINDOWS_PER_BATCH,
 ) -> list[Event]:
-    """The events of all windows that are due."""
+    """Process all pending windows and return their events."""
     events: list[Event] = []
-    while (due := stream.next_windows(most)) is not None:
-        events += stream.process_predictions(engine.compute(features, due))
+    while (pending := stream.next_windows(max_windows)) is not None:
+        events += stream.process_predictions(engine.compute(features, pending))
     return events
 
 
-def found(events: list[Event]) -> list[tuple[int, float, float]]:
-    """(pitch, onset_s, offset_s) by onset."""
+def paired_notes(events: list[Event]) -> list[tuple[int, float, float]]:
+    """Return (pitch, onset_s, offset_s) of all notes, sorted by pitch. Assert that every note has
+    an onset and an offset."""
     ons = {e.note_id: e for e in events if e.kind == "note_on"}
     offs = {e.note_id: e for e in events if e.kind == "note_off"}
     assert ons.keys() == offs.keys()
@@ -127,21 +129,21 @@ def found(events: list[Event]) -> list[tuple[int, float, float]]:
     return sorted((ons[i].pitch, ons[i].time_s, offs[i].time_s) for i in ons)
 
 
-def recorded(
+def transcribe_samples(
     engine: InferenceEngine,
     samples: NDArray[np.float32],
     rate_hz: int,
     options: StreamOptions = FILE_OPTIONS,
 ) -> tuple[list[Note], NDArray[np.float32]]:
-    """The notes and the frames [outputs, n, 128] of a recording, computed in segments."""
+    """Return the notes and the frames [outputs, n, 128] of a recording, computed in segments."""
     frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
 
-    def keep(_: int, block: NDArray[np.float32]) -> None:
+    def append_frames(_: int, block: NDArray[np.float32]) -> None:
         frames.append(block.copy())
 
     file = io.BytesIO()
     soundfile.write(file, samples, rate_hz, format="WAV", subtype="FLOAT")
     file.seek(0)
-    *_, performance = transcribe_recording(file, engine, options, on_frames=keep)
-    assert isinstance(performance, TranscriptionResult)
-    return performance.notes, np.concatenate(frames, axis=1)
+    *_, result = transcribe_recording(file, engine, options, on_frames=append_frames)
+    assert isinstance(result, TranscriptionResult)
+    return result.notes, np.concatenate(frames, axis=1)

@@ -1,4 +1,4 @@
-"""Sessions with a server in a process of its own."""
+"""Sessions with a server in a separate process."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from tests.service.servers import RunningServer
 AUDIO = pcm16(melody())
 
 
-class Talk:
+class ServerSession:
     """Session with a server; records all its messages."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -35,7 +35,7 @@ class Talk:
         await self.socket.send('{"type": "flush", "id": "a"}')
         await self.until("flushed")
 
-    async def to_the_end(self) -> int | None:
+    async def receive_rest(self) -> int | None:
         """Receive the remaining messages; return the close code."""
         try:
             while True:
@@ -46,19 +46,19 @@ class Talk:
     async def stop(self) -> None:
         """End the audio and assert that the complete melody was transcribed."""
         await self.socket.send('{"type": "stop"}')
-        assert await self.to_the_end() == 1000
+        assert await self.receive_rest() == 1000
         assert check_notes(self.messages) == PITCHES
         assert midi_pitches(self.messages[-1]["midi_base64"]) == PITCHES
 
 
-def reach(server: RunningServer, query: str = "", **options: Any) -> connect:
+def connect_to(server: RunningServer, query: str = "", **options: Any) -> connect:
     return connect(server.websocket_url + query, open_timeout=60, **options)
 
 
-async def transcribes(server: RunningServer) -> None:
-    """A whole session that must go well."""
-    async with reach(server) as socket:
-        talk = Talk(socket)
-        await talk.start()
-        await talk.play(AUDIO)
-        await talk.stop()
+async def check_transcription(server: RunningServer) -> None:
+    """Transcribe the melody in one session and assert that all its notes are detected."""
+    async with connect_to(server) as socket:
+        session = ServerSession(socket)
+        await session.start()
+        await session.play(AUDIO)
+        await session.stop()

@@ -23,18 +23,18 @@ from service.server import MAX_PIPELINED
 from tests.benchmarks.machine import family
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.servers import TONES, RunningServer, StartServer, wait_until
-from tests.service.talk import AUDIO, Talk, reach, transcribes
+from tests.service.talk import AUDIO, ServerSession, check_transcription, connect_to
 
 
 async def test_a_message_too_big_to_hold_cuts_its_client_off(server: RunningServer) -> None:
-    async with reach(server) as socket:
-        talk = Talk(socket)
-        await talk.start()
+    async with connect_to(server) as socket:
+        session = ServerSession(socket)
+        await session.start()
         with contextlib.suppress(ConnectionClosed):  # it may be cut off while it is sent
             await socket.send(bytes(5_000_000))
-        assert await talk.to_the_end() == 1009
+        assert await session.receive_rest() == 1009
     await wait_until(lambda: server.sessions() == 0)
-    await transcribes(server)
+    await check_transcription(server)
     assert "Traceback" not in server.log
 
 
@@ -42,8 +42,8 @@ async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) ->
     small = socket.socket()
     small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the answers soon fill it
     small.connect(("127.0.0.1", server.port))
-    async with reach(server, max_queue=1, ping_interval=None, sock=small) as connection:
-        await Talk(connection).start()
+    async with connect_to(server, max_queue=1, ping_interval=None, sock=small) as connection:
+        await ServerSession(connection).start()
 
         async def flood() -> None:
             question = json.dumps({"type": "flush", "id": "x" * 128})
@@ -53,18 +53,18 @@ async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) ->
         # Nothing is read here, so that the answers fill every buffer on the way.
         flooding = asyncio.create_task(flood())
         # Nor does the client leave: only the server can have ended this session.
-        await wait_until(lambda: server.sessions() == 0, patience_s=240)
+        await wait_until(lambda: server.sessions() == 0, timeout_s=240)
         # And its connection, though what was sent to the end was never read.
         async with asyncio.timeout(60):
             with pytest.raises(ConnectionClosed):
                 await flooding
         connection.transport.abort()
-    await transcribes(server)
+    await check_transcription(server)
     assert "Traceback" not in server.log
 
 
 async def test_a_ping_behind_audio_that_waits_is_answered_in_time(server: RunningServer) -> None:
-    async with reach(server, "?encoding=pcm_s16le&sample_rate=8000") as socket:
+    async with connect_to(server, "?encoding=pcm_s16le&sample_rate=8000") as socket:
         sent, start_s, message = 0, time.monotonic(), bytes(2 * MIN_READ_BYTES_PER_S)
         with contextlib.suppress(TimeoutError):
             while True:
@@ -83,7 +83,7 @@ async def test_a_flood_of_pings_does_not_stop_other_clients(server: RunningServe
 
     async def flood() -> None:
         # The server replies to the close frame after all pings.
-        async with reach(server, ping_interval=None, close_timeout=0.1) as socket:
+        async with connect_to(server, ping_interval=None, close_timeout=0.1) as socket:
             while True:
                 if not socket.transport.get_write_buffer_size():
                     socket.transport.write(pings)
@@ -93,7 +93,7 @@ async def test_a_flood_of_pings_does_not_stop_other_clients(server: RunningServe
     try:
         await asyncio.sleep(1)
         async with asyncio.timeout(60):
-            await transcribes(server)
+            await check_transcription(server)
     finally:
         for task in floods:
             task.cancel()
@@ -104,19 +104,21 @@ async def test_a_flood_of_pings_does_not_stop_other_clients(server: RunningServe
 async def test_pings_are_answered_while_the_server_is_behind(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_WORKERS="2", RSE_HANG_TIMEOUT_S="600")
     workers = family(server.process.pid)[1:]
-    async with reach(server, "?encoding=pcm_s16le&sample_rate=8000", ping_interval=None) as socket:
-        talk = Talk(socket)
-        await talk.until("ready")
+    async with connect_to(
+        server, "?encoding=pcm_s16le&sample_rate=8000", ping_interval=None
+    ) as socket:
+        session = ServerSession(socket)
+        await session.until("ready")
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
-        await talk.play(bytes(2 * 8_000 * 40))
+        await session.play(bytes(2 * 8_000 * 40))
         async with asyncio.timeout(20):
             await (await socket.ping())
         for worker in workers:
             os.kill(worker, signal.SIGCONT)
         await socket.send('{"type": "stop"}')
-        assert await talk.to_the_end() == 1000
-    assert talk.messages[-1]["totals"]["received_samples"] == 8_000 * 40
+        assert await session.receive_rest() == 1000
+    assert session.messages[-1]["totals"]["received_samples"] == 8_000 * 40
 
 
 async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer) -> None:
@@ -124,13 +126,13 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     held = pcm16(melody()[: round(1.5 * RATE_HZ)])  # the last note still sounds
 
     async def play(ready_to_go: asyncio.Barrier) -> tuple[list[dict[str, Any]], int | None]:
-        async with reach(server) as socket:
-            talk = Talk(socket)
-            await talk.start()
-            await talk.play(held)
-            await talk.flush()
+        async with connect_to(server) as socket:
+            session = ServerSession(socket)
+            await session.start()
+            await session.play(held)
+            await session.flush()
             await ready_to_go.wait()
-            return talk.messages, await talk.to_the_end()
+            return session.messages, await session.receive_rest()
 
     barrier = asyncio.Barrier(4)
     players = [asyncio.create_task(play(barrier)) for _ in range(3)]
@@ -190,21 +192,21 @@ async def test_half_a_request_and_a_slow_one_end_and_a_session_does_not(
 
     body = b"Content-Length: 1000000\r\n\r\n"
     ends = ((HEAD[:-1], b""), (HEAD, b"a"), (HEAD + body, b"a"))
-    async with reach(server, "?encoding=pcm_s16le&sample_rate=16000") as talking:
+    async with connect_to(server, "?encoding=pcm_s16le&sample_rate=16000") as session:
         ending = asyncio.gather(*(end_of(*request) for request in ends))
         async with asyncio.timeout(60):
             while not ending.done():
-                await talking.send(bytes(3200))
+                await session.send(bytes(3200))
                 await asyncio.sleep(0.1)
         await ending
-        await talking.send('{"type": "stop"}')
-        assert '"done"' in [text async for text in talking][-1]
+        await session.send('{"type": "stop"}')
+        assert '"done"' in [text async for text in session][-1]
 
 
 async def test_a_text_that_is_not_utf8_closes_the_connection(server: RunningServer) -> None:
-    async with reach(server) as socket:
+    async with connect_to(server) as socket:
         await socket.send(b"\xff", text=True)
-        assert await Talk(socket).to_the_end() == 1007
+        assert await ServerSession(socket).receive_rest() == 1007
     assert "Traceback" not in server.log
 
 
@@ -219,8 +221,8 @@ async def test_keys_are_reloaded_and_the_log_has_no_queries_and_no_errors_of_ref
     bearer = {"Authorization": f"Bearer {old}"}
     of_bob = {"Authorization": "Bearer bob"}
     async with (
-        reach(server, options, additional_headers=bearer) as early,
-        reach(server, options, additional_headers=of_bob) as removed,
+        connect_to(server, options, additional_headers=bearer) as early,
+        connect_to(server, options, additional_headers=of_bob) as removed,
     ):
         assert "ready" in await early.recv()
         assert "ready" in await removed.recv()
@@ -232,10 +234,10 @@ async def test_keys_are_reloaded_and_the_log_has_no_queries_and_no_errors_of_ref
                 answer = await client.get(f"{server.url}/info", headers=offered)
                 assert answer.status_code == status
         with pytest.raises(InvalidStatus):
-            await reach(server, f"?token={key}")
-        async with reach(server, f"?token={key}", additional_headers=headers) as socket:
+            await connect_to(server, f"?token={key}")
+        async with connect_to(server, f"?token={key}", additional_headers=headers) as socket:
             assert "bad_start" in await socket.recv()
-        assert await Talk(removed).to_the_end() == 4401
+        assert await ServerSession(removed).receive_rest() == 4401
         await asyncio.to_thread(server.terminate)
         assert '"done"' in [text async for text in early][-1]  # a reload ends no other session
     lines = [json.loads(line) for line in server.log.splitlines()]
@@ -260,17 +262,17 @@ async def test_the_command(start_server: StartServer) -> None:
         info = (await client.get(f"{server.url}/info")).json()
     assert (info["model"], info["device"], info["ready"]) == ("light", "cpu", True)
     assert str(WEIGHTS) not in json.dumps(info)
-    async with reach(server) as socket:
-        talk = Talk(socket)
-        await talk.start()
-        assert talk.messages[0]["model"] == "light"
-        await talk.play(AUDIO[: len(AUDIO) // 2])
-        await talk.flush()
-        await talk.play(AUDIO[len(AUDIO) // 2 :])
+    async with connect_to(server) as socket:
+        session = ServerSession(socket)
+        await session.start()
+        assert session.messages[0]["model"] == "light"
+        await session.play(AUDIO[: len(AUDIO) // 2])
+        await session.flush()
+        await session.play(AUDIO[len(AUDIO) // 2 :])
         await socket.send('{"type": "stop"}')
-        assert await talk.to_the_end() == 1000
-    check_notes(talk.messages)
-    assert talk.messages[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
+        assert await session.receive_rest() == 1000
+    check_notes(session.messages)
+    assert session.messages[-1]["totals"]["frames"] == -(-round(1.6 * 11_025) // 128)
     os.kill(server.process.pid, signal.SIGINT)  # Ctrl+C
     assert server.process.wait(240) == 0
     assert "Traceback" not in server.log

@@ -11,8 +11,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.access.gate import LOOPBACK_HOSTS, client_name_for, host_allowed, origin_allowed
 from service.access.keys import hash_key
-from tests.service.apps import ADDRESS, receive_all, serving
-from tests.service.apps import begin as start
+from tests.service.apps import ADDRESS, receive_all, serving, start_session
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
 KEYS = f"alice:{hash_key(ALICE).hex()} bob:{hash_key(BOB).hex()}"
@@ -28,17 +27,17 @@ def guarded(**settings: Any) -> Iterator[TestClient]:
         yield client
 
 
-def begin(client: TestClient, **options: Any) -> str | None:
+def run_silent_session(client: TestClient, **options: Any) -> str | None:
     """A whole, silent session; the subprotocol chosen."""
     with client.websocket_connect(ADDRESS, **options) as socket:
-        start(socket)
+        start_session(socket)
         socket.send_text('{"type": "stop"}')
         assert receive_all(socket)[1] == 1000
         chosen: str | None = socket.accepted_subprotocol
         return chosen
 
 
-def refused(client: TestClient, **options: Any) -> tuple[int, str]:
+def handshake_rejection(client: TestClient, **options: Any) -> tuple[int, str]:
     """Status and code of a handshake that is answered in HTTP."""
     with (
         pytest.raises(WebSocketDenialResponse) as denial,
@@ -48,7 +47,7 @@ def refused(client: TestClient, **options: Any) -> tuple[int, str]:
     return denial.value.status_code, denial.value.json()["code"]
 
 
-def refusal(client: TestClient, **options: Any) -> tuple[str, int]:
+def browser_rejection(client: TestClient, **options: Any) -> tuple[str, int]:
     """Return the error that a browser receives if it is rejected."""
     headers = {"Origin": "http://testserver", **options.pop("headers", {})}
     with client.websocket_connect(ADDRESS, headers=headers, **options) as socket:
@@ -63,9 +62,9 @@ def test_with_keys_the_page_and_the_probes_stay_open() -> None:
             assert client.get(path).status_code == 200
         for path in ("/info", "/metrics", "/score", "/token", "/transcribe"):
             for method in ("GET", "POST", "HEAD"):
-                answer = client.request(method, path)
-                assert answer.status_code == 401, (method, path)
-                assert answer.headers["WWW-Authenticate"] == "Bearer"
+                response = client.request(method, path)
+                assert response.status_code == 401, (method, path)
+                assert response.headers["WWW-Authenticate"] == "Bearer"
             assert client.get(path).json()["code"] == "unauthorized"
 
 
@@ -79,8 +78,8 @@ def test_probes_need_no_key_below_the_path_of_a_proxy() -> None:
 def test_a_request_with_two_hosts_is_rejected() -> None:
     with guarded() as client:
         hosts = [("Host", "testserver"), ("Host", "testserver")]
-        answer = client.get("/info", headers=[*hosts, ("Authorization", f"Bearer {ALICE}")])
-        assert (answer.status_code, answer.json()["code"]) == (421, "host_not_allowed")
+        response = client.get("/info", headers=[*hosts, ("Authorization", f"Bearer {ALICE}")])
+        assert (response.status_code, response.json()["code"]) == (421, "host_not_allowed")
 
 
 def test_keys_right_and_wrong() -> None:
@@ -89,23 +88,23 @@ def test_keys_right_and_wrong() -> None:
         for header in wrong:
             headers = {"Authorization": header}
             assert client.get("/info", headers=headers).status_code == 401, header
-            assert refused(client, headers=headers) == (401, "unauthorized"), header
+            assert handshake_rejection(client, headers=headers) == (401, "unauthorized"), header
         assert client.get(f"/info?key={ALICE}").status_code == 401
         for header in (f"Bearer {ALICE}", f"bearer {ALICE}"):
             assert client.get("/info", headers={"Authorization": header}).status_code == 200
-        assert begin(client, headers=bearer(ALICE)) is None
+        assert run_silent_session(client, headers=bearer(ALICE)) is None
         assert client.post("/transcribe", headers=bearer(ALICE)).json()["code"] == "bad_upload"
 
 
 def test_a_token_opens_a_websocket_and_is_not_said_back() -> None:
     with guarded() as client:
         assert client.post("/token").status_code == 401
-        answer = client.post("/token", headers=bearer(ALICE))
-        assert answer.headers["Cache-Control"] == "no-store"
-        token = answer.json()["token"]
+        response = client.post("/token", headers=bearer(ALICE))
+        assert response.headers["Cache-Control"] == "no-store"
+        token = response.json()["token"]
         assert client.get("/info", headers=bearer(token)).status_code == 401
         offered = ["rse.v1", f"rse.token.{token}"]
-        assert begin(client, subprotocols=offered) == "rse.v1"
+        assert run_silent_session(client, subprotocols=offered) == "rse.v1"
 
 
 def test_a_client_has_half_of_the_places() -> None:
@@ -114,8 +113,8 @@ def test_a_client_has_half_of_the_places() -> None:
         client.websocket_connect(ADDRESS, headers=bearer(ALICE)),
         client.websocket_connect(ADDRESS, headers=bearer(ALICE)),
     ):
-        assert refused(client, headers=bearer(ALICE)) == (429, "client_limit")
-        assert begin(client, headers=bearer(BOB)) is None
+        assert handshake_rejection(client, headers=bearer(ALICE)) == (429, "client_limit")
+        assert run_silent_session(client, headers=bearer(BOB)) is None
 
 
 def test_a_key_may_have_limits_of_its_own() -> None:
@@ -124,7 +123,7 @@ def test_a_key_may_have_limits_of_its_own() -> None:
         client, _ = stack.enter_context(serving(keys=entry, max_sessions=4))
         for _ in range(3):
             stack.enter_context(client.websocket_connect(ADDRESS, headers=bearer(ALICE)))
-        assert refused(client, headers=bearer(ALICE)) == (429, "client_limit")
+        assert handshake_rejection(client, headers=bearer(ALICE)) == (429, "client_limit")
 
 
 def test_a_removed_key_and_its_tokens_are_rejected_once_its_file_has_changed(
@@ -139,7 +138,7 @@ def test_a_removed_key_and_its_tokens_are_rejected_once_its_file_has_changed(
         while client.get("/info", headers=bearer(ALICE)).status_code == 200:
             time.sleep(0.01)
         offered = ["rse.v1", f"rse.token.{token}"]
-        assert refused(client, subprotocols=offered) == (401, "unauthorized")
+        assert handshake_rejection(client, subprotocols=offered) == (401, "unauthorized")
         assert client.get("/info", headers=bearer(BOB)).status_code == 200
 
 
@@ -160,14 +159,14 @@ def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:
     to_page = {"Origin": "http://testserver"}
     for_proxy = {**to_page, "X-Refuse-With": "status", **bearer(ALICE)}
     with guarded(max_sessions=1) as client:
-        assert refusal(client, subprotocols=["rse.v1", "rse.token.forged"]) == (
+        assert browser_rejection(client, subprotocols=["rse.v1", "rse.token.forged"]) == (
             "unauthorized",
             4401,
         )
         with client.websocket_connect(ADDRESS, headers=bearer(ALICE)) as socket:
-            start(socket)
-            assert refused(client, headers=for_proxy) == (503, "too_many_sessions")
-            assert refusal(client, headers=bearer(ALICE)) == ("too_many_sessions", 4429)
+            start_session(socket)
+            assert handshake_rejection(client, headers=for_proxy) == (503, "too_many_sessions")
+            assert browser_rejection(client, headers=bearer(ALICE)) == ("too_many_sessions", 4429)
 
 
 LOOPBACK = dict.fromkeys(("localhost", "127.0.0.1:8000", "[::1]:8000"), 200)
@@ -175,7 +174,7 @@ LISTED = {"music.example.org": 200, "192.0.2.7": 421, "evil.com:8000": 421}
 
 
 @pytest.mark.parametrize(
-    ("settings", "answers"),
+    ("settings", "statuses"),
     [
         ({}, {**LOOPBACK, "localhost.evil.example:8000": 421}),
         ({"host": "0.0.0.0", "allow_open": True, "allowed_hosts": ()}, {"anything.example": 200}),
@@ -183,27 +182,27 @@ LISTED = {"music.example.org": 200, "192.0.2.7": 421, "evil.com:8000": 421}
         ({"keys": KEYS, "allowed_hosts": ("music.example.org",)}, LISTED),
     ],
 )
-def test_the_names_that_are_answered(settings: dict[str, Any], answers: dict[str, int]) -> None:
+def test_the_names_that_are_answered(settings: dict[str, Any], statuses: dict[str, int]) -> None:
     with serving(**settings) as (client, _):
-        for host, status in answers.items():
+        for host, status in statuses.items():
             headers = {"Host": host, **bearer(ALICE)}
             assert client.get("/info", headers=headers).status_code == status
             assert client.get("/", headers=headers).status_code == status
             assert client.get("/healthz", headers=headers).status_code == 200
             if status == 421:
-                assert refused(client, headers=headers) == (421, "host_not_allowed")
+                assert handshake_rejection(client, headers=headers) == (421, "host_not_allowed")
                 from_there = {**headers, "Origin": f"http://{host}"}
-                assert refused(client, headers=from_there) == (421, "host_not_allowed")
+                assert handshake_rejection(client, headers=from_there) == (421, "host_not_allowed")
 
 
 def test_pages_from_elsewhere_open_no_socket_and_upload_nothing() -> None:
     with serving() as (client, _):
         headers = {"Origin": "http://evil.example"}
-        assert refused(client, headers=headers) == (403, "origin_not_allowed")
-        answer = client.post("/transcribe", headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (403, "origin_not_allowed")
+        assert handshake_rejection(client, headers=headers) == (403, "origin_not_allowed")
+        response = client.post("/transcribe", headers=headers)
+        assert (response.status_code, response.json()["code"]) == (403, "origin_not_allowed")
         assert client.get("/info", headers=headers).status_code == 200  # browsers cannot read it
-        assert "Access-Control-Allow-Origin" not in answer.headers
+        assert "Access-Control-Allow-Origin" not in response.headers
 
 
 def test_pages_of_allowed_origins_may() -> None:
@@ -219,10 +218,12 @@ def test_pages_of_allowed_origins_may() -> None:
         assert preflight.headers["Access-Control-Allow-Origin"] == origin
         asked["Origin"] = "https://x.y"
         assert client.options("/token", headers=asked).status_code == 400
-        answer = client.post("/token", headers={"Origin": origin, **bearer(ALICE)})
-        assert answer.headers["Access-Control-Allow-Origin"] == origin
-        offered = ["rse.v1", f"rse.token.{answer.json()['token']}"]
-        assert begin(client, headers={"Origin": origin}, subprotocols=offered) == "rse.v1"
+        response = client.post("/token", headers={"Origin": origin, **bearer(ALICE)})
+        assert response.headers["Access-Control-Allow-Origin"] == origin
+        offered = ["rse.v1", f"rse.token.{response.json()['token']}"]
+        assert (
+            run_silent_session(client, headers={"Origin": origin}, subprotocols=offered) == "rse.v1"
+        )
 
 
 # -- Host and Origin, as they are and as an attacker writes them -----------------------------------

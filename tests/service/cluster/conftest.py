@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import REPOSITORY
-from tests.service.servers import reserved_port, wait_for_answer
+from tests.service.servers import reserved_port, wait_for_response
 
 PATIENCE_S = 280.0  # a deployment needs seconds, but longer on a busy machine
 
@@ -90,7 +90,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ):
         running = Cluster(port, driver.pid)
         try:
-            wait_for_answer(f"{running.url}/readyz", driver, log)
+            wait_for_response(f"{running.url}/readyz", driver, log)
             yield running
             driver.communicate(timeout=PATIENCE_S)  # it exits at the end of its input
         finally:

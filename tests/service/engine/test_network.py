@@ -18,7 +18,14 @@ from service.stream.stream import Stream
 from service.stream.windows import WindowSchedule
 from tests.fakes import play
 from tests.networks import FILTERBANK, STRIDED, assert_same_outputs
-from tests.service.streams import heard, listen, open_stream, pcm, recorded, to_bytes
+from tests.service.streams import (
+    audio_format,
+    compute_pending,
+    open_stream,
+    to_bytes,
+    transcribe_samples,
+    transcribe_stream,
+)
 
 TOLERANCE = 1e-5  # the batch size may change the order of a sum
 DECIMATED = 2e-4  # where long filters read decimated audio
@@ -32,11 +39,11 @@ def streamed(
 ) -> NDArray[np.float32]:
     """Probabilities [outputs, frames, 128] of samples at the model's own rate: of a live stream in
     chunks, or of a recording."""
-    audio = pcm(transcriber.config.sample_rate)
+    audio = audio_format(transcriber.config.sample_rate)
     with LocalEngine(transcriber) as engine:
         if chunk is None:
-            return recorded(engine, samples, audio.sample_rate_hz, options)[1]
-        return listen(engine, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
+            return transcribe_samples(engine, samples, audio.sample_rate_hz, options)[1]
+        return transcribe_stream(engine, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
 
 
 @pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
@@ -108,10 +115,10 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
     transcriber, options = seeded_filterbank(), StreamOptions(block_frames=block_frames)
     rate_hz, samples = FILTERBANK.sample_rate, DETUNED
     file = streamed(transcriber, samples, options, None)
-    audio, frames = pcm(rate_hz), dict[int, NDArray[np.float32]]()
+    audio, frames = audio_format(rate_hz), dict[int, NDArray[np.float32]]()
     point = ResumePoint()
 
-    def keep(first: int, probabilities: NDArray[np.float32]) -> None:
+    def append_frames(first: int, probabilities: NDArray[np.float32]) -> None:
         for frame in range(first, first + probabilities.shape[1]):
             if frame >= point.frames:  # earlier frames are pre-roll
                 frames[frame] = probabilities[:, frame - first]
@@ -125,18 +132,18 @@ def test_live_file_and_resumed_frames_have_the_same_bits(
             for start in range(begin, end, chunk):
                 piece = samples[start : min(start + chunk, end)]
                 stream.feed_samples(piece)
-                heard(engine, stream, features)
+                compute_pending(engine, stream, features)
                 for other, state in zip(others, states, strict=True):
                     other.feed_samples(piece)
-                    heard(engine, other, state)
+                    compute_pending(engine, other, state)
             if end == len(samples):
                 stream.end()
-                heard(engine, stream, features)
+                compute_pending(engine, stream, features)
 
-        stream = open_stream(engine, audio, options, keep)
+        stream = open_stream(engine, audio, options, append_frames)
         play_on(stream, 0, int(cut * len(samples)))
         point = stream.point
-        stream = open_stream(engine, audio, options, keep, point)
+        stream = open_stream(engine, audio, options, append_frames, point)
         play_on(stream, point.from_sample, len(samples))
     assert sorted(frames) == list(range(file.shape[1]))
     for number, frame in frames.items():

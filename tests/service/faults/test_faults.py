@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.service.servers import TONES, RunningServer, StartServer, wait_until
-from tests.service.talk import AUDIO, Talk, reach, transcribes
+from tests.service.talk import AUDIO, ServerSession, check_transcription, connect_to
 
 VISITORS = 50
 # asyncio keeps the threads that it has begun for blocking calls, up to so many.
@@ -75,11 +75,11 @@ async def vanish(server: RunningServer, dice: random.Random) -> None:
             request = UPLOAD.format(port=server.port).encode() + bytes(2_000_000)
             await cut_off(server, request, dice.randrange(len(request)))
         case _:
-            async with reach(server) as socket:
-                talk = Talk(socket)
+            async with connect_to(server) as socket:
+                session = ServerSession(socket)
                 if dice.random() < 0.9:
-                    await talk.start()
-                    await talk.play(AUDIO[: dice.randrange(len(AUDIO))])
+                    await session.start()
+                    await session.play(AUDIO[: dice.randrange(len(AUDIO))])
                     await asyncio.sleep(dice.uniform(0, 0.2))
                 if dice.random() < 0.3:
                     await socket.send('{"type": "stop"}')
@@ -90,7 +90,7 @@ async def test_visitors_killed_at_random_moments_leave_nothing_behind(
     start_server: StartServer,
 ) -> None:
     server = start_server(*TONES, RSE_MAX_SESSIONS=str(VISITORS))
-    await transcribes(server)
+    await check_transcription(server)
     await wait_until(lambda: Held.by(server).sessions == 0, lambda: Held.by(server))
     before = Held.by(server)
     dice = random.Random(7)
@@ -108,5 +108,5 @@ async def test_visitors_killed_at_random_moments_leave_nothing_behind(
         )
 
     await wait_until(all_given_back, lambda: (before, Held.by(server)))
-    await transcribes(server)
+    await check_transcription(server)
     assert "Traceback" not in server.log

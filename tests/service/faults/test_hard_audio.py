@@ -12,7 +12,7 @@ from service.engine.local import LocalEngine
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.drawn_notes import check_laws
-from tests.service.streams import listen, pcm, to_bytes
+from tests.service.streams import audio_format, to_bytes, transcribe_stream
 
 RATE_HZ = 44_100
 TIME_S = np.arange(2 * RATE_HZ) / RATE_HZ
@@ -41,7 +41,9 @@ HARD = {
 def test_hard_audio_gives_finite_frames_and_ended_notes(
     engine: LocalEngine, samples: NDArray[np.float32]
 ) -> None:
-    events, probabilities = listen(engine, to_bytes(samples, pcm(RATE_HZ)), pcm(RATE_HZ))
+    events, probabilities = transcribe_stream(
+        engine, to_bytes(samples, audio_format(RATE_HZ)), audio_format(RATE_HZ)
+    )
     assert np.isfinite(probabilities).all()
     assert probabilities.min() >= 0
     assert probabilities.max() <= 1

@@ -10,7 +10,7 @@ from rse_transcribe import Stream
 from rse_transcribe import transcribe as transcribe_recording
 from service.notes.events import Event
 from tests.fakes import FakeTranscriber
-from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, serving, transcribe
+from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, serving, transcribe_melody
 
 
 def listen(block: int, samples: np.ndarray | None = None) -> list[Event]:
@@ -29,7 +29,7 @@ def listen(block: int, samples: np.ndarray | None = None) -> list[Event]:
 
 def test_the_events_are_those_of_the_websocket() -> None:
     with serving() as (client, _):
-        reported = transcribe(client)
+        reported = transcribe_melody(client)
     events = listen(1000, np.frombuffer(pcm16(melody()), "<i2"))
     assert [event.kind for event in events] == [message["type"] for message in reported]
     for event, message in zip(events, reported, strict=True):

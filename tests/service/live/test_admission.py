@@ -12,13 +12,13 @@ from service.protocol.options import Mode, StreamOptions
 from tests.service.apps import (
     ADDRESS,
     PITCHES,
-    begin,
     check_notes,
     perform,
     receive_all,
-    refusal,
+    rejected_start,
     send,
     serving,
+    start_session,
     state_of,
     stop,
 )
@@ -43,10 +43,10 @@ def admit(client: TestClient, *sessions: StreamOptions) -> None:
 
 def test_a_machine_too_slow_for_anytime_rejects_it(client: TestClient) -> None:
     admit(client, DEFAULT)
-    error, _ = refusal(client, mode="anytime")
+    error, _ = rejected_start(client, mode="anytime")
     assert (error["code"], error["retryable"]) == ("too_slow", False)
     assert error["message"] == "this machine is too slow to play along"
-    error, _ = refusal(client, block_frames=1)
+    error, _ = rejected_start(client, block_frames=1)
     assert error["message"] == "this machine is too slow for these options"
     admit(client, ANYTIME)
     ready, messages = perform(client, mode="anytime", lookahead_ms=200)
@@ -57,8 +57,8 @@ def test_a_machine_too_slow_for_anytime_rejects_it(client: TestClient) -> None:
 def test_a_session_reserves_what_it_requires(client: TestClient) -> None:
     admit(client, DEFAULT, ANYTIME)
     with client.websocket_connect(ADDRESS) as first, client.websocket_connect(ADDRESS) as second:
-        begin(first, mode="anytime")
-        begin(second)
+        start_session(first, mode="anytime")
+        start_session(second)
         info = client.get("/info").json()["capacity"]
         used, limit = info["sessions_windows_per_s"], info["sessions_windows_per_s_limit"]
         assert used == pytest.approx(limit, rel=0.01)
@@ -72,8 +72,8 @@ def test_a_session_reserves_what_it_requires(client: TestClient) -> None:
 def test_a_fixed_number_counts_sessions_alike() -> None:
     with serving(max_sessions=2) as (client, _):
         with client.websocket_connect(ADDRESS) as one, client.websocket_connect(ADDRESS) as other:
-            begin(one, mode="anytime")
-            begin(other, block_frames=8)
+            start_session(one, mode="anytime")
+            start_session(other, block_frames=8)
             info = client.get("/info").json()
         assert (info["max_sessions"], info["capacity"]) == (2, None)
 
@@ -84,13 +84,13 @@ def test_of_two_connections_with_one_session_the_newer_wins(
     """Also on a server without a free slot, where the older connection holds it."""
     monkeypatch.setattr(websocket, "GHOST_IDLE_S", 0.0)
     with serving(max_sessions=1) as (client, _), client.websocket_connect(ADDRESS) as ghost:
-        ready = begin(ghost)
-        error, _ = refusal(client)  # another session does not get the slot
+        ready = start_session(ghost)
+        error, _ = rejected_start(client)  # another session does not get the slot
         assert error["code"] == "too_many_sessions"
         with client.websocket_connect(ADDRESS) as newer:
             kept = {name: ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
             resume = {**ready["checkpoint"], "known_events": 0}
-            assert begin(newer, **kept, resume=resume)["session_id"] == ready["session_id"]
+            assert start_session(newer, **kept, resume=resume)["session_id"] == ready["session_id"]
             messages, code = receive_all(ghost)
             assert (messages[-1]["code"], messages[-1]["retryable"]) == ("replaced", False)
             assert code == 4409

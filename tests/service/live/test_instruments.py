@@ -14,7 +14,16 @@ from starlette.testclient import TestClient
 from model.config import HEADS
 from model.instruments import PROGRAMS
 from tests.fakes import FakeTranscriber, play
-from tests.service.apps import RATE_HZ, of_type, pcm16, perform, post, refusal, serving, sound_file
+from tests.service.apps import (
+    RATE_HZ,
+    of_type,
+    pcm16,
+    perform,
+    post,
+    rejected_start,
+    serving,
+    sound_file,
+)
 
 # A tone's loudness is its instrument to the fake: a violin, a piano with its pedal, a viola. They
 # overlap: one performer has one instrument.
@@ -108,6 +117,6 @@ def test_weights_without_instruments_serve_as_ever(recording: bytes) -> None:
         assert not any("instrument" in message for message in messages)
         midi = pretty_midi.PrettyMIDI(io.BytesIO(base64.b64decode(messages[-1]["midi_base64"])))
         assert [(part.program, part.name) for part in midi.instruments] == [(0, "")]
-        assert refusal(client, instruments=["piano"])[0]["code"] == "bad_start"
+        assert rejected_start(client, instruments=["piano"])[0]["code"] == "bad_start"
         answer = post(client, recording, "midi", instruments="piano")
         assert answer.status_code == 422

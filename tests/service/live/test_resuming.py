@@ -15,15 +15,15 @@ from tests.fakes import FakeTranscriber, play
 from tests.service.apps import (
     ADDRESS,
     RATE_HZ,
-    begin,
     check_notes,
     drain,
     of_type,
     pcm16,
     receive_all,
-    refusal,
+    rejected_start,
     send,
     serving,
+    start_session,
     stop,
 )
 
@@ -77,7 +77,7 @@ class Performer:
         """Send up to byte ``end`` on one socket and return its messages. The connection breaks
         after ``received`` messages; None: it ends regularly."""
         with server.websocket_connect(ADDRESS) as socket:
-            self.ready = begin(socket, **self.start())
+            self.ready = start_session(socket, **self.start())
             # A resumed session repeats the checkpoint: what was received after it still counts.
             if self.checkpoint is None:
                 self.handle(self.ready)
@@ -145,7 +145,7 @@ def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: P
         serving(FakeTranscriber(HEADS)) as (leaving, _),
         leaving.websocket_connect(ADDRESS) as socket,
     ):
-        performer.ready = begin(socket, updates=True)
+        performer.ready = start_session(socket, updates=True)
         performer.handle(performer.ready)
         send(socket, AUDIO[: len(AUDIO) // 2])
         socket.send_json({"type": "flush", "id": "half"})
@@ -190,6 +190,6 @@ def test_a_point_that_cannot_be_is_refused_in_words(
     servers: list[TestClient], point: dict[str, Any], words: str
 ) -> None:
     resume = {"session_id": "aa", "from_sample": 0, "notes": 0, "sounding": [], **point}
-    error, code = refusal(servers[0], resume=resume)
+    error, code = rejected_start(servers[0], resume=resume)
     assert (error["code"], code) == ("bad_resume", CloseCode.BAD_REQUEST)
     assert re.search(words, error["message"])

@@ -24,7 +24,6 @@ from tests.service.apps import (
     RATE_HZ,
     SAMPLES,
     START,
-    begin,
     check_notes,
     converse,
     melody,
@@ -33,12 +32,13 @@ from tests.service.apps import (
     pcm16,
     perform,
     receive_all,
-    refusal,
+    rejected_start,
     send,
     serving,
     sound_file,
+    start_session,
     stop,
-    transcribe,
+    transcribe_melody,
 )
 
 
@@ -71,8 +71,8 @@ def test_ready_states_the_limits_and_what_became_of_the_options() -> None:
 
 def test_a_bad_start_gets_an_error_without_a_path_and_a_close() -> None:
     with serving(model="/secret/weights.safetensors") as (client, model):
-        error, close = refusal(client, model="other")
-        transcribe(client)
+        error, close = rejected_start(client, model="other")
+        transcribe_melody(client)
     assert (error["seq"], error["code"]) == (0, "unknown_model")
     assert not error["retryable"]
     assert "secret" not in error["message"]
@@ -88,16 +88,16 @@ def test_a_fault_before_ready_gets_an_error_and_a_close(
 
     with monkeypatch.context() as patch:
         patch.setattr("service.workers.worker.LiveSession", fail)
-        error, close = refusal(client)
+        error, close = rejected_start(client)
     assert (error["seq"], error["code"]) == (0, "internal")
     assert "secret" not in error["message"]
     assert close == CloseCode.INTERNAL
-    transcribe(client)
+    transcribe_melody(client)
 
 
 def test_a_fault_in_a_session_loses_nothing(client: TestClient) -> None:
     with client.websocket_connect(ADDRESS) as socket:
-        begin(socket, encoding="pcm_f32le")
+        start_session(socket, encoding="pcm_f32le")
         send(socket, melody().astype("<f4").tobytes())
         socket.send_text("\N{EIGHTH NOTE}" * (2**20 // 3 + 1))  # too big in bytes alone
         messages, closed = receive_all(socket)
@@ -107,7 +107,7 @@ def test_a_fault_in_a_session_loses_nothing(client: TestClient) -> None:
     assert (done["type"], done["reason"]) == ("done", "error")
     assert midi_pitches(done["midi_base64"]) == PITCHES
     assert closed == CloseCode.TOO_BIG
-    transcribe(client)
+    transcribe_melody(client)
 
 
 def test_a_file_sent_as_pcm_is_warned_of_and_transcribed(client: TestClient) -> None:
@@ -121,8 +121,8 @@ def test_a_fault_of_the_model_ends_one_session_with_its_notes(client: TestClient
     samples = play(MELODY, DURATION_S, FAKE_RATE_HZ)
     poisoned = np.append(samples, np.full(FAKE_RATE_HZ, FakeTranscriber.POISON, np.float32))
     with client.websocket_connect(ADDRESS) as one, client.websocket_connect(ADDRESS) as other:
-        begin(one, encoding="pcm_f32le", sample_rate=FAKE_RATE_HZ)
-        begin(other)
+        start_session(one, encoding="pcm_f32le", sample_rate=FAKE_RATE_HZ)
+        start_session(other)
         send(one, poisoned.astype("<f4").tobytes())
         messages, closed = receive_all(one)
         send(other)
@@ -136,7 +136,7 @@ def test_a_fault_of_the_model_ends_one_session_with_its_notes(client: TestClient
 def test_idle_clients_get_an_error_and_keep_their_notes() -> None:
     with serving(idle_timeout_s=0.2) as (client, _):
         assert client.portal is not None
-        talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), leaves=False)
+        talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), disconnects=False)
         messages, code = client.portal.call(talk)
     (error,) = of_type(messages, "error")
     assert (error["code"], error["retryable"]) == ("idle_timeout", True)
@@ -149,7 +149,7 @@ def test_a_session_has_an_end_in_audio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
     with serving(max_session_s=limit_s, idle_timeout_s=limit_s) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
+            start_session(socket)
             send(socket)
             for _ in range(limit_s):
                 socket.send_bytes(bytes(2 * RATE_HZ))
@@ -179,7 +179,7 @@ def test_too_many_notes_end_the_session_with_those_kept(
 ) -> None:
     monkeypatch.setattr(session, "MAX_NOTES", 1)
     with client.websocket_connect(ADDRESS) as socket:
-        begin(socket)
+        start_session(socket)
         send(socket)
         messages, code = stop(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["too_many_notes"]
@@ -193,7 +193,7 @@ def test_a_client_that_is_not_read_meanwhile_is_not_silent() -> None:
     model.gate.set()
     with serving(model, idle_timeout_s=0.4) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
+            start_session(socket)
             model.close_gate()
             for _ in range(4):  # more than is buffered
                 send(socket)

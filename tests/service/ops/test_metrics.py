@@ -10,11 +10,11 @@ from tests.service.apps import (
     ADDRESS,
     DURATION_S,
     MELODY,
-    begin,
     receive_all,
     send,
     serving,
     sound_file,
+    start_session,
     state_of,
     stop,
 )
@@ -36,7 +36,7 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
     with serving() as (client, _):
         assert numbers(client)["rse_sessions"] == 0
         with client.websocket_connect(ADDRESS) as socket:
-            begin(socket)
+            start_session(socket)
             assert numbers(client)["rse_sessions"] == 1
             send(socket)
             while socket.receive_json()["type"] != "note_on":

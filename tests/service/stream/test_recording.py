@@ -25,7 +25,13 @@ from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.networks import FILTERBANK
 from tests.service.apps import sound_file
-from tests.service.streams import MELODY, listen, pcm, recorded, to_bytes
+from tests.service.streams import (
+    MELODY,
+    audio_format,
+    to_bytes,
+    transcribe_samples,
+    transcribe_stream,
+)
 
 RATE_HZ = 44_100
 Items = list[RecordingItem]
@@ -47,10 +53,10 @@ def events_of(items: Items) -> list[Event]:
 def test_a_file_gives_the_events_of_a_live_stream(
     engine: LocalEngine, options: StreamOptions
 ) -> None:
-    samples, audio = play(MELODY, 2.0, RATE_HZ), pcm(RATE_HZ)
+    samples, audio = play(MELODY, 2.0, RATE_HZ), audio_format(RATE_HZ)
     events = events_of(collect(wav(samples), engine, options))
     assert len(events) == 2 * len(MELODY)
-    assert events == listen(engine, to_bytes(samples, audio), audio, options, [3_001])[0]
+    assert events == transcribe_stream(engine, to_bytes(samples, audio), audio, options, [3_001])[0]
 
 
 def test_progress_then_the_performance(engine: LocalEngine) -> None:
@@ -108,13 +114,13 @@ def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
 def test_segments_have_the_bits_of_a_single_pass() -> None:
     """The number of workers changes no bit. A live stream gives the same bits."""
     samples = 0.1 * np.random.default_rng(0).standard_normal(61 * 64 * HOP, np.float32)
-    audio, found = pcm(FILTERBANK.sample_rate), []
+    audio, found = audio_format(FILTERBANK.sample_rate), []
     for workers in (1, 3):
         torch.manual_seed(0)
         with LocalEngine(TranscriptionModel(FILTERBANK).eval(), workers) as engine:
-            found.append(recorded(engine, samples, FILTERBANK.sample_rate)[1])
+            found.append(transcribe_samples(engine, samples, FILTERBANK.sample_rate)[1])
             if workers == 1:
                 data = to_bytes(samples, audio)
-                found.append(listen(engine, data, audio, FILE_OPTIONS)[1])
+                found.append(transcribe_stream(engine, data, audio, FILE_OPTIONS)[1])
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)

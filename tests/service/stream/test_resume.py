@@ -16,7 +16,13 @@ from service.protocol.client_messages import Checkpoint
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.stream.resume import checkpoint_of, resume_point
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
-from tests.service.streams import heard, listen, open_stream, pcm, performance
+from tests.service.streams import (
+    audio_format,
+    compute_pending,
+    open_stream,
+    random_performance,
+    transcribe_stream,
+)
 
 OPTIONS = [
     StreamOptions(),
@@ -52,18 +58,18 @@ def run(
 ) -> tuple[list[Event], ResumePoint]:
     """Stream ``samples`` from the point to the end, or until the connection breaks at a sample.
     Return the events and the point from which another stream can resume."""
-    stream = open_stream(engine, pcm(rate_hz), options, resume=point)
+    stream = open_stream(engine, audio_format(rate_hz), options, resume=point)
     features = engine.open_stream(stream.positions)
     start = point.from_sample if point else 0
     events = []
     chunk = rate_hz // 7
     for begin in range(start, cut_at or len(samples), chunk):
         stream.feed_samples(samples[begin : min(begin + chunk, cut_at or len(samples))])
-        events += heard(engine, stream, features)
+        events += compute_pending(engine, stream, features)
     reached = stream.point
     if cut_at is None:
         stream.end()
-        events += heard(engine, stream, features) + stream.finish()
+        events += compute_pending(engine, stream, features) + stream.finish()
     return events, reached
 
 
@@ -74,7 +80,7 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
 ) -> None:
     rate_hz = data.draw(st.sampled_from(RATES_HZ))
     options = data.draw(st.sampled_from(OPTIONS))
-    samples = performance(rate_hz, data.draw(st.integers(0, 2**32 - 1)))
+    samples = random_performance(rate_hz, data.draw(st.integers(0, 2**32 - 1)))
     whole, _ = run(computers[0], samples, rate_hz, options)
     cuts = data.draw(st.lists(st.integers(1, len(samples) - 1), min_size=1, max_size=3))
     events: list[Event] = []
@@ -91,7 +97,7 @@ def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
 def test_a_stream_whose_tuning_is_followed_can_be_cut_anywhere(
     tuned: LocalEngine, options: StreamOptions
 ) -> None:
-    samples = performance(FAKE_RATE_HZ, 5)
+    samples = random_performance(FAKE_RATE_HZ, 5)
     whole, _ = run(tuned, samples, FAKE_RATE_HZ, options)
     for cut in range(2 * FAKE_RATE_HZ, len(samples), 9_001):
         before, point = run(tuned, samples, FAKE_RATE_HZ, options, None, cut)
@@ -104,38 +110,38 @@ def test_a_resumed_stream_mixes_its_channels_as_before(
     computers: list[LocalEngine], right: float
 ) -> None:
     """Reversed or dead for the first half, then both alike."""
-    mono = performance(44_100, 5)
+    mono = random_performance(44_100, 5)
     values = np.stack([mono, mono], axis=1)
     values[: len(mono) // 2, 1] *= right
     audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=44_100, channels=2)
-    events, _ = listen(computers[0], values.tobytes(), audio)
+    events, _ = transcribe_stream(computers[0], values.tobytes(), audio)
     for cut in range(10_000, len(mono), 60_000):
         first = open_stream(computers[0], audio)
         features = computers[0].open_stream(first.positions)
         got = []
         for part in np.array_split(values[:cut], 1 + cut // 3_000):
             first.feed(part.tobytes())
-            got += heard(computers[0], first, features)
+            got += compute_pending(computers[0], first, features)
         point = resume_point(checkpoint_of("a", first.point))
         second = open_stream(computers[1], audio, resume=point)
         features = computers[1].open_stream(second.positions)
         second.feed(values[point.from_sample :].tobytes())
-        got += heard(computers[1], second, features)
+        got += compute_pending(computers[1], second, features)
         second.end()
-        assert got + heard(computers[1], second, features) + second.finish() == events
+        assert got + compute_pending(computers[1], second, features) + second.finish() == events
 
 
 @pytest.mark.parametrize(("rate_hz", "options"), list(zip(RATES_HZ, OPTIONS, strict=False)))
 def test_no_more_audio_must_be_kept_than_stated(
     computers: list[LocalEngine], rate_hz: int, options: StreamOptions
 ) -> None:
-    samples = performance(rate_hz, 3)
-    stream = open_stream(computers[0], pcm(rate_hz), options)
+    samples = random_performance(rate_hz, 3)
+    stream = open_stream(computers[0], audio_format(rate_hz), options)
     features = computers[0].open_stream(stream.positions)
     for begin in range(0, len(samples), rate_hz // 20):
         end = min(begin + rate_hz // 20, len(samples))
         stream.feed_samples(samples[begin:end])
-        heard(computers[0], stream, features)
+        compute_pending(computers[0], stream, features)
         kept_ms = 1000 * (end - stream.point.from_sample) / rate_hz
         assert kept_ms <= stream.replay_ms + 51
     assert stream.point.from_sample > 0

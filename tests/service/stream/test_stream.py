@@ -18,13 +18,13 @@ from tests.service.streams import (
     FRAME_S,
     MELODY,
     OPTIONS,
-    found,
-    heard,
-    listen,
+    audio_format,
+    compute_pending,
     open_stream,
-    pcm,
-    performance,
+    paired_notes,
+    random_performance,
     to_bytes,
+    transcribe_stream,
 )
 
 RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 16_000, 44_100, 48_000, 96_000, 192_000]
@@ -41,12 +41,12 @@ def reported(
     engine: LocalEngine, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
 ) -> list[tuple[Event, int]]:
     """Each event of a stream with the number of samples that it needed; not those of the end."""
-    stream = open_stream(engine, pcm(rate_hz), options)
+    stream = open_stream(engine, audio_format(rate_hz), options)
     features = engine.open_stream(stream.positions)
     stream.feed_samples(samples)
     out: list[tuple[Event, int]] = []
-    while (due := stream.next_windows(1)) is not None:
-        events = stream.process_predictions(engine.compute(features, due))
+    while (pending := stream.next_windows(1)) is not None:
+        events = stream.process_predictions(engine.compute(features, pending))
         out += [(event, stream.processed_samples) for event in events]
     return out
 
@@ -56,9 +56,9 @@ def reported(
 def test_the_notes_of_a_melody_at_their_times(
     engine: LocalEngine, options: StreamOptions, rate_hz: int
 ) -> None:
-    audio = pcm(rate_hz)
+    audio = audio_format(rate_hz)
     raw = to_bytes(play(MELODY, 1.5, rate_hz), audio)
-    got = found(listen(engine, raw, audio, options)[0])
+    got = paired_notes(transcribe_stream(engine, raw, audio, options)[0])
     assert [pitch for pitch, _, _ in got] == [pitch for pitch, _, _ in sorted(MELODY)]
     for (_, onset, offset), (_, onset_s, offset_s) in zip(got, sorted(MELODY), strict=True):
         assert onset == pytest.approx(onset_s, abs=2.5 * FRAME_S)
@@ -71,22 +71,22 @@ def test_events_depend_on_the_audio_alone(
     listening_computer: LocalEngine, data: st.DataObject
 ) -> None:
     options = data.draw(st.sampled_from(OPTIONS))
-    audio = pcm(
+    audio = audio_format(
         data.draw(st.sampled_from([8_000, FAKE_RATE_HZ, 44_100, 48_000])),
         data.draw(st.sampled_from(list(Encoding))),
         data.draw(st.sampled_from([1, 2])),
     )
     seed, duration_s = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.floats(0, 1.2))
-    samples = performance(audio.sample_rate_hz, seed, duration_s)
+    samples = random_performance(audio.sample_rate_hz, seed, duration_s)
     raw = to_bytes(samples, audio)
     sizes = data.draw(st.lists(st.integers(1, 40_000), min_size=1, max_size=5))
     if data.draw(st.booleans()):
         sizes = [max(size, len(raw) // 50 + 1) for size in sizes]
     elif len(raw) > 60 * min(sizes):
         sizes = [*sizes, len(raw) // 20 + 1]
-    whole, _ = listen(listening_computer, raw, audio, options)
-    assert listen(listening_computer, raw, audio, options, sizes)[0] == whole
-    assert listen(listening_computer, raw, audio, options, sizes, 1)[0] == whole
+    whole, _ = transcribe_stream(listening_computer, raw, audio, options)
+    assert transcribe_stream(listening_computer, raw, audio, options, sizes)[0] == whole
+    assert transcribe_stream(listening_computer, raw, audio, options, sizes, 1)[0] == whole
 
 
 @settings(max_examples=8)
@@ -116,8 +116,8 @@ def test_every_frame_comes_once_and_means_the_same_samples(
 ) -> None:
     samples = play([(69, 0.2, 9.0)], count / FAKE_RATE_HZ, FAKE_RATE_HZ)
     frames = -(-count // HOP)
-    audio = pcm(FAKE_RATE_HZ)
-    _, got = listen(engine, to_bytes(samples, audio), audio, options)
+    audio = audio_format(FAKE_RATE_HZ)
+    _, got = transcribe_stream(engine, to_bytes(samples, audio), audio, options)
     assert got.shape == (3, frames, PITCHES)
     # The fake hears a frame by the samples about it: so does this loop, straight from the audio.
     padded = np.concatenate([np.zeros(WINDOW), samples, np.zeros(WINDOW)]).astype(np.float32)
@@ -134,7 +134,7 @@ def test_every_frame_comes_once_and_means_the_same_samples(
 @pytest.mark.parametrize(("options", "rate_hz"), list(zip(OPTIONS, RATES_HZ, strict=True)))
 def test_events_come_within_the_stated_delay(options: StreamOptions, rate_hz: int) -> None:
     fake = FakeTranscriber()
-    audio, chunk_s = pcm(rate_hz), 0.02
+    audio, chunk_s = audio_format(rate_hz), 0.02
     raw = to_bytes(play(MELODY, 2.0, rate_hz), audio)
     step = int(chunk_s * rate_hz) * audio.pcm_frame_bytes
     worst_ms = {"note_on": 0.0, "note_off": 0.0}
@@ -144,7 +144,7 @@ def test_events_come_within_the_stated_delay(options: StreamOptions, rate_hz: in
         for start in range(0, len(raw), step):
             sent_s = (start + step) / audio.pcm_frame_bytes / rate_hz
             stream.feed(raw[start : start + step])
-            for event in heard(engine, stream, features):
+            for event in compute_pending(engine, stream, features):
                 worst_ms[event.kind] = max(worst_ms[event.kind], 1000 * (sent_s - event.time_s))
             assert stream.behind_ms == 0
     delay = stream.delay
@@ -154,19 +154,21 @@ def test_events_come_within_the_stated_delay(options: StreamOptions, rate_hz: in
 
 
 def test_bad_audio_ends_a_stream_that_keeps_what_came_before(engine: LocalEngine) -> None:
-    audio = pcm()
+    audio = audio_format()
     good = play([(69, 0.1, 9.0)], 1.0, 44_100)
     raw = to_bytes(np.append(good, [np.nan, 0.5]).astype(np.float32), audio)
     stream = open_stream(engine, audio)
     features = engine.open_stream(stream.positions)
     stream.feed(raw)
-    events = heard(engine, stream, features)
+    events = compute_pending(engine, stream, features)
     assert stream.error is not None
     assert "44100 is nan" in str(stream.error)
     stream.feed(raw)  # ignored
     stream.end()
-    events += heard(engine, stream, features) + stream.finish()
-    assert found(events) == found(listen(engine, to_bytes(good, audio), audio)[0])
+    events += compute_pending(engine, stream, features) + stream.finish()
+    assert paired_notes(events) == paired_notes(
+        transcribe_stream(engine, to_bytes(good, audio), audio)[0]
+    )
     totals = stream.totals
     assert (totals.received_samples, totals.dropped_samples) == (44_100, 2)
     assert stream.close() == []

@@ -18,9 +18,9 @@ from starlette.types import Message
 
 from service.upload import answer as answers
 from tests.service.apps import (
+    LONG_TIMEOUT_S,
     PITCHES,
     RATE_HZ,
-    STANDSTILL_S,
     check_notes,
     melody,
     scope,
@@ -137,7 +137,7 @@ def test_an_upload_that_stands_still_or_is_too_slow_is_given_up(
 def test_an_upload_whose_client_leaves_or_does_not_read_is_counted(
     answer: bytes, reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "SEND_TIMEOUT_S", STANDSTILL_S if reads else 0.1)
+    monkeypatch.setattr(answers, "SEND_TIMEOUT_S", LONG_TIMEOUT_S if reads else 0.1)
     body = FILE_HEAD + flac(300) + b"\r\n--x--\r\n"
     messages: list[Message] = [{"type": "http.request", "body": body}]
 

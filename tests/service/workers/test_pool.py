@@ -22,14 +22,14 @@ from service.workers.pool import BackgroundPool, WorkerPool
 from tests.benchmarks.machine import family
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
-from tests.service.streams import performance, recorded
+from tests.service.streams import random_performance, transcribe_samples
 from tests.service.workers.sessions import events, opening, receive_all, until
 
 pytestmark = [
     pytest.mark.skipif(not PROCESSES, reason="no memory files on this system"),
     pytest.mark.timeout(300),
 ]
-SAMPLES = performance(RATE_HZ, 5, 6.0)
+SAMPLES = random_performance(RATE_HZ, 5, 6.0)
 PCM = pcm16(SAMPLES)
 SETUP = WorkerConfig(load=load, model="all", device="cpu")
 
@@ -109,8 +109,8 @@ def test_a_program_without_an_event_loop_has_workers() -> None:
     background = BackgroundPool(WorkerPool(SETUP, cores=2, workers=2))
     with closing(background):
         with LocalEngine(load(SETUP.model, "cpu"), workers=1) as engine:
-            expected = recorded(engine, samples, RATE_HZ)
-        notes, frames = recorded(background.pool, samples, RATE_HZ)
+            expected = transcribe_samples(engine, samples, RATE_HZ)
+        notes, frames = transcribe_samples(background.pool, samples, RATE_HZ)
         assert notes == expected[0]
         np.testing.assert_array_equal(frames, expected[1])
     background.close()

@@ -22,10 +22,10 @@ from service.workers.pool import WorkerPool
 from service.workers.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
 from tests.service.apps import chunks, pcm16
-from tests.service.streams import performance, recorded
+from tests.service.streams import random_performance, transcribe_samples
 from tests.service.workers.sessions import opening, receive_all, until
 
-SAMPLES = performance(FAKE_RATE_HZ, 5, 30.0)
+SAMPLES = random_performance(FAKE_RATE_HZ, 5, 30.0)
 
 
 class Remembering(FakeStream):
@@ -74,11 +74,11 @@ async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
 ) -> None:
     monkeypatch.setattr(streams, "SEGMENT_FRAMES", 512)
     with LocalEngine(load("", "cpu"), workers=1) as engine:
-        notes, frames = recorded(engine, SAMPLES, FAKE_RATE_HZ)
+        notes, frames = transcribe_samples(engine, SAMPLES, FAKE_RATE_HZ)
     assert len(notes) > 20
     pool = threaded()
     await pool.start()
-    task = asyncio.create_task(asyncio.to_thread(recorded, pool, SAMPLES, FAKE_RATE_HZ))
+    task = asyncio.create_task(asyncio.to_thread(transcribe_samples, pool, SAMPLES, FAKE_RATE_HZ))
     for _ in range(2):
         await until(lambda: pool._segments._computing or task.done())
         pool._workers[0].kill()
